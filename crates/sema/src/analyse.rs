@@ -18,7 +18,7 @@ use crate::types::dead_stores;
 use crate::types::hir::{Tree, Unit, UnitKind};
 use crate::types::regexes;
 use crate::types::resolve::unavailable::reason;
-use crate::types::resolve::{Resolved, Resolver, ResolverHost, RunSettings};
+use crate::types::resolve::{ElementTypes, Resolved, Resolver, ResolverHost, RunSettings};
 use crate::types::sink;
 use crate::types::unify::Types;
 
@@ -221,12 +221,14 @@ fn bodies(
         skip_badvars: options.skip_badvars,
         guru: options.guru,
         keep_unused: options.keep_unused,
+        elements: None,
     };
     let is_user = |span: Span| inputs.library.is_user(span.file);
     let Resolved {
         mut tree,
         types,
         removed: mut left_out,
+        ..
     } = resolve(inputs, &mut host, input, &handlers, diags);
     seen(&tree, &types);
     if diags.has_errors() {
@@ -283,15 +285,28 @@ fn resolve(
     handlers: &[ProbeHandler],
     diags: &mut Diagnostics,
 ) -> Resolved {
-    let mut run = |settings, diags: &mut Diagnostics| {
-        Resolver::run(
-            inputs.facts,
-            inputs.library,
-            host,
-            diags,
-            settings,
-            handlers,
-        )
+    // The elements of an array can have the types of elements of another one.
+    const MOST_RUNS: usize = 8;
+    let mut run = |settings: RunSettings<'_>, diags: &mut Diagnostics| {
+        let mut elements = ElementTypes::default();
+        let mut runs = 0;
+        loop {
+            let mut found = Diagnostics::new();
+            let settings = RunSettings {
+                elements: Some(&elements),
+                ..settings
+            };
+            let (facts, library) = (inputs.facts, inputs.library);
+            let resolved = Resolver::run(facts, library, host, &mut found, settings, handlers);
+            runs += 1;
+            match resolved.late {
+                Some(late) if runs < MOST_RUNS => elements = late,
+                _ => {
+                    diags.append(found);
+                    return resolved;
+                }
+            }
+        }
     };
     let all = RunSettings {
         keep_unused: true,

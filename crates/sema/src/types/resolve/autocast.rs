@@ -1,10 +1,19 @@
 //! C types of plain values: a variable or a call has the type of what was stored or returned, so that
 //! `task_current()->pid` needs no `@cast`.
+//!
+//! What a later handler stores in an array is not known yet where an earlier one reads it. Then the
+//! script is resolved again, with the [`ElementTypes`] of the time before.
+
+use rustc_hash::FxHashMap;
+use spile_syntax::ast::Span;
 
 use super::{FnDecl, Resolver};
 use crate::ctype::{CBase, CTy, TypeShape};
 use crate::facts::Facts;
 use crate::types::hir::*;
+
+/// C types of what a script stores in arrays, by the places of their declarations.
+pub type ElementTypes = FxHashMap<Span, Vec<CTy>>;
 
 /// Where the C type of a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +91,10 @@ impl Resolver<'_> {
         }
         let noted = match place {
             LValue::Local(ix) => self.cur.ctypes.entry(*ix).or_default(),
-            LValue::Elem(g, _) => self.global_ctypes.entry(*g).or_default(),
+            LValue::Elem(g, _) => {
+                self.stored(*g);
+                self.global_ctypes.entry(*g).or_default()
+            }
             LValue::Scalar(_) => return,
         };
         for origin in found {
@@ -93,7 +105,7 @@ impl Resolver<'_> {
     }
 
     /// Adds the origins of a value's type; those of a variable are what was stored there.
-    pub(super) fn origins(&self, value: &Expr, cty: Option<CTy>, out: &mut Vec<Origin>) {
+    pub(super) fn origins(&mut self, value: &Expr, cty: Option<CTy>, out: &mut Vec<Origin>) {
         if let Some(cty) = cty {
             out.push(Origin::Type(cty));
             return;
@@ -104,7 +116,11 @@ impl Resolver<'_> {
                 out.extend(self.cur.ctypes.get(ix).into_iter().flatten());
             }
             ExprKind::Read(LValue::Elem(g, _)) => {
-                out.extend(self.global_ctypes.get(g).into_iter().flatten());
+                let stored = self.stored(*g).to_vec();
+                self.elements_asked
+                    .entry(*g)
+                    .or_insert_with(|| stored.clone());
+                out.extend(stored);
             }
             ExprKind::Ternary(_, a, b) => {
                 self.origins(a, None, out);
@@ -120,31 +136,66 @@ impl Resolver<'_> {
     /// # Errors
     /// Why there is none.
     pub(super) fn type_of_value(&mut self, value: &Expr, cty: Option<CTy>) -> Result<CTy, NoType> {
-        let mut first = None;
-        let mut open = Vec::new();
-        self.origins(value, cty, &mut open);
+        let mut found = Vec::new();
+        self.origins(value, cty, &mut found);
+        let types = self.types_of(found);
+        let Some((first, others)) = types.split_first() else {
+            return Err(match value.kind {
+                ExprKind::Read(LValue::Scalar(_)) => NoType::Global,
+                _ => NoType::Unknown,
+            });
+        };
+        match others.iter().find(|ty| !same(*first, **ty, self.facts)) {
+            Some(other) => Err(NoType::Two(*first, *other)),
+            None => Ok(*first),
+        }
+    }
+
+    /// The types that origins give.
+    fn types_of(&mut self, mut open: Vec<Origin>) -> Vec<CTy> {
         open.reverse();
-        let mut seen = Vec::new();
+        let (mut types, mut seen) = (Vec::new(), Vec::new());
         while let Some(origin) = open.pop() {
             match origin {
-                Origin::Type(cty) => match first {
-                    Some(before) if !same(before, cty, self.facts) => {
-                        return Err(NoType::Two(before, cty));
-                    }
-                    Some(_) => {}
-                    None => first = Some(cty),
-                },
+                Origin::Type(cty) if !types.contains(&cty) => types.push(cty),
                 Origin::Call(unit) if !seen.contains(&unit) => {
                     seen.push(unit);
                     open.extend(self.results_of(unit).into_iter().rev());
                 }
-                Origin::Call(_) => {}
+                _ => {}
             }
         }
-        first.ok_or(match value.kind {
-            ExprKind::Read(LValue::Scalar(_)) => NoType::Global,
-            _ => NoType::Unknown,
-        })
+        types
+    }
+
+    /// The origins of the elements of an array, so far.
+    fn stored(&mut self, g: GlobalIx) -> &[Origin] {
+        let declared = self.tree.globals[g.0].span;
+        let before = || {
+            let known = self.input.elements.and_then(|all| all.get(&declared));
+            known
+                .into_iter()
+                .flatten()
+                .copied()
+                .map(Origin::Type)
+                .collect()
+        };
+        self.global_ctypes.entry(g).or_insert_with(before)
+    }
+
+    /// The types of all elements, if a handler asked for one before it was stored.
+    pub(super) fn late_elements(&mut self) -> Option<ElementTypes> {
+        let asked = std::mem::take(&mut self.elements_asked);
+        let mut late = false;
+        for (g, then) in asked {
+            let now = self.stored(g).to_vec();
+            late |= self.types_of(now) != self.types_of(then);
+        }
+        let all = late.then(|| std::mem::take(&mut self.global_ctypes))?;
+        let types = all
+            .into_iter()
+            .map(|(g, stored)| (self.tree.globals[g.0].span, self.types_of(stored)));
+        Some(types.collect())
     }
 
     /// The origins of a function's result. A body that still waits is resolved now.

@@ -36,6 +36,7 @@ use spile_ir::Event;
 use spile_syntax::ast::{self, FileId, Name, Span};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 
+pub use self::autocast::ElementTypes;
 use self::autocast::Origin;
 use super::codes;
 use super::dead_stores::RemovedStmt;
@@ -74,6 +75,8 @@ pub struct RunSettings<'a> {
     pub guru: bool,
     /// Statements whose values nobody uses are resolved, too.
     pub keep_unused: bool,
+    /// C types of elements of arrays that a resolution before found.
+    pub elements: Option<&'a ElementTypes>,
 }
 
 /// Number of errors from which on similar names are not searched, which takes long.
@@ -137,6 +140,8 @@ pub struct Resolver<'a> {
     globals: FxHashMap<(FileId, Name), GlobalIx>,
     /// C types of the elements of arrays.
     global_ctypes: FxHashMap<GlobalIx, Vec<Origin>>,
+    /// These types where they were first asked for.
+    elements_asked: FxHashMap<GlobalIx, Vec<Origin>>,
     /// Functions by the address of the syntax tree's node, which the Arc keeps alive.
     functions: FxHashMap<usize, FnDecl>,
     queue: VecDeque<usize>,
@@ -172,6 +177,8 @@ pub struct Resolved {
     pub types: Types,
     /// Statements that were left out.
     pub removed: Vec<RemovedStmt>,
+    /// The C types of elements of arrays, if a handler needed one that was not known yet.
+    pub late: Option<ElementTypes>,
 }
 
 impl<'a> Resolver<'a> {
@@ -195,6 +202,7 @@ impl<'a> Resolver<'a> {
             names: FxHashSet::default(),
             globals: FxHashMap::default(),
             global_ctypes: FxHashMap::default(),
+            elements_asked: FxHashMap::default(),
             functions: FxHashMap::default(),
             queue: VecDeque::new(),
             pulled: FxHashSet::default(),
@@ -219,6 +227,7 @@ impl<'a> Resolver<'a> {
         r.drain();
         r.finish();
         Resolved {
+            late: r.late_elements(),
             tree: r.tree,
             types: r.types,
             removed: r.removed,
