@@ -376,6 +376,11 @@ impl Resolver<'_> {
                     Pretty::None => w.ty,
                     _ => w.shown,
                 };
+                // A structure as a value is its address, but `@defined` says no, as in SystemTap.
+                self.trial_failed |= self.trial > 0
+                    && (w.last == FinalAccess::Address && !suffix.addr_of)
+                    && suffix.pretty == Pretty::None
+                    && matches!(w.shown.shape(self.facts), ctype::TypeShape::Struct(..));
                 let value = self.apply(base, w, space, span);
                 self.pretty_text((value, Some(ty)), space, suffix.pretty, span)
             }
