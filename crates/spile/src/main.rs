@@ -4,6 +4,7 @@ mod attach;
 mod check;
 mod cli;
 mod completions;
+mod examples;
 mod explain;
 mod facts;
 mod fmt;

@@ -58,7 +58,7 @@ pub(super) fn script(cli: &Cli) -> Result<ScriptInput, Failure> {
         }
         let mut name = args.remove(0);
         if cli.example {
-            name = crate::stap::example(&name)?.display().to_string();
+            name = crate::examples::example(&name)?.display().to_string();
         }
         let text = if name == "-" {
             read_limited(std::io::stdin(), "standard input")?
