@@ -25,6 +25,7 @@
 //! | `end_requests` | requests to end the session, and to end what still runs then |
 //! | `prepare`, `arm` | the steps before handlers run, and before ordinary events can hit |
 //! | [`events`] | the event sources of the loop |
+//! | `serve` | what the loop does for each of them |
 //! | `intake` | when records of the ring buffer are taken |
 //! | [`account`], [`report`] | losses; the cost of each probe |
 
@@ -36,6 +37,7 @@ pub(crate) mod intake;
 pub(crate) mod options;
 pub(crate) mod prepare;
 pub mod report;
+mod serve;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -51,19 +53,18 @@ use crate::backend::{Backend, Host, HostLosses, StartParams, Started};
 use crate::controller::Controller;
 use crate::error::Error;
 use crate::io::child::WatchedProcess;
-use crate::io::input::{Input, InputEvent};
+use crate::io::input::Input;
 use crate::io::output::Output;
 use crate::io::procfs::{self, ProcfsFiles};
-use crate::io::prometheus::{Interest, NextStep, Server};
+use crate::io::prometheus::Server;
 use crate::io::reader_wait::ReaderWait;
-use crate::io::recorder::Recorder;
 pub use crate::load::CompileFn;
 use crate::load::kernel_host::KernelHost;
 use crate::machine::clock;
 use crate::machine::pid_namespace::PidMap;
 use crate::session::account::Account;
 use crate::session::end_requests::EndRequests;
-use crate::session::events::{EventLoop, EventSource, Signal, Signals, Timer};
+use crate::session::events::{EventLoop, EventSource, Signals, Timer};
 pub use crate::session::options::{ExternalSource, OnArmed, Options, TargetProcess};
 use crate::session::prepare::{deferred_texts, files, follow};
 use crate::session::report::{CycleClock, HitStats};
@@ -413,65 +414,6 @@ impl Session {
         Ok(())
     }
 
-    fn serve(&mut self, source: EventSource) -> Result<(), Error> {
-        match source {
-            EventSource::Ring => self.consume_and_rest(),
-            EventSource::Signal => {
-                while let Some(signal) = self.signals.next() {
-                    match signal {
-                        Signal::End | Signal::Leave => {
-                            (self.ended, self.interrupted) = (true, true)
-                        }
-                        Signal::Child => self.controller.commands.reap(),
-                        Signal::Size => self.serve_external(),
-                        Signal::NextFile => {
-                            self.consume();
-                            self.controller.out.flush();
-                            self.controller.out.next_file();
-                        }
-                    }
-                }
-            }
-            EventSource::Child => {
-                self.consume();
-                self.signals.request_end();
-                self.ended = true;
-            }
-            EventSource::Stdin => self.stdin(),
-            EventSource::Outside => self.serve_external(),
-            EventSource::Clients => {
-                let recorder = self.controller.out.recorder();
-                if recorder.is_some_and(Recorder::serve) {
-                    (self.ended, self.interrupted) = (true, true);
-                }
-            }
-            EventSource::Tables => self.controller.take_read_files(),
-            EventSource::Files => self.serve_files()?,
-            EventSource::Listener => self.accept(),
-            EventSource::Conn(token) => self.connection(token),
-            EventSource::Timer(at) => {
-                let random = self.controller.random();
-                let Some((timer, id)) = self.timers.get(at as usize) else {
-                    return Ok(());
-                };
-                let id = *id;
-                if timer.acknowledge(random).map_err(system("a timer"))? {
-                    self.consume();
-                    if !self.is_over() {
-                        self.controller.run(id);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn serve_external(&mut self) {
-        if let Some(outside) = &mut self.options.outside {
-            self.ended |= (outside.ready)().is_break();
-        }
-    }
-
     /// Polls the words whose changes wake nobody.
     fn poll_words(&mut self) {
         self.consume();
@@ -496,88 +438,11 @@ impl Session {
         }
     }
 
-    /// Runs the probes of files for their readers and writers.
-    fn serve_files(&mut self) -> Result<(), Error> {
-        self.consume();
-        let Some(mut files) = self.files.take() else {
-            return Ok(());
-        };
-        let program = Rc::clone(&self.program);
-        let controller = &mut self.controller;
-        let served = files.serve(&mut |request| procfs::answer(controller, &program, request));
-        self.files = Some(files);
-        served.map_err(system("serving files"))
-    }
-
-    /// Reads standard input and runs its probes.
-    fn stdin(&mut self) {
-        let Some(input) = &mut self.input else { return };
-        let typed = input.read();
-        if input.ended && !input.always_ready {
-            self.events.remove(Input::fd());
-        }
-        self.consume();
-        // A newline is a character and also ends a line: both probes get it, in script order.
-        for InputEvent { byte, line } in typed {
-            for id in self.ids(|e| matches!(e, Event::InputLine | Event::InputChar)) {
-                let text = match self.program.handlers[id.index()].event {
-                    Event::InputLine => line.clone(),
-                    _ => byte.map(|b| vec![b]),
-                };
-                let Some(text) = text else { continue };
-                if self.is_over() {
-                    return;
-                }
-                self.controller.set_input(text);
-                self.controller.run(id);
-            }
-        }
-        self.ended |= self.has_no_more_events();
-    }
-
     /// The process whose end ends the session.
     fn ending_process(&self) -> Option<&WatchedProcess> {
         self.watched
             .as_ref()
             .filter(|w| w.is_child() || self.options.ends_with_process)
-    }
-
-    /// Whether the session has nothing left to wait for: standard input was its only source of
-    /// events.
-    fn has_no_more_events(&self) -> bool {
-        let ended = self.input.as_ref().is_some_and(|i| i.ended);
-        let others = self.backend.is_some()
-            || self.ending_process().is_some()
-            || self.server.is_some()
-            || self.files.is_some()
-            || self.options.timeout.is_some();
-        ended && !others && self.timers.is_empty()
-    }
-
-    fn accept(&mut self) {
-        let Some(server) = &mut self.server else {
-            return;
-        };
-        while let Some((token, socket)) = server.accept() {
-            // A socket that cannot be registered is dropped at its timeout.
-            let _ = self.events.add(socket, EventSource::Conn(token));
-        }
-    }
-
-    fn connection(&mut self, token: u64) {
-        self.consume();
-        let Some(mut server) = self.server.take() else {
-            return;
-        };
-        let ids = self.ids(|e| *e == Event::Prometheus);
-        let controller = &mut self.controller;
-        let next = server.serve(token, &mut || controller.capture(&ids));
-        if let (NextStep::Wait(wants), Some(socket)) = (next, server.socket(token)) {
-            let _ = self
-                .events
-                .modify(socket, EventSource::Conn(token), wants == Interest::Write);
-        }
-        self.server = Some(server);
     }
 
     /// Whether the session has to end.
