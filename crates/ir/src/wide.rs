@@ -1,13 +1,13 @@
 //! Numbers that a word of the language does not hold, as text: floating point and 128 bits. The
 //! digits are those of gdb: as many as identify the number, rounded exactly.
 
-/// The position of [`WideNumber`]'s texts among the forms of the intrinsic `symbolic`.
+/// The number of this form among those of the intrinsic `symbolic`.
 pub const FORM: i64 = 22;
 
-/// Digits of a limb of a large number.
+/// The base of large numbers: a limb has nine decimal digits.
 const LIMB: u32 = 1_000_000_000;
 
-/// A kind of such numbers. Its data are 64-bit words, the least significant one first.
+/// The kind of such a number, whose data are 64-bit words, the least significant one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WideNumber {
     /// IEEE 754, 16 bits.
@@ -42,7 +42,7 @@ impl WideNumber {
         WideNumber::Unsigned,
     ];
 
-    /// The kind with that number in a mark's data.
+    /// The kind by its position in the enumeration, as a mark's data have it.
     #[must_use]
     pub fn by_number(n: u64) -> Option<WideNumber> {
         Self::ALL.get(usize::try_from(n).ok()?).copied()
@@ -137,7 +137,8 @@ impl Layout {
 
 /// `mantissa * 2^power` as `%.{precision}g`, rounded to the nearest, halves to the even digit.
 fn general(mantissa: u64, power: i32, precision: usize) -> String {
-    // As a whole number with `point` digits behind the point.
+    // As a whole number whose last `point` digits are behind the decimal point:
+    // m * 2^-n = m * 5^n / 10^n.
     let mut limbs: Vec<u32> = Vec::new();
     let mut rest = mantissa;
     while rest > 0 {
@@ -145,11 +146,15 @@ fn general(mantissa: u64, power: i32, precision: usize) -> String {
         rest /= u64::from(LIMB);
     }
     let (factor, point) = match power {
-        0.. => (2, 0),
+        0.. => (2u32, 0),
         _ => (5, power.unsigned_abs() as usize),
     };
-    for _ in 0..power.unsigned_abs() {
-        multiply(&mut limbs, factor);
+    let mut left = power.unsigned_abs();
+    while left > 0 {
+        // 5^13 is the largest power below 2^32.
+        let step = left.min(13);
+        multiply(&mut limbs, factor.pow(step));
+        left -= step;
     }
     let mut all = String::new();
     for (n, limb) in limbs.iter().rev().enumerate() {

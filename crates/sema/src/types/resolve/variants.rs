@@ -10,7 +10,7 @@ use crate::ctype::{CTy, TypeShape};
 use crate::facts::{Member, Variants};
 use crate::types::hir::*;
 
-/// Maximum number of variants whose texts are made.
+/// Maximum number of variants of a structure whose text is made.
 const MOST: usize = 48;
 
 impl Resolver<'_> {
@@ -24,23 +24,18 @@ impl Resolver<'_> {
         number: &mut dyn FnMut(&mut Self, &PrettyText, &Member) -> Option<Expr>,
         append: &mut dyn FnMut(&mut Self, &mut PrettyText, &Member),
     ) {
-        let there = match &variants.discriminant {
-            Some(member) => match self.discriminant_bits(member) {
-                Some(bits) => number(self, text, member).map(|number| (number, bits)),
-                None => None,
-            },
-            None => None,
-        };
+        let there = variants.discriminant.as_ref().and_then(|member| {
+            let bits = self.discriminant_bits(member)?;
+            Some((number(self, text, member)?, bits))
+        });
         if variants.variants.len() > MOST || (there.is_none() && variants.variants.len() != 1) {
             return text.lit("{...}");
         }
-        let mut whole: Option<Expr> = None;
-        // A variant for all other values is the last alternative.
+        // The conditional expression grows from its last alternative: the variant for all other values.
         let (known, other): (Vec<_>, Vec<_>) =
             variants.variants.iter().partition(|v| v.value.is_some());
-        if other.is_empty() && there.is_some() {
-            whole = Some(self.str(ExprKind::Str(b"?"[..].into()), span));
-        }
+        let mut whole = (other.is_empty() && there.is_some())
+            .then(|| self.str(ExprKind::Str(b"?"[..].into()), span));
         for variant in other.into_iter().chain(known) {
             let mut own = PrettyText::new(text.space());
             for (n, member) in variant.members.iter().enumerate() {
