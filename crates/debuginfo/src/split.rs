@@ -114,8 +114,16 @@ impl SplitFiles {
             opened: HashMap::new(),
         };
         let packages = search.packages_of(main, debug);
-        let package = packages.iter().find_map(|p| loader.package(p));
         let mut lost: Vec<(PathBuf, String)> = Vec::new();
+        // The reason why a package cannot be read comes before those of single files.
+        let mut unreadable = None;
+        let package = packages.iter().filter(|p| p.exists()).find_map(|path| {
+            let opened = loader.package(path);
+            if let Err(why) = &opened {
+                unreadable.get_or_insert((path.clone(), why.clone()));
+            }
+            opened.ok()
+        });
         for skeleton in &wanted {
             let packed = package.as_ref();
             if packed.is_some_and(|(p, file)| loader.packed(p, *file, skeleton)) {
@@ -127,14 +135,17 @@ impl SplitFiles {
             }
         }
         let missing = lost.len();
-        loader.files.missing = lost.into_iter().next().map(|(file, why)| MissingUnits {
-            missing,
-            split: wanted.len(),
-            all: missing == own,
-            file,
-            why,
-            package: packages.into_iter().next().unwrap_or_default(),
-        });
+        let first = unreadable.into_iter().chain(lost).next();
+        loader.files.missing = first
+            .filter(|_| missing > 0)
+            .map(|(file, why)| MissingUnits {
+                missing,
+                split: wanted.len(),
+                all: missing == own,
+                file,
+                why,
+                package: packages.into_iter().next().unwrap_or_default(),
+            });
         Some(loader.files)
     }
 
@@ -238,14 +249,15 @@ struct Loader<'a> {
 
 impl Loader<'_> {
     /// Opens a package, and takes its type units.
-    fn package(&mut self, path: &Path) -> Option<(gimli::DwarfPackage<R>, usize)> {
-        let image = Image::open(path).ok()?;
+    fn package(&mut self, path: &Path) -> Result<(gimli::DwarfPackage<R>, usize), String> {
+        let image = Image::open(path).map_err(|e| format!("cannot be read: {}", e.reason))?;
         let mut file = SectionLoader::new(&Arc::new(image));
         let empty = EndianSlice::new(&[][..], LittleEndian);
         let load = |id: SectionId| -> Result<R, gimli::Error> {
             Ok(id.dwo_name().map_or(empty, |name| file.load(name)))
         };
-        let package = gimli::DwarfPackage::load(load, empty).ok()?;
+        let package =
+            gimli::DwarfPackage::load(load, empty).map_err(|e| format!("cannot be read: {e}"))?;
         self.files.loaded.push(file);
         let file = self.files.loaded.len() - 1;
         for row in 1..=package.tu_index.unit_count() {
@@ -254,7 +266,7 @@ impl Loader<'_> {
                 self.number_types(source);
             }
         }
-        Some((package, file))
+        Ok((package, file))
     }
 
     /// Takes a unit of a package.
