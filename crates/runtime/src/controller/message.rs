@@ -112,7 +112,7 @@ pub fn error_line(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_ir::{Event, Handler, Site, StatsSpec, Ty};
+    use spile_ir::{Event, Handler, Site};
 
     #[test]
     fn kinds_of_errors_have_their_texts() {
