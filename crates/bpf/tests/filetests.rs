@@ -17,7 +17,7 @@ use spile_bpf::target::{ArgDesc, Features, KernelOffsets, Options, SyscallDesc, 
 use spile_ebpf::isa::asm::Function;
 use spile_ir::{Arch, reader, verify};
 use spile_testing::files::below;
-use spile_testing::libtest_mimic::{self, Arguments, Failed};
+use spile_testing::libtest_mimic::{Arguments, Failed};
 use spile_testing::trial;
 
 const MARK: &str = "; ----\n";

@@ -141,7 +141,7 @@ impl HandlerGlobals {
         bytes[at..at + new.len()].copy_from_slice(&new);
         if !table.set(&key, &bytes).expect("plain memory") {
             let global = &self.session.program.globals[g.index()];
-            return Err(message::overflow(&global.name, &global.kind).into());
+            return Err(interp::overflow(global).into());
         }
         if let Some(at) = host.spilt {
             let spilt = self.memory().state().cpu(0, at + 8 * generation);
