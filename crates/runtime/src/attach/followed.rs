@@ -38,7 +38,9 @@ use spile_kernel::perf::PerfEvent;
 use spile_kernel::process;
 use spile_kernel::tracepoints::Tracefs;
 
+use crate::attach::arming::Progress;
 use crate::attach::code::AttachSite;
+use crate::attach::links::close_all;
 use crate::load::parallel::in_parallel;
 use crate::machine::mapped::MappedFile;
 
@@ -273,6 +275,22 @@ impl Following {
         }
     }
 
+    /// Number of open events.
+    pub(crate) fn open(&self) -> usize {
+        let made = self.made();
+        made.events.len() + made.checks.len()
+    }
+
+    /// Closes all events. Their programs are detached before, so nothing runs at the places any more.
+    pub(crate) fn close(&self, progress: &Progress) {
+        let events = {
+            let mut made = self.made();
+            let checks = std::mem::take(&mut made.checks);
+            made.events.drain(..).chain(checks).collect()
+        };
+        close_all::<PerfEvent>(events, MOST_CLOSERS, progress);
+    }
+
     /// Removes a trace event. It has no perf event any more.
     fn remove(&self, set: u32) {
         // One that was not defined need not be removed.
@@ -288,10 +306,8 @@ impl Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        let made = std::mem::take(&mut *self.made());
-        let events = made.events.into_iter().chain(made.checks);
-        in_parallel(events.collect(), MOST_CLOSERS, drop);
-        for (set, _) in made.sets {
+        self.close(&Progress::new("detaching", "links", self.open()));
+        for (set, _) in std::mem::take(&mut self.made().sets) {
             self.remove(set);
         }
     }

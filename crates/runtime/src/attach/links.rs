@@ -46,19 +46,23 @@ pub struct Links {
 
 impl Drop for Links {
     fn drop(&mut self) {
-        let links = self.fds.len() + self.events.len();
+        let following = self.following.take();
+        let followed = following.as_ref().map_or(0, Following::open);
+        let links = self.fds.len() + self.events.len() + followed;
         let progress = Progress::new("detaching", "links", links);
-        close_all(std::mem::take(&mut self.fds), &progress);
-        close_all(std::mem::take(&mut self.events), &progress);
-        drop(self.following.take());
+        close_all(std::mem::take(&mut self.fds), MOST_CLOSERS, &progress);
+        close_all(std::mem::take(&mut self.events), MOST_CLOSERS, &progress);
+        if let Some(following) = following {
+            following.close(&progress);
+        }
         // The other fields are dropped after this.
     }
 }
 
 /// Drops values whose release blocks in the kernel: it waits until no processor runs the attached
 /// program, 30 to 80 ms for user code. Threads that wait at the same time share one wait.
-fn close_all<T: Send>(all: Vec<T>, progress: &Progress) {
-    in_parallel(all, MOST_CLOSERS, |one| {
+pub(crate) fn close_all<T: Send>(all: Vec<T>, closers: usize, progress: &Progress) {
+    in_parallel(all, closers, |one| {
         drop(one);
         progress.advance(1);
     });
