@@ -90,8 +90,8 @@ fn sigint() -> String {
     "INT".into()
 }
 
-/// Time limit of a case: only a hanging one takes so long.
-const LIMIT: Duration = Duration::from_secs(300);
+/// Time limits of a case and of a long one: only a hanging one takes so long.
+const LIMITS: [Duration; 2] = [Duration::from_secs(300), Duration::from_secs(900)];
 /// Time limit for the rest of the output. Processes that a case left running hold the streams open,
 /// and the wait is in vain.
 const STREAMS: Duration = Duration::from_secs(20);
@@ -223,7 +223,7 @@ fn run(case: &Case) -> Result<(), Failed> {
             signalled = true;
             signal(&child, &case.signal)?;
         }
-        if start.elapsed() > LIMIT {
+        if start.elapsed() > LIMITS[usize::from(case.long)] {
             let _ = child.kill();
             let (out, err) = (so_far(&out), so_far(&err));
             return Err(
