@@ -300,15 +300,8 @@ impl Builder<'_, '_> {
                 self.call(Some(dst), *func, args, e.span);
             }
             ExprKind::Intr { f, args } if f.info().ret.is_some() => {
-                let args = self.operands(args);
-                self.emit(
-                    Inst::Intr {
-                        dst: Some(dst),
-                        f: *f,
-                        args,
-                    },
-                    e.span,
-                );
+                let (dst, f, args) = (Some(dst), *f, self.operands(args));
+                self.emit(Inst::Intr { dst, f, args }, e.span);
             }
             ExprKind::Table { table, idx } => {
                 let idx = self.value(idx);
