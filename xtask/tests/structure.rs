@@ -1,4 +1,4 @@
-//! The structure of the sources: import cycles, tables of modules, lengths of functions,
+//! The structure of the sources: import cycles, layers, tables of modules, lengths of functions,
 //! parameters, `unsafe`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,8 @@ struct Source {
     declares: Vec<String>,
     /// The targets of its `use` items, from the root of the crate.
     imports: Vec<Vec<String>>,
+    /// The targets of its other paths.
+    paths: Vec<Vec<String>>,
     functions: Functions,
     unsafe_lines: Vec<usize>,
 }
@@ -84,6 +86,7 @@ fn source(krate: &str, path: PathBuf, mut module: Vec<String>) -> Source {
     let mut imports = Imports {
         module: &module,
         found: Vec::new(),
+        paths: Vec::new(),
         depth: 0,
     };
     imports.visit_file(&syntax);
@@ -96,6 +99,7 @@ fn source(krate: &str, path: PathBuf, mut module: Vec<String>) -> Source {
         path,
         declares: declares.collect(),
         imports: imports.found,
+        paths: imports.paths,
         functions,
         unsafe_lines: unsafe_lines.0,
         module,
@@ -146,10 +150,11 @@ fn bounded(what: &str, found: &BTreeMap<String, Vec<String>>, bound: usize) {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The modules in the `use` items of a file.
+/// The modules in the `use` items and the other paths of a file.
 struct Imports<'a> {
     module: &'a [String],
     found: Vec<Vec<String>>,
+    paths: Vec<Vec<String>>,
     depth: usize,
 }
 
@@ -200,6 +205,14 @@ impl<'ast> Visit<'ast> for Imports<'_> {
         if !for_tests(&item.attrs) {
             self.tree(&item.tree, Vec::new());
         }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        if path.leading_colon.is_none() && path.segments.len() > 1 {
+            let words = path.segments.iter().map(|s| s.ident.to_string());
+            self.paths.extend(self.absolute(words.collect()));
+        }
+        visit::visit_path(self, path);
     }
 
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
@@ -265,6 +278,43 @@ fn circles_of_imports_are_small() {
     let found = crates().into_iter().map(|krate| (circle(&krate), krate));
     let found = found.map(|(circle, krate)| (krate, circle)).collect();
     bounded("files that import one another in a circle", &found, CYCLE);
+}
+
+/// The words that a crate's header has if the rows of its table of modules are layers.
+const LAYERS: &str = "The modules are layers";
+
+/// The modules in the table of a crate's header, from the lowest layer on; `None` if they are no layers.
+fn layers(krate: &str) -> Option<Vec<String>> {
+    let top = sources(krate).into_iter().find(|s| s.module.is_empty())?;
+    let header = top.text.lines().take_while(|l| l.starts_with("//!"));
+    let header: Vec<&str> = header.collect();
+    header.iter().any(|l| l.contains(LAYERS)).then(|| {
+        let rows = header.iter().filter_map(|l| l.strip_prefix("//! | "));
+        let names = rows.filter_map(|row| row.split('`').nth(1));
+        names.map(str::to_owned).collect()
+    })
+}
+
+#[test]
+fn layers_import_only_from_lower_ones() {
+    let mut wrong = Vec::new();
+    for krate in crates() {
+        let Some(layers) = layers(&krate) else {
+            continue;
+        };
+        let layer = |module: &[String]| layers.iter().position(|l| Some(l) == module.first());
+        for file in sources(&krate).iter().filter(|f| !f.module.is_empty()) {
+            let own = layer(&file.module);
+            let all = file.imports.iter().chain(&file.paths);
+            let upwards = all.filter(|to| layer(to) > own);
+            wrong.extend(upwards.map(|to| format!("{}: {}", place(&file.path), to.join("::"))));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "imports from higher layers:\n{}",
+        wrong.join("\n")
+    );
 }
 
 #[test]

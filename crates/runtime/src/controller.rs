@@ -13,7 +13,6 @@
 //! | `way_out` | limits that handlers reach, and how to raise them |
 //! | `env` | the interpreter's environment: globals, host and kernel |
 //! | [`globals`] | operations on globals, by storage class |
-//! | [`handler_effects`] | the globals and locks of each handler, computed once |
 //! | `locks`, `deltas` | locks while a handler runs; the last per-CPU deltas |
 //! | [`host`] | intrinsics that ask the machine |
 //! | [`display`], [`message`] | unread globals at the end; texts of run-time errors |
@@ -23,7 +22,6 @@ pub mod display;
 mod early_end;
 mod env;
 pub mod globals;
-pub mod handler_effects;
 pub mod host;
 mod locks;
 pub mod message;
@@ -43,14 +41,14 @@ use spile_ir::marks::Marks;
 use spile_ir::{HandlerId, Program, ProgramFacts, SiteId, Stream};
 
 use crate::controller::globals::{MarkTexts, SessionGlobals};
-use crate::controller::handler_effects::HandlerEffects;
 use crate::controller::host::Host;
 use crate::io::commands::Commands;
 use crate::io::output::Output;
 use crate::io::rows::{self, Row};
 use crate::machine::existing_tasks::ExistingTask;
-use crate::session::account::Account;
-use crate::session::report::HitStats;
+use crate::report::account::Account;
+use crate::report::cost::HitStats;
+use crate::shared::handler_effects::HandlerEffects;
 use crate::shared::kernel_state::KernelState;
 use crate::shared::ring_record::{self, FieldValue, OutputRecord};
 use crate::text::deferred::DeferredTexts;
@@ -111,8 +109,10 @@ impl Controller {
             let marks = Marks::new(&program, facts, &SymbolicForm::made_in_kernel);
             texts.register(&program, &marks);
         }
-        let mut needs =
-            handler_effects::of_program(&program, kernel.as_ref().map(KernelState::layout));
+        let mut needs = crate::shared::handler_effects::of_program(
+            &program,
+            kernel.as_ref().map(KernelState::layout),
+        );
         for needs in &mut needs {
             // Putting globals back would replace the marks in them by texts.
             if needs.taken.iter().any(|g| texts.marks(*g)) {

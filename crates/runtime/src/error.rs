@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use spile_kernel::bpf::BpfError;
 use spile_kernel::resources::error_text;
 
 /// An error of a session; its text includes a remedy if there is one.
@@ -53,6 +54,21 @@ pub enum Error {
     System(&'static str, io::Error),
     /// Compiler and runtime disagree: a bug.
     Internal(String),
+}
+
+impl Error {
+    /// The error of an attachment to `what`.
+    pub(crate) fn attach(what: String, why: BpfError) -> Error {
+        Error::Attach(what, to_io_error(why))
+    }
+}
+
+/// The system's error, if a call failed.
+pub(crate) fn to_io_error(why: BpfError) -> io::Error {
+    match why {
+        BpfError::Call { errno, .. } => errno.into(),
+        why => io::Error::other(why),
+    }
 }
 
 impl fmt::Display for Error {

@@ -5,19 +5,22 @@
 //! everything lives in descriptors of this process, so nothing stays behind however it ends; every
 //! loss is counted. Nothing here parses scripts or generates code.
 //!
+//! The modules are layers: each one imports only from those above it in this table, which a test holds.
+//!
 //! | module | its one job |
 //! |---|---|
-//! | [`session`] | the whole run: its options, event loop, account and reports |
-//! | `backend` | the host of handlers as a session sees it: the kernel, or a simulated one |
-//! | [`load`] | loads maps and programs into the kernel |
-//! | `attach` | attaches programs to code and perf events |
-//! | [`controller`] | runs the controller's handlers, on its own globals and the kernel's |
-//! | [`shared`] | memory that programs and the controller share |
-//! | [`machine`] | clocks, processes and kernel memory |
-//! | [`text`] | texts that only the controller can make: stacks, symbols, user memory |
-//! | [`io`] | output, input, child processes, `procfs` files, scrapes |
-//! | `simulated` | a host without a kernel, for tests |
 //! | [`error`] | errors of starting and running a session |
+//! | [`machine`] | clocks, processes, signals, kernel memory |
+//! | [`shared`] | memory that handlers and the controller share |
+//! | `attach` | attaches programs to code and perf events |
+//! | [`text`] | texts that only the controller can make: stacks, symbols, user memory |
+//! | [`load`] | loads maps and programs into the kernel |
+//! | [`io`] | output, input, child processes, `procfs` files, scrapes |
+//! | [`report`] | counts of losses, and the cost of each probe |
+//! | [`controller`] | runs the controller's handlers, on its own globals and the kernel's |
+//! | [`options`] | the options of a session |
+//! | `host` | what runs kernel handlers: the kernel, or a simulated one in tests |
+//! | [`session`] | the whole run: its event loop, from the start to the reports |
 
 #[cfg(test)]
 #[macro_use]
@@ -26,19 +29,20 @@ extern crate spile_testing;
 spile_testing::main!();
 
 pub(crate) mod attach;
-pub(crate) mod backend;
 pub mod controller;
 pub mod error;
+pub(crate) mod host;
 pub mod io;
 pub mod load;
 pub mod machine;
+pub mod options;
+pub mod report;
 pub mod session;
 pub mod shared;
-#[cfg(test)]
-mod simulated;
 pub mod text;
 
 pub use attach::staleness::FileState;
 pub use error::Error;
-pub use session::account::Account;
-pub use session::{ExternalSource, Options, Outcome, Session, TargetProcess};
+pub use options::{ExternalSource, OnArmed, Options, TargetProcess};
+pub use report::account::Account;
+pub use session::{Outcome, Session};

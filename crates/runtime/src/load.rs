@@ -6,15 +6,11 @@
 //!
 //! | module | its one job |
 //! |---|---|
-//! | `kernel_host` | the kernel as a session's host |
 //! | `object` | loads maps and programs into the kernel |
 //! | [`map_prealloc`] | creates maps while code is still being generated |
-//! | `parallel` | runs slow system calls in several threads |
 
-pub(crate) mod kernel_host;
 pub mod map_prealloc;
 pub(crate) mod object;
-pub(crate) mod parallel;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -40,7 +36,8 @@ use crate::error::Error;
 use crate::load::map_prealloc::PremadeMaps;
 use crate::load::object::{KernelPrograms, LoadRefusal, MappedObject, PointLinks};
 use crate::machine::pid_namespace::PidMap;
-use crate::session::events::Signals;
+use crate::machine::signals::Signals;
+use crate::shared::kernel_state::ObjectMaps;
 use crate::shared::state::StateMemory;
 
 /// Limit on the lines of a verifier's log in a message.
@@ -216,11 +213,6 @@ impl LoadedObject {
         Ok(f(program.as_fd()))
     }
 
-    /// Whether the program of the controller's critical section was loaded.
-    pub fn has_critical(&self) -> bool {
-        self.programs.contains_key(critical::PROGRAM)
-    }
-
     /// Hits that the kernel itself skipped because the same program was running on the CPU.
     pub fn kernel_misses(&self) -> u64 {
         let idle = self.layout.programs.iter().filter(|p| p.idle);
@@ -384,6 +376,18 @@ impl LoadedObject {
     }
 }
 
+impl ObjectMaps for LoadedObject {
+    fn map_fd(&self, name: &str) -> Result<OwnedFd, Error> {
+        LoadedObject::map_fd(self, name)
+    }
+
+    fn critical_program(&self) -> Result<Option<OwnedFd>, Error> {
+        let program = self.programs.get(critical::PROGRAM);
+        let copy = program.map(OwnedFd::try_clone).transpose();
+        copy.map_err(|e| Error::System("duplicating a program", e))
+    }
+}
+
 /// The results for the programs of each probe. Some programs of a pattern may have no place that
 /// can be probed, but not all.
 #[derive(Default)]
@@ -458,7 +462,7 @@ fn attach(
             let opened = how.loaded.points.borrow_mut().remove(&info.name);
             let opened = opened.unwrap_or_else(|| object::attach_to(names, fd));
             let opened =
-                opened.map_err(|(name, e)| attach_error(format!("tracepoint {name}"), e))?;
+                opened.map_err(|(name, e)| Error::attach(format!("tracepoint {name}"), e))?;
             links.points.extend(opened);
         }
         Attach::TraceEvent(TraceEvent { system, name, id }) => {
@@ -499,18 +503,18 @@ fn attach(
             let what = || "switches of tasks".to_owned();
             links
                 .points
-                .push(link.map_err(|e| attach_error(what(), e))?);
+                .push(link.map_err(|e| Error::attach(what(), e))?);
         }
         Attach::Code { probe, by } => attach_code(probe, *by, how, fd, links)?,
         Attach::Netfilter(at) => {
             let link = netfilter_link(fd, (at.pf, at.hook), at.priority);
             let what = || format!("{}, priority {}", how.point, at.priority);
-            links.fds.push(link.map_err(|e| attach_error(what(), e))?);
+            links.fds.push(link.map_err(|e| Error::attach(what(), e))?);
         }
         Attach::Lsm(_) => {
             let link = raw_tracepoint_open(None, fd);
             let what = || how.point.to_owned();
-            links.fds.push(link.map_err(|e| attach_error(what(), e))?);
+            links.fds.push(link.map_err(|e| Error::attach(what(), e))?);
         }
         Attach::Watch(watch) => perf_events::watch(watch, fd, links)?,
         Attach::OnDemand => {}
@@ -552,14 +556,6 @@ fn follow(links: &Links) -> Result<(), Error> {
 
 fn cannot_follow(errno: Errno) -> Error {
     Error::Attach("the target's processes".into(), errno.into())
-}
-
-/// An error of `spile-kernel` as an attach error.
-pub(crate) fn attach_error(what: String, e: BpfError) -> Error {
-    match e {
-        BpfError::Call { errno, .. } => Error::Attach(what, errno.into()),
-        e => Error::Attach(what, io::Error::other(e)),
-    }
 }
 
 /// Whether the error is caused by a limit of this process or of the machine.

@@ -21,22 +21,15 @@
 //!
 //! | module | its one job |
 //! |---|---|
-//! | `options` | the options of a session |
-//! | `end_requests` | requests to end the session, and to end what still runs then |
 //! | `prepare`, `arm` | the steps before handlers run, and before ordinary events can hit |
 //! | [`events`] | the event sources of the loop |
 //! | `serve` | what the loop does for each of them |
 //! | `intake` | when records of the ring buffer are taken |
-//! | [`account`], [`report`] | losses; the cost of each probe |
 
-pub mod account;
 mod arm;
-pub(crate) mod end_requests;
 pub mod events;
 pub(crate) mod intake;
-pub(crate) mod options;
 pub(crate) mod prepare;
-pub mod report;
 mod serve;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -49,9 +42,10 @@ use spile_bpf::layout::{Object, percpu, shared};
 use spile_ir::{Event, HandlerId, Program, ProgramFacts};
 
 use crate::attach::staleness::Staleness;
-use crate::backend::{Backend, Host, HostLosses, StartParams, Started};
 use crate::controller::Controller;
 use crate::error::Error;
+use crate::host::kernel::KernelHost;
+use crate::host::{Backend, Host, HostLosses, StartParams, Started};
 use crate::io::child::WatchedProcess;
 use crate::io::input::Input;
 use crate::io::output::Output;
@@ -59,15 +53,15 @@ use crate::io::procfs::{self, ProcfsFiles};
 use crate::io::prometheus::Server;
 use crate::io::reader_wait::ReaderWait;
 pub use crate::load::CompileFn;
-use crate::load::kernel_host::KernelHost;
 use crate::machine::clock;
+use crate::machine::end_requests::EndRequests;
 use crate::machine::pid_namespace::PidMap;
-use crate::session::account::Account;
-use crate::session::end_requests::EndRequests;
-use crate::session::events::{EventLoop, EventSource, Signals, Timer};
-pub use crate::session::options::{ExternalSource, OnArmed, Options, TargetProcess};
+use crate::machine::signals::Signals;
+use crate::options::Options;
+use crate::report::account::Account;
+use crate::report::cost::{self, CycleClock, HitStats};
+use crate::session::events::{EventLoop, EventSource, Timer};
 use crate::session::prepare::{deferred_texts, files, follow};
-use crate::session::report::{CycleClock, HitStats};
 
 /// Interval for polling the kernel's counters, which wake nobody.
 const TICK: Duration = Duration::from_millis(100);
@@ -633,7 +627,7 @@ impl Session {
         if self.options.timing {
             let hits = self.hits();
             let layout = self.controller.kernel().map(|k| k.layout());
-            let text = report::text(
+            let text = cost::text(
                 &self.program,
                 &hits,
                 self.cycles.per_ns(),

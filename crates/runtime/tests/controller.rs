@@ -381,7 +381,7 @@ fn metrics_are_served() {
 }
 
 /// Signals this thread, in which the session takes signals as events.
-fn signal_self(number: libc::c_int) -> Option<spile_runtime::session::OnArmed> {
+fn signal_self(number: libc::c_int) -> Option<spile_runtime::OnArmed> {
     // SAFETY: the signal goes to this thread, which has it blocked while the session lives.
     Some(Box::new(move |_| unsafe {
         libc::pthread_kill(libc::pthread_self(), number);

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use spile_runtime::io::background::{self, Role};
 use spile_runtime::io::output::{self, OutputTarget, PIECE};
 use spile_runtime::io::recorder::{self, ATTACH, Found, Frames, STOP, Stream};
-use spile_runtime::session::events::{Signal, Signals};
+use spile_runtime::machine::signals::{Signal, Signals};
 
 use crate::cli::Cli;
 use crate::passes;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use spile_plain::messages::Failure;
 use spile_runtime::io::rows::{Row, RowSink};
-use spile_runtime::{ExternalSource, Outcome, TargetProcess, session};
+use spile_runtime::{ExternalSource, OnArmed, Outcome, TargetProcess};
 
 /// The scripts, by the names of their files in `tools/`.
 const SCRIPTS: [(&str, &str); 4] = [
@@ -61,7 +61,7 @@ pub struct ToolRun {
     /// Verbosity, as for `-v`.
     pub verbose: u8,
     /// Called when the probes are armed.
-    pub armed: Option<session::OnArmed>,
+    pub armed: Option<OnArmed>,
 }
 
 impl ToolRun {

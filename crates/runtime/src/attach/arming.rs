@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::session::events::Signals;
+use crate::machine::signals::Signals;
 
 /// Work that takes less than this shows no progress.
 const PATIENCE: Duration = Duration::from_secs(1);

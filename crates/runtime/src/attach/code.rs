@@ -24,8 +24,8 @@ use spile_kernel::symbols::Symbols;
 use crate::attach::arming::{Arming, PartSize};
 use crate::attach::followed::Following;
 use crate::attach::links::{Links, RefusedPlace};
-use crate::error::Error;
-use crate::load::parallel::in_parallel;
+use crate::error::{Error, to_io_error};
+use crate::machine::parallel::in_parallel;
 
 /// A place with its cookie: the site's number, and in the upper half the distance from the
 /// function's first instruction.
@@ -139,7 +139,7 @@ pub(crate) fn attach(
         }
         CodeAttach::Trampoline(_) => match (raw_tracepoint_open(None, program), &sites[..]) {
             (Ok(link), _) => links.fds.push(link),
-            (Err(why), [site, ..]) => links.refused.push(refused_place(site, to_io_error(why))),
+            (Err(why), [site, ..]) => links.refused.push(refused_place(site, place_error(why))),
             (Err(_), []) => {}
         },
     }
@@ -419,7 +419,7 @@ fn bisect(
     // In the order of the places, which are parts of one list.
     refused.sort_by_key(|(part, _)| part.as_ptr().addr());
     let refused = refused.into_iter();
-    let refused = refused.map(|(part, why)| refused_place(&part[0], to_io_error(why)));
+    let refused = refused.map(|(part, why)| refused_place(&part[0], place_error(why)));
     links.refused.extend(refused);
     Ok(())
 }
@@ -515,7 +515,7 @@ fn attach_single(
     };
     let event = PerfEvent::open_at(&place, probe.ret && !probe.at_exits(), probe.pid)
         .map_err(|e| no_kprobe(probe.space, e.errno.into()))?;
-    let link = perf_link(program, event.as_fd(), site.cookie).map_err(to_io_error)?;
+    let link = perf_link(program, event.as_fd(), site.cookie).map_err(place_error)?;
     Ok((link, event))
 }
 
@@ -563,7 +563,8 @@ fn refused_place(site: &AttachSite<'_>, why: io::Error) -> RefusedPlace {
     RefusedPlace { place, why }
 }
 
-pub(crate) fn to_io_error(why: BpfError) -> io::Error {
+/// The error of an attachment to a place.
+pub(crate) fn place_error(why: BpfError) -> io::Error {
     /// The kernel's own `ENOTSUPP`, for which the C library has no text.
     const ENOTSUPP: i32 = 524;
     match why {
@@ -571,8 +572,7 @@ pub(crate) fn to_io_error(why: BpfError) -> io::Error {
             io::ErrorKind::Unsupported,
             "the kernel cannot probe this instruction",
         ),
-        BpfError::Call { errno, .. } => errno.into(),
-        e => io::Error::other(e),
+        why => to_io_error(why),
     }
 }
 

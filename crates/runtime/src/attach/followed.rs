@@ -41,8 +41,8 @@ use spile_kernel::tracepoints::Tracefs;
 use crate::attach::arming::Progress;
 use crate::attach::code::AttachSite;
 use crate::attach::links::close_all;
-use crate::load::parallel::in_parallel;
 use crate::machine::mapped::MappedFile;
+use crate::machine::parallel::in_parallel;
 
 /// The first version in which inherited events can ask for reads with samples.
 const SINCE: Version = Version::new(6, 13);

@@ -14,7 +14,7 @@ use crate::attach::arming::Progress;
 use crate::attach::code::AttachSummary;
 use crate::attach::followed::Following;
 use crate::attach::perf_events;
-use crate::load::parallel::in_parallel;
+use crate::machine::parallel::in_parallel;
 use crate::shared::state::StateMemory;
 
 /// Limit on the links that are closed in parallel.

@@ -68,7 +68,7 @@ pub(crate) fn trace_event(
     let cpu = online_cpus().first().copied().unwrap_or(0);
     let event = PerfEvent::open(event, PerfTarget::Cpu(cpu), Sampling::Count)
         .map_err(|e| std::io::Error::from(e.errno))?;
-    let link = perf_link(program, event.as_fd(), 0).map_err(crate::attach::code::to_io_error)?;
+    let link = perf_link(program, event.as_fd(), 0).map_err(crate::attach::code::place_error)?;
     Ok((event, link))
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn count(
     map: OwnedFd,
     links: &mut Vec<PerfEvent>,
 ) -> Result<(), Error> {
-    let wrong = |e| crate::load::attach_error(name(event), e);
+    let wrong = |e| Error::attach(name(event), e);
     let map = Map::new(map).map_err(wrong)?;
     for cpu in online_cpus() {
         let opened =

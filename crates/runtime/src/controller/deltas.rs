@@ -35,8 +35,9 @@ impl Controller {
         let Some(kernel) = &mut globals.kernel else {
             return;
         };
-        let drained =
-            kernel.final_drain(&globals.program, &mut globals.mem, &globals.texts.symbolic);
+        let drained = kernel.final_drain(&globals.program, &mut globals.mem, &|key, ty| {
+            globals.texts.symbolic.key(key, ty)
+        });
         self.report_unstored(drained);
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use spile_ir::HandlerId;
 
 use crate::controller::Controller;
-use crate::session::end_requests::EndRequests;
+use crate::machine::end_requests::EndRequests;
 
 /// Number of checks after the first request to end, each after 1,000 statements: a handler that is
 /// about to end by itself does so, and one without an end takes a second or a few.

@@ -11,13 +11,13 @@ use spile_ir::intrinsics::{
     ClockOp, EventOp, Intrinsic, IntrinsicClass, MemoryOp, SessionOp, SymbolOp, TaskNumber, TaskOp,
 };
 use spile_kernel::bpf::{BpfError, Errno};
-use spile_kernel::symbols::Symbols;
 
 use crate::error::Error;
 use crate::machine::clock::{self, TimeZone};
 use crate::machine::direct_map::{self, DirectMap};
 use crate::machine::existing_tasks::ExistingTask;
 use crate::machine::kernel_memory::KernelMemory;
+use crate::machine::names::{command_line, symbol_data, symbol_name};
 use crate::machine::pid_namespace::{self, PidMap};
 
 /// The machine, as controller handlers see it.
@@ -369,26 +369,6 @@ fn string_fault(space: Space, addr: u64) -> Fault {
     Fault::from(format!("{of} string copy fault at {addr:#x}"))
 }
 
-/// The command line of a process in `/proc`, with arguments joined by spaces.
-pub(crate) fn command_line(process: &str) -> Vec<u8> {
-    let mut text = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    if text.last() == Some(&0) {
-        text.pop();
-    }
-    let mut line = Vec::with_capacity(text.len());
-    for (i, argument) in text.split(|b| *b == 0).enumerate() {
-        if i > 0 {
-            line.push(b' ');
-        }
-        // As in SystemTap, empty arguments are shown, except for the program's name.
-        line.extend_from_slice(match argument {
-            b"" if i > 0 => b"\"\"",
-            _ => argument,
-        });
-    }
-    line
-}
-
 /// Writes to the kernel's trace buffer, if tracefs is mounted.
 fn trace(text: &[u8]) {
     let marker = [
@@ -401,20 +381,6 @@ fn trace(text: &[u8]) {
             return;
         }
     }
-}
-
-fn symbol_name(address: u64) -> String {
-    let symbols = Symbols::kernel().ok();
-    match symbols.and_then(|s| s.resolve(address)) {
-        Some((symbol, _)) => spile_plain::name(symbol.name).into_owned(),
-        None => format!("{address:#x}"),
-    }
-}
-
-/// `name+0xoff/0xsize [module]` of a kernel address.
-pub fn symbol_data(address: u64) -> String {
-    let text = Symbols::kernel().map_or_else(|_| format!("{address:#x}"), |s| s.describe(address));
-    spile_plain::name(&text).into_owned()
 }
 
 /// Why kernel memory cannot be read.
@@ -446,11 +412,5 @@ mod tests {
         assert!(host.intrinsic(Intrinsic::SysNr, &[]).is_err());
         host.intrinsic(Intrinsic::Exit, &[]).unwrap();
         assert!(host.exit);
-    }
-
-    #[test]
-    fn unknown_addresses_stay_numbers() {
-        assert_eq!(symbol_name(1), "0x1");
-        assert_eq!(symbol_data(1), "0x1");
     }
 }

@@ -4,9 +4,9 @@ use spile_ir::GlobalId;
 use spile_ir::interp::Fault;
 
 use super::Controller;
-use crate::controller::globals::RawValue;
-use crate::controller::handler_effects::HandlerEffects;
 use crate::shared::critical_section::CopyFailure;
+use crate::shared::handler_effects::HandlerEffects;
+use crate::shared::kernel_state::RawValue;
 use crate::shared::realtime_guard::RealtimeGuard;
 
 impl Controller {

@@ -13,13 +13,13 @@ use spile_kernel::bpf::Ring;
 
 use crate::attach::code;
 use crate::attach::links::{Detaching, Links};
-use crate::backend::{Backend, Host, HostLosses, StartParams, Started};
 use crate::error::Error;
+use crate::host::{Backend, Host, HostLosses, StartParams, Started};
 use crate::io::output;
 use crate::load::{self, LoadedObject};
 use crate::machine::pid_namespace::PidMap;
-use crate::session::events::Signals;
-use crate::session::options::{Options, TargetProcess};
+use crate::machine::signals::Signals;
+use crate::options::{Options, TargetProcess};
 use crate::shared::kernel_state::KernelState;
 use crate::shared::state::StateMemory;
 use crate::shared::{init, process_tree};
@@ -230,5 +230,7 @@ fn initialise(state: &StateMemory, layout: &Layout, target: i64, deferred: Optio
     if layout.pages {
         init::set_page_words(state);
     }
-    init::set_mark(state, deferred);
+    if let Some(deferred) = deferred {
+        init::set_mark(state, deferred.word());
+    }
 }

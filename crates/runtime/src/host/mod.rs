@@ -1,12 +1,16 @@
 //! The host that runs a session's kernel handlers, as the session sees it.
 //!
 //! In: a program and its object's layout. Out: [`Started`]: memory that handlers and the controller share,
-//! and the [`Backend`] with the attachments. The kernel is one host (`load/kernel_host.rs`). In tests the
+//! and the [`Backend`] with the attachments. The kernel is one host (`kernel`). In tests the
 //! session runs on a second one (`simulated`), whose handlers run in the interpreter, and which fails on
 //! request.
 //!
 //! A backend attaches, hands over records, counts what it loses, and detaches. Globals and words of the
 //! state memory are no calls of the trait: the layout is the contract for these, whoever runs the handlers.
+
+pub(crate) mod kernel;
+#[cfg(test)]
+mod simulated;
 
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -15,8 +19,8 @@ use spile_ir::Program;
 
 use crate::attach::staleness::Staleness;
 use crate::error::Error;
-use crate::session::events::Signals;
-use crate::session::options::Options;
+use crate::machine::signals::Signals;
+use crate::options::Options;
 use crate::shared::kernel_state::KernelState;
 use crate::text::deferred::DeferredTexts;
 use crate::text::user_files::UserFiles;

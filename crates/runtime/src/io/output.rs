@@ -383,8 +383,8 @@ mod tests {
     use std::rc::Rc;
     use std::time::{Duration, Instant};
 
-    use crate::session::end_requests::EndRequests;
-    use crate::session::events::Signals;
+    use crate::machine::end_requests::EndRequests;
+    use crate::machine::signals::Signals;
 
     /// A wait that these signals and the end of a child interrupt.
     fn waits(signals: &Rc<Signals>, child: Option<OwnedFd>) -> ReaderWait {
@@ -495,7 +495,7 @@ mod tests {
         out.push(&b"line\n".repeat(100_000));
         assert!(!out.broken());
         // A signal that comes with the first one counts as the same request.
-        std::thread::sleep(2 * crate::session::events::SAME_WISH);
+        std::thread::sleep(2 * crate::machine::signals::SAME_WISH);
         interrupt();
         out.wait_for_readers();
         assert!(out.broken() && out.failed());

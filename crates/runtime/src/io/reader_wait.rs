@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::session::end_requests::EndRequests;
+use crate::machine::end_requests::EndRequests;
 
 /// The result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,7 +24,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::geteuid;
 
-use crate::session::events::Signals;
+use crate::machine::signals::Signals;
 
 /// A client's request to read the output.
 pub const ATTACH: u8 = b'a';

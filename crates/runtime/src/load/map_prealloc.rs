@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use spile_bpf::object::elf::{MapSpec, MapType};
 use spile_kernel::bpf::{self, BpfError, MapTypes, map_flag};
 
-use crate::load::parallel::{Pending, begin, processors};
+use crate::machine::parallel::{Pending, begin, processors};
 
 /// A table with this number of elements is worth a thread: creating its buckets takes a
 /// millisecond.

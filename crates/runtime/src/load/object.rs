@@ -29,7 +29,7 @@ use spile_kernel::bpf::{
 use spile_kernel::btf::Btf;
 
 use crate::load::map_prealloc::{self, PremadeMaps, data_map, state_memory, worth_a_thread};
-use crate::load::parallel::{in_parallel, processors};
+use crate::machine::parallel::{in_parallel, processors};
 use crate::text::kernel_files::places::KernelLineTable;
 
 /// Programs with fewer instructions are not worth a thread.

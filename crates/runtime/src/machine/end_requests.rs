@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::session::events::Signals;
+use crate::machine::signals::Signals;
 
 /// The sources of requests to end a session.
 pub struct EndRequests {

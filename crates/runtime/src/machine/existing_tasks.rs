@@ -257,7 +257,7 @@ impl ExistingTask {
 
     /// The command line, with arguments joined by spaces.
     pub(crate) fn command_line(&self) -> Vec<u8> {
-        crate::controller::host::command_line(&self.inside.to_string())
+        crate::machine::names::command_line(&self.inside.to_string())
     }
 
     /// Fills a buffer from the task's memory; false if that cannot be read.

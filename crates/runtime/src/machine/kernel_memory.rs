@@ -87,7 +87,8 @@ impl KernelMemory {
         let mut value = vec![0; MOST];
         test_run(self.program.as_fd(), &mut [0, 0], None)?;
         self.map.lookup(&0u32.to_ne_bytes(), &mut value)?;
-        Ok(crate::shared::state::word_of(&value, at))
+        let word = value[at as usize..].first_chunk();
+        Ok(word.map_or(0, |word| u64::from_ne_bytes(*word)))
     }
 
     /// The word at a kernel address; `None` if it cannot be read.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use spile_bpf::layout::{Layout, counters};
 use spile_ir::Program;
 
-use crate::session::account::Account;
+use crate::report::account::Account;
 use crate::shared::state::StateMemory;
 
 /// Hits and run times of one handler. Times in nanoseconds.

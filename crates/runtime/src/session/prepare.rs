@@ -5,7 +5,7 @@ use spile_ir::{Event, Procfs, Program, ProgramFacts};
 use crate::error::Error;
 use crate::io::child::WatchedProcess;
 use crate::io::procfs::FileSpec;
-use crate::session::options::TargetProcess;
+use crate::options::TargetProcess;
 use crate::text::deferred::DeferredTexts;
 
 /// The files of a program's `procfs` probes without duplicates, with the permissions that the

@@ -2,15 +2,17 @@
 
 use std::rc::Rc;
 
-use spile_ir::Event;
+use spile_ir::{Event, HandlerId, Program};
 
 use super::{Session, system};
+use crate::controller::Controller;
 use crate::error::Error;
 use crate::io::input::{Input, InputEvent};
-use crate::io::procfs;
+use crate::io::procfs::FileRequest;
 use crate::io::prometheus::{Interest, NextStep};
 use crate::io::recorder::Recorder;
-use crate::session::events::{EventSource, Signal};
+use crate::machine::signals::Signal;
+use crate::session::events::EventSource;
 
 impl Session {
     /// Does what a source of events that is ready asks for.
@@ -82,7 +84,7 @@ impl Session {
         };
         let program = Rc::clone(&self.program);
         let controller = &mut self.controller;
-        let served = files.serve(&mut |request| procfs::answer(controller, &program, request));
+        let served = files.serve(&mut |request| answer(controller, &program, request));
         self.files = Some(files);
         served.map_err(system("serving files"))
     }
@@ -152,4 +154,28 @@ impl Session {
         }
         self.server = Some(server);
     }
+}
+
+/// Runs the handlers for a request; returns the resulting `$value`.
+fn answer(controller: &mut Controller, program: &Program, request: FileRequest) -> Vec<u8> {
+    let (path, text, write) = match request {
+        FileRequest::Read(path) => (path, Vec::new(), false),
+        FileRequest::Write(path, text) => (path, text, true),
+    };
+    let mine = program.handlers.iter().enumerate().filter_map(|(i, h)| {
+        let file = match &h.event {
+            Event::Procfs(file) if file.path == path && file.write == write => file,
+            _ => return None,
+        };
+        Some((HandlerId(i as u32), file.maxsize))
+    });
+    let mine: Vec<(HandlerId, u32)> = mine.collect();
+    let most = mine.iter().map(|(_, most)| *most).max();
+    controller.set_value(text, most.unwrap_or(0) as usize);
+    for (id, _) in mine {
+        if !controller.exit_wanted() {
+            controller.run(id);
+        }
+    }
+    controller.take_value()
 }

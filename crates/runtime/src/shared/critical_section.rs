@@ -13,11 +13,10 @@ use spile_ir::GlobalId;
 use spile_kernel::bpf::{Errno, test_run};
 use spile_kernel::machine::online_cpus;
 
-use crate::controller::globals::RawValue;
-use crate::controller::handler_effects::HandlerEffects;
 use crate::error::Error;
-use crate::load::LoadedObject;
-use crate::shared::kernel_state::BoxedTable;
+use crate::shared::handler_effects::HandlerEffects;
+use crate::shared::kernel_state::RawValue;
+use crate::shared::kernel_state::{BoxedTable, ObjectMaps};
 use crate::shared::maps::Entries;
 use crate::shared::state::{StateMemory, WordMemory};
 
@@ -46,10 +45,13 @@ pub enum CopyFailure {
 impl CriticalSection {
     /// The section of a loaded object; `None` if it has none, or if the kernel refused it.
     pub(crate) fn open(
-        loaded: &LoadedObject,
+        maps: &dyn ObjectMaps,
         layout: Option<&CriticalLayout>,
     ) -> Result<Option<Self>, Error> {
-        let Some(layout) = layout.filter(|_| loaded.has_critical()) else {
+        let Some(layout) = layout else {
+            return Ok(None);
+        };
+        let Some(program) = maps.critical_program()? else {
             return Ok(None);
         };
         let room = |guarded: &LockedGlobal| {
@@ -65,16 +67,12 @@ impl CriticalSection {
             };
             let bytes = (ENTRY + *key + *value) as usize * *max as usize;
             let bytes = bytes.next_multiple_of(rustix::param::page_size());
-            let memory = WordMemory::map(loaded.map_fd(to)?.as_fd(), 0, bytes);
+            let memory = WordMemory::map(maps.map_fd(to)?.as_fd(), 0, bytes);
             let memory = memory.map_err(|e| Error::System("mapping copies of arrays", e))?;
             Ok(Some(memory))
         };
         let rooms = layout.globals.iter().map(room);
         let rooms = rooms.collect::<Result<_, Error>>()?;
-        let program = loaded.with_program(spile_bpf::layout::critical::PROGRAM, |fd| {
-            fd.try_clone_to_owned()
-                .map_err(|e| Error::System("duplicating a program", e))
-        })??;
         Ok(Some(CriticalSection {
             layout: layout.clone(),
             rooms,

@@ -8,13 +8,11 @@ use spile_bpf::layout::shared;
 use crate::machine::clock;
 use crate::machine::direct_map;
 use crate::shared::state::StateMemory;
-use crate::text::deferred::DeferredTexts;
 
 /// Stores the word that marks deferred strings.
-pub(crate) fn set_mark(state: &StateMemory, deferred: Option<&DeferredTexts>) {
-    let Some(deferred) = deferred else { return };
+pub(crate) fn set_mark(state: &StateMemory, mark: &[u8]) {
     for at in [0, 8] {
-        let word = crate::shared::state::word_of(deferred.word(), at);
+        let word = crate::shared::state::word_of(mark, at);
         state
             .shared(shared::MARK + at)
             .store(word, Ordering::Relaxed);

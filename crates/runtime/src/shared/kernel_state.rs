@@ -2,6 +2,7 @@
 //! per-CPU deltas.
 
 use std::cell::RefCell;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,27 +12,51 @@ use spile_ir::storage::Storage;
 use spile_ir::{GlobalId, Init, Program, Ty};
 use spile_kernel::resources::error_text;
 
-use crate::controller::globals::RawValue;
-use crate::controller::handler_effects::HandlerEffects;
 use crate::error::Error;
-use crate::load::LoadedObject;
 use crate::shared::critical_section::{CopyFailure, CriticalSection};
 use crate::shared::drain::{self, GlobalDeltas};
 use crate::shared::grace::GracePeriod;
+use crate::shared::handler_effects::HandlerEffects;
 use crate::shared::large_arrays::LargeElements;
 use crate::shared::locked_array::LockedTable;
 use crate::shared::maps::{ByteTable, FieldTable, KernelMap};
 use crate::shared::realtime_guard::RealtimeGuard;
 use crate::shared::state::{StateMemory, read_keys};
 use crate::shared::thread_records::ThreadRecords;
-use crate::text::symbolic::Symbolizer;
 
 /// How long the controller waits for a lock. A kernel handler holds one for microseconds; only a
 /// controller without CPU time reaches this limit.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 
+/// The value of a global at one moment, in the kernel's form.
+pub enum RawValue {
+    /// A number, a string or a statistic.
+    Cell(Cell),
+    /// Keys and values of a hash map.
+    Entries(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
 /// A hash map behind a global.
 pub type BoxedTable = RefCell<Box<dyn ByteTable>>;
+
+/// The maps and programs of a loaded object.
+pub trait ObjectMaps {
+    /// A duplicate of a map's descriptor.
+    ///
+    /// # Errors
+    /// There is no such map, or this process has no descriptor left.
+    fn map_fd(&self, name: &str) -> Result<OwnedFd, Error>;
+
+    /// A duplicate of the descriptor of the critical section's program; `None` if the kernel refused it.
+    ///
+    /// # Errors
+    /// This process has no descriptor left.
+    fn critical_program(&self) -> Result<Option<OwnedFd>, Error>;
+}
+
+/// The text that a key of an array stands for, where keys have this type, and whether all of it is known;
+/// `None` for any other key.
+pub type KeyText<'a> = &'a dyn Fn(&Value, Ty) -> Option<(Value, bool)>;
 
 /// The state of a loaded object; in tests, a substitute in plain memory.
 pub struct KernelState {
@@ -52,13 +77,13 @@ pub struct KernelState {
 impl KernelState {
     /// Opens the maps of a loaded object.
     pub fn new(
-        loaded: &LoadedObject,
+        maps: &dyn ObjectMaps,
         state: StateMemory,
         object: &Object,
     ) -> Result<KernelState, Error> {
         let state = Rc::new(state);
         let open = |name: &String| {
-            let map = KernelMap::new(loaded.map_fd(name)?);
+            let map = KernelMap::new(maps.map_fd(name)?);
             let map = map.map_err(|e| Error::System("opening a map", e))?;
             Ok::<BoxedTable, Error>(RefCell::new(Box::new(map)))
         };
@@ -103,7 +128,7 @@ impl KernelState {
             let (Some(large), Some(map)) = (&array.large, array.maps.first()) else {
                 return Ok(None);
             };
-            let map = loaded.map_fd(map)?;
+            let map = maps.map_fd(map)?;
             Ok(Some(LargeElements::new(map, large, array.double())))
         });
         let elements = elements.collect::<Result<_, Error>>()?;
@@ -112,7 +137,7 @@ impl KernelState {
             layout: object.layout.clone(),
             tables,
             elements,
-            critical: CriticalSection::open(loaded, object.layout.critical.as_ref())?,
+            critical: CriticalSection::open(maps, object.layout.critical.as_ref())?,
             grace: GracePeriod::choose(),
             live: true,
             waiting: RefCell::default(),
@@ -253,7 +278,7 @@ impl KernelState {
         &mut self,
         program: &Program,
         mem: &mut MemGlobals,
-        symbolic: &Symbolizer,
+        key_text: KeyText<'_>,
     ) -> Result<Vec<(GlobalId, u64)>, Fault> {
         if !self.live {
             return Ok(Vec::new());
@@ -268,7 +293,7 @@ impl KernelState {
         // this thread is switched out in the meantime, hits of other threads are lost. This can
         // happen on the kernels that need the barrier.
         let _urgent = (self.grace == GracePeriod::Barrier).then(RealtimeGuard::begin);
-        self.collect(program, (mem, symbolic), old, (true, false))
+        self.collect(program, (mem, key_text), old, (true, false))
     }
 
     /// The final drain: no handler runs any more, so all deltas are moved and no more will come.
@@ -276,13 +301,13 @@ impl KernelState {
         &mut self,
         program: &Program,
         mem: &mut MemGlobals,
-        symbolic: &Symbolizer,
+        key_text: KeyText<'_>,
     ) -> Result<Vec<(GlobalId, u64)>, Fault> {
         self.grace.wait(&self.state);
         let now = self.state.generation();
         // The older generation first: its elements came first.
-        let mut full = self.collect(program, (&mut *mem, symbolic), now ^ 1, (true, true))?;
-        full.extend(self.collect(program, (mem, symbolic), now, (false, true))?);
+        let mut full = self.collect(program, (&mut *mem, key_text), now ^ 1, (true, true))?;
+        full.extend(self.collect(program, (mem, key_text), now, (false, true))?);
         self.live = false;
         Ok(full)
     }
@@ -291,7 +316,7 @@ impl KernelState {
     fn collect(
         &self,
         program: &Program,
-        (mem, symbolic): (&mut MemGlobals, &Symbolizer),
+        (mem, key_text): (&mut MemGlobals, KeyText<'_>),
         generation: u32,
         (only_double, last): (bool, bool),
     ) -> Result<Vec<(GlobalId, u64)>, Fault> {
@@ -305,7 +330,7 @@ impl KernelState {
             };
             let mut merge = DeltaMerge {
                 mem: &mut *mem,
-                symbolic,
+                key_text,
                 all: true,
             };
             let (missed, _) = merge.deltas(g, place, GlobalDeltas::Array(elements))?;
@@ -328,7 +353,7 @@ impl KernelState {
                 let (mut missed, mut unknown) = (0, Vec::new());
                 let mut merge = DeltaMerge {
                     mem: &mut *mem,
-                    symbolic,
+                    key_text,
                     all: last,
                 };
                 let add = |key: &[u8], delta: Cell| match merge.add(g, &array.keys, key, &delta) {
@@ -353,7 +378,7 @@ impl KernelState {
             for (g, deltas) in deltas {
                 let mut merge = DeltaMerge {
                     mem: &mut *mem,
-                    symbolic,
+                    key_text,
                     all: last,
                 };
                 let (missed, unknown) = merge.deltas(g, &layout.place, deltas)?;
@@ -375,7 +400,7 @@ type Elements = Vec<(Vec<u8>, Cell)>;
 /// Adds per-CPU deltas to the controller's values.
 struct DeltaMerge<'a> {
     mem: &'a mut MemGlobals,
-    symbolic: &'a Symbolizer,
+    key_text: KeyText<'a>,
     /// Also adds elements whose keys refer to unknown files.
     all: bool,
 }
@@ -420,7 +445,7 @@ impl DeltaMerge<'_> {
         let mut all_resolved = true;
         for (key, ty) in keys.iter_mut().zip(types) {
             if let Value::Str(_) = key
-                && let Some((text, all_known)) = self.symbolic.key(key, *ty)
+                && let Some((text, all_known)) = (self.key_text)(key, *ty)
             {
                 *key = text;
                 all_resolved &= all_known;

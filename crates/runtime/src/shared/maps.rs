@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use spile_bpf::layout::ThreadField;
 use spile_kernel::bpf::{BpfError, Errno, Map};
 
+use crate::error::to_io_error;
 use crate::shared::state::word_of;
 
 /// Elements as byte strings. The value of a per-CPU map has one value for each possible CPU, one
@@ -111,13 +112,6 @@ impl KernelMap {
 /// Whether the error has this number.
 fn is_errno(e: &BpfError, number: Errno) -> bool {
     matches!(e, BpfError::Call { errno, .. } if *errno == number)
-}
-
-fn to_io_error(e: BpfError) -> io::Error {
-    match e {
-        BpfError::Call { errno, .. } => errno.into(),
-        e => io::Error::other(e),
-    }
 }
 
 impl ByteTable for KernelMap {

@@ -15,11 +15,13 @@
 //! | [`kernel_state`] | all of these as the kernel's half of a session |
 //! | [`drain`], [`grace`] | collects per-CPU deltas; waits until no handler writes to them |
 //! | [`critical_section`], [`realtime_guard`] | copies under locks, with interrupts off or at real-time priority |
+//! | [`handler_effects`] | the globals and locks of each controller handler, computed once |
 //! | `init`, `process_tree` | initial values that handlers read |
 
 pub(crate) mod critical_section;
 pub mod drain;
 pub mod grace;
+pub mod handler_effects;
 pub(crate) mod init;
 pub mod kernel_state;
 pub mod large_arrays;

@@ -14,7 +14,7 @@ use spile_ir::interp::Value;
 use spile_ir::wide::WideNumber;
 use spile_kernel::symbols::Symbols;
 
-use crate::controller::host::symbol_data;
+use crate::machine::names::symbol_data;
 use crate::shared::ring_record::{FieldValue, OutputRecord};
 use crate::shared::state::StateMemory;
 use crate::text::deferred::WORD;

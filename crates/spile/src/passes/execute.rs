@@ -28,7 +28,7 @@ pub(super) fn execute(
     program: Program,
     compiled: Option<CompiledObject>,
     read_files: Vec<(PathBuf, spile_runtime::FileState)>,
-    change: impl FnOnce(&mut session::Options),
+    change: impl FnOnce(&mut spile_runtime::Options),
 ) -> Result<session::Outcome, Failure> {
     let timeout = match cli.timeout {
         None => None,
@@ -48,7 +48,7 @@ pub(super) fn execute(
         };
         Some(Box::new(again) as session::CompileFn)
     };
-    let mut options = session::Options {
+    let mut options = spile_runtime::Options {
         target: target(cli)?,
         output: match &cli.output {
             Some(file) => output::OutputTarget::File(file.clone(), cli.series),
@@ -64,7 +64,7 @@ pub(super) fn execute(
         quiet: cli.no_warnings,
         suppress_errors: cli.suppress_handler_errors,
         display_globals: !cli.no_global_var_display,
-        armed: verbose.then(|| -> session::OnArmed {
+        armed: verbose.then(|| -> spile_runtime::OnArmed {
             Box::new(|late| {
                 print_stderr_lines(late);
                 print_stderr("Pass 5: starting run.\n");
@@ -75,7 +75,7 @@ pub(super) fn execute(
             machine.functions.clear();
             machine.features.kprobe_session = None;
         }),
-        ..session::Options::default()
+        ..spile_runtime::Options::default()
     };
     change(&mut options);
     let mut session = session::Session::new(program, object.as_ref(), options).map_err(fail)?;

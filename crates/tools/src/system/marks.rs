@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use spile_kernel::process::{mark, with_all_signals};
 use spile_kernel::resources::error_text;
-use spile_runtime::{ExternalSource, session::OnArmed};
+use spile_runtime::{ExternalSource, OnArmed};
 
 use spile_plain::messages::print_stderr;
 

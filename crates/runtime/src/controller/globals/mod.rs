@@ -21,9 +21,9 @@ use spile_ir::{
     UNSEEN_ENTRIES,
 };
 
-use crate::controller::handler_effects::HandlerEffects;
-use crate::session::account::Account;
-use crate::shared::kernel_state::KernelState;
+use crate::report::account::Account;
+use crate::shared::handler_effects::HandlerEffects;
+use crate::shared::kernel_state::{KernelState, RawValue};
 pub use hash::MarkTexts;
 use hash::{HashArray, system};
 
@@ -45,14 +45,6 @@ pub struct SessionGlobals {
     wrapped: bool,
     /// Values of statistics that were read and are wrong or may be, because a sum passed 64 bits.
     pub inexact: u64,
-}
-
-/// The value of a global at one moment, in the kernel's form.
-pub enum RawValue {
-    /// A number, a string or a statistic.
-    Cell(Cell),
-    /// Keys and values of a hash map.
-    Entries(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
 impl SessionGlobals {
@@ -160,7 +152,9 @@ impl SessionGlobals {
     /// Moves per-CPU deltas into the controller's values.
     pub fn drain(&mut self) -> Result<Vec<(GlobalId, u64)>, Fault> {
         match &mut self.kernel {
-            Some(kernel) => kernel.drain(&self.program, &mut self.mem, &self.texts.symbolic),
+            Some(kernel) => kernel.drain(&self.program, &mut self.mem, &|key, ty| {
+                self.texts.symbolic.key(key, ty)
+            }),
             None => Ok(Vec::new()),
         }
     }

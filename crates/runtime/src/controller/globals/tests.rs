@@ -4,7 +4,6 @@ use super::*;
 use crate::shared::kernel_state::BoxedTable;
 use crate::shared::maps::PlainMap;
 use crate::shared::state::{key_bytes, word_of};
-use crate::text::symbolic::Symbolizer;
 use spile_bpf::layout::{AggLayout, Colocation, GlobalLayout, Layout, PerCpuArray};
 use spile_ir::interp::ARRAY_OVERFLOW;
 use spile_ir::storage::Storage;
@@ -290,36 +289,24 @@ fn drains_move_deltas_and_report_what_does_not_fit() {
     };
     hit(&kernel, 0, 0, 1, 5);
     hit(&kernel, 1, 3, 1, 6);
-    assert_eq!(
-        kernel
-            .drain(&program, &mut mem, &Symbolizer::default())
-            .unwrap(),
-        []
-    );
+    assert_eq!(kernel.drain(&program, &mut mem, &|_, _| None).unwrap(), []);
     hit(&kernel, 1, 2, 1, 10);
     for n in 2..5 {
         hit(&kernel, 0, n as u32 - 2, n, 1);
     }
     assert_eq!(mem.aget(DELTAS, &key("k", 1)).unwrap(), 11.into());
     assert_eq!(
-        kernel
-            .drain(&program, &mut mem, &Symbolizer::default())
-            .unwrap(),
+        kernel.drain(&program, &mut mem, &|_, _| None).unwrap(),
         [(DELTAS, 1)]
     );
     assert_eq!(mem.aget(DELTAS, &key("k", 1)).unwrap(), 21.into());
     hit(&kernel, 0, 0, 1, 100);
     assert_eq!(
         kernel
-            .final_drain(&program, &mut mem, &Symbolizer::default())
+            .final_drain(&program, &mut mem, &|_, _| None)
             .unwrap(),
         []
     );
     assert_eq!(mem.aget(DELTAS, &key("k", 1)).unwrap(), 121.into());
-    assert_eq!(
-        kernel
-            .drain(&program, &mut mem, &Symbolizer::default())
-            .unwrap(),
-        []
-    );
+    assert_eq!(kernel.drain(&program, &mut mem, &|_, _| None).unwrap(), []);
 }

@@ -27,11 +27,11 @@ use rustix::event::{EventfdFlags, eventfd};
 use spile_bpf::layout::{GlobalPlace, Layout, Object, percpu};
 use spile_ir::{HandlerId, Program};
 
-use crate::backend::{Backend, Host, HostLosses, StartParams, Started};
 use crate::error::Error;
+use crate::host::{Backend, Host, HostLosses, StartParams, Started};
 use crate::io::output::OutputTarget;
-use crate::session::events::Signals;
-use crate::session::options::{ExternalSource, Options};
+use crate::machine::signals::Signals;
+use crate::options::{ExternalSource, Options};
 use crate::shared::kernel_state::{BoxedTable, KernelState};
 use crate::shared::maps::{ByteTable, Entries, FieldTable, PlainMap};
 use crate::shared::state::StateMemory;

@@ -39,9 +39,6 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use spile_ir::{Event, HandlerId, Program};
-
-use crate::controller::Controller;
 pub use directory::remove_abandoned;
 use directory::{Directory, FilePlace, NEW};
 
@@ -82,30 +79,6 @@ pub enum FileRequest {
     Read(Arc<str>),
     /// A text was written to it.
     Write(Arc<str>, Vec<u8>),
-}
-
-/// Runs the handlers for a request; returns the resulting `$value`.
-pub fn answer(controller: &mut Controller, program: &Program, request: FileRequest) -> Vec<u8> {
-    let (path, text, write) = match request {
-        FileRequest::Read(path) => (path, Vec::new(), false),
-        FileRequest::Write(path, text) => (path, text, true),
-    };
-    let mine = program.handlers.iter().enumerate().filter_map(|(i, h)| {
-        let file = match &h.event {
-            Event::Procfs(file) if file.path == path && file.write == write => file,
-            _ => return None,
-        };
-        Some((HandlerId(i as u32), file.maxsize))
-    });
-    let mine: Vec<(HandlerId, u32)> = mine.collect();
-    let most = mine.iter().map(|(_, most)| *most).max();
-    controller.set_value(text, most.unwrap_or(0) as usize);
-    for (id, _) in mine {
-        if !controller.exit_wanted() {
-            controller.run(id);
-        }
-    }
-    controller.take_value()
 }
 
 /// The use of the session's end of a pipe.

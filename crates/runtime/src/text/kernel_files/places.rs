@@ -14,7 +14,7 @@ use spile_kernel::bpf::{MapSpec, map_create};
 use spile_kernel::symbols::Symbols;
 
 use super::open;
-use crate::attach::code::to_io_error;
+use crate::error::to_io_error;
 use crate::text::user_files::names::write;
 
 /// Size of an element in bytes.
