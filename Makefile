@@ -75,7 +75,7 @@ lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 bench: test-deps
-	$(CARGO) build --release -p spile --bins --examples
+	$(CARGO) build --release -p spile -p spile-workloads -p spile-bpf -p spile-kernel --bins --examples
 	$(CARGO) run --release -p xtask -- bench
 
 # $(call install_missing,PACKAGES,PROGRAM:PACKAGE...,purpose,names elsewhere)

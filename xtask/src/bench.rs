@@ -23,7 +23,9 @@ pub(crate) const EXAMPLES: &str = "/usr/share/systemtap/examples";
 pub(crate) fn run(parts: &[String]) {
     let wants = |name: &str| parts.is_empty() || parts.iter().any(|p| p == name);
     if !built("spile").exists() {
-        eprintln!("build first: cargo build --release -p spile --bins --examples");
+        eprintln!(
+            "build first: cargo build --release -p spile -p spile-workloads -p spile-bpf -p spile-kernel --bins --examples"
+        );
         std::process::exit(1);
     }
     if wants("start") {
@@ -186,7 +188,7 @@ fn call_ns() -> f64 {
     let run = || {
         let out = Command::new("taskset")
             .args(["-c", &last.to_string()])
-            .arg(built("examples/load"))
+            .arg(built("load"))
             .args(["calls", "1", &CALLS.to_string()])
             .output()
             .expect("taskset (util-linux) runs the workload");
@@ -311,7 +313,7 @@ impl Empty {
 /// Checks that a million calls in each of 4 threads are all counted.
 fn exact() {
     println!("\nexactness: what is counted of 4 threads of 1,000,000 calls");
-    let load = format!("{} calls 4 1000000", built("examples/load").display());
+    let load = format!("{} calls 4 1000000", built("load").display());
     for (name, script) in [
         (
             "spile <<<",
@@ -343,7 +345,7 @@ fn exact() {
         }
         match tool.start() {
             Ok(running) => {
-                let mut command = Command::new(built("examples/load"));
+                let mut command = Command::new(built("load"));
                 command.args(["calls", "4", "1000000"]);
                 output(command, EXACT_LIMIT);
                 println!("{name:<32} {}", last_line(&running.stop().output));

@@ -100,7 +100,7 @@ fn load(keys: u64) -> Option<(f64, f64)> {
     let last = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
     let out = Command::new("taskset")
         .args(["-c", &last.to_string()])
-        .arg(built("examples/load"))
+        .arg(built("load"))
         .args(["keys", &keys.to_string(), &ROUNDS.to_string()])
         .output()
         .expect("taskset (util-linux) runs the workload");

@@ -58,7 +58,7 @@ fn typed(command: &str) -> std::io::Result<Vec<String>> {
         .args(["-c", &format!("{{ {command}; }} 2>&1")])
         .env(
             "PATH",
-            format!("target/release:target/release/examples:{path}"),
+            format!("target/release:{path}"),
         )
         .env("LC_ALL", "C")
         .output()?;

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &[String]) {
         wanted[0] = Some(CASES);
     }
     // The workload of sessions with timers.
-    let mut worst = status_of(cargo().args(["build", "--release", "-p", "spile", "--examples"]));
+    let mut worst = status_of(cargo().args(["build", "--release", "-p", "spile-workloads"]));
     for test in ["differential", "sessions"] {
         let of_test = || KINDS.iter().zip(wanted).filter(|(kind, _)| kind.1 == test);
         if of_test().all(|(_, n)| n.is_none()) {

@@ -195,7 +195,7 @@ fn build() -> Result<Built, String> {
         "--test",
         "differential",
     ];
-    let messages = cargo(&tests)? + &cargo(&["build", "--bins", "--examples"])?;
+    let messages = cargo(&tests)? + &cargo(&["build", "--bins", "-p", "spile-workloads"])?;
     let programs: BTreeMap<String, PathBuf> = messages.lines().filter_map(program).collect();
     let find = |name: &str| {
         let found = programs.get(name).cloned();

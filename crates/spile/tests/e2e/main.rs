@@ -106,7 +106,7 @@ fn load() -> PathBuf {
     exe.parent()
         .and_then(Path::parent)
         .expect("target folder")
-        .join("examples/load")
+        .join("load")
 }
 
 /// Replaces the words that stand for paths.

@@ -39,7 +39,7 @@ const NEEDS: &[Need] = &[
         have: || in_vm().is_some() && module("nfsd"),
     },
     // Disks as modules that a guest has for cases, and workloads that no other machine should run: they press its
-    // keys (crates/spile/examples/rare.rs).
+    // keys (tests/workloads/src/bin/rare.rs).
     Need {
         name: "devices",
         of_kernel: true,

@@ -85,7 +85,7 @@ impl Done {
 pub(crate) fn load() -> PathBuf {
     let exe = std::env::current_exe().expect("own path");
     let target = exe.parent().and_then(Path::parent);
-    target.expect("target folder").join("examples/load")
+    target.expect("target folder").join("load")
 }
 
 /// Text of a stream, read in the background.

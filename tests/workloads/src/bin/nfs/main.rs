@@ -19,7 +19,6 @@
 //! The server asks programs which clients may use what; the answers are written before it asks. It registers at
 //! port 111, and mounting by version 3 asks a program for the first file handle: threads give these answers.
 
-#[path = "nfs/version2.rs"]
 mod version2;
 
 use std::collections::BTreeMap;
