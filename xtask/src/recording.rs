@@ -56,10 +56,7 @@ fn typed(command: &str) -> std::io::Result<Vec<String>> {
     let path = std::env::var("PATH").unwrap_or_default();
     let out = Command::new("sh")
         .args(["-c", &format!("{{ {command}; }} 2>&1")])
-        .env(
-            "PATH",
-            format!("target/release:{path}"),
-        )
+        .env("PATH", format!("target/release:{path}"))
         .env("LC_ALL", "C")
         .output()?;
     let prompt: Vec<char> = format!("# {command}").chars().collect();

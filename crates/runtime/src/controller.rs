@@ -46,8 +46,8 @@ use crate::io::commands::Commands;
 use crate::io::output::Output;
 use crate::io::rows::{self, Row};
 use crate::machine::existing_tasks::ExistingTask;
-use crate::report::account::Account;
 use crate::report::cost::HitStats;
+use crate::report::losses::LossReport;
 use crate::shared::handler_effects::HandlerEffects;
 use crate::shared::kernel_state::KernelState;
 use crate::shared::ring_record::{self, FieldValue, OutputRecord};
@@ -62,7 +62,7 @@ pub struct Controller {
     /// The script's output.
     pub out: Output,
     /// Errors and losses so far.
-    pub account: Account,
+    pub losses: LossReport,
     /// The hits of each controller handler.
     pub hits: Vec<HitStats>,
     /// Whether an error ends the session.
@@ -139,7 +139,7 @@ impl Controller {
                 ways_out_told: Default::default(),
             },
             out,
-            account: Account::default(),
+            losses: LossReport::default(),
             failed: false,
             records: 0,
             deferred: None,
@@ -308,7 +308,7 @@ impl Controller {
     /// Passes a row on, with the texts that its marks stand for.
     fn row(&mut self, format: usize, values: &[FieldValue<'_>]) {
         let Some(name) = self.row_names.get(format) else {
-            self.account.malformed += 1;
+            self.losses.malformed += 1;
             return;
         };
         let symbolic = &self.env.globals.texts.symbolic;
@@ -417,21 +417,21 @@ impl Controller {
         let program = Rc::clone(&self.env.globals.program);
         if self.shapes[piece.shape].what == RecordKind::File {
             match self.env.globals.texts.symbolic.learn_file(&piece.fields) {
-                Some(good) => self.account.unnamed += u64::from(!good),
-                None => self.account.malformed += 1,
+                Some(good) => self.losses.unnamed += u64::from(!good),
+                None => self.losses.malformed += 1,
             }
             return;
         }
         if self.shapes[piece.shape].what == RecordKind::Copy {
             let learnt = self.env.globals.texts.symbolic.learn_copy(&piece);
-            self.account.malformed += u64::from(learnt.is_none());
+            self.losses.malformed += u64::from(learnt.is_none());
             return;
         }
         let host = &mut self.env.host;
         let mut kernel = |addr| host.kernel_word(addr);
         match deferred.read(&piece.fields, &program.strings, &mut kernel) {
-            Some(good) => self.account.unreadable += u64::from(!good),
-            None => self.account.malformed += 1,
+            Some(good) => self.losses.unreadable += u64::from(!good),
+            None => self.losses.malformed += 1,
         }
     }
 
@@ -446,7 +446,7 @@ impl Controller {
         let program = Rc::clone(&self.env.globals.program);
         let shapes = Rc::clone(&self.shapes);
         let Ok((_, pieces)) = ring_record::open(bytes, &shapes) else {
-            self.account.malformed += 1;
+            self.losses.malformed += 1;
             return;
         };
         for piece in pieces {
@@ -477,11 +477,11 @@ impl Controller {
                             Some(e) => {
                                 self.kernel_error(&e.message, e.site, &e.callers, *handler);
                             }
-                            None => self.account.malformed += 1,
+                            None => self.losses.malformed += 1,
                         }
                     }
                 },
-                Err(ring_record::MalformedRecord) => self.account.malformed += 1,
+                Err(ring_record::MalformedRecord) => self.losses.malformed += 1,
             }
         }
     }
@@ -497,7 +497,7 @@ impl Controller {
             return self.row(fmt.index(), &piece.fields);
         }
         let Some(format) = program.formats.get(fmt.index()) else {
-            self.account.malformed += 1;
+            self.losses.malformed += 1;
             return;
         };
         let args: Vec<Value> = piece
@@ -518,7 +518,7 @@ impl Controller {
         let env = &mut self.env;
         let mut memory = |space, addr, buf: &mut [u8]| env.read_memory(space, addr, buf);
         if spile_ir::fmt::render(format, &args, &mut memory, &mut text).is_err() {
-            self.account.malformed += 1;
+            self.losses.malformed += 1;
         }
         self.write(stream, &text);
     }
@@ -556,12 +556,12 @@ impl Controller {
 
     /// Sums the counts of both halves; too many errors end the session.
     pub fn sum_up(&mut self) {
-        self.account.errors = self.controller_errors + self.kernel_errors;
+        self.losses.errors = self.controller_errors + self.kernel_errors;
         let cut = self.env.truncated + self.env.globals.texts.symbolic.cut_keys();
-        self.account.truncated = self.kernel_truncated + cut;
-        self.env.globals.count_losses(&mut self.account);
+        self.losses.truncated = self.kernel_truncated + cut;
+        self.env.globals.count_losses(&mut self.losses);
         self.failed |= self
-            .account
+            .losses
             .too_many_errors(&self.env.globals.program.limits);
     }
 
@@ -709,14 +709,14 @@ mod tests {
         assert!(!c.kernel_errors_seen());
         c.record(&record(&[0, 1]));
         assert!(c.kernel_errors_seen() && !c.kernel_errors_seen());
-        assert_eq!((c.records, c.account.malformed), (3, 0));
+        assert_eq!((c.records, c.losses.malformed), (3, 0));
         c.record(&record(&[7]));
         c.record(&record(&[2]));
         c.record(b"x");
-        assert_eq!(c.account.malformed, 3);
+        assert_eq!(c.losses.malformed, 3);
         assert_eq!(c.out.take(), b"hit\nhit\nhit\n");
         c.set_kernel_counts(1, 4);
-        assert!(c.failed && c.account.errors == 1 && c.account.truncated == 4);
+        assert!(c.failed && c.losses.errors == 1 && c.losses.truncated == 4);
     }
 
     #[test]
@@ -735,7 +735,7 @@ mod tests {
             .shared(128)
             .store(1, Ordering::Relaxed);
         c.run(HandlerId(0));
-        assert_eq!((word(&c, 136), c.account.skipped_total()), (0, 1));
+        assert_eq!((word(&c, 136), c.losses.skipped_total()), (0, 1));
         c.kernel()
             .unwrap()
             .state()
@@ -793,7 +793,7 @@ mod tests {
                 .store(7, Ordering::Relaxed);
             c.run(HandlerId(0));
             assert_eq!(x(&c), if fails { 7 } else { 0 });
-            assert_eq!(c.account.errors, u64::from(fails));
+            assert_eq!(c.losses.errors, u64::from(fails));
         }
     }
 }

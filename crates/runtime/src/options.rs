@@ -55,7 +55,7 @@ pub struct Options {
     pub objects: Vec<PathBuf>,
     /// The address on which `prometheus` probes are served, `host:port`.
     pub prometheus: Option<String>,
-    /// `-t`: print the report, and the details of the account.
+    /// `-t`: print the report, and the details of the loss report.
     pub timing: bool,
     /// `-w`: suppress `WARNING:` lines.
     pub quiet: bool,

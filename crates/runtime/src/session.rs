@@ -1,4 +1,4 @@
-//! A session: everything from the loaded object to the last line of the account, on one thread.
+//! A session: everything from the loaded object to the last line of the loss report, on one thread.
 //!
 //! Order:
 //!
@@ -11,7 +11,7 @@
 //!    printed. Another thread detaches tracepoints meanwhile.
 //! 6. `end` probes run (after an error: `error` probes). Unless there was an error, unread globals
 //!    print themselves.
-//! 7. The account closes the session.
+//! 7. The loss report closes the session.
 //!
 //! Before any handler of the controller runs, all records that the kernel has sent are printed.
 //! Output is therefore in the order of events.
@@ -58,8 +58,8 @@ use crate::machine::end_requests::EndRequests;
 use crate::machine::pid_namespace::PidMap;
 use crate::machine::signals::Signals;
 use crate::options::Options;
-use crate::report::account::Account;
 use crate::report::cost::{self, CycleClock, HitStats};
+use crate::report::losses::LossReport;
 use crate::session::events::{EventLoop, EventSource, Timer};
 use crate::session::prepare::{deferred_texts, files, follow};
 
@@ -77,7 +77,7 @@ pub struct Outcome {
     /// bits 0 to 6. `None` without a command, or if it did not end by itself.
     pub status: Option<i32>,
     /// Losses and errors.
-    pub account: Account,
+    pub losses: LossReport,
     /// Time from the request to end until everything was printed.
     pub teardown: Duration,
 }
@@ -474,14 +474,14 @@ impl Session {
         }
     }
 
-    /// Adds the kernel's counters to the account.
+    /// Adds the kernel's counters to the loss report.
     fn count_kernel(&mut self) {
         let Some(kernel) = self.controller.kernel() else {
             return;
         };
         let state = kernel.state();
         let errors = state.shared(shared::ERRORS).load(Ordering::Relaxed);
-        let mut skipped = self.controller.account.skipped;
+        let mut skipped = self.controller.losses.skipped;
         skipped.reentrancy = state.sum(percpu::SKIP_REENTRANT);
         skipped.lock = state.sum(percpu::SKIP_LOCK);
         skipped.own = state.sum(percpu::SKIP_OWN);
@@ -493,22 +493,22 @@ impl Session {
         let unknown_symbols = state.sum(percpu::UNNAMED);
         let (no_rows, no_tables) = self.controller.files_without_room();
         let acts = kernel.layout().acts.map_or(0, |at| state.sum(at));
-        let account = &mut self.controller.account;
-        account.acts = acts;
-        account.skipped = skipped;
-        account.lost_output = lost;
-        account.guessed = guessed;
-        account.cut_stacks = cut_stacks;
-        account.no_rows = no_rows;
-        account.no_tables = no_tables;
-        account.unknown_symbols = unknown_symbols;
+        let losses = &mut self.controller.losses;
+        losses.acts = acts;
+        losses.skipped = skipped;
+        losses.lost_output = lost;
+        losses.guessed = guessed;
+        losses.cut_stacks = cut_stacks;
+        losses.no_rows = no_rows;
+        losses.no_tables = no_tables;
+        losses.unknown_symbols = unknown_symbols;
         self.controller.set_kernel_counts(errors, cut);
     }
 
     /// Ends the session with an error if too many hits were skipped.
     fn check_skipped(&mut self) {
         let limits = &self.program.limits;
-        if !self.controller.failed && self.controller.account.too_many_skipped(limits) {
+        if !self.controller.failed && self.controller.losses.too_many_skipped(limits) {
             self.controller.fatal(
                 "Skipped too many probes, check MAXSKIPPED or try again with -t for more \
                  details.",
@@ -529,7 +529,7 @@ impl Session {
         }
         if let Some(backend) = &mut self.backend {
             backend.detach();
-            self.controller.account.unfollowed = backend.losses().unfollowed;
+            self.controller.losses.unfollowed = backend.losses().unfollowed;
         }
         self.controller.out.wait_for_readers();
         // Announces files that keys refer to, before the keys become text.
@@ -561,7 +561,7 @@ impl Session {
         }
         self.controller.out.wait_for_readers();
         self.controller.sum_up();
-        let errors = self.controller.account.errors > 0 && !self.options.suppress_errors;
+        let errors = self.controller.losses.errors > 0 && !self.options.suppress_errors;
         let failed = self.controller.failed || errors;
         let status = self
             .watched
@@ -576,12 +576,12 @@ impl Session {
         for text in self.probed.check_all() {
             self.warn(&text);
         }
-        self.close_account();
-        let account = self.controller.account.clone();
+        self.report_losses();
+        let losses = self.controller.losses.clone();
         Ok(Outcome {
             exit_code,
             status: status.map(ExitStatusExt::into_raw),
-            account,
+            losses,
             teardown: since.elapsed(),
         })
     }
@@ -610,18 +610,18 @@ impl Session {
         })
     }
 
-    /// Completes the account and prints it.
-    fn close_account(&mut self) {
-        self.controller.account.unwritten = self.controller.out.unwritten();
+    /// Completes the loss report and prints it.
+    fn report_losses(&mut self) {
+        self.controller.losses.unwritten = self.controller.out.unwritten();
         if let Some(backend) = &self.backend {
             let HostLosses {
                 entries, returns, ..
             } = backend.losses();
-            let skipped = &mut self.controller.account.skipped;
+            let skipped = &mut self.controller.losses.skipped;
             (skipped.kernel_recursion, skipped.missed_returns) = (entries, returns);
         }
         if !self.options.quiet {
-            let text = self.controller.account.text(self.options.timing);
+            let text = self.controller.losses.text(self.options.timing);
             self.controller.out.print_error(&text);
         }
         if self.options.timing {
@@ -631,7 +631,7 @@ impl Session {
                 &self.program,
                 &hits,
                 self.cycles.per_ns(),
-                &self.controller.account,
+                &self.controller.losses,
                 layout,
             );
             self.controller.out.print_error(&text);

@@ -162,7 +162,7 @@ fn begin_timers_end_in_order() {
     // On a busy machine the short timer may have only its first hit.
     assert!((1..=13).contains(&lines[4]), "{lines:?}");
     assert_eq!(outcome.exit_code, 0);
-    assert!(outcome.account.is_clean());
+    assert!(outcome.losses.is_clean());
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn errors_run_error_probes() {
         options(),
     );
     assert_eq!(
-        (outcome.exit_code, outcome.account.errors, &*text),
+        (outcome.exit_code, outcome.losses.errors, &*text),
         (1, 1, "1\n3\n")
     );
 }

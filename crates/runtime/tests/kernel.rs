@@ -197,7 +197,7 @@ handler \"end\" points 1 end(0) @1 {{
     let (outcome, text) = run_until(&text, 3, 200_000, "    gstore g4, 1");
     assert_eq!(text, "600000\n1200000\n", "{outcome:?}");
     assert!(
-        outcome.account.is_clean() && outcome.exit_code == 0,
+        outcome.losses.is_clean() && outcome.exit_code == 0,
         "{outcome:?}"
     );
 }
@@ -218,7 +218,7 @@ global g1 \"count\" long shared lock display @0
         )
     );
     let (outcome, text) = run(&text, 3, 100_000);
-    let skipped = outcome.account.skipped;
+    let skipped = outcome.losses.skipped;
     // Hits that a lock skipped are not counted, but accounted for.
     let counted = 300_000 - skipped.total();
     assert_eq!(
@@ -306,7 +306,7 @@ handler \"end\" points 1 end(0) @1 {{
         let mut machine = machine();
         machine.features.interrupts = interrupts;
         let (outcome, text) = run_on(machine, &text, 3, 100_000, "    intr exit()");
-        let skipped = outcome.account.skipped;
+        let skipped = outcome.losses.skipped;
         let counted = 300_000 - skipped.total() - skipped.own;
         assert_eq!(text, format!("{counted}\n0\n"), "{outcome:?}");
         // Hits of this process while it holds a lock.
@@ -331,7 +331,7 @@ global g0 \"n\" long shared lock @0
     let (outcome, text) = run(&text, 1, 100);
     let expected: String = (0..100).map(|n| format!("{n}\n")).collect();
     assert_eq!(text, expected, "{outcome:?}");
-    assert!(outcome.account.is_clean(), "{outcome:?}");
+    assert!(outcome.losses.is_clean(), "{outcome:?}");
 }
 
 #[test]
@@ -352,7 +352,7 @@ handler \"error\" points 1 error(0) @1 {{
     );
     let (outcome, text) = run(&text, 1, 10);
     assert_eq!((outcome.exit_code, &*text), (1, "2\n"), "{outcome:?}");
-    assert_eq!(outcome.account.errors, 1);
+    assert_eq!(outcome.losses.errors, 1);
 }
 
 #[test]
@@ -367,7 +367,7 @@ global g1 \"n\" long shared lock @0
         );
         let (outcome, _) = run(&text, 1, 100);
         assert_eq!(
-            (outcome.exit_code, outcome.account.errors),
+            (outcome.exit_code, outcome.losses.errors),
             (1, 1),
             "{storage}: {outcome:?}"
         );

@@ -16,7 +16,7 @@ impl Controller {
         match result {
             Ok(full) => {
                 for (g, missed) in full {
-                    self.account.overflows += missed;
+                    self.losses.overflows += missed;
                     if let Some(global) = program.globals.get(g.index()) {
                         let text = overflow(global);
                         let line =

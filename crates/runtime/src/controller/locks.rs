@@ -49,7 +49,7 @@ impl Controller {
     fn missed(&mut self, global: GlobalId) {
         let global = self.env.globals.program.globals.get(global.index());
         let name = global.map(|g| g.name.clone());
-        self.account
+        self.losses
             .controller_missed(name.as_deref().unwrap_or("?"));
     }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use spile_bpf::layout::{Layout, counters};
 use spile_ir::Program;
 
-use crate::report::account::Account;
+use crate::report::losses::LossReport;
 use crate::shared::state::StateMemory;
 
 /// Hits and run times of one handler. Times in nanoseconds.
@@ -134,7 +134,7 @@ pub fn text(
     program: &Program,
     hits: &[HitStats],
     per_ns: f64,
-    account: &Account,
+    losses: &LossReport,
     layout: Option<&Layout>,
 ) -> String {
     let mut out = String::from("----- probe hit report: \n");
@@ -164,13 +164,13 @@ pub fn text(
         );
     }
     out.push_str("----- refresh report:\n");
-    let s = &account.skipped;
+    let s = &losses.skipped;
     for (n, what) in [(s.lock, "lock timeouts"), (s.reentrancy, "reentrant hits")] {
         if n > 0 {
             let _ = writeln!(out, "{what}: {n}");
         }
     }
-    for (name, n) in &account.controller_lock_timeouts {
+    for (name, n) in &losses.controller_lock_timeouts {
         let _ = writeln!(out, "'{name}' lock timeouts in the controller: {n}");
     }
     let locked: Vec<&str> = layout
@@ -224,7 +224,7 @@ mod tests {
         };
         let mut hits = [HitStats::default(); 2];
         hits[1].add(100);
-        let text = text(&program, &hits, 2.0, &Account::default(), None);
+        let text = text(&program, &hits, 2.0, &LossReport::default(), None);
         assert_eq!(
             text.lines().nth(1).unwrap(),
             "b, (x.stp:1:1), hits: 1, cycles: 200min/200avg/200max, \

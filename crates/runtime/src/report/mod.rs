@@ -4,8 +4,8 @@
 //!
 //! | module | its one job |
 //! |---|---|
-//! | [`account`] | counts everything that a session lost or skipped |
+//! | [`losses`] | counts everything that a session lost or skipped |
 //! | [`cost`] | the hits and run times of each probe (`-t`) |
 
-pub mod account;
 pub mod cost;
+pub mod losses;

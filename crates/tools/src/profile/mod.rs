@@ -473,7 +473,7 @@ fn destination(cli: &Profile, header: &Header) -> Option<PathBuf> {
 
 /// The losses of the session in the account's terms.
 fn losses(outcome: &Outcome, data: &mut Snapshot) {
-    let account = &outcome.account;
+    let account = &outcome.losses;
     let kinds = [
         (account.errors, "events: their handlers failed"),
         (

@@ -266,7 +266,7 @@ fn watch(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result<u8, Fai
     if let Some(failed) = failed {
         return Err(failed);
     }
-    print_stderr(outcome.account.text(false));
+    print_stderr(outcome.losses.text(false));
     Ok(outcome.exit_code.clamp(0, 255) as u8)
 }
 

@@ -453,7 +453,7 @@ fn object(
         "rows": rows.iter().map(row).collect::<Value>(),
     });
     if let Some(outcome) = outcome {
-        let account = &outcome.account;
+        let account = &outcome.losses;
         out["account"] = json!({
             "errors": account.errors,
             "skipped": account.skipped_total(),

@@ -122,7 +122,7 @@ pub(crate) fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
 
 /// The losses of the session.
 fn losses(outcome: &Outcome, system: &mut System) {
-    let account = &outcome.account;
+    let account = &outcome.losses;
     for (count, what) in [
         (account.errors, "events: their handlers failed"),
         (

@@ -166,7 +166,7 @@ fn add_up(
     if noise.cpus.is_empty() {
         return Err(fail("it ended before there was anything to report"));
     }
-    let account = &outcome.account;
+    let account = &outcome.losses;
     for (count, what) in [
         (account.errors, "events: there was no room for them"),
         (

@@ -21,7 +21,7 @@ use spile_ir::{
     UNSEEN_ENTRIES,
 };
 
-use crate::report::account::Account;
+use crate::report::losses::LossReport;
 use crate::shared::handler_effects::HandlerEffects;
 use crate::shared::kernel_state::{KernelState, RawValue};
 pub use hash::MarkTexts;
@@ -84,15 +84,15 @@ impl SessionGlobals {
     }
 
     /// Adds the values of statistics that may be wrong, and the returns whose entries were dropped, to the
-    /// account.
-    pub fn count_losses(&mut self, account: &mut Account) {
+    /// loss report.
+    pub fn count_losses(&mut self, losses: &mut LossReport) {
         let in_handlers = |l: &Layout| l.wraps.filter(|_| l.handlers_read_sums());
-        account.inexact = self.inexact + self.kernel_count(in_handlers);
+        losses.inexact = self.inexact + self.kernel_count(in_handlers);
         let named = |g: &spile_ir::Global| &*g.name == UNSEEN_ENTRIES;
         let unseen = self.program.globals.iter().position(named);
         if let Some(g) = unseen.filter(|_| self.kernel_count(|l| l.evictions) > 0) {
             let count = self.gload(GlobalId(g as u32));
-            account.unseen = count.map_or(0, |n| n.as_long().cast_unsigned());
+            losses.unseen = count.map_or(0, |n| n.as_long().cast_unsigned());
         }
     }
 

@@ -113,19 +113,19 @@ fn records_that_do_not_fit_are_counted() {
         ..Faults::default()
     };
     let run = run(script, &hits("sched_switch", 10), faults);
-    let account = run.ended.expect("an end").account;
+    let losses = run.ended.expect("an end").losses;
     let lines = run.out.lines().filter(|line| *line == "77").count() as u64;
-    assert_eq!(lines + account.lost_output, 10);
-    assert!(account.lost_output > 0 && lines > 0);
+    assert_eq!(lines + losses.lost_output, 10);
+    assert!(losses.lost_output > 0 && lines > 0);
     assert!(run.out.ends_with("10 hits\n"));
 }
 
 #[test]
-fn hits_that_the_host_loses_are_in_the_account() {
+fn hits_that_the_host_loses_are_reported() {
     let mut events = hits("sched_switch", 1);
     events.extend([Event::Lose(3, 2), Event::Reenter(5)]);
     let outcome = run(SWITCHES, &events, Faults::default()).ended;
-    let skipped = outcome.expect("an end").account.skipped;
+    let skipped = outcome.expect("an end").losses.skipped;
     let counts = (
         skipped.kernel_recursion,
         skipped.missed_returns,
@@ -156,7 +156,7 @@ fn an_error_of_a_handler_ends_the_session() {
     let run = run(script, &hits("sched_switch", 3), Faults::default());
     let outcome = run.ended.expect("an end");
     assert_eq!((outcome.exit_code, run.out.as_str()), (1, "error\n"));
-    assert!(outcome.account.errors >= 1);
+    assert!(outcome.losses.errors >= 1);
 }
 
 #[test]

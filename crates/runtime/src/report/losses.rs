@@ -1,4 +1,4 @@
-//! The account of a session: errors and losses, by kind. If all counts are zero, the numbers that a
+//! The loss report of a session: errors and losses, by kind. If all counts are zero, the numbers that a
 //! script printed are exact.
 
 use std::fmt::Write;
@@ -45,7 +45,7 @@ impl SkippedHits {
 
 /// The counts of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Account {
+pub struct LossReport {
     /// Uncaught errors of handlers.
     pub errors: u64,
     /// Hits that did not run.
@@ -87,7 +87,7 @@ pub struct Account {
     pub controller_lock_timeouts: Vec<(String, u64)>,
 }
 
-impl Account {
+impl LossReport {
     /// Hits that did not run, in kernel and controller together.
     pub fn skipped_total(&self) -> u64 {
         self.skipped.total()
@@ -112,7 +112,7 @@ impl Account {
 
     /// Whether there is nothing to report.
     pub fn is_clean(&self) -> bool {
-        *self == Account::default()
+        *self == LossReport::default()
     }
 
     /// Whether the errors exceed MAXERRORS, which ends the session.
@@ -247,31 +247,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_without_losses_is_silent() {
-        let account = Account::default();
-        assert!(account.is_clean());
-        assert_eq!(account.text(true), "");
+    fn a_report_without_losses_is_silent() {
+        let losses = LossReport::default();
+        assert!(losses.is_clean());
+        assert_eq!(losses.text(true), "");
     }
 
     #[test]
     fn totals_and_details_are_printed() {
-        let mut account = Account {
+        let mut losses = LossReport {
             errors: 2,
             lost_output: 7,
-            ..Account::default()
+            ..LossReport::default()
         };
-        account.skipped.reentrancy = 3;
-        account.skipped.lock = 1;
-        account.controller_missed("x");
-        account.controller_missed("x");
-        assert_eq!(account.skipped_total(), 6);
+        losses.skipped.reentrancy = 3;
+        losses.skipped.lock = 1;
+        losses.controller_missed("x");
+        losses.controller_missed("x");
+        assert_eq!(losses.skipped_total(), 6);
         assert_eq!(
-            account.text(false),
+            losses.text(false),
             "WARNING: Number of errors: 2, skipped probes: 6\n\
              WARNING: There were 7 lost messages; a larger buffer helps: -s MB.\n"
         );
         assert_eq!(
-            account
+            losses
                 .text(true)
                 .lines()
                 .skip(1)
@@ -287,18 +287,18 @@ mod tests {
 
     #[test]
     fn own_hits_are_not_skipped_ones() {
-        let mut account = Account::default();
-        (account.skipped.own, account.skipped.held) = (1000, 0);
-        assert_eq!(account.skipped_total(), 0);
-        assert!(!account.too_many_skipped(&Limits::default()));
-        assert_eq!(account.text(false), "");
+        let mut losses = LossReport::default();
+        (losses.skipped.own, losses.skipped.held) = (1000, 0);
+        assert_eq!(losses.skipped_total(), 0);
+        assert!(!losses.too_many_skipped(&Limits::default()));
+        assert_eq!(losses.text(false), "");
         assert_eq!(
-            account.text(true),
+            losses.text(true),
             "WARNING: Left out, spile's own actions while it held locks: 1000\n"
         );
-        account.skipped.held = 3;
+        losses.skipped.held = 3;
         assert_eq!(
-            account.text(false),
+            losses.text(false),
             "WARNING: There were 3 hits left out on processors where spile's own handlers held \
              their locks.\n"
         );
@@ -307,14 +307,14 @@ mod tests {
     #[test]
     fn limits_of_errors_and_skips_are_observed() {
         let limits = Limits::default();
-        let mut account = Account {
+        let mut losses = LossReport {
             errors: 1,
-            ..Account::default()
+            ..LossReport::default()
         };
-        assert!(account.too_many_errors(&limits));
-        account.skipped.lock = 100;
-        assert!(!account.too_many_skipped(&limits));
-        account.skipped.no_memory = 1;
-        assert!(account.too_many_skipped(&limits));
+        assert!(losses.too_many_errors(&limits));
+        losses.skipped.lock = 100;
+        assert!(!losses.too_many_skipped(&limits));
+        losses.skipped.no_memory = 1;
+        assert!(losses.too_many_skipped(&limits));
     }
 }
