@@ -15,9 +15,9 @@
 //!
 //! # State memory
 //! ```text
-//! 0                  shared block: session words, locks, shared scalars
-//! shared_size        CPU 0's block: header, handler counters, caches, per-CPU scalars, frame
-//! + cpu_stride       CPU 1's block ...
+//! 0                  shared area: session words, locks, shared scalars
+//! shared_size        CPU 0's area: header, handler counters, caches, per-CPU scalars, frame
+//! + cpu_stride       CPU 1's area ...
 //! ```
 //! All words are 64-bit, native byte order. The memory may be longer than its blocks.
 
@@ -43,7 +43,7 @@ pub use crate::lower::lir_sources::LirSources;
 use crate::object::elf::ObjectSpec;
 use crate::target::TypedFunction;
 
-/// Word offsets (in bytes) in the shared block that every object has.
+/// Word offsets (in bytes) in the shared area that every object has.
 pub mod shared {
     /// Nonzero while handlers may run; the loader sets it when the `begin` probes are done.
     pub const RUNNING: u32 = 0;
@@ -91,7 +91,7 @@ pub mod shared {
 /// Offsets of the words of [`stack_words`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StackWords {
-    /// Offset in the shared block.
+    /// Offset in the shared area.
     pub at: u32,
     /// The tracepoints, in order.
     pub points: Vec<String>,
@@ -99,7 +99,7 @@ pub struct StackWords {
     pub kernel: bool,
     /// Whether user stacks are walked, and not only addresses looked up.
     pub rows: bool,
-    /// Offset in the shared block of the last file number, if user stacks are taken.
+    /// Offset in the shared area of the last file number, if user stacks are taken.
     pub files: Option<u32>,
     /// Whether kernel handlers look up user symbols themselves.
     pub symbols: bool,
@@ -163,7 +163,7 @@ pub const LINE_ROWS_MAP: &str = "line_rows";
 /// size that they need.
 pub const KERNEL_LINES_MAP: &str = "kernel_lines";
 
-/// Word offsets (in bytes) in each CPU's block that every object has.
+/// Word offsets (in bytes) in each per-CPU area that every object has.
 pub mod percpu {
     /// Nonzero while a handler runs on this CPU; in some objects its number plus one. All bits are
     /// set in the controller's critical section.
@@ -196,7 +196,7 @@ pub mod percpu {
     pub const END: u32 = 96;
 }
 
-/// Counters of one handler in each CPU's block, as word offsets from its [`HandlerInfo::counters`].
+/// Counters of one handler in each per-CPU area, as word offsets from its [`HandlerInfo::counters`].
 /// `TIME_*` are used only with [`crate::target::Options::timing`].
 pub mod counters {
     /// Hits that ran (not the ones turned away).
@@ -228,11 +228,11 @@ pub struct Object {
 /// programs.
 #[derive(Debug, Clone, Default)]
 pub struct Layout {
-    /// Bytes of the shared block.
+    /// Bytes of the shared area.
     pub shared_size: u32,
-    /// Bytes from one CPU's block to the next.
+    /// Bytes from one per-CPU area to the next.
     pub cpu_stride: u32,
-    /// Number of CPU blocks.
+    /// Number of per-CPU areas.
     pub cpus: u32,
     /// For each global, in the program's order, its place; `None` if only the controller has it.
     pub globals: Vec<Option<GlobalLayout>>,
@@ -244,12 +244,12 @@ pub struct Layout {
     pub records: Vec<RecordShape>,
     /// Offsets of the words for kernel stacks, if a handler takes one.
     pub stacks: Option<StackWords>,
-    /// Offset in the shared block of the bits of [`crate::programs::process_tree`], if descendants
+    /// Offset in the shared area of the bits of [`crate::programs::process_tree`], if descendants
     /// are followed.
     pub tree: Option<u32>,
-    /// Offset in each CPU's block of the number of changes to processes, if handlers make any.
+    /// Offset in each per-CPU area of the number of changes to processes, if handlers make any.
     pub acts: Option<u32>,
-    /// Offset in each CPU's block of the number of sums of statistics that passed 64 bits, if any is kept.
+    /// Offset in each per-CPU area of the number of sums of statistics that passed 64 bits, if any is kept.
     pub wraps: Option<u32>,
     /// The same of the times that values of entries (`@entry`) were dropped for newer ones, if there are any.
     pub evictions: Option<u32>,
@@ -288,7 +288,7 @@ impl Layout {
 pub struct HandlerInfo {
     /// Id in the program.
     pub id: HandlerId,
-    /// Offset of the handler's counters in each CPU's block.
+    /// Offset of the handler's counters in each per-CPU area.
     pub counters: u32,
 }
 

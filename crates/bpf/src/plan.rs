@@ -1,7 +1,7 @@
-//! The state layout: places in the shared block, in each CPU's block and in maps, all decided
+//! The state layout: places in the shared area, in each per-CPU area and in maps, all decided
 //! before code is generated.
 //!
-//! A CPU's block is ordered by frequency of use, because only its start is reachable with a 16-bit
+//! A per-CPU area is ordered by frequency of use, because only its start is reachable with a 16-bit
 //! displacement: header, counters, scratch words, per-CPU scalars, small frame slots, then text
 //! buffers, and the caches of arrays. Counters and scalars that do not fit at the start follow at
 //! the end; their addresses are computed.
@@ -73,11 +73,11 @@ const NEAR_SCALARS: u32 = 16 << 10;
 /// The state layout of a program.
 #[derive(Debug)]
 pub(crate) struct StateLayout {
-    /// Bytes of the shared block.
+    /// Bytes of the shared area.
     pub shared_size: u32,
-    /// Bytes of a CPU's block.
+    /// Bytes of a per-CPU area.
     pub stride: u32,
-    /// Number of CPU blocks.
+    /// Number of per-CPU areas.
     pub cpus: u32,
     /// For each global, its layout; `None` if only the controller has it.
     pub globals: Vec<Option<GlobalLayout>>,
@@ -109,11 +109,11 @@ pub(crate) struct StateLayout {
     pub marks: Marks,
     /// What the controller's critical section copies.
     pub critical: Option<crate::layout::critical::CriticalLayout>,
-    /// Offset in the shared block of the bits of [`crate::programs::process_tree`].
+    /// Offset in the shared area of the bits of [`crate::programs::process_tree`].
     pub tree: Option<u32>,
-    /// Offset in each CPU's block of the number of changes to processes, if handlers make any.
+    /// Offset in each per-CPU area of the number of changes to processes, if handlers make any.
     pub acts: Option<u32>,
-    /// Offset in each CPU's block of the number of sums of statistics that passed 64 bits, if any is kept.
+    /// Offset in each per-CPU area of the number of sums of statistics that passed 64 bits, if any is kept.
     pub wraps: Option<u32>,
     /// The same of the times that values of entries were dropped for newer ones.
     pub evictions: Option<u32>,
@@ -211,7 +211,7 @@ impl StateLayout {
         }
     }
 
-    /// `to` = this CPU's block; goes to `out` where the plan has none for it.
+    /// `to` = this CPU's area; goes to `out` where the plan has none for it.
     pub(crate) fn cpu_block(&self, asm: &mut Asm, to: Reg, out: Label) {
         let cpu = self.cpu_number(asm, out);
         self.block_of_cpu(asm, cpu, to);

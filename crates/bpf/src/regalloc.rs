@@ -26,7 +26,7 @@ use spile_ir::{BlockId, Body, Ty, Val};
 
 pub(crate) mod numbers;
 
-/// Callee-saved machine registers for numbers. r7 is the CPU's block, r10 the stack.
+/// Callee-saved machine registers for numbers. r7 is the per-CPU area, r10 the stack.
 const POOL: [Reg; 3] = [Reg::R6, Reg::R8, Reg::R9];
 /// Offset of the first spilled number, below the code generator's own slots.
 const STACK_TOP: i16 = -72;

@@ -377,7 +377,7 @@ fn number_functions_of_the_library_run_as_interpreted() {
     }
 }
 
-/// Features that random functions lack: helpers, the processor's block, bounds that are no mask.
+/// Features that random functions lack: helpers, the per-CPU area, bounds that are no mask.
 #[test]
 fn addresses_and_helpers_run_as_interpreted() {
     need_privileges();

@@ -64,7 +64,7 @@ impl From<i32> for Operand {
 pub enum MemoryPlace {
     /// A byte of a stack slot.
     Slot(SlotId, u32),
-    /// A byte of this processor's block.
+    /// A byte of this processor's area.
     Cpu(u32),
     /// A byte of the shared state memory.
     State(u32),

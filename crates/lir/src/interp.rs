@@ -187,7 +187,7 @@ pub trait Host {
     /// Stops the run.
     fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault>;
 
-    /// The address of a processor's block, of state or of a map.
+    /// The address of a per-CPU area, of state or of a map.
     fn place(&mut self, of: &MemoryPlace) -> Option<u64>;
 
     /// The addresses of the key and the value of each element of a map, for [`Helper::ForEach`].

@@ -6,7 +6,7 @@
 //!                          library      └─ interp ──► tests
 //! ```
 //! Operations are those of eBPF on virtual registers of 64 bits. Operations that differ between
-//! hosts have names: helpers, loops, the address of the processor's block, state, maps, constants.
+//! hosts have names: helpers, loops, the address of the per-CPU area, state, maps, constants.
 //! No physical
 //! register, no helper's number and no script appears here.
 //!

@@ -1,6 +1,6 @@
 //! The way to another host: each operation of LIR has a translation to Cranelift IR, so a module
 //! becomes machine code of a process. The library and random functions give the same results as in
-//! the interpreter. Not done here: helpers, maps, state and blocks of processors, which a host
+//! the interpreter. Not done here: helpers, maps, state and per-CPU areas, which a host
 //! answers by addresses and calls of its own.
 
 use std::collections::HashMap;

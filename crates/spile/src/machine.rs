@@ -51,7 +51,7 @@ pub(crate) fn hz() -> u64 {
     machine::hz().into()
 }
 
-/// Number of CPU blocks that an object for this machine needs.
+/// Number of per-CPU areas that an object for this machine needs.
 pub(crate) fn cpus() -> u32 {
     machine::possible_cpus().last().map_or(1, |last| last + 1)
 }

@@ -41,7 +41,7 @@ pub struct CriticalLayout {
 pub struct LockedGlobal {
     /// The global.
     pub global: GlobalId,
-    /// Offset of its lock in the shared block.
+    /// Offset of its lock in the shared area.
     pub lock: u32,
     /// The place of its copy.
     pub copy: CopyPlace,
@@ -50,7 +50,7 @@ pub struct LockedGlobal {
 /// The place of a copy.
 #[derive(Debug, Clone)]
 pub enum CopyPlace {
-    /// The copy of a scalar or statistic, in the shared block.
+    /// The copy of a scalar or statistic, in the shared area.
     Words {
         /// Offset of the global.
         from: u32,
@@ -66,7 +66,7 @@ pub enum CopyPlace {
         from: String,
         /// The map of copies.
         to: String,
-        /// Offset of the word in the shared block with the number of entries.
+        /// Offset of the word in the shared area with the number of entries.
         count: u32,
         /// Bytes of a key.
         key: u32,
@@ -79,7 +79,7 @@ pub enum CopyPlace {
     },
 }
 
-/// Words in the shared block with which the section avoids walking through the whole array. The
+/// Words in the shared area with which the section avoids walking through the whole array. The
 /// controller clears the first word, collects the array's keys without the lock, and writes them to
 /// the entries. If the first word is still 0 under the lock, there are no other keys.
 #[derive(Debug, Clone, Copy)]

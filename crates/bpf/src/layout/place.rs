@@ -7,7 +7,7 @@ use super::LargeLayout;
 /// The place of a global, and its lock.
 #[derive(Debug, Clone)]
 pub struct GlobalLayout {
-    /// Offset of its lock word in the shared block. 0: free. Otherwise the holder: a small number
+    /// Offset of its lock word in the shared area. 0: free. Otherwise the holder: a small number
     /// for a handler; the controller's process number in the upper half for the controller.
     pub lock: Option<u32>,
     /// The place.
@@ -17,16 +17,16 @@ pub struct GlobalLayout {
 /// The place of a global's value.
 #[derive(Debug, Clone)]
 pub enum GlobalPlace {
-    /// A number or string in the shared block.
+    /// A number or string in the shared area.
     Scalar {
-        /// Offset in the shared block.
+        /// Offset in the shared area.
         offset: u32,
         /// Its type.
         ty: Ty,
     },
-    /// A statistic in the shared block, updated under the lock.
+    /// A statistic in the shared area, updated under the lock.
     Stats {
-        /// Offset in the shared block.
+        /// Offset in the shared area.
         offset: u32,
         /// Layout of the statistic.
         agg: AggLayout,
@@ -53,10 +53,10 @@ pub enum GlobalPlace {
         /// The element's field, if the map is the one of thread records.
         field: Option<ThreadField>,
     },
-    /// Deltas of a number (8 bytes) or statistic in each CPU's block, at this offset plus
+    /// Deltas of a number (8 bytes) or statistic in each per-CPU area, at this offset plus
     /// `generation * gen_stride`.
     PerCpuScalar {
-        /// Offset in each CPU's block.
+        /// Offset in each per-CPU area.
         offset: u32,
         /// Bytes from one generation to the next; 0 with one generation.
         gen_stride: u32,
@@ -69,7 +69,7 @@ pub enum GlobalPlace {
 
 /// The place of an array's deltas.
 ///
-/// Each CPU's block has a direct-mapped cache of `slots` slots at `cache + generation *
+/// Each per-CPU area has a direct-mapped cache of `slots` slots at `cache + generation *
 /// gen_stride`. A slot has `slot_size` bytes: a used word (0 = empty), the key, the element. Behind
 /// the cache is one hash map for each generation, with an element for each CPU: a per-CPU map, or a
 /// plain map whose values contain one element after the other. A key can be in the cache and in the
@@ -79,7 +79,7 @@ pub enum GlobalPlace {
 /// in hash maps, but in memory that the controller maps ([`LargeLayout`]).
 #[derive(Debug, Clone)]
 pub struct PerCpuArray {
-    /// Offset of the cache in each CPU's block.
+    /// Offset of the cache in each per-CPU area.
     pub cache: u32,
     /// Bytes from one generation's cache to the next; 0 with one generation, or without a cache.
     pub gen_stride: u32,
@@ -98,7 +98,7 @@ pub struct PerCpuArray {
     pub value: ValueLayout,
     /// The part of the values that is this array's.
     pub colocated: Colocation,
-    /// Offset in each CPU's block of a word for each generation: nonzero if a delta is in the map
+    /// Offset in each per-CPU area of a word for each generation: nonzero if a delta is in the map
     /// and not in the cache. `None` if the array has no such word.
     pub spilt: Option<u32>,
     /// Limit on the number of elements; the maps of wrapping arrays have additional room for the
@@ -146,21 +146,21 @@ pub struct ThreadField {
     pub front: Option<ThreadSlots>,
 }
 
-/// Slots for thread records in the shared block, which need no look-up. A thread's record is in the
+/// Slots for thread records in the shared area, which need no look-up. A thread's record is in the
 /// slot of the thread's number; the word behind it holds the owner ([`ThreadSlots::owner`]) or 0.
 /// If another thread occupies the slot, the record is in the hash map. A handler then works on a
 /// copy in one of its processor's rooms behind the slots, and writes it back to the map at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadSlots {
-    /// Offset of the first slot in the shared block.
+    /// Offset of the first slot in the shared area.
     pub at: u32,
     /// Number of slots, a power of two.
     pub slots: u32,
     /// Bytes of a slot.
     pub stride: u32,
-    /// Offset in the shared block of the number of records in the hash map.
+    /// Offset in the shared area of the number of records in the hash map.
     pub spilt: u32,
-    /// Offset in each CPU's block of a word for each of its rooms: the owner of the record in it,
+    /// Offset in each per-CPU area of a word for each of its rooms: the owner of the record in it,
     /// or 0.
     pub lent: u32,
 }
@@ -181,7 +181,7 @@ impl ThreadSlots {
         self.slots + ThreadSlots::ROOMS * cpus
     }
 
-    /// Offset of a slot in the shared block.
+    /// Offset of a slot in the shared area.
     #[must_use]
     pub fn slot(&self, thread: u64) -> u32 {
         self.at + (thread % u64::from(self.slots)) as u32 * self.stride

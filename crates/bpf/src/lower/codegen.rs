@@ -112,13 +112,13 @@ impl<'a> HandlerCodegen<'a> {
             .ok_or_else(|| "an operand does not exist".into())
     }
 
-    /// `reg` = word at an offset of the CPU's block.
+    /// `reg` = word at an offset of the per-CPU area.
     pub(crate) fn load(&mut self, reg: Reg, off: u32) {
         let (base, disp) = self.block_operand(off, 8);
         self.asm.load(Size::DW, reg, base, disp);
     }
 
-    /// Word at an offset of the CPU's block = `src`.
+    /// Word at an offset of the per-CPU area = `src`.
     pub(crate) fn store(&mut self, off: u32, src: impl Into<Src>) {
         let (base, disp) = self.block_operand(off, 8);
         self.asm.store(Size::DW, base, disp, src);
@@ -199,7 +199,7 @@ impl<'a> HandlerCodegen<'a> {
         }
     }
 
-    /// Adds 1 to a counter of the CPU's block.
+    /// Adds 1 to a counter of the per-CPU area.
     pub(crate) fn count(&mut self, counter: u32) {
         let count = self.asm.word(BLOCK, counter as i16);
         self.asm.add(count, 1);

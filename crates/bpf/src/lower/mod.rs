@@ -37,7 +37,7 @@
 //!
 //! # The verifier
 //! The verifier follows every path. Paths that leave different constants in registers would
-//! multiply; such values go through a scratch word of the CPU's block, which makes them unknown
+//! multiply; such values go through a scratch word of the per-CPU area, which makes them unknown
 //! numbers.
 
 pub(crate) mod body_context;

@@ -9,7 +9,7 @@ pub(crate) type Res<T = ()> = Result<T, String>;
 /// A string operand.
 #[derive(Debug, Clone)]
 pub(crate) enum StrOperand {
-    /// A slot of this CPU's block.
+    /// A slot of this CPU's area.
     Slot { off: u32, width: u32 },
     /// A constant.
     Const { bytes: spile_ir::Bytes },

@@ -148,7 +148,7 @@ impl Pool {
     }
 
     /// Defines the functions of a request to the run-time library, unless the object has the function
-    /// `name` of them. With a plan, they find the processor's block themselves and are global
+    /// `name` of them. With a plan, they find the per-CPU area themselves and are global
     /// subprograms; the steps of their loops and callbacks cannot be global. The request comes with
     /// the constants that only the caller has.
     pub(crate) fn routine(

@@ -26,19 +26,19 @@ impl HandlerCodegen<'_> {
         Ok(reg)
     }
 
-    /// The word at an offset of the CPU's block.
+    /// The word at an offset of the per-CPU area.
     pub(crate) fn block_word(&mut self, off: u32) -> Reg {
         let reg = self.asm.new_reg();
         self.load(reg, off);
         reg
     }
 
-    /// The address of an offset of the CPU's block.
+    /// The address of an offset of the per-CPU area.
     pub(crate) fn block_address(&mut self, off: u32) -> Reg {
         self.asm.address_of(&block_at(off))
     }
 
-    /// The address of an offset of the shared block.
+    /// The address of an offset of the shared area.
     pub(crate) fn shared_address(&mut self, off: u32) -> Reg {
         self.asm.address_of(&Arg::Shared(off))
     }
@@ -64,7 +64,7 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// Base and displacement of `len` bytes at an offset of the CPU's block.
+    /// Base and displacement of `len` bytes at an offset of the per-CPU area.
     pub(crate) fn block_operand(&mut self, off: u32, len: u32) -> (Reg, i16) {
         match off + len <= REACH {
             true => (BLOCK, off as i16),

@@ -32,9 +32,9 @@ impl BumpAllocator {
 /// All memory of an object.
 #[derive(Debug)]
 pub(crate) struct Areas {
-    /// The shared block.
+    /// The shared area.
     pub(crate) shared: BumpAllocator,
-    /// Each CPU's block.
+    /// Each per-CPU area.
     pub(crate) cpu: BumpAllocator,
     pub(crate) maps: Vec<MapSpec>,
 }
@@ -49,7 +49,7 @@ impl Areas {
         }
     }
 
-    /// Bytes of the shared block and of a CPU's block, in whole cache lines.
+    /// Bytes of the shared area and of a per-CPU area, in whole cache lines.
     pub(crate) fn sizes(&self, cpus: u32) -> Result<(u32, u32), String> {
         let shared = self.shared.at().next_multiple_of(64);
         let stride = self.cpu.at().next_multiple_of(64);

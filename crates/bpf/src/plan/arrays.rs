@@ -18,7 +18,7 @@ const NO_PREALLOC: u32 = 1;
 /// Hash maps above this size in bytes allocate elements on demand: filling the free list of a large
 /// map takes longer than the rest of loading.
 const PREALLOC_BYTES: u64 = 1 << 20;
-/// Limit on the bytes of one generation of a cache in one CPU's block.
+/// Limit on the bytes of one generation of a cache in one per-CPU area.
 const CACHE_BYTES: u32 = 64 << 10;
 /// The same limit for machines with many CPUs.
 const CACHE_BYTES_MANY: u32 = 16 << 10;
@@ -57,7 +57,7 @@ const THREAD_RECORDS: &str = "threads";
 pub(crate) struct Colocations {
     /// For each global, its part of the host's values.
     parts: Vec<Option<Colocation>>,
-    /// For each host, the word of the CPU's block with the slot of its last addition, or with a
+    /// For each host, the word of the per-CPU area with the slot of its last addition, or with a
     /// number beyond all slots.
     words: Vec<Option<u32>>,
 }
@@ -377,7 +377,7 @@ impl ArrayToPlace<'_> {
         }
     }
 
-    /// An array of per-CPU deltas: a cache in each CPU's block, and maps behind it.
+    /// An array of per-CPU deltas: a cache in each per-CPU area, and maps behind it.
     fn per_cpu(
         &self,
         shape: Shape<'_>,

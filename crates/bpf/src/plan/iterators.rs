@@ -7,7 +7,7 @@
 //! reads: first the text that is the sort key, if there is one.
 //!
 //! For each iterator that can be open together with others, a map has a room with as many entries
-//! as the array has elements. The buckets of a histogram are copied to the CPU's block.
+//! as the array has elements. The buckets of a histogram are copied to the per-CPU area.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use spile_ir::{
 };
 use spile_lir::library::heap::node;
 
-/// Words of an iterator in the CPU's block.
+/// Words of an iterator in the per-CPU area.
 pub(crate) mod state {
     /// Index of its room's first entry.
     pub(crate) const BASE: u32 = 0;

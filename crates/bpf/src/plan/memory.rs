@@ -19,7 +19,7 @@ pub(super) fn is_large(global: &Global) -> bool {
     }
 }
 
-/// Whether a global is in each CPU's block.
+/// Whether a global is in each per-CPU area.
 pub(super) fn per_cpu(global: &Global) -> bool {
     matches!(global.storage, Storage::PerCpu { .. })
 }

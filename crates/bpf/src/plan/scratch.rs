@@ -1,4 +1,4 @@
-//! The scratch words and buffers of each CPU's block.
+//! The scratch words and buffers of each per-CPU area.
 
 use spile_ir::storage::Storage;
 use spile_ir::{GlobalKind, MAX_CALLERS, Program, Ty};
@@ -13,7 +13,7 @@ use super::values::element;
 /// Bytes of the output buffer in addition to the largest record.
 const OUT_BYTES: u32 = 8 << 10;
 
-/// Offsets of the scratch words in each CPU's block, which follow the header of
+/// Offsets of the scratch words in each per-CPU area, which follow the header of
 /// [`crate::layout::percpu`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScratchOffsets {
@@ -84,7 +84,7 @@ pub(crate) struct ScratchOffsets {
 }
 
 impl ScratchOffsets {
-    /// Places the words at the start of each CPU's block.
+    /// Places the words at the start of each per-CPU area.
     pub(super) fn words(
         cpu: &mut BumpAllocator,
         needs: &LayoutInputs,

@@ -12,7 +12,7 @@ use crate::layout::{
 };
 use crate::object::elf::{MapSpec, MapType};
 
-/// Places for stacks: offsets in each CPU's block, except for `words` and `next_file`.
+/// Places for stacks: offsets in each per-CPU area, except for `words` and `next_file`.
 #[derive(Debug, Clone)]
 pub(crate) struct StackRoom {
     /// Limit on the frames of a stack: MAXBACKTRACE.
@@ -23,7 +23,7 @@ pub(crate) struct StackRoom {
     pub count: u32,
     /// Offset of the first frame of probed code.
     pub first: u32,
-    /// Offset in the shared block, see [`crate::layout::stack_words`].
+    /// Offset in the shared area, see [`crate::layout::stack_words`].
     pub words: u32,
     /// The tracepoints whose own frames are skipped.
     pub points: Vec<String>,
@@ -37,7 +37,7 @@ pub(crate) struct StackRoom {
     pub lines: bool,
     /// Offset of the state of user-stack walks, if there are any.
     pub user: Option<u32>,
-    /// Offset in the shared block of the last file number.
+    /// Offset in the shared area of the last file number.
     pub next_file: u32,
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn info() -> ProgramInfo {
     super::at_tracepoint(PROGRAM, FORK)
 }
 
-/// The program that keeps the bits at `at` of the shared block.
+/// The program that keeps the bits at `at` of the shared area.
 ///
 /// # Errors
 /// The reason, where the kernel does not tell how its tasks look.

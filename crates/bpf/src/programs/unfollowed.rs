@@ -22,7 +22,7 @@ pub(crate) fn info() -> ProgramInfo {
     super::at_tracepoint(PROGRAM, EXEC)
 }
 
-/// The program; `tree` is the place of the bits of [`super::process_tree`] in the shared block, and
+/// The program; `tree` is the place of the bits of [`super::process_tree`] in the shared area, and
 /// `events` the offset of a task's perf events.
 pub(crate) fn program(tree: u32, events: u32) -> Func {
     let contract = "\

@@ -343,7 +343,7 @@ impl<'p> Kernel<'p> {
         }
     }
 
-    /// Number of errors that the shared block counts.
+    /// Number of errors that the shared area counts.
     pub(crate) fn errors(&self) -> u64 {
         self.state
             .shared(shared::ERRORS)

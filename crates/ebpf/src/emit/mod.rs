@@ -16,12 +16,12 @@
 //! - *Kernels*. Sign extension is two shifts and a swap is `be`, which all kernels have. Signed
 //!   division needs Linux 6.6.
 //!
-//! Not done here: spills to the processor's block. A function that needs more than the 512 bytes of a
+//! Not done here: spills to the per-CPU area. A function that needs more than the 512 bytes of a
 //! frame is an error.
 //!
 //! | module | its one job |
 //! |---|---|
-//! | `prepare` | expands the processor's block, makes constants at their uses |
+//! | `prepare` | expands the per-CPU area, makes constants at their uses |
 //! | `select` | machine instructions, with the registers that they demand |
 //! | `copies` | no copies without use, after allocation |
 //! | `code` | the assembler's instructions, after allocation |

@@ -75,7 +75,7 @@ fn copy_params(func: &mut Func) {
     func.blocks[0].insts.splice(0..0, insts);
 }
 
-/// `dst` = the address of byte `off` of the processor's block. The bound is always true.
+/// `dst` = the address of byte `off` of the per-CPU area. The bound is always true.
 fn cpu_block(func: &mut Func, insts: &mut Vec<Inst>, blocks: CpuBlocks, (dst, off): (Value, u32)) {
     let [cpu, bounded, offset, first] = std::array::from_fn(|_| fresh(func));
     insts.extend([

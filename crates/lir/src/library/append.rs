@@ -1,7 +1,7 @@
 //! Texts that grow: strings, numbers and bytes with C's widths, precisions and flags.
 //!
 //! In: where the host has the text ([`AppendLayout`]). Out: functions, each made by itself, since a host takes
-//! those that it calls. They append to the text in the processor's block; a text that is longer than the
+//! those that it calls. They append to the text in the per-CPU area; a text that is longer than the
 //! longest one is full, and takes nothing more.
 //!
 //! A width is a number of columns, negative for padding on the right. Padding is copied from runs of
@@ -38,7 +38,7 @@ pub const DIGITS: u32 = 48;
 /// Bytes of the longest number's digits. Zeros follow, so that whole words can be copied.
 const NUMBER: i32 = 24;
 
-/// Where the host has what the functions need. Offsets are those of bytes in the processor's block.
+/// Where the host has what the functions need. Offsets are those of bytes in the per-CPU area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendLayout {
     /// The word with the length of the text so far.

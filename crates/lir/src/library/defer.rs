@@ -24,7 +24,7 @@ pub const RECORD: u32 = 16 + 8 * FIELDS as u32;
 /// Bit of the processor's number in the number of a read.
 pub const CPU_SHIFT: i32 = 40;
 
-/// Where the host has what the function needs. Offsets are those of bytes in the processor's block.
+/// Where the host has what the function needs. Offsets are those of bytes in the per-CPU area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeferLayout {
     /// The text, whose longest length is above [`MARK`].

@@ -35,7 +35,7 @@ pub struct LargeLayout {
     pub rooms: u32,
     /// Bytes of a room.
     pub room: u32,
-    /// Offset in each CPU's block of a word for each generation. Its low half is a room that was
+    /// Offset in each per-CPU area of a word for each generation. Its low half is a room that was
     /// given out but not used, or 0. Its high half is nonzero if the CPU has inserted a key.
     pub spare: u32,
 }

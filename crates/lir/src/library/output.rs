@@ -9,7 +9,7 @@ use crate::op::Size;
 /// The function's name.
 pub const FLUSH: &str = "flush";
 
-/// Where the host has what the function needs. Offsets are those of bytes in the processor's block.
+/// Where the host has what the function needs. Offsets are those of bytes in the per-CPU area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushLayout {
     /// The word with the number of the running handler, counted from 1.

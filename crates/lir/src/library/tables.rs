@@ -10,7 +10,7 @@ use crate::op::Size;
 pub(super) struct RowTable<'a, 'b> {
     pub(super) f: &'b Builder,
     pub(super) map: &'a str,
-    /// The processor's block, and the offset of a word in it for the index. The address is computed at each
+    /// The per-CPU area, and the offset of a word in it for the index. The address is computed at each
     /// use, which costs less than keeping it.
     pub(super) block: Val<'b>,
     pub(super) index: u32,

@@ -29,7 +29,7 @@ pub mod status {
     pub const BAD: i32 = 2;
 }
 
-/// Results of the callback, in words of the processor's block. On the stack each value would be
+/// Results of the callback, in words of the per-CPU area. On the stack each value would be
 /// another path for the kernel's verifier.
 mod found {
     /// The [`super::status`].
@@ -53,7 +53,7 @@ const NODES: i32 = 4096;
 const SIBLINGS: i32 = 256;
 /// The largest number of pages in a folio.
 const MOST_PAGES: i32 = 1 << 20;
-/// Where the host has what the functions need. Offsets are those of bytes in the processor's block.
+/// Where the host has what the functions need. Offsets are those of bytes in the per-CPU area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsermemLayout {
     /// The largest number of bytes to read, with the NUL.

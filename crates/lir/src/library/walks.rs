@@ -143,7 +143,7 @@ pub enum SortWord {
     Statistic(u32, Statistic),
 }
 
-/// A walk that copies elements. Offsets are those of bytes in the processor's block.
+/// A walk that copies elements. Offsets are those of bytes in the per-CPU area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyLayout {
     /// The function's name.

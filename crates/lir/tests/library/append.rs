@@ -42,7 +42,7 @@ fn function(name: &str) -> Rc<Forms> {
     })
 }
 
-/// The host: a processor's block, and helpers that copy.
+/// The host: a per-CPU area, and helpers that copy.
 struct Block(u64);
 
 impl Host for Block {

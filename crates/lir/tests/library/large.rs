@@ -10,7 +10,7 @@ use spile_lir::library::large::{FULL, LargeLayout, PutLayout, put};
 
 use super::forms::{forms, properties};
 
-/// Offsets in the processor's block.
+/// Offsets in the per-CPU area.
 const SPARE: u32 = 16;
 const KEY: u32 = 64;
 const SLOTS: u32 = 128;

@@ -50,7 +50,7 @@ impl Host for Holders {
     }
 }
 
-/// Offsets in the processor's block.
+/// Offsets in the per-CPU area.
 const POSITION: u32 = 16;
 const BUFFER: u32 = 64;
 const LOST: u32 = 24;

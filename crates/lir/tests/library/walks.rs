@@ -16,7 +16,7 @@ use super::forms::{Reads, forms, properties};
 
 const ARRAY: u64 = 77;
 const ENTRIES: u64 = 78;
-/// Offsets in the processor's block.
+/// Offsets in the per-CPU area.
 const KEY: u32 = 256;
 const BASE: u32 = 16;
 const SIZE: u32 = 24;

@@ -202,7 +202,7 @@ impl KernelState {
         self.tables.get(g.index())?.first()
     }
 
-    /// Stores the initial values of scalars in the shared block.
+    /// Stores the initial values of scalars in the shared area.
     pub fn initialise(&self, program: &Program) {
         for (i, global) in program.globals.iter().enumerate() {
             let place = self.shared(GlobalId(i as u32)).map(|l| &l.place);

@@ -10,7 +10,7 @@ use spile_kernel::process;
 use crate::machine::pid_namespace::PidMap;
 use crate::shared::state::StateMemory;
 
-/// Sets the bit of a process; the bits are at offset `at` of the shared block.
+/// Sets the bit of a process; the bits are at offset `at` of the shared area.
 pub(crate) fn insert(state: &StateMemory, at: u32, pid: u32) {
     if let Some((word, bit)) = place(at, pid) {
         state.shared(word).fetch_or(bit, Ordering::Relaxed);

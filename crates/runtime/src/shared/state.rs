@@ -260,17 +260,17 @@ impl StateMemory {
         self.memory.words()
     }
 
-    /// Number of CPU blocks.
+    /// Number of per-CPU areas.
     pub fn cpus(&self) -> u32 {
         self.cpus
     }
 
-    /// A word of the shared block.
+    /// A word of the shared area.
     pub fn shared(&self, at: u32) -> &AtomicU64 {
         &self.words()[at as usize / 8]
     }
 
-    /// A word of a CPU's block.
+    /// A word of a per-CPU area.
     pub fn cpu(&self, cpu: u32, at: u32) -> &AtomicU64 {
         let block = self.shared_size as usize + cpu as usize * self.stride as usize;
         &self.words()[(block + at as usize) / 8]
@@ -283,12 +283,12 @@ impl StateMemory {
             .fold(0, u64::wrapping_add)
     }
 
-    /// A value in the shared block.
+    /// A value in the shared area.
     pub fn get(&self, at: u32, layout: &ValueLayout) -> Cell {
         read_cell(layout, |o| self.shared(at + o).load(Ordering::Relaxed))
     }
 
-    /// Stores a value in the shared block.
+    /// Stores a value in the shared area.
     pub fn set(&self, at: u32, layout: &ValueLayout, cell: &Cell) {
         let bytes = cell_bytes(cell, layout);
         for (i, word) in bytes.chunks_exact(8).enumerate() {
@@ -298,21 +298,21 @@ impl StateMemory {
         }
     }
 
-    /// Reads and zeroes a value of a CPU's block.
+    /// Reads and zeroes a value of a per-CPU area.
     pub fn take(&self, cpu: u32, at: u32, layout: &ValueLayout) -> Cell {
         let value = read_cell(layout, |o| self.cpu(cpu, at + o).load(Ordering::Relaxed));
         self.zero(cpu, at, layout.size());
         value
     }
 
-    /// Zeros bytes of a CPU's block.
+    /// Zeros bytes of a per-CPU area.
     pub fn zero(&self, cpu: u32, at: u32, size: u32) {
         for o in (0..size).step_by(8) {
             self.cpu(cpu, at + o).store(0, Ordering::Relaxed);
         }
     }
 
-    /// Reads bytes of a CPU's block.
+    /// Reads bytes of a per-CPU area.
     pub fn bytes(&self, cpu: u32, at: u32, size: u32) -> Vec<u8> {
         (0..size)
             .step_by(8)
@@ -389,10 +389,10 @@ impl StateMemory {
 fn check(layout: &Layout, len: usize) -> Result<(), LayoutError> {
     let bad = |what: &str| Err(LayoutError(format!("the object's layout is wrong: {what}")));
     if layout.shared_size < shared::END || !layout.shared_size.is_multiple_of(8) {
-        return bad("shared block");
+        return bad("shared area");
     }
     if layout.cpu_stride < percpu::END || !layout.cpu_stride.is_multiple_of(8) || layout.cpus == 0 {
-        return bad("CPU blocks");
+        return bad("per-CPU areas");
     }
     if StateMemory::size(layout) > len {
         return bad("state memory is too small");

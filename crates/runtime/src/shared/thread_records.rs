@@ -1,4 +1,4 @@
-//! Thread records, most of them in the shared block (see [`ThreadSlots`]), as one table. No kernel
+//! Thread records, most of them in the shared area (see [`ThreadSlots`]), as one table. No kernel
 //! handler accesses them in the meantime.
 
 use std::io;
@@ -19,7 +19,7 @@ pub(crate) struct ThreadRecords {
 }
 
 impl ThreadRecords {
-    /// The records in the shared block and in a map.
+    /// The records in the shared area and in a map.
     pub(crate) fn new(
         front: ThreadSlots,
         state: Rc<StateMemory>,

@@ -1,5 +1,5 @@
 //! Additions to co-located elements, which lie next to those of another array, their host (see
-//! `spile_ir::storage::colocated`). A word of the CPU's block holds the slot of the host's last
+//! `spile_ir::storage::colocated`). A word of the per-CPU area holds the slot of the host's last
 //! addition.
 
 use spile_ebpf::isa::asm::Label;

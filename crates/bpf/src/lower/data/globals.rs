@@ -1,4 +1,4 @@
-//! Scalars in the shared block, and arrays in hash maps.
+//! Scalars in the shared area, and arrays in hash maps.
 //!
 //! Elements change in place, through the pointer that the look-up returns. A new element is first
 //! inserted with a zero value. Wrapping arrays, and arrays that a `foreach` walks, keep a sequence

@@ -2,7 +2,7 @@
 //!
 //! A start walks through the array's hash map with `bpf_for_each_map_elem`, whose callback copies
 //! the matching elements (see [`crate::plan::iterators`]), and builds a heap of the copies. A step
-//! removes the heap's first node. The iterator's state is in the CPU's block, as plain numbers.
+//! removes the heap's first node. The iterator's state is in the per-CPU area, as plain numbers.
 
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::helpers::Helper;
@@ -30,7 +30,7 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// Offset in the CPU's block of a word of an iterator.
+    /// Offset in the per-CPU area of a word of an iterator.
     fn state(&self, it: IterId, word: u32) -> u32 {
         self.plan.scratch.iterators + it.0 * state::BYTES + word
     }

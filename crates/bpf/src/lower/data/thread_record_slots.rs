@@ -1,4 +1,4 @@
-//! Thread records in the shared block (see [`ThreadSlots`]), which handlers find without a helper
+//! Thread records in the shared area (see [`ThreadSlots`]), which handlers find without a helper
 //! call. The subprograms here serve the few threads whose slot another thread occupies, and records
 //! that do not exist yet.
 

@@ -283,7 +283,7 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    /// `dst` = a word of the session's shared block.
+    /// `dst` = a word of the session's shared area.
     fn session_number(&mut self, dst: Option<IrReg>, off: u32) -> Res {
         let Some(dst) = dst else { return Ok(()) };
         let word = self.shared_address(off);

@@ -16,7 +16,7 @@ pub(in crate::lower) const ABSENT: i32 = usermem::status::ABSENT;
 /// The function that needs the words of the direct map.
 pub(crate) const USER_TEXT: &str = "user_text";
 
-/// Offset in a CPU's block of the bytes that were read.
+/// Offset in a per-CPU area of the bytes that were read.
 pub(in crate::lower) fn staging_area(plan: &StateLayout) -> u32 {
     plan.scratch.text + 2 * plan.max_string
 }

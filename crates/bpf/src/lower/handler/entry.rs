@@ -117,7 +117,7 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// Offsets in the shared block of the locks that this handler takes, in the global order.
+    /// Offsets in the shared area of the locks that this handler takes, in the global order.
     fn locks(&self) -> Vec<u32> {
         let touched = |g: usize| self.facts.touches(GlobalId(g as u32));
         let all = self.plan.globals.iter().enumerate();
@@ -178,7 +178,7 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    /// Finds this CPU's block and marks it busy.
+    /// Finds this CPU's area and marks it busy.
     fn enter_inline(&mut self, out: Label) {
         let free = self.asm.label();
         let running = self.shared_address(shared::RUNNING);
@@ -302,7 +302,7 @@ impl HandlerCodegen<'_> {
     /// Releases the locks, sends the output and records the time.
     fn exit(&mut self) -> Res {
         if self.facts.sets_verdict() {
-            // Once this handler has left the CPU's block, an interrupt's handler can reuse it.
+            // Once this handler has left the per-CPU area, an interrupt's handler can reuse it.
             let verdict = self.block_word(self.plan.scratch.verdict);
             self.asm.store(Size::DW, R10, VERDICT, verdict);
         }

@@ -2,7 +2,7 @@
 //! call.
 //!
 //! Operations that handlers repeat become global subprograms where there are many handlers or much
-//! code. A subprogram finds the CPU's block itself, and gets strings as offsets in it.
+//! code. A subprogram finds the per-CPU area itself, and gets strings as offsets in it.
 //!
 //! A call costs a hit 2 to 3 ns. Inline code would cost tens of verified instructions for each
 //! statement, on every path that leads to it.
@@ -21,7 +21,7 @@ use crate::lower::{Arg, BLOCK, BodyContext, GEN, HandlerCodegen, Res, StrOperand
 use crate::plan::outlining::Op;
 use crate::regalloc::{Allocation, Location};
 
-/// The registers that a subprogram's code may use: all but the CPU's block and the stack.
+/// The registers that a subprogram's code may use: all but the per-CPU area and the stack.
 pub(in crate::lower) const FREE: RegSet = CALLER_SAVED | 1 << 6 | 1 << 8 | 1 << 9;
 /// A subprogram's first argument as an operand.
 pub(in crate::lower) const FIRST: Val = Val::Reg(IrReg(0));
@@ -157,7 +157,7 @@ impl HandlerCodegen<'_> {
         Ok(position)
     }
 
-    /// Appends a string of the CPU's block to the output at a position, and moves the position behind it.
+    /// Appends a string of the per-CPU area to the output at a position, and moves the position behind it.
     /// Returns false if no subprogram does this for `text`.
     pub(in crate::lower) fn put_global(&mut self, text: &StrOperand, position: Reg) -> Res<bool> {
         let StrOperand::Slot { off, width } = *text else {

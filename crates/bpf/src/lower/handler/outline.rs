@@ -22,7 +22,7 @@ use crate::lower::{BLOCK, GEN, HandlerCodegen, Res, block_at};
 const NO_MEMORY: i32 = 0;
 
 impl HandlerCodegen<'_> {
-    /// `r7` = this CPU's block, marked busy, with the locks taken. Goes to `out` if the handler may
+    /// `r7` = this CPU's area, marked busy, with the locks taken. Goes to `out` if the handler may
     /// not run.
     pub(in crate::lower) fn enter_outlined(&mut self, locks: &[u32], out: Label) -> Res {
         let (plan, cpus) = (self.plan, self.options.cpus);

@@ -143,7 +143,7 @@ impl BodyContext<'_> {
     /// Whether a block can run before entry: it computes only numbers and cannot fail.
     fn prefilter_block(&self, block: &spile_ir::Block) -> bool {
         let low = |r: spile_ir::Reg| !matches!(self.alloc.locations[r.index()], Location::Frame(_));
-        // An argument of a hook becomes a number by way of the CPU's block, which is not there yet.
+        // An argument of a hook becomes a number by way of the per-CPU area, which is not there yet.
         let event = &self.program.handlers[self.handler.index()].event;
         let hook = matches!(event, Event::Netfilter(_) | Event::Lsm(_));
         let inst = |i: &Inst| {

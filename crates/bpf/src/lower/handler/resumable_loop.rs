@@ -21,7 +21,7 @@ use crate::lower::{BLOCK, CTX, GEN, HandlerCodegen, NR, Res, TASK, TMP};
 const STEPS: i32 = 1 << 23;
 /// Value of the resume word after the body has ended.
 const ENDED: i32 = -1;
-/// Stack slot that holds the CPU's block while steps run.
+/// Stack slot that holds the per-CPU area while steps run.
 const BLOCK_WORD: i16 = TMP[0];
 
 impl HandlerCodegen<'_> {

@@ -7,7 +7,7 @@ use spile_lir::library::decimal;
 
 use crate::lower::{HandlerCodegen, Res, StrOperand, block_at};
 
-/// Bytes of each CPU's block that the program needs for conversions.
+/// Bytes of each per-CPU area that the program needs for conversions.
 pub(crate) fn room<'i>(mut insts: impl Iterator<Item = &'i Inst>) -> u32 {
     let f = Intrinsic::StrToFp;
     match insts.any(|i| matches!(i, Inst::Intr { f: x, .. } if *x == f)) {

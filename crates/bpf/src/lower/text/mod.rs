@@ -1,6 +1,6 @@
 //! Strings, formats and output.
 //!
-//! In: operands that are slots of the processor's block or constants. Out: code that fills slots,
+//! In: operands that are slots of the per-CPU area or constants. Out: code that fills slots,
 //! or appends to the processor's output. Invariant: a slot has zeros behind its text. The formats
 //! of numbers are those of [`spile_ir::fmt`], which renders the controller's.
 //!

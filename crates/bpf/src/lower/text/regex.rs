@@ -14,7 +14,7 @@ use crate::lower::{Arg, HandlerCodegen, Res, StrOperand, block_at};
 
 const _: () = assert!(MAX_GROUPS == regex::MAX_GROUPS && NO_SLOT == regex::NO_SLOT as i32);
 
-/// Bytes of each CPU's block for matches; 0 if the program keeps no match.
+/// Bytes of each per-CPU area for matches; 0 if the program keeps no match.
 pub(crate) fn room(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
     match max_matched_len(program, facts, max_string) {
         0 => 0,

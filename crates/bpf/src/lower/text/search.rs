@@ -28,7 +28,7 @@ impl HandlerCodegen<'_> {
         self.pool.define_module(library::module_with(func))
     }
 
-    /// A string in the CPU's block with readable memory behind it: constants are copied to the copy
+    /// A string in the per-CPU area with readable memory behind it: constants are copied to the copy
     /// buffer.
     pub(in crate::lower) fn copy_into_block(&mut self, text: StrOperand) -> Res<StrOperand> {
         match text {

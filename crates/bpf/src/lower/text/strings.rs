@@ -24,7 +24,7 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// Zeroes bytes of the CPU's block.
+    /// Zeroes bytes of the per-CPU area.
     pub(in crate::lower) fn fill_zero(&mut self, off: u32, bytes: u32) {
         if bytes <= UNROLL * 8 {
             let (base, disp) = self.block_operand(off, bytes);

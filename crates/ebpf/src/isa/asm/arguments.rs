@@ -17,7 +17,7 @@ pub enum Arg {
     Value(Src),
     /// The address of an offset from a register.
     At(Reg, i32),
-    /// The address of an offset of the shared block.
+    /// The address of an offset of the shared area.
     Shared(u32),
     /// The address of a constant of the object.
     Constant(u32),

@@ -5,7 +5,7 @@
 //! host's table has.
 //!
 //! A *descriptor* says how a word is written ([`kind`], and what the kind needs); the functions append
-//! to the text that is being built in the processor's block. Each function finds the block itself, so
+//! to the text that is being built in the per-CPU area. Each function finds the block itself, so
 //! that a host can make them global: the kernel's verifier then follows each one once, and not again
 //! for each argument. What cannot be read is written as its address, or as `{...}`. A text that does
 //! not fit is cut by the host's `append_text`.
@@ -215,7 +215,7 @@ const PLACES: i32 = 32;
 /// Bytes of a literal with its NUL, padded.
 const LITERAL: i32 = 32;
 
-/// Where the host has what the functions need. Offsets are those of bytes in the processor's block.
+/// Where the host has what the functions need. Offsets are those of bytes in the per-CPU area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentLayout {
     /// The word with the length of the text so far.

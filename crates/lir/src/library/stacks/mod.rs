@@ -1,7 +1,7 @@
 //! Texts of stacks and addresses, for handlers that look into the text. The host's controller writes
 //! the same texts from marks.
 //!
-//! In: addresses of frames in a room of the processor's block, files and offsets of user frames
+//! In: addresses of frames in a room of the per-CPU area, files and offsets of user frames
 //! ([`super::unwind`]), and tables of names and lines ([`rows`]). Out: functions that append to the text
 //! in the block ([`super::append`]). Each finds the block itself and has numbers as parameters, so that
 //! a host can make them global: the kernel's verifier then follows each one once.

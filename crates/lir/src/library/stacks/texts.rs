@@ -12,7 +12,7 @@ use crate::op::Size;
 /// The number of the probe's frames that are searched for `bpf_trace_runN`.
 pub const OWN_FRAMES: u32 = 12;
 
-/// Where the host has what the functions need. Offsets are those of bytes in the processor's block,
+/// Where the host has what the functions need. Offsets are those of bytes in the per-CPU area,
 /// unless something else is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StackLayout {

@@ -1,7 +1,7 @@
 //! User stacks: `user_walk` calls `user_frame` for one frame after the other.
 //!
 //! In: the registers of the interrupted program, and the tables that the controller has loaded.
-//! Out: addresses with the numbers of their files, in the processor's block ([`at`]).
+//! Out: addresses with the numbers of their files, in the per-CPU area ([`at`]).
 //!
 //! `user_map` looks each address up in the tree of the process's mappings, which gives the file and
 //! the offset (`mappings.rs`). It takes no lock: RCU keeps the tree alive while a tracing program
@@ -107,7 +107,7 @@ pub mod row {
     }
 }
 
-/// Words of a walk in a CPU's block, as offsets from [`UnwindLayout::base`].
+/// Words of a walk in a per-CPU area, as offsets from [`UnwindLayout::base`].
 pub mod at {
     use super::{FILE_FIELDS, FILE_NAME, FILE_NAMES};
     /// The registers of the frame.
@@ -180,7 +180,7 @@ pub mod at {
     }
 }
 
-/// Bytes in each CPU's block for walks of this number of frames.
+/// Bytes in each per-CPU area for walks of this number of frames.
 pub const fn room(frames: u32) -> u32 {
     at::offsets(frames) + 8 * (frames + 1)
 }
@@ -221,7 +221,7 @@ pub struct UnwindOffsets {
     pub regs_cs: u32,
 }
 
-/// Where the host has what the functions need. Offsets are those of bytes in the processor's block,
+/// Where the host has what the functions need. Offsets are those of bytes in the per-CPU area,
 /// unless something else is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnwindLayout {

@@ -312,7 +312,7 @@ impl SessionGlobals {
         spec.hist
     }
 
-    /// Clears a scalar or a statistic in the shared block; false for other globals.
+    /// Clears a scalar or a statistic in the shared area; false for other globals.
     fn clear_shared(&self, g: GlobalId) -> bool {
         let (kernel, offset, layout) = match self.shared(g) {
             Some((kernel, GlobalPlace::Scalar { offset, ty })) => {

@@ -1,9 +1,9 @@
 //! Kernel stacks, and names of kernel addresses.
 //!
-//! In: the context of an event. Out: addresses in a room of the processor's block, or text. Stacks
+//! In: the context of an event. Out: addresses in a room of the per-CPU area, or text. Stacks
 //! of programs are in [`super::unwind`].
 //!
-//! `bpf_get_stack` writes the addresses to a room of the CPU's block. In front of the probed code
+//! `bpf_get_stack` writes the addresses to a room of the per-CPU area. In front of the probed code
 //! stand frames of the probe itself: BPF programs, `bpf_trace_runN`, and the functions through
 //! which a tracepoint calls its probes. `stack_first` skips them, by address ranges that the loader
 //! takes from the kernel's symbols. The kernel itself names its addresses (`bpf_snprintf` with
