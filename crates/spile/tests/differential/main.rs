@@ -27,7 +27,7 @@ use generate::Script;
 use switches::Switches;
 
 /// Number of scripts of an ordinary run.
-const CASES: u64 = 2000;
+const CASES: u64 = 400;
 /// Number of scripts of one trial: small enough for guests on a busy machine to report progress in
 /// time.
 const CHUNK: u64 = 20;
