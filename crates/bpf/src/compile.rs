@@ -10,7 +10,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::marks::{BodyId, Marks};
-use spile_ir::{CodeProbe, CodeSite, Program, ProgramFacts, SiteId, Ty};
+use spile_ir::{CodeProbe, CodeSite, Executor, Program, ProgramFacts, SiteId, Ty};
 use spile_lir::Module;
 use spile_lir::library::module_with;
 
@@ -106,7 +106,7 @@ pub fn compile_planned(
 fn allocate(program: &Program, marks: &Marks) -> Result<Vec<Option<Allocation>>, CompileError> {
     let mut bodies = Vec::new();
     for (i, handler) in program.handlers.iter().enumerate() {
-        if !handler.event.in_kernel() {
+        if handler.event.executor() != Executor::Kernel {
             bodies.push(None);
             continue;
         }

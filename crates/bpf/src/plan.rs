@@ -44,7 +44,7 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Reg};
 use spile_ir::marks::Marks;
 use spile_ir::storage::Storage;
 use spile_ir::{
-    BodyFacts, Global, GlobalKind, HandlerId, Intrinsic, Program, ProgramFacts, StatsSpec,
+    BodyFacts, Executor, Global, GlobalKind, HandlerId, Intrinsic, Program, ProgramFacts, StatsSpec,
 };
 
 use crate::attach::AttachPlan;
@@ -306,7 +306,7 @@ fn place_handlers(
         false => counters::HITS + 8,
     };
     let place = |(i, h): (usize, &spile_ir::Handler)| {
-        h.event.in_kernel().then(|| HandlerInfo {
+        (h.event.executor() == Executor::Kernel).then(|| HandlerInfo {
             id: HandlerId(i as u32),
             counters: cpu.alloc(size),
         })

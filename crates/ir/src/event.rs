@@ -4,6 +4,57 @@ use std::sync::Arc;
 
 use crate::program::types::Space;
 
+/// What runs handlers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Executor {
+    /// The kernel, as BPF programs.
+    Kernel,
+    /// The probed process itself. No event has this executor yet.
+    Process,
+    /// The controller, which interprets handlers.
+    Controller,
+}
+
+impl Executor {
+    /// All executors.
+    pub const ALL: [Executor; 3] = [Executor::Kernel, Executor::Process, Executor::Controller];
+
+    /// Its name, for messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Executor::Kernel => "kernel",
+            Executor::Process => "process",
+            Executor::Controller => "controller",
+        }
+    }
+}
+
+/// A set of executors.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExecutorSet(u8);
+
+impl ExecutorSet {
+    /// The set of these executors.
+    pub const fn of(executors: &[Executor]) -> ExecutorSet {
+        match executors {
+            [] => ExecutorSet(0),
+            [first, rest @ ..] => ExecutorSet((1 << *first as u8) | ExecutorSet::of(rest).0),
+        }
+    }
+
+    /// Whether an executor is in the set.
+    pub const fn contains(self, executor: Executor) -> bool {
+        self.0 & ExecutorSet::of(&[executor]).0 != 0
+    }
+
+    /// Adds an executor; returns whether it is new.
+    pub fn insert(&mut self, executor: Executor) -> bool {
+        let new = !self.contains(executor);
+        self.0 |= ExecutorSet::of(&[executor]).0;
+        new
+    }
+}
+
 /// What makes a handler run. The first group of variants runs in the controller, the rest in the
 /// kernel.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,20 +128,20 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whether the handler runs in the kernel.
-    pub fn in_kernel(&self) -> bool {
-        matches!(
-            self,
+    /// The executor of the event's handlers.
+    pub fn executor(&self) -> Executor {
+        match self {
             Event::Tracepoint(_)
-                | Event::TraceEvent(_)
-                | Event::SysEnter(_)
-                | Event::SysExit(_)
-                | Event::Perf { .. }
-                | Event::Code(_)
-                | Event::Watch(_)
-                | Event::Netfilter(_)
-                | Event::Lsm(_)
-        )
+            | Event::TraceEvent(_)
+            | Event::SysEnter(_)
+            | Event::SysExit(_)
+            | Event::Perf { .. }
+            | Event::Code(_)
+            | Event::Watch(_)
+            | Event::Netfilter(_)
+            | Event::Lsm(_) => Executor::Kernel,
+            _ => Executor::Controller,
+        }
     }
 
     /// Whether the event is a place in a program's code.

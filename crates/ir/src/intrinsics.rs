@@ -1,5 +1,5 @@
 //! The table of intrinsics, the operations that tapset functions are made of: name, parameters,
-//! result, the places where each may run, what it needs of the event, and how passes may treat it.
+//! result, the executors that have each, what it needs of the event, and how passes may treat it.
 //! The enum, the text form, the type rules, the checks of events and of constants, the lengths of
 //! results, and the classes for analysis and code generation come from this table. The operations
 //! are implemented in the interpreter, the controller's host and the code generator: each serves
@@ -8,7 +8,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::event::Event;
+use crate::event::{Event, Executor, ExecutorSet};
 use crate::program::types::Space;
 
 /// The type of a parameter or a result in the table.
@@ -18,15 +18,6 @@ pub enum ValueKind {
     Long,
     /// A string.
     Str,
-}
-
-/// The executors that may run an intrinsic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Executors {
-    /// Kernel handlers; [`IntrinsicInfo::need`] and the doc text can narrow them.
-    pub kernel: bool,
-    /// Controller handlers.
-    pub controller: bool,
 }
 
 /// A property of the event that an intrinsic depends on.
@@ -104,8 +95,13 @@ impl EventNeed {
         }
     }
 
-    /// Whether an event of the kernel has the property.
-    pub fn in_kernel(self, event: &Event) -> bool {
+    /// Whether an event has the property.
+    pub fn is_met(self, event: &Event) -> bool {
+        if event.executor() == Executor::Controller {
+            // Stacks of existing processes are not read. Other handlers of the controller stand at
+            // no place in code, and their stacks are empty.
+            return self != EventNeed::Stack || !matches!(event, Event::Present { .. });
+        }
         match self {
             EventNeed::Argument => matches!(
                 event,
@@ -145,16 +141,6 @@ impl EventNeed {
             EventNeed::UserMemory | EventNeed::TaskStruct => true,
         }
     }
-
-    /// Whether an event of the controller has the property.
-    pub fn in_controller(self, event: &Event) -> bool {
-        match self {
-            // Stacks of existing processes are not read. Other handlers of the controller stand at
-            // no place in code, and their stacks are empty.
-            EventNeed::Stack => !matches!(event, Event::Present { .. }),
-            _ => true,
-        }
-    }
 }
 
 /// A row of the table.
@@ -168,8 +154,8 @@ pub struct IntrinsicInfo {
     pub ret: Option<ValueKind>,
     /// The maximum length of a string result.
     pub len: ResultLen,
-    /// The executors that may run it.
-    pub executors: Executors,
+    /// The executors that may run it; [`IntrinsicInfo::need`] and the doc text can narrow them.
+    pub executors: ExecutorSet,
     /// It can fail with an error.
     pub fails: bool,
     /// It has no effect, and the same operands give the same result within one run of a handler.
@@ -195,18 +181,11 @@ pub struct IntrinsicInfo {
     pub doc: &'static str,
 }
 
-const K: Executors = Executors {
-    kernel: true,
-    controller: false,
-};
-const C: Executors = Executors {
-    kernel: false,
-    controller: true,
-};
-const KC: Executors = Executors {
-    kernel: true,
-    controller: true,
-};
+const K: ExecutorSet = ExecutorSet::of(&[Executor::Kernel]);
+const C: ExecutorSet = ExecutorSet::of(&[Executor::Controller]);
+const KC: ExecutorSet = ExecutorSet::of(&[Executor::Kernel, Executor::Controller]);
+const KP: ExecutorSet = ExecutorSet::of(&[Executor::Kernel, Executor::Process]);
+const KPC: ExecutorSet = ExecutorSet::of(&Executor::ALL);
 
 /// The maximum length of a string result in bytes. Operands count from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,6 +209,12 @@ pub enum ResultLen {
 const CUT_QUOTES: usize = 5;
 
 impl Intrinsic {
+    /// Whether handlers of an event can run it.
+    pub fn is_available(self, event: &Event) -> bool {
+        let info = self.info();
+        info.executors.contains(event.executor()) && info.need.is_none_or(|n| n.is_met(event))
+    }
+
     /// Whether its first operand is a constant in a kernel handler's code.
     pub(crate) fn wants_constant(self) -> bool {
         self.info().constant.is_some()
@@ -418,16 +403,16 @@ const fn has(flags: &[&str], flag: &str) -> bool {
 
 intrinsics! {
     Context ContextOp "Arguments, results, registers and the number of the place that was hit." {
-        CtxArg "ctx_arg" (Long) -> Long, K, pure, early of Argument const 0..=11; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits); or of the probed function, if the argument is in a register."
-        CtxRet "ctx_ret" () -> Long, K, pure, early of FunctionReturn; "The function's return value. Returns of functions only."
-        CtxReg "ctx_reg" (Long) -> Long, K, pure, early, registers of Registers const 0..=64; "Register n (constant, DWARF number) at the probed place. Code, perf events and watched memory only."
-        CtxRegNow "ctx_reg_now" (Long) -> Long, K, registers of ProgramRegisters const 0..=64; "Register n (constant, DWARF number) at the probed place of a program, which the handler may have changed."
-        CtxSite "ctx_site" () -> Long, K, pure, early of CodePlace; "Number of the place that was hit. Code only."
+        CtxArg "ctx_arg" (Long) -> Long, KP, pure, early of Argument const 0..=11; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits); or of the probed function, if the argument is in a register."
+        CtxRet "ctx_ret" () -> Long, KP, pure, early of FunctionReturn; "The function's return value. Returns of functions only."
+        CtxReg "ctx_reg" (Long) -> Long, KP, pure, early, registers of Registers const 0..=64; "Register n (constant, DWARF number) at the probed place. Code, perf events and watched memory only."
+        CtxRegNow "ctx_reg_now" (Long) -> Long, KP, registers of ProgramRegisters const 0..=64; "Register n (constant, DWARF number) at the probed place of a program, which the handler may have changed."
+        CtxSite "ctx_site" () -> Long, KP, pure, early of CodePlace; "Number of the place that was hit. Code only."
     }
     Event EventOp "Other properties of the event." {
         CtxActivation "ctx_activation" () -> Long, K, pure, registers of CodePlace; "A number that identifies one call of a kernel function: it is equal at the call's entry and return, and differs between concurrent calls of a thread. If the kernel has no such number, the same as `ctx_site`. Only for a probe with handlers at both."
-        CtxAddr "ctx_addr" () -> Long, KC, pure, registers; "Address of the interrupted instruction, from the event's registers. At probes in code it is the probed instruction or the one after it. 0 in events without registers."
-        CtxEntry "ctx_entry" (Long) -> Long, KC, pure, registers; "Address of the function whose return is probed, if it belongs to the kernel (0, a constant) or to a program (1). 0 in all other events, and if the kernel does not provide it."
+        CtxAddr "ctx_addr" () -> Long, KPC, pure, registers; "Address of the interrupted instruction, from the event's registers. At probes in code it is the probed instruction or the one after it. 0 in events without registers."
+        CtxEntry "ctx_entry" (Long) -> Long, KPC, pure, registers; "Address of the function whose return is probed, if it belongs to the kernel (0, a constant) or to a program (1). 0 in all other events, and if the kernel does not provide it."
         CtxRecord "ctx_record" () -> Long, K, pure of Record; "Address of the record that the kernel has written for a trace event. Its first eight bytes are not those of the record."
         CtxPlace "ctx_place" () -> Long, K, pure, registers of Stack; "An address on the kernel's stack, close to the current stack pointer."
         NextTid "next_tid" () -> Long, K, pure, early of NextTask; "Thread id of the task that is switched to. `Tracepoint` `sched_switch` only."
@@ -441,106 +426,125 @@ intrinsics! {
     Syscall SyscallOp "System calls, and arguments by their convention." {
         SysNr "sys_nr" () -> Long, K, pure, early of SystemCall; "System call number as in `NrSet`: the native number, or COMPAT plus the 32-bit number. System call events only."
         SysArg "sys_arg" (Long) -> Long, K, pure, early, task of SystemCall const 0..=11; "Argument n (constant, 0 to 5) of the system call, at its entry and return. 32-bit calls: zero-extended."
-        SysRet "sys_ret" () -> Long, K, pure, early of CallReturn; "Return value of the system call or function. Returns only."
+        SysRet "sys_ret" () -> Long, KP, pure, early of CallReturn; "Return value of the system call or function. Returns only."
         SysName "sys_name" () -> Str[31], K, pure of SystemCall; "Name of the system call; `syscall_N` if the table has none."
         SysArgstr "sys_argstr" () -> Str, K, task of SystemCallEntry; "The system call's arguments as text, decoded by the system call table. `SysEnter` only, because it reads user memory."
         SysArgtext "sys_argtext" (Long) -> Str, K, task of SystemCallEntry; "Argument n (constant, 0 to 5) of the system call, as text like in `sys_argstr`. `SysEnter` only."
         SysRetstr "sys_retstr" () -> Str[47], K, pure of SystemCallReturn; "The system call's return value as text: a number, hex, or `-2 (ENOENT)`. `SysExit` only."
-        RegArg "reg_arg" (Long) -> Long, K, pure, early, task of CallArgument const 1..=6; "Register argument n (constant, from 1) by the calling convention of system calls or functions, for `int_arg(n)`. At a system call's return, 1 is the return value. System call events and code only."
+        RegArg "reg_arg" (Long) -> Long, KP, pure, early, task of CallArgument const 1..=6; "Register argument n (constant, from 1) by the calling convention of system calls or functions, for `int_arg(n)`. At a system call's return, 1 is the return value. System call events and code only."
     }
     TaskNumber TaskNumber "Numbers in the structures of the current task." {
-        Pid "pid" () -> Long, KC, pure, early, task; "Process id (thread group id) in the initial namespace. In the controller: its own."
-        Tid "tid" () -> Long, KC, pure, early, task; "Thread id."
-        Ppid "ppid" () -> Long, KC, pure, early, task; "Parent's process id."
-        Pgrp "pgrp" () -> Long, KC, pure, early, task; "Process group id."
-        Sid "sid" () -> Long, KC, pure, early, task; "Session id."
-        Uid "uid" () -> Long, KC, pure, early, task; "Real user id."
-        Euid "euid" () -> Long, KC, pure, early, task; "Effective user id."
-        Gid "gid" () -> Long, KC, pure, early, task; "Real group id."
-        Egid "egid" () -> Long, KC, pure, early, task; "Effective group id."
+        Pid "pid" () -> Long, KPC, pure, early, task; "Process id (thread group id) in the initial namespace. In the controller: its own."
+        Tid "tid" () -> Long, KPC, pure, early, task; "Thread id."
+        Ppid "ppid" () -> Long, KPC, pure, early, task; "Parent's process id."
+        Pgrp "pgrp" () -> Long, KPC, pure, early, task; "Process group id."
+        Sid "sid" () -> Long, KPC, pure, early, task; "Session id."
+        Uid "uid" () -> Long, KPC, pure, early, task; "Real user id."
+        Euid "euid" () -> Long, KPC, pure, early, task; "Effective user id."
+        Gid "gid" () -> Long, KPC, pure, early, task; "Real group id."
+        Egid "egid" () -> Long, KPC, pure, early, task; "Effective group id."
         TaskSpace "task_space" () -> Long, KC, pure, early, task; "End of the current process's address space: at most 4 GB for 32-bit programs. 0 in kernel threads, and in the controller for itself."
         UserNsLevel "user_ns_level" () -> Long, KC, pure, early, task; "Depth of the current task's user namespace below the initial one. In the controller 0 for itself, because its user ids are those of its own namespace."
     }
     Task TaskOp "The current task and its processor." {
-        Execname "execname" () -> Str[15], KC, pure, task; "Name of the current task (comm)."
-        Cmdline "cmdline" () -> Str, KC; "Command line of the current process, arguments separated by spaces. Kernel handlers read only resident pages: \"\" if the first page is not resident."
+        Execname "execname" () -> Str[15], KPC, pure, task; "Name of the current task (comm)."
+        Cmdline "cmdline" () -> Str, KPC; "Command line of the current process, arguments separated by spaces. Kernel handlers read only resident pages: \"\" if the first page is not resident."
         TaskCurrent "task_current" () -> Long, KC, pure, early of TaskStruct; "Address of the current task_struct; in the controller that of the process that the handler runs for, or its own."
         TaskHere "task_here" () -> Long, KC, pure, early; "Address of the current task_struct; the controller's own if no other process is current."
         InCall "in_call" () -> Long, K, pure, early of CallInProgress; "Number of the current thread's system call; negative if an interrupt or a fault entered the kernel. For kernel threads 0."
         CgroupId "cgroup_id" () -> Long, K, pure, early of ControlGroup; "Id of the current task's control group (v2), which is the inode number of its directory."
         CgroupAncestor "cgroup_ancestor" (Long) -> Long, K, pure, early of ControlGroup; "Id of the ancestor of the current task's control group (v2) at level n below the root, or of the group itself; 0 if the group's level is lower."
-        Cpu "cpu" () -> Long, KC, pure, early; "Current CPU."
+        Cpu "cpu" () -> Long, KPC, pure, early; "Current CPU."
     }
     Clock ClockOp "Clocks and the time zone." {
-        RealNs "real_ns" () -> Long, KC; "Wall-clock time, nanoseconds since 1970."
-        MonoNs "mono_ns" () -> Long, KC; "CLOCK_MONOTONIC in nanoseconds."
-        CpuClock "cpu_clock" (Long) -> Long, KC; "Scheduler clock of a CPU in nanoseconds (here the monotonic clock)."
-        Jiffies "jiffies" () -> Long, KC; "The kernel's jiffies counter."
-        Cycles "cycles" () -> Long, KC; "A counter of processor cycles for time differences. Kernel handlers have no instruction that reads it, so both executors return the monotonic clock: one cycle is one nanosecond."
-        TzOffset "tz_offset" () -> Long, KC, pure, early; "Seconds WEST of UTC of the controller's time zone at start."
-        TzName "tz_name" () -> Str[15], KC, pure; "Abbreviation of the controller's time zone at start."
+        RealNs "real_ns" () -> Long, KPC; "Wall-clock time, nanoseconds since 1970."
+        MonoNs "mono_ns" () -> Long, KPC; "CLOCK_MONOTONIC in nanoseconds."
+        CpuClock "cpu_clock" (Long) -> Long, KPC; "Scheduler clock of a CPU in nanoseconds (here the monotonic clock)."
+        Jiffies "jiffies" () -> Long, KPC; "The kernel's jiffies counter."
+        Cycles "cycles" () -> Long, KPC; "A counter of processor cycles for time differences. Kernel handlers have no instruction that reads it, so both executors return the monotonic clock: one cycle is one nanosecond."
+        TzOffset "tz_offset" () -> Long, KPC, pure, early; "Seconds WEST of UTC of the controller's time zone at start."
+        TzName "tz_name" () -> Str[15], KPC, pure; "Abbreviation of the controller's time zone at start."
     }
     Session SessionOp "The session, its input and its output." {
-        Exit "exit" (), KC, effect; "Asks the session to end after this handler."
-        Target "target" () -> Long, KC, pure, early; "Process id given with -x or started with -c; otherwise 0."
-        InTree "in_tree" (Long) -> Long, KC, pure, early; "Whether the process with this id is the target or one of its descendants; 0 if there is no target."
+        Exit "exit" (), KPC, effect; "Asks the session to end after this handler."
+        Target "target" () -> Long, KPC, pure, early; "Process id given with -x or started with -c; otherwise 0."
+        InTree "in_tree" (Long) -> Long, KPC, pure, early; "Whether the process with this id is the target or one of its descendants; 0 if there is no target."
         InputText "input_text" () -> Str, C, pure; "The line or character of an input probe."
         ValueText "value_text" () -> Str, C; "What was written to the file of a `procfs` probe, or the text for its reader so far."
         ValueSet "value_set" (Str), C, effect; "Sets the text for the reader of the file."
         ValueAppend "value_append" (Str), C, effect; "Appends to the text for the reader of the file, up to the probe's size."
-        Rand "rand" () -> Long, KC; "Random 32-bit number."
+        Rand "rand" () -> Long, KPC; "Random 32-bit number."
         DirectMap "direct_map" () -> Long, KC, pure, early; "Address where the kernel has all memory; 0 if the session could not find it."
         PageArray "page_array" () -> Long, KC, pure, early; "Address of the kernel's array of `struct page`; 0 if the session could not find it."
         Ftrace "ftrace" (Str), C, effect; "Writes to the kernel's trace buffer."
     }
     Memory MemoryOp "Texts in memory." {
         KernelStr "kernel_str" (Long, Long) -> Str[operand 1], KC, fails; "String at a kernel address, cut to n bytes (constant); fails on a bad address."
-        UserStr "user_str" (Long, Long) -> Str[operand 1], KC, fails of UserMemory; "String at a user address of the current task, cut to n bytes (constant); fails on a bad address."
+        UserStr "user_str" (Long, Long) -> Str[operand 1], KPC, fails of UserMemory; "String at a user address of the current task, cut to n bytes (constant); fails on a bad address."
         KernelBuf "kernel_buf" (Long, Long) -> Str[operand 1], K, fails; "Bytes at a kernel address, up to n bytes or a NUL."
-        UserBuf "user_buf" (Long, Long) -> Str[operand 1], KC, fails of UserMemory; "Bytes at a user address, up to n bytes or a NUL."
+        UserBuf "user_buf" (Long, Long) -> Str[operand 1], KPC, fails of UserMemory; "Bytes at a user address, up to n bytes or a NUL."
         KernelQuoted "kernel_quoted" (Long, Long, Long) -> Str[quoted 2], KC, fails; "n bytes at a kernel address, including NULs, escaped and quoted, in at most as many bytes as the third argument says."
-        UserQuoted "user_quoted" (Long, Long, Long) -> Str[quoted 2], KC, fails of UserMemory; "As `kernel_quoted`, at a user address of the current task."
+        UserQuoted "user_quoted" (Long, Long, Long) -> Str[quoted 2], KPC, fails of UserMemory; "As `kernel_quoted`, at a user address of the current task."
         KernelUtf "kernel_utf" (Long, Long, Long) -> Str, KC, fails; "Text in units of n bytes (constant, 2 or 4) at a kernel address, up to a unit of 0, as UTF-8 of fewer bytes than the third argument (constant). Fails on a bad address and on invalid text."
-        UserUtf "user_utf" (Long, Long, Long) -> Str, KC, fails of UserMemory; "As `kernel_utf`, at a user address of the current task."
+        UserUtf "user_utf" (Long, Long, Long) -> Str, KPC, fails of UserMemory; "As `kernel_utf`, at a user address of the current task."
     }
     Act ActOp "Changes of the current process, in guru mode." {
-        UserStore "user_store" (Long, Long, Long), K, fails, effect of Process const 1..=8; "Writes n bytes (constant: 1, 2, 4 or 8) at a user address of the current process; fails where the page is not writable and in memory."
-        UserStoreText "user_store_text" (Long, Str), K, fails, effect of Process; "Writes the bytes of a string, without a NUL, at a user address of the current process; fails as `user_store`."
+        UserStore "user_store" (Long, Long, Long), KP, fails, effect of Process const 1..=8; "Writes n bytes (constant: 1, 2, 4 or 8) at a user address of the current process; fails where the page is not writable and in memory."
+        UserStoreText "user_store_text" (Long, Str), KP, fails, effect of Process; "Writes the bytes of a string, without a NUL, at a user address of the current process; fails as `user_store`."
         DecisionSet "decision_set" (Long), K, fails, effect of Decision; "Sets the decision of a security hook: 0 allows, a negative error number denies; fails for other numbers."
-        RegisterStore "register_store" (Long, Long), K, effect, registers of ProgramRegisters const 0..=64; "Sets register n (constant, DWARF number) of the program at the probed place. It goes on with that value."
-        SendSignal "send_signal" (Long), K, fails, effect of Process; "Sends a signal to the current thread; fails if there is no such signal, and for kernel threads."
+        RegisterStore "register_store" (Long, Long), KP, effect, registers of ProgramRegisters const 0..=64; "Sets register n (constant, DWARF number) of the program at the probed place. It goes on with that value."
+        SendSignal "send_signal" (Long), KP, fails, effect of Process; "Sends a signal to the current thread; fails if there is no such signal, and for kernel threads."
     }
     Text TextOp "Operations on texts, which depend on the operands alone." {
-        Strlen "strlen" (Str) -> Long, KC, pure; "Length in bytes."
-        Substr "substr" (Str, Long, Long) -> Str[part 2], KC, pure; "Bytes start..start+len; of a range that is partly outside, the part inside."
-        Stringat "stringat" (Str, Long) -> Long, KC, pure; "Byte at a position, as a number; 0 past the end."
-        Isinstr "isinstr" (Str, Str) -> Long, KC, pure; "1 if the second string occurs in the first, otherwise 0."
-        Strpos "strpos" (Str, Str) -> Long, KC, pure; "Position of the second string in the first; -1 if it does not occur."
-        StrReplace "str_replace" (Str, Str, Str) -> Str, KC, pure; "The first string, with each occurrence of the second replaced by the third."
-        Strtol "strtol" (Str, Long) -> Long, KC, pure; "Number at the start of a string in a base, modulo 2^64, by the rules of the kernel's simple_strtol: no blanks, no plus sign, digits up to f."
-        StrToFp "str_to_fp" (Str) -> Long, KC, pure; "The bits of the floating-point number at the start of a string, correctly rounded: spaces, a sign, then `inf`, `nan`, or digits with a point and an exponent. Otherwise 0."
-        TextStrn "text_strn" (Str, Long, Long) -> Str[escaped 1], KC, pure; "The string with unprintable bytes escaped as in C, in at most n bytes; quoted if the third argument is not 0, and then followed by `...` if it does not fit."
+        Strlen "strlen" (Str) -> Long, KPC, pure; "Length in bytes."
+        Substr "substr" (Str, Long, Long) -> Str[part 2], KPC, pure; "Bytes start..start+len; of a range that is partly outside, the part inside."
+        Stringat "stringat" (Str, Long) -> Long, KPC, pure; "Byte at a position, as a number; 0 past the end."
+        Isinstr "isinstr" (Str, Str) -> Long, KPC, pure; "1 if the second string occurs in the first, otherwise 0."
+        Strpos "strpos" (Str, Str) -> Long, KPC, pure; "Position of the second string in the first; -1 if it does not occur."
+        StrReplace "str_replace" (Str, Str, Str) -> Str, KPC, pure; "The first string, with each occurrence of the second replaced by the third."
+        Strtol "strtol" (Str, Long) -> Long, KPC, pure; "Number at the start of a string in a base, modulo 2^64, by the rules of the kernel's simple_strtol: no blanks, no plus sign, digits up to f."
+        StrToFp "str_to_fp" (Str) -> Long, KPC, pure; "The bits of the floating-point number at the start of a string, correctly rounded: spaces, a sign, then `inf`, `nan`, or digits with a point and an exponent. Otherwise 0."
+        TextStrn "text_strn" (Str, Long, Long) -> Str[escaped 1], KPC, pure; "The string with unprintable bytes escaped as in C, in at most n bytes; quoted if the third argument is not 0, and then followed by `...` if it does not fit."
         MetricText "metric_text" (Str) -> Str, C, pure; "Escapes a label value of the Prometheus text format (backslash, quote, newline)."
     }
     Run RunOp "The state of the run of a handler: the text that is split into tokens, and the last match." {
-        Tokenize "tokenize" (Str, Str) -> Str, KC, effect; "Next token of the first string (if it is empty, of the previous call's string), delimited by any byte of the second."
-        MatchGroups "match_groups" () -> Long, KC; "Number of groups of the last match with `keep` in this run of the handler; -1 if the regular expression did not match, -2 if there was no match with `keep`."
-        MatchGroup "match_group" (Long) -> Str, KC; "Text of group n of the last match, 0 for the whole match; \"\" if the group took no part or does not exist."
+        Tokenize "tokenize" (Str, Str) -> Str, KPC, effect; "Next token of the first string (if it is empty, of the previous call's string), delimited by any byte of the second."
+        MatchGroups "match_groups" () -> Long, KPC; "Number of groups of the last match with `keep` in this run of the handler; -1 if the regular expression did not match, -2 if there was no match with `keep`."
+        MatchGroup "match_group" (Long) -> Str, KPC; "Text of group n of the last match, 0 for the whole match; \"\" if the group took no part or does not exist."
     }
     Symbol SymbolOp "Symbols of addresses, and stacks." {
         SymName "sym_name" (Long) -> Str, KC, pure; "Kernel symbol of an address, or the address in hex."
         SymData "sym_data" (Long) -> Str, KC, pure; "`name+0xoff/0xsize [module]` of a kernel address, `[kernel]` for the kernel image; or the address in hex."
         KernelStack "kernel_stack" (Long) -> Str, KC, pure, registers of Stack; "Addresses of the kernel stack at the event, in hex with `0x`, separated by spaces: at most n; all if -1; all, each followed by a space, if -2. Frames of the probe's own machinery are left out."
         KernelFrame "kernel_frame" (Long) -> Long, KC, pure, registers of Stack; "Address n of the kernel stack at the event, from 0; 0 past its end."
-        UserStack "user_stack" (Long) -> Str, KC, pure, symbolic, registers of Stack; "Addresses of the current program's stack, in the forms of `kernel_stack`. Empty if there is no program. A part that only the controller can unwind is a mark."
-        UserFrame "user_frame" (Long) -> Long, KC, pure, registers of Stack; "Address n of the current program's stack, from 0; 0 past its end."
-        StackWords "stack_words" (Str) -> Str, KC, pure, stack_marks; "A text of addresses, for uses that accept a mark for the rest of the stack as its last word."
-        StackMark "stack_mark" (Str) -> Long, KC, pure, stack_marks; "Whether a word of a text of addresses is a mark for the rest of the stack."
-        StackRest "stack_rest" (Str, Str) -> Str, KC, pure, stack_marks; "For such a mark, the first argument, in the text given second: the mark for one line for each further address, with its symbol."
-        UserSymbolic "user_symbolic" (Long, Long) -> Str, KC, pure, symbolic, registers of Stack; "Symbolic text of the current program's stack: from frame n, at most 16 frames, in a form that lists frames; or of frame n alone (the form is a constant, see `spile_bpf::layout::SymbolicForm`). A mark, as `symbolic` makes it."
-        UserSymbolicFrom "user_symbolic_from" (Long, Long, Long, Long, Long) -> Str, KC, pure, symbolic, registers of Stack; "As `user_symbolic`, for forms that list frames, with the program counter, stack pointer and frame pointer given as third to fifth argument."
+        UserStack "user_stack" (Long) -> Str, KPC, pure, symbolic, registers of Stack; "Addresses of the current program's stack, in the forms of `kernel_stack`. Empty if there is no program. A part that only the controller can unwind is a mark."
+        UserFrame "user_frame" (Long) -> Long, KPC, pure, registers of Stack; "Address n of the current program's stack, from 0; 0 past its end."
+        StackWords "stack_words" (Str) -> Str, KPC, pure, stack_marks; "A text of addresses, for uses that accept a mark for the rest of the stack as its last word."
+        StackMark "stack_mark" (Str) -> Long, KPC, pure, stack_marks; "Whether a word of a text of addresses is a mark for the rest of the stack."
+        StackRest "stack_rest" (Str, Str) -> Str, KPC, pure, stack_marks; "For such a mark, the first argument, in the text given second: the mark for one line for each further address, with its symbol."
+        UserSymbolic "user_symbolic" (Long, Long) -> Str, KPC, pure, symbolic, registers of Stack; "Symbolic text of the current program's stack: from frame n, at most 16 frames, in a form that lists frames; or of frame n alone (the form is a constant, see `spile_bpf::layout::SymbolicForm`). A mark, as `symbolic` makes it."
+        UserSymbolicFrom "user_symbolic_from" (Long, Long, Long, Long, Long) -> Str, KPC, pure, symbolic, registers of Stack; "As `user_symbolic`, for forms that list frames, with the program counter, stack pointer and frame pointer given as third to fifth argument."
         KernelSymbolic "kernel_symbolic" (Long, Long) -> Str, KC, pure, symbolic, registers of Stack; "Symbolic text of the kernel stack from frame n, at most 16 frames, in a form (constant, see `spile_bpf::layout::SymbolicForm`). A mark, as `symbolic` makes it."
-        SymbolicForm "symbolic" (Long, Str) -> Str, KC, pure, symbolic, registers; "Text of a stack that only the controller can produce: a form (constant, see `spile_bpf::layout::SymbolicForm`) and the addresses. In kernel handlers it is a mark; equal stacks have equal marks."
+        SymbolicForm "symbolic" (Long, Str) -> Str, KPC, pure, symbolic, registers; "Text of a stack that only the controller can produce: a form (constant, see `spile_bpf::layout::SymbolicForm`) and the addresses. In kernel handlers it is a mark; equal stacks have equal marks."
         Interrupted "interrupted" () -> Str, K, pure, symbolic; "Name of the function that a perf event or a watched memory access interrupted: a kernel function as text, a program's function as a mark. The address in hex if there is no symbol."
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_no_operation_of_the_kernel() {
+        let of_kernel = |need| {
+            use EventNeed::*;
+            let own = [NextTask, Packet, Decision, TaskStruct, Record, SystemCall];
+            own.contains(&need)
+        };
+        for info in Intrinsic::ALL.iter().map(|f| f.info()) {
+            let kernel = info.name.starts_with("kernel_") || info.need.is_some_and(of_kernel);
+            let process = info.executors.contains(Executor::Process);
+            assert!(!(kernel && process), "{}", info.name);
+        }
     }
 }

@@ -126,7 +126,7 @@ impl FlowGraph {
                 program,
                 BodyId::Handler(i),
                 &handler.body,
-                handler.event.in_kernel(),
+                handler.event.executor() == Executor::Kernel,
                 fit,
             );
         }

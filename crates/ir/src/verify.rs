@@ -69,13 +69,11 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
             });
         }
     }
-    let (kernel, controller) = reachable(program);
-    for (i, f) in program.funcs.iter().enumerate() {
-        let places = (kernel[i], controller[i]);
+    for (f, executors) in program.funcs.iter().zip(func_executors(program)) {
         let mut c = Checker {
             program,
             body: &f.body,
-            places,
+            executors,
             ret: Some(f.ret),
             errors: Vec::new(),
         };
@@ -85,11 +83,10 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
         c.check(&f.name, &mut errors);
     }
     for h in &program.handlers {
-        let k = h.event.in_kernel();
         let mut c = Checker {
             program,
             body: &h.body,
-            places: (k, !k),
+            executors: ExecutorSet::of(&[h.event.executor()]),
             ret: None,
             errors: Vec::new(),
         };
@@ -103,29 +100,23 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
     }
 }
 
-/// By function: whether kernel handlers reach it, and whether controller handlers do.
-fn reachable(program: &Program) -> (Vec<bool>, Vec<bool>) {
-    let n = program.funcs.len();
-    let mut out = (vec![false; n], vec![false; n]);
+/// By function: the executors of the handlers that reach it.
+fn func_executors(program: &Program) -> Vec<ExecutorSet> {
+    let mut sets = vec![ExecutorSet::default(); program.funcs.len()];
     for h in &program.handlers {
-        let seen = if h.event.in_kernel() {
-            &mut out.0
-        } else {
-            &mut out.1
-        };
         let mut stack = vec![&h.body];
         while let Some(body) = stack.pop() {
             for inst in body.insts() {
                 if let Inst::Call { func, .. } = inst
                     && let Some(f) = program.funcs.get(func.index())
-                    && !std::mem::replace(&mut seen[func.index()], true)
+                    && sets[func.index()].insert(h.event.executor())
                 {
                     stack.push(&f.body);
                 }
             }
         }
     }
-    out
+    sets
 }
 
 fn width(ty: Ty) -> CheckResult {
@@ -170,8 +161,8 @@ fn global(g: &Global) -> CheckResult {
 struct Checker<'p> {
     program: &'p Program,
     body: &'p Body,
-    /// Whether the body runs in the kernel, and whether it runs in the controller.
-    places: (bool, bool),
+    /// The executors that run the body.
+    executors: ExecutorSet,
     /// Result type of a function; `None` in a handler.
     ret: Option<Option<Ty>>,
     errors: Vec<(Option<BlockId>, String)>,
@@ -460,21 +451,18 @@ impl Checker<'_> {
 
     fn intrinsic(&self, dst: Option<Reg>, f: Intrinsic, args: &[Val]) -> CheckResult {
         let info = f.info();
-        ensure(
-            info.executors.kernel || !self.places.0,
-            "not in kernel handlers",
-        )?;
-        ensure(
-            info.executors.controller || !self.places.1,
-            "not in controller handlers",
-        )?;
+        let runs = |e: &Executor| self.executors.contains(*e);
+        let lacks = |e: &Executor| !info.executors.contains(*e);
+        if let Some(e) = Executor::ALL.into_iter().filter(runs).find(lacks) {
+            return Err(format!("not in {} handlers", e.name()));
+        }
         ensure(info.params.len() == args.len(), "wrong number of arguments")?;
         for (k, a) in info.params.iter().zip(args) {
             self.expect(*a, *k == ValueKind::Str)?;
         }
         if f.wants_constant() {
             let ok = matches!(args.first(), Some(Val::Imm(_)));
-            ensure(ok || !self.places.0, "argument is not a constant")?;
+            ensure(ok || !runs(&Executor::Kernel), "argument is not a constant")?;
         }
         match (dst, info.ret) {
             (None, _) => Ok(()),

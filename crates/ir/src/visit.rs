@@ -355,7 +355,9 @@ impl Program {
 
     /// The handlers that run in the kernel.
     pub fn kernel_handlers(&self) -> impl Iterator<Item = &Handler> + Clone {
-        self.handlers.iter().filter(|h| h.event.in_kernel())
+        self.handlers
+            .iter()
+            .filter(|h| h.event.executor() == Executor::Kernel)
     }
 
     /// All instructions of these handlers.

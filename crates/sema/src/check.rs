@@ -3,8 +3,8 @@
 //! verifier. Functions are checked for each handler that calls them.
 
 use rustc_hash::FxHashSet;
-use spile_ir::Event;
 use spile_ir::intrinsics::Intrinsic;
+use spile_ir::{Event, Executor};
 use spile_syntax::ast::Span;
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 
@@ -179,7 +179,7 @@ impl BodyCheck<'_> {
     }
 
     fn body(&mut self, body: &[Stmt]) {
-        let kernel = self.event.in_kernel();
+        let kernel = self.event.executor() == Executor::Kernel;
         let mut exprs = Vec::new();
         walk_exprs(body, &mut |e| exprs.push(e));
         let assigned = assigned(&exprs);
@@ -290,13 +290,14 @@ impl BodyCheck<'_> {
 
     fn intrinsic(&mut self, f: Intrinsic, span: Span) {
         let info = f.info();
-        if !self.event.in_kernel() {
-            if !absent::is_available(f, self.event) {
+        let executor = self.event.executor();
+        if executor == Executor::Controller {
+            if !f.is_available(self.event) {
                 self.fails_here(f, span);
             }
             return;
         }
-        if !info.executors.kernel {
+        if !info.executors.contains(executor) {
             // The message names the library function that the script calls.
             let library = self
                 .open
@@ -304,12 +305,12 @@ impl BodyCheck<'_> {
                 .map(|u| &self.tree.units[u.0])
                 .find(|u| !u.user);
             let name = library.map_or(info.name, |u| &*u.name);
-            let text = format!("`{name}` is not available in a kernel handler");
+            let text = format!("`{name}` is not available in a {} handler", executor.name());
             self.report(codes::KERNEL_UNAVAILABLE, span, text, MOVE_TEXT);
             return;
         }
         if let Some(need) = info.need
-            && !need.in_kernel(self.event)
+            && !need.is_met(self.event)
         {
             let text = format!("there is no {} in `probe {}`", need.name(), self.point);
             self.report(codes::NO_EVENT, span, text, "");

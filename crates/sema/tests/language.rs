@@ -6,7 +6,7 @@ mod support;
 use spile_ir::interp::Value;
 use spile_ir::interp::testenv::TestEnv;
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{Event, HandlerId, Program};
+use spile_ir::{Event, Executor, HandlerId, Program};
 use spile_sema::analyse::Options;
 use support::{run, run_with};
 
@@ -609,7 +609,10 @@ fn returns_without_entries_run_nothing() {
     let p = r.analysis.map(|a| a.program).unwrap_or_default();
     let handler = |exit: bool| {
         let is = |h: &spile_ir::Handler| matches!(h.event, Event::SysExit(_)) == exit;
-        let at = p.handlers.iter().position(|h| h.event.in_kernel() && is(h));
+        let at = p
+            .handlers
+            .iter()
+            .position(|h| h.event.executor() == Executor::Kernel && is(h));
         HandlerId(at.unwrap_or(usize::MAX) as u32)
     };
     let mut env = TestEnv::new(&p);
@@ -626,7 +629,10 @@ fn structures_print_as_blessed() {
         "probe kernel.trace(\"sched_switch\") { println($prev$); println($prev->comm$); println($$parms$$) }",
     );
     let p = r.analysis.map(|a| a.program).unwrap_or_default();
-    let at = p.handlers.iter().position(|h| h.event.in_kernel());
+    let at = p
+        .handlers
+        .iter()
+        .position(|h| h.event.executor() == Executor::Kernel);
     let mut env = TestEnv::new(&p);
     let addr = Value::Long(0x10_0000);
     env.answers.push((Intrinsic::CtxArg, addr));

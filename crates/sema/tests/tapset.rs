@@ -10,7 +10,7 @@ mod support;
 use std::sync::Arc;
 
 use spile_ir::intrinsics::IntrinsicClass;
-use spile_ir::{Body, Inst};
+use spile_ir::{Body, Executor, Inst};
 use spile_sema::analyse::{Analysis, Inputs, Options, analyse};
 use spile_sema::facts::*;
 use spile_sema::library::Library;
@@ -341,7 +341,10 @@ fn compile(a: Analysis, script: &str) {
     spile_ir::opt::optimise(&mut p, true);
     spile_ir::storage::classify(&mut p);
     spile_ir::verify::verify(&p).unwrap_or_else(|e| panic!("{script}: {e:?}"));
-    if p.handlers.iter().any(|h| h.event.in_kernel()) {
+    if p.handlers
+        .iter()
+        .any(|h| h.event.executor() == Executor::Kernel)
+    {
         spile_bpf::compile(&p, &bpf_options()).unwrap_or_else(|e| panic!("{script}: {e}"));
     }
 }

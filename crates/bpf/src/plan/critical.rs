@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use spile_ir::storage::{access_sets, takes};
-use spile_ir::{Event, GlobalId, Program};
+use spile_ir::{Event, Executor, GlobalId, Program};
 
 use super::allocator::{Areas, MMAPABLE};
 use crate::layout::critical::{CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal};
@@ -78,7 +78,8 @@ fn copied_globals(program: &Program, places: &[Option<GlobalLayout>]) -> BTreeSe
     };
     let locked = |g: &GlobalId| matches!(places.get(g.index()), Some(Some(l)) if l.lock.is_some());
     let handlers = program.handlers.iter();
-    let running = handlers.filter(|h| !h.event.in_kernel() && !alone(&h.event));
+    let running =
+        handlers.filter(|h| h.event.executor() == Executor::Controller && !alone(&h.event));
     let mut found = BTreeSet::new();
     for handler in running {
         let (globals, changed) = access_sets(program, &handler.body);

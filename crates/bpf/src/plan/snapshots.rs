@@ -1,6 +1,6 @@
 //! The memory of iterators: maps of copies, and the number of rooms that are in use at once.
 
-use spile_ir::{GlobalKind, Program};
+use spile_ir::{Executor, GlobalKind, Program};
 
 use super::arrays::map_name;
 use super::iterators::{self, IterSource, IteratorLayout};
@@ -23,9 +23,9 @@ pub(crate) struct SnapshotMap {
 
 /// The iterators of all kernel handlers.
 pub(crate) fn all_iterators(program: &Program) -> Result<Vec<Vec<Option<IteratorLayout>>>, String> {
-    let of = |h: &spile_ir::Handler| match h.event.in_kernel() {
-        true => iterators::iterators(program, &h.body),
-        false => Ok(Vec::new()),
+    let of = |h: &spile_ir::Handler| match h.event.executor() {
+        Executor::Kernel => iterators::iterators(program, &h.body),
+        _ => Ok(Vec::new()),
     };
     program.handlers.iter().map(of).collect()
 }

@@ -2,6 +2,7 @@
 //! where state lies, and what a handler's entry and exit do. Facts that need data flow or control
 //! flow are not here.
 
+use crate::event::Executor;
 use crate::intrinsics::{Intrinsic, IntrinsicClass};
 use crate::program::*;
 
@@ -114,8 +115,8 @@ impl BodyFacts {
 /// The facts of each body of a program.
 #[derive(Debug, Clone, Default)]
 pub struct ProgramFacts {
-    /// By handler: whether it runs in the kernel, and its facts.
-    handlers: Vec<(bool, BodyFacts)>,
+    /// Of each handler, with its executor.
+    handlers: Vec<(Executor, BodyFacts)>,
     /// The facts of each function.
     funcs: Vec<BodyFacts>,
 }
@@ -127,7 +128,7 @@ impl ProgramFacts {
         let handlers = program.handlers.iter();
         ProgramFacts {
             handlers: handlers
-                .map(|h| (h.event.in_kernel(), facts(&h.body)))
+                .map(|h| (h.event.executor(), facts(&h.body)))
                 .collect(),
             funcs: program.funcs.iter().map(|f| facts(&f.body)).collect(),
         }
@@ -155,7 +156,7 @@ impl ProgramFacts {
 
     /// The facts of the handlers that run in the kernel.
     pub fn kernel_handlers(&self) -> impl Iterator<Item = &BodyFacts> {
-        let kernel = self.handlers.iter().filter(|(kernel, _)| *kernel);
+        let kernel = self.handlers.iter().filter(|(e, _)| *e == Executor::Kernel);
         kernel.map(|(_, facts)| facts)
     }
 

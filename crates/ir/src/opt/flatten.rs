@@ -19,7 +19,7 @@ pub fn run(program: &mut Program) -> bool {
     let todo: Vec<usize> = (0..program.handlers.len())
         .filter(|h| {
             let handler = &program.handlers[*h];
-            handler.event.in_kernel() && !calls(&handler.body).is_empty()
+            handler.event.executor() == Executor::Kernel && !calls(&handler.body).is_empty()
         })
         .collect();
     if todo.is_empty() {

@@ -102,7 +102,7 @@ pub fn inline(program: &mut Program) {
         }
     }
     for i in 0..program.handlers.len() {
-        let size = if program.handlers[i].event.in_kernel() {
+        let size = if program.handlers[i].event.executor() == Executor::Kernel {
             usize::MAX
         } else {
             SMALL

@@ -50,7 +50,7 @@ struct HandlerUse<'p> {
 
 impl HandlerUse<'_> {
     fn kernel(&self) -> bool {
-        self.handler.event.in_kernel()
+        self.handler.event.executor() == Executor::Kernel
     }
 
     fn running(&self) -> bool {

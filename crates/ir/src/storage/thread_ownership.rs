@@ -43,7 +43,11 @@ impl Ownership {
         // System calls and programs never run in an idle thread.
         let own = matches!(event, Event::SysEnter(_) | Event::SysExit(_)) || event.in_user_code();
         // A kernel handler stays on its processor, and no other one runs there meanwhile.
-        let unique = unique_at_start(body, &holds, [own, false, event.in_kernel()]);
+        let unique = unique_at_start(
+            body,
+            &holds,
+            [own, false, event.executor() == Executor::Kernel],
+        );
         Ownership { holds, unique }
     }
 

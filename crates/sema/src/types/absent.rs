@@ -4,17 +4,10 @@
 //! Functions that kernel handlers also call are copied for the controller's.
 
 use rustc_hash::FxHashMap;
-use spile_ir::Event;
 use spile_ir::intrinsics::{EventNeed, Intrinsic};
+use spile_ir::{Event, Executor};
 
 use super::hir::*;
-
-/// Whether a controller handler of this event has what an intrinsic needs.
-pub fn is_available(f: Intrinsic, event: &Event) -> bool {
-    let info = f.info();
-    let has = |need: EventNeed| need.in_controller(event);
-    info.executors.controller && info.need.is_none_or(has)
-}
 
 /// What an intrinsic needs and a controller handler lacks, for messages.
 pub fn missing(f: Intrinsic) -> &'static str {
@@ -43,7 +36,7 @@ fn runs_without_event(u: &Unit) -> bool {
         event,
         Event::Present { .. } | Event::Never | Event::Counter { .. }
     );
-    !event.in_kernel() && !other
+    event.executor() == Executor::Controller && !other
 }
 
 /// For each unit, whether it or a function that it calls has an operation that no handler of the
@@ -54,7 +47,7 @@ fn lacking(tree: &Tree) -> Vec<bool> {
     for u in &tree.units {
         let (mut own, mut callees) = (false, Vec::new());
         walk_exprs(&u.body, &mut |e| match &e.kind {
-            ExprKind::Intr { f, .. } => own |= !is_available(*f, &Event::Begin(0)),
+            ExprKind::Intr { f, .. } => own |= !f.is_available(&Event::Begin(0)),
             ExprKind::Call { func, .. } => callees.push(*func),
             _ => {}
         });
@@ -110,7 +103,7 @@ impl Copies {
         children_mut(e, &mut |c| self.expr(c, tree, todo));
         match &mut e.kind {
             ExprKind::Call { func, .. } => *func = self.copy(*func, tree, todo),
-            ExprKind::Intr { f, .. } if !is_available(*f, &Event::Begin(0)) => {
+            ExprKind::Intr { f, .. } if !f.is_available(&Event::Begin(0)) => {
                 let text = format!("there is no {} here", missing(*f));
                 let text = Expr {
                     kind: ExprKind::Str(text.into_bytes().into()),

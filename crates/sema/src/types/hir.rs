@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spile_ir::fmt::Format;
 use spile_ir::intrinsics::{Intrinsic, IntrinsicClass};
-use spile_ir::{BinOp, CmpOp, Event, Extract, SortSpec, Space, StatsSpec, Stream, UnOp};
+use spile_ir::{BinOp, CmpOp, Event, Executor, Extract, SortSpec, Space, StatsSpec, Stream, UnOp};
 use spile_syntax::ast::{Bytes, Literal, Name, Span};
 
 use super::unify::TyVar;
@@ -258,9 +258,12 @@ impl Unit {
         )
     }
 
-    /// Whether it runs in the kernel; false for functions.
-    pub fn in_kernel(&self) -> bool {
-        matches!(&self.kind, UnitKind::Handler { event, .. } if event.in_kernel())
+    /// The executor of a handler; `None` for a function.
+    pub fn executor(&self) -> Option<Executor> {
+        match &self.kind {
+            UnitKind::Handler { event, .. } => Some(event.executor()),
+            _ => None,
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! the first statement that reads them, after the tests before it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use spile_ir::Executor;
 use spile_ir::intrinsics::{Intrinsic, ResultLen};
 
 use super::dead_stores::effects;
@@ -52,7 +53,11 @@ pub fn sink(tree: &mut Tree) {
         }
         quiet = next;
     }
-    for u in tree.units.iter_mut().filter(|u| u.in_kernel()) {
+    for u in tree
+        .units
+        .iter_mut()
+        .filter(|u| u.executor() == Some(Executor::Kernel))
+    {
         handler(&mut u.body, &quiet);
     }
 }

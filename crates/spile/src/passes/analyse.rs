@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use spile_ir::{Bytes, Program};
+use spile_ir::{Bytes, Executor, Program};
 use spile_kernel::btf::{Btf, VMLINUX};
 use spile_kernel::process::IdRange;
 use spile_kernel::{names, nfs};
@@ -206,7 +206,9 @@ pub(super) fn report_unused_parts(cli: &Cli, analysis: &Analysis, front: &Fronte
             verbose,
         );
     }
-    let limited = |h: &spile_ir::Handler| h.event.in_kernel() && h.point.contains(".maxactive(");
+    let limited = |h: &spile_ir::Handler| {
+        h.event.executor() == Executor::Kernel && h.point.contains(".maxactive(")
+    };
     if verbose && analysis.program.handlers.iter().any(limited) {
         print_stderr(
             ".maxactive(N) has no effect: the kernel decides how many calls can wait for their return at \

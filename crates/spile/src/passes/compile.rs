@@ -6,7 +6,7 @@ use spile_bpf::layout::Object;
 use spile_bpf::object::dump;
 use spile_bpf::object::elf::MapSpec;
 use spile_bpf::target;
-use spile_ir::{Program, ProgramFacts};
+use spile_ir::{Executor, Program, ProgramFacts};
 
 use super::analyse::kernel_types;
 use crate::cli::{Cli, Stage};
@@ -61,7 +61,10 @@ fn bpf_target(
     program: &Program,
     facts: &ProgramFacts,
 ) -> Result<Option<target::Options>, Failure> {
-    let in_kernel = program.handlers.iter().any(|h| h.event.in_kernel());
+    let in_kernel = program
+        .handlers
+        .iter()
+        .any(|h| h.event.executor() == Executor::Kernel);
     if !in_kernel && !program.follows_target() {
         return Ok(None);
     }

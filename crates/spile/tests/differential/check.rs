@@ -5,7 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use spile_ir::storage;
-use spile_ir::{Bytes, Program, SiteId, opt, verify};
+use spile_ir::{Bytes, Executor, Program, SiteId, opt, verify};
 use spile_sema::analyse::{self, Inputs, Options};
 use spile_sema::fake::FakeMachine;
 use spile_sema::library::Library;
@@ -114,7 +114,9 @@ pub(crate) fn analyse(script: &Script) -> Result<Program, String> {
 fn translate(mut program: Program, optimised: bool) -> Program {
     opt::optimise(&mut program, optimised);
     storage::classify(&mut program);
-    program.handlers.retain(|h| h.event.in_kernel());
+    program
+        .handlers
+        .retain(|h| h.event.executor() == Executor::Kernel);
     program
 }
 
@@ -251,7 +253,8 @@ fn in_all(script: &Script) -> Result<(), Verdict> {
         Err(e) => return wrong(FailureKind::Refused, e),
     };
     let mut raw = program.clone();
-    raw.handlers.retain(|h| h.event.in_kernel());
+    raw.handlers
+        .retain(|h| h.event.executor() == Executor::Kernel);
     if raw.handlers.is_empty() {
         return wrong(FailureKind::Refused, "no handler runs in the kernel".into());
     }

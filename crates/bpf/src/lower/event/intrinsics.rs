@@ -7,7 +7,7 @@ use spile_ir::intrinsics::{
     ClockOp, ContextOp, EventOp, Intrinsic, IntrinsicClass, MemoryOp, RunOp, SessionOp, SymbolOp,
     SyscallOp, TaskNumber, TaskOp, TextOp,
 };
-use spile_ir::{Arch, Event, Reg as IrReg, Space, Ty, Val};
+use spile_ir::{Arch, Event, Executor, Reg as IrReg, Space, Ty, Val};
 
 use crate::layout::{ErrorKind, Quote, shared};
 use crate::lower::{Arg, CTX, HandlerCodegen, Res, TMP, block_at};
@@ -38,7 +38,7 @@ impl HandlerCodegen<'_> {
         if args.len() != info.params.len() {
             return Err(format!("{} with {} arguments", info.name, args.len()));
         }
-        if !info.executors.kernel {
+        if !info.executors.contains(Executor::Kernel) {
             return unsupported(f);
         }
         if dst.is_some() && info.ret.is_none() {

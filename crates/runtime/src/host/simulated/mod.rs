@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::event::{EventfdFlags, eventfd};
 use spile_bpf::layout::{GlobalPlace, Layout, Object, percpu};
-use spile_ir::{HandlerId, Program};
+use spile_ir::{Executor, HandlerId, Program};
 
 use crate::error::Error;
 use crate::host::{Backend, Host, HostLosses, StartParams, Started};
@@ -318,7 +318,7 @@ impl SimulatedBackend {
     fn hit(&mut self, point: &str, process: Process, ring: &mut VecDeque<Vec<u8>>) {
         let hit: Vec<HandlerId> = (0..self.program.handlers.len() as u32)
             .map(HandlerId)
-            .filter(|id| self.program.handlers[id.index()].event.in_kernel())
+            .filter(|id| self.program.handlers[id.index()].event.executor() == Executor::Kernel)
             .filter(|id| self.program.handlers[id.index()].point.contains(point))
             .collect();
         assert!(!hit.is_empty(), "no handler at {point}");
