@@ -8,6 +8,7 @@ use std::sync::Arc;
 use spile_ir::Event;
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
+use spile_syntax::pretty::point_text;
 
 pub(crate) use code::{CodeMatch, MatchedPlace};
 pub(crate) use table::CALL_FAMILIES;
@@ -17,6 +18,7 @@ use table::S;
 use crate::codes;
 use crate::facts::{Facts, Module, ModuleQuery};
 use crate::probe::handler::{ContextKind, TargetVar};
+use crate::probe::point::{bad_argument, modules, number_in, number_of, positive, string_of};
 use spile_glob::{is_pattern, matches, matches_point};
 
 mod code;
@@ -336,10 +338,8 @@ impl Family {
         let Some(last) = comps.get(self.comps.len() - 1) else {
             return Ok(Vec::new());
         };
-        if let Some(c) = option.filter(|c| &*c.name == "maxactive")
-            && !number_of(c).is_some_and(|n| (0..=MAX_ACTIVE).contains(&n))
-        {
-            return Err(bad_argument(c, "a number from 0 to 65535"));
+        if let Some(c) = option.filter(|c| &*c.name == "maxactive") {
+            number_in(c, 0..=MAX_ACTIVE, "a number from 0 to 65535")?;
         }
         let event = |event| {
             let point = point_text(comps);
@@ -470,45 +470,6 @@ fn arg_fits(c: &Component, want: ArgSpec) -> bool {
     )
 }
 
-/// A point as a script writes it.
-pub(crate) fn point_text(comps: &[Component]) -> String {
-    let mut text = String::new();
-    for c in comps {
-        if !text.is_empty() {
-            text.push('.');
-        }
-        text.push_str(&c.name);
-        if let Some(arg) = &c.arg {
-            text.push_str(&format!("({})", spile_syntax::pretty::literal(arg)));
-        }
-    }
-    text
-}
-
-fn number_of(c: &Component) -> Option<i64> {
-    match c.arg {
-        Some(Literal::Num(n)) => Some(n),
-        _ => None,
-    }
-}
-
-fn bad_argument(c: &Component, what: &str) -> Box<Diagnostic> {
-    let text = format!("`{}` needs {what}", c.name);
-    Box::new(Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span))
-}
-
-fn positive(c: &Component) -> DiagResult<u64> {
-    let n = number_of(c)
-        .and_then(|n| u64::try_from(n).ok())
-        .filter(|n| *n > 0);
-    n.ok_or_else(|| bad_argument(c, "a number above 0"))
-}
-
-fn in_u32(c: &Component) -> DiagResult<u32> {
-    let n = number_of(c).and_then(|n| u32::try_from(n).ok());
-    n.ok_or_else(|| bad_argument(c, "a number of 32 bits"))
-}
-
 fn timer(c: &Component, unit: u64, option: Option<&Component>) -> DiagResult<Event> {
     // More than a year would overflow elsewhere, and is a mistake.
     const MOST: u64 = 366 * 86_400 * S;
@@ -518,8 +479,7 @@ fn timer(c: &Component, unit: u64, option: Option<&Component>) -> DiagResult<Eve
         .ok_or_else(|| bad_argument(c, "a time of at most a year"))?;
     let randomize_ns = match option {
         None => 0,
-        Some(r) => number_of(r)
-            .and_then(|n| u64::try_from(n).ok())
+        Some(r) => number_of::<u64>(r)
             .and_then(|n| n.checked_mul(unit))
             .filter(|ns| *ns <= period_ns)
             .ok_or_else(|| bad_argument(r, "a number from 0 up to the timer's own"))?,
@@ -537,17 +497,12 @@ fn known_tracepoints(
     comps: &[Component],
     name: &str,
 ) -> DiagResult<Vec<Arc<str>>> {
-    let Some((c, Literal::Str(pattern))) = comps
-        .first()
-        .filter(|c| &*c.name == "module")
-        .and_then(|c| Some((c, c.arg.as_ref()?)))
-    else {
+    let of_module = comps.first().filter(|c| &*c.name == "module");
+    let Some((c, pattern)) = of_module.and_then(|c| Some((c, string_of(c)?))) else {
         return Ok(facts.tracepoints(name));
     };
-    let query = ModuleQuery::KernelModule(String::from_utf8_lossy(pattern).into());
-    let fail = |why: String| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span));
     let mut tracepoints = Vec::new();
-    for found in facts.modules(&query).map_err(fail)? {
+    for found in modules(facts, &ModuleQuery::KernelModule(pattern), c)? {
         if let Module::KernelModule(module) = found.module {
             tracepoints.extend(facts.module_tracepoints(&module, name));
         }
@@ -560,10 +515,9 @@ fn tracepoints(
     comps: &[Component],
     c: &Component,
 ) -> DiagResult<Vec<PointMatch>> {
-    let Some(Literal::Str(bytes)) = &c.arg else {
+    let Some(text) = string_of(c) else {
         return Ok(Vec::new());
     };
-    let text = String::from_utf8_lossy(bytes);
     let (system, name) = match text.split_once(':') {
         Some((s, n)) => (Some(s), n),
         None => (None, &*text),

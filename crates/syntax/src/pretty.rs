@@ -43,6 +43,21 @@ pub fn probe_point(point: &ProbePoint) -> String {
     p.out
 }
 
+/// The components of a probe point.
+pub fn point_text(components: &[Component]) -> String {
+    let mut text = String::new();
+    for c in components {
+        if !text.is_empty() {
+            text.push('.');
+        }
+        text.push_str(&c.name);
+        if let Some(arg) = &c.arg {
+            let _ = write!(text, "({})", literal(arg));
+        }
+    }
+    text
+}
+
 /// A literal.
 pub fn literal(l: &Literal) -> String {
     match l {
@@ -236,15 +251,7 @@ impl Printer {
     }
 
     fn point(&mut self, p: &ProbePoint) {
-        for (i, c) in p.components.iter().enumerate() {
-            if i > 0 {
-                self.text(".");
-            }
-            self.text(&c.name);
-            if let Some(arg) = &c.arg {
-                let _ = write!(self.out, "({})", literal(arg));
-            }
-        }
+        self.text(&point_text(&p.components));
         self.text(match (p.optional, p.sufficient) {
             (_, true) => "!",
             (true, false) => "?",

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use spile_ir::Space;
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
+use spile_syntax::pretty::{literal, point_text};
 
-use super::{PointMatch, bad_argument, point_text};
+use super::PointMatch;
 use crate::codes;
 use crate::facts::*;
+use crate::probe::point::{self, bad_argument, named, number_in, process_number, string_of};
 use spile_glob::is_pattern;
 
 /// Maximum of `.callees(N)`.
@@ -46,8 +48,7 @@ impl CodeMatch {
     /// The point of one place, as a script would write it.
     pub(crate) fn point(&self, found: &MatchedPlace) -> String {
         let place = &found.place;
-        let quoted =
-            |text: &str| spile_syntax::pretty::literal(&Literal::Str(text.as_bytes().into()));
+        let quoted = |text: &str| literal(&Literal::Str(text.as_bytes().into()));
         let head = match &found.module.module {
             Module::Kernel => "kernel".to_owned(),
             Module::KernelModule(name) => format!("module({})", quoted(name)),
@@ -85,8 +86,6 @@ pub(super) fn resolve(
     comps: &[Component],
     suggest: bool,
 ) -> DiagResult<Vec<PointMatch>> {
-    let named = |name: &str| comps.iter().position(|c| &*c.name == name);
-    let has = |name: &str| named(name).is_some();
     let mut modules = modules(facts, comps)?;
     let user = comps.first().is_some_and(|c| &*c.name == "process");
     let one = comps
@@ -114,7 +113,7 @@ pub(super) fn resolve(
             Err(reason) => why = Some(reason),
         }
     }
-    let ret = has("return");
+    let ret = named(comps, "return").is_some();
     if places.is_empty() {
         let unknown = why.is_none();
         let error = no_places(&modules, what, why);
@@ -164,11 +163,7 @@ fn matches_several(c: &Component) -> bool {
 fn modules(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<FoundModule>> {
     let mut modules = Vec::new();
     for c in comps {
-        let find = |query: &ModuleQuery| {
-            facts
-                .modules(query)
-                .map_err(|why| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span)))
-        };
+        let find = |query: &ModuleQuery| point::modules(facts, query, c);
         match (&*c.name, &c.arg) {
             ("kernel" | "kprobe", _) => modules.push(FoundModule {
                 module: Module::Kernel,
@@ -179,10 +174,8 @@ fn modules(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<FoundModule
             }
             ("process", None) => modules = find(&ModuleQuery::Target)?,
             ("process", Some(Literal::Str(s))) => modules = find(&ModuleQuery::Path(to_text(s)))?,
-            ("process", Some(Literal::Num(n))) => {
-                let pid =
-                    u32::try_from(*n).map_err(|_| bad_argument(c, "the number of a process"))?;
-                modules = find(&ModuleQuery::Pid(pid))?;
+            ("process", Some(Literal::Num(_))) => {
+                modules = find(&ModuleQuery::Pid(process_number(c)?))?;
             }
             ("library", Some(Literal::Str(s))) => {
                 let of = std::mem::take(&mut modules);
@@ -206,26 +199,19 @@ fn to_text(bytes: &[u8]) -> Arc<str> {
 
 /// The query of the component `what`; the components after it narrow it.
 fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
-    let option = |name: &str| comps.iter().find(|c| &*c.name == name);
+    let option = |name: &str| named(comps, name);
     let has = |name: &str| option(name).is_some();
-    let text = match &what.arg {
-        Some(Literal::Str(s)) => to_text(s),
-        Some(Literal::Num(n)) => {
-            return Ok(CodeQuery::Address {
-                address: *n as u64,
-                absolute: has("absolute"),
-            });
-        }
-        None => "*".into(),
-    };
-    let text_of = |c: &Component| match &c.arg {
-        Some(Literal::Str(s)) => Some(to_text(s)),
-        _ => None,
-    };
+    if let Some(Literal::Num(n)) = what.arg {
+        return Ok(CodeQuery::Address {
+            address: n as u64,
+            absolute: has("absolute"),
+        });
+    }
+    let text = place_text(what);
     Ok(match &*what.name {
         "plt" => CodeQuery::Plt(text),
         "mark" => CodeQuery::Mark {
-            provider: option("provider").and_then(text_of),
+            provider: option("provider").and_then(string_of),
             name: text,
         },
         "statement" => {
@@ -246,8 +232,8 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
                 ("inline", FunctionKind::Inline),
             ];
             let kind = kinds.into_iter().find(|(word, _)| has(word));
-            let named = |word: &str| option(word).and_then(text_of);
-            let callee = named("callee").map(|name| FunctionPart::Callees { name, depth: 1 });
+            let text_of = |word: &str| option(word).and_then(string_of);
+            let callee = text_of("callee").map(|name| FunctionPart::Callees { name, depth: 1 });
             let callee = match option("callees") {
                 Some(c) => Some(callees(c)?),
                 None => callee,
@@ -257,7 +243,7 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
                 file,
                 lines,
                 kind: kind.map_or(FunctionKind::Any, |(_, kind)| kind),
-                part: callee.or_else(|| named("label").map(FunctionPart::Label)),
+                part: callee.or_else(|| text_of("label").map(FunctionPart::Label)),
             }
         }
     })
@@ -266,10 +252,10 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
 /// `.callees` and `.callees(N)`.
 fn callees(c: &Component) -> DiagResult<FunctionPart> {
     let depth = match c.arg {
-        Some(Literal::Num(n)) => u32::try_from(n)
-            .ok()
-            .filter(|n| (1..=MOST_CALLS).contains(n))
-            .ok_or_else(|| bad_argument(c, &format!("a number of calls from 1 to {MOST_CALLS}")))?,
+        Some(Literal::Num(_)) => {
+            let what = format!("a number of calls from 1 to {MOST_CALLS}");
+            number_in(c, 1..=MOST_CALLS, &what)?
+        }
         _ => 1,
     };
     Ok(FunctionPart::Callees {
@@ -327,10 +313,7 @@ fn no_places(modules: &[FoundModule], what: &Component, why: Option<String>) -> 
 
 /// The place that a component names.
 fn place_text(what: &Component) -> Arc<str> {
-    match &what.arg {
-        Some(Literal::Str(s)) => to_text(s),
-        _ => "*".into(),
-    }
+    string_of(what).unwrap_or_else(|| "*".into())
 }
 
 /// Adds a way out to the error for a place that does not exist: the most similar name, the markers

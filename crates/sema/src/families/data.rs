@@ -3,11 +3,13 @@
 use spile_ir::{Event, Watch, WatchOwner};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
+use spile_syntax::pretty::point_text;
 
-use super::{PointMatch, bad_argument, point_text};
+use super::PointMatch;
 use crate::codes;
 use crate::facts::{DataPlace, Facts, Module, ModuleQuery};
 use crate::probe::handler::ContextKind;
+use crate::probe::point::{bad_argument, modules, named, number_of, process_number};
 
 /// Maximum number of bytes that a debug register watches.
 const MOST: u64 = 8;
@@ -15,16 +17,10 @@ const MOST: u64 = 8;
 /// The owners of the memory that the first component names; for a pattern, all programs that match.
 fn owners(facts: &dyn Facts, first: &Component) -> DiagResult<Vec<WatchOwner>> {
     match (&*first.name, &first.arg) {
-        ("process", Some(Literal::Num(n))) => {
-            let pid =
-                u32::try_from(*n).map_err(|_| bad_argument(first, "the number of a process"))?;
-            Ok(vec![WatchOwner::Process(pid)])
-        }
+        ("process", Some(Literal::Num(_))) => Ok(vec![WatchOwner::Process(process_number(first)?)]),
         ("process", Some(Literal::Str(s))) => {
             let path = String::from_utf8_lossy(s).into();
-            let found = facts
-                .modules(&ModuleQuery::Path(path))
-                .map_err(|why| Diagnostic::error(codes::NO_MODULE, why).at(first.span))?;
+            let found = modules(facts, &ModuleQuery::Path(path), first)?;
             let of = found.into_iter().filter_map(|m| match (m.pid, m.module) {
                 (Some(pid), _) => Some(WatchOwner::Process(pid)),
                 (None, Module::File(path)) => Some(WatchOwner::Program(path)),
@@ -38,8 +34,7 @@ fn owners(facts: &dyn Facts, first: &Component) -> DiagResult<Vec<WatchOwner>> {
 
 /// The watches that a point means.
 pub(super) fn resolve(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
-    let named = |name: &str| comps.iter().find(|c| &*c.name == name);
-    let (Some(data), Some(first)) = (named("data"), comps.first()) else {
+    let (Some(data), Some(first)) = (named(comps, "data"), comps.first()) else {
         return Ok(Vec::new());
     };
     let owners = owners(facts, first)?;
@@ -56,7 +51,6 @@ fn watch_match(
     data: &Component,
     of: WatchOwner,
 ) -> DiagResult<PointMatch> {
-    let named = |name: &str| comps.iter().find(|c| &*c.name == name);
     let place = match &data.arg {
         Some(Literal::Num(n)) => DataPlace {
             address: *n as u64,
@@ -67,9 +61,9 @@ fn watch_match(
             .map_err(|why| Box::new(Diagnostic::error(codes::NO_PLACE, why).at(data.span)))?,
         None => return Err(bad_argument(data, "an address or the name of a variable")),
     };
-    let length = match named("length") {
-        Some(c) => match c.arg {
-            Some(Literal::Num(n @ (1 | 2 | 4 | 8))) => n as u64,
+    let length = match named(comps, "length") {
+        Some(c) => match number_of(c) {
+            Some(n @ (1 | 2 | 4 | 8)) => n,
             _ => return Err(bad_argument(c, "1, 2, 4 or 8 bytes")),
         },
         None => natural_size(place),
@@ -85,7 +79,7 @@ fn watch_match(
     let watch = Watch {
         address: place.address,
         length: length as u8,
-        reads: named("rw").is_some(),
+        reads: named(comps, "rw").is_some(),
         of,
     };
     Ok(PointMatch::Event {

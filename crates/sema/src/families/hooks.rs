@@ -6,12 +6,14 @@ use std::sync::Arc;
 use spile_ir::{BinOp, Event, Netfilter};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
+use spile_syntax::pretty::point_text;
 
-use super::{PointMatch, bad_argument, number_of, point_text};
+use super::PointMatch;
 use crate::codes;
 use crate::ctype::CTy;
 use crate::facts::{Facts, LocOp, VarKind, VarLocation};
 use crate::probe::handler::{TargetSource, TargetVar};
+use crate::probe::point::{bad_argument, named, number_of, string_of};
 use spile_glob::is_pattern;
 
 /// Protocol families (`linux/netfilter.h`), and whether BPF programs can attach there.
@@ -54,28 +56,24 @@ const PRIORITIES: &[(&str, i32)] = &[
     ("LAST", i32::MAX - 1),
 ];
 
-fn literal(c: &Component) -> String {
-    match &c.arg {
-        Some(Literal::Str(s)) => String::from_utf8_lossy(s).into_owned(),
-        _ => String::new(),
-    }
+fn literal(c: &Component) -> Arc<str> {
+    string_of(c).unwrap_or_default()
 }
 
 /// A netfilter hook.
 pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
-    let named = |name: &str| comps.iter().find(|c| &*c.name == name);
-    let (Some(hook), Some(pf)) = (named("hook"), named("pf")) else {
+    let (Some(hook), Some(pf)) = (named(comps, "hook"), named(comps, "pf")) else {
         return Ok(Vec::new());
     };
     let place = Netfilter {
         pf: family(facts, pf)?,
         hook: hook_number(facts, hook)?,
-        priority: named("priority").map_or(Ok(0), priority)?,
+        priority: named(comps, "priority").map_or(Ok(0), priority)?,
     };
     Ok(vec![PointMatch::Hook {
         event: Event::Netfilter(place),
         point: point_text(comps),
-        name: literal(hook).into(),
+        name: literal(hook),
         targets: packet(facts),
     }])
 }
@@ -88,7 +86,7 @@ fn constant(facts: &dyn Facts, text: &str) -> Option<u32> {
 
 fn family(facts: &dyn Facts, c: &Component) -> DiagResult<u32> {
     let text = literal(c);
-    let known = FAMILIES.iter().find(|(name, ..)| *name == text);
+    let known = FAMILIES.iter().find(|(name, ..)| **name == *text);
     let by_name = known.map(|(_, number, there)| (*number, *there));
     let by_number = || {
         let number = constant(facts, &text)?;
@@ -124,16 +122,15 @@ fn hook_number(facts: &dyn Facts, c: &Component) -> DiagResult<u32> {
 }
 
 fn priority(c: &Component) -> DiagResult<i32> {
-    let fits = |n: i64| i32::try_from(n).ok();
     let text = literal(c);
     let short = ["NF_IP_PRI_", "NF_IP6_PRI_"]
         .iter()
         .find_map(|p| text.strip_prefix(p));
     let by_name = short.and_then(|short| PRIORITIES.iter().find(|(name, _)| *name == short));
-    let number = match (by_name, number_of(c)) {
+    let number = match (by_name, &c.arg) {
         (Some((_, n)), _) => Some(*n),
-        (None, Some(n)) => fits(n),
-        (None, None) => text.parse().ok(),
+        (None, Some(Literal::Num(_))) => number_of(c),
+        (None, _) => text.parse().ok(),
     };
     let number = number.filter(|n| *n != i32::MIN && *n != i32::MAX);
     number.ok_or_else(|| bad_argument(c, "a number of 32 bits, or a name such as NF_IP_PRI_FILTER"))

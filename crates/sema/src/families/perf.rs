@@ -6,11 +6,13 @@ use std::sync::Arc;
 use spile_ir::{Event, PerfScope, Sample};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
+use spile_syntax::pretty::point_text;
 
-use super::{PointMatch, bad_argument, in_u32, number_of, point_text, positive};
+use super::PointMatch;
 use crate::codes;
 use crate::facts::{Facts, ModuleQuery};
 use crate::probe::handler::ContextKind;
+use crate::probe::point::{bad_argument, modules, number_in, number_of, positive, string_of};
 use spile_glob::matches_point;
 
 /// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
@@ -45,10 +47,7 @@ fn parse_options(facts: &dyn Facts, comps: &[Component]) -> DiagResult<PerfOptio
             "hz" => rest.sample = Sample::Freq(positive(c)?),
             "process" => {
                 rest.of = counted_processes(facts, c)?;
-                rest.program = match &c.arg {
-                    Some(Literal::Str(s)) => Some(String::from_utf8_lossy(s).into()),
-                    _ => None,
-                };
+                rest.program = string_of(c);
             }
             "counter" => rest.counter = Some(text(c)?),
             _ => {}
@@ -58,10 +57,8 @@ fn parse_options(facts: &dyn Facts, comps: &[Component]) -> DiagResult<PerfOptio
 }
 
 fn text(c: &Component) -> DiagResult<Arc<str>> {
-    match &c.arg {
-        Some(Literal::Str(s)) if !s.is_empty() => Ok(String::from_utf8_lossy(s).into()),
-        _ => Err(bad_argument(c, "a name")),
-    }
+    let text = string_of(c).filter(|s| !s.is_empty());
+    text.ok_or_else(|| bad_argument(c, "a name"))
 }
 
 /// The processes whose events count. For a program, started now or later, a test in front of the
@@ -69,13 +66,16 @@ fn text(c: &Component) -> DiagResult<Arc<str>> {
 fn counted_processes(facts: &dyn Facts, c: &Component) -> DiagResult<PerfScope> {
     match &c.arg {
         None => {
-            let fail = |why: String| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span));
-            facts.modules(&ModuleQuery::Target).map_err(fail)?;
+            modules(facts, &ModuleQuery::Target, c)?;
             Ok(PerfScope::Target)
         }
         Some(Literal::Num(_)) => Ok(PerfScope::Process(in_u32(c)?)),
         Some(Literal::Str(_)) => Ok(PerfScope::All),
     }
+}
+
+fn in_u32(c: &Component) -> DiagResult<u32> {
+    number_in(c, .., "a number of 32 bits")
 }
 
 /// The component that names a program, if any.
@@ -90,7 +90,7 @@ pub(crate) fn program(comps: &[Component]) -> Option<&Component> {
 pub(super) fn resolve_raw(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let (ty, config) = (comps.get(1), comps.get(2));
     let ty = ty.map_or(Ok(0), in_u32)?;
-    let config = config.and_then(number_of).unwrap_or(0) as u64;
+    let config = config.and_then(number_of::<i64>).unwrap_or(0) as u64;
     Ok(vec![perf_match(
         (ty, config),
         &parse_options(facts, comps)?,

@@ -1,18 +1,20 @@
 //! `procfs`: files that scripts serve.
 
 use spile_ir::{Event, Procfs};
-use spile_syntax::ast::{Component, Literal};
+use spile_syntax::ast::Component;
 use spile_syntax::diag::DiagResult;
+use spile_syntax::pretty::point_text;
 
-use super::{PointMatch, bad_argument, number_of, point_text};
+use super::PointMatch;
 use crate::probe::handler::ContextKind;
+use crate::probe::point::{bad_argument, number_in, string_of};
 
 /// The file's name, where the script gives none.
 const DEFAULT: &str = "command";
 /// The file that feeds `input.*` probes in SystemTap; scripts cannot use it.
 const RESERVED: &str = "__stdin";
 /// Maximum number of bytes that a reader can get: the largest size of a pipe.
-const MOST: i64 = 1 << 20;
+const MOST: u32 = 1 << 20;
 
 /// The file that a point means.
 pub(super) fn resolve(comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
@@ -25,20 +27,16 @@ pub(super) fn resolve(comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     for c in comps {
         match &*c.name {
             "procfs" => {
-                if let Some(Literal::Str(s)) = &c.arg {
-                    file.path = path(&String::from_utf8_lossy(s), c)?.into();
+                if let Some(text) = string_of(c) {
+                    file.path = path(&text, c)?.into();
                 }
             }
             "write" => file.write = true,
             "umask" => {
-                let n = number_of(c).and_then(|n| u16::try_from(n).ok());
-                let n = n.filter(|n| *n <= 0o777);
-                file.umask = Some(n.ok_or_else(|| bad_argument(c, "a number from 0 to 0777"))?);
+                file.umask = Some(number_in(c, 0..=0o777, "a number from 0 to 0777")?);
             }
             "maxsize" => {
-                let n = number_of(c).filter(|n| (1..=MOST).contains(n));
-                file.maxsize =
-                    n.ok_or_else(|| bad_argument(c, "a number of bytes up to 1048576"))? as u32;
+                file.maxsize = number_in(c, 1..=MOST, "a number of bytes up to 1048576")?;
             }
             _ => {}
         }

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `handler` | the outcome: event, bodies, context |
 //! | `resolve` | aliases, families, wildcards, `?`, `!`, `if` |
+//! | `point` | components of a point: by name, and their arguments |
 //! | `renamed` | names that the kernel no longer has |
 //! | `mentions` | the names that the bodies use |
 //! | `missing` | names that only SystemTap's aliases set |
@@ -25,6 +26,7 @@ pub mod handler;
 pub mod list;
 pub(crate) mod mentions;
 pub(crate) mod missing;
+pub(crate) mod point;
 pub(crate) mod process;
 mod renamed;
 pub(crate) mod resolve;

@@ -7,10 +7,10 @@
 use spile_syntax::ast::{
     BinOp, Block, Component, Expr, ExprKind, Literal, Span, Stmt, StmtKind, UnOp,
 };
-use spile_syntax::diag::{DiagResult, Diagnostic};
+use spile_syntax::diag::DiagResult;
 
 use super::context::ExprBuilder;
-use crate::codes;
+use super::point::{modules, no_module};
 use crate::facts::{Facts, Module, ModuleQuery};
 
 /// The filter statement `if (!meant) next`.
@@ -69,10 +69,7 @@ fn current_process_matches(facts: &dyn Facts, process: &Component) -> DiagResult
 /// The condition that the current process runs a file that the pattern matches.
 fn files(facts: &dyn Facts, pattern: &str, c: &Component) -> DiagResult<Expr> {
     let make = ExprBuilder(c.span);
-    let fail = |why: String| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span));
-    let found = facts
-        .modules(&ModuleQuery::Path(pattern.into()))
-        .map_err(fail)?;
+    let found = modules(facts, &ModuleQuery::Path(pattern.into()), c)?;
     let mut any: Option<Expr> = None;
     for module in found {
         let Module::File(path) = module.module else {
@@ -80,7 +77,7 @@ fn files(facts: &dyn Facts, pattern: &str, c: &Component) -> DiagResult<Expr> {
         };
         let id = facts
             .file_identity(&path)
-            .ok_or_else(|| fail(format!("{path} cannot be read")))?;
+            .ok_or_else(|| no_module(c, format!("{path} cannot be read")))?;
         let args = vec![make.num(id.device as i64), make.num(id.inode as i64)];
         let one = make.call("__process_runs", args);
         any = Some(match any {
@@ -91,5 +88,5 @@ fn files(facts: &dyn Facts, pattern: &str, c: &Component) -> DiagResult<Expr> {
             },
         });
     }
-    any.ok_or_else(|| fail(format!("there is no program {pattern}")))
+    any.ok_or_else(|| no_module(c, format!("there is no program {pattern}")))
 }

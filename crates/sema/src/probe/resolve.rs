@@ -12,13 +12,13 @@ use rustc_hash::FxHashSet;
 use spile_ir::{Event, Space};
 use spile_syntax::ast::{Component, Expr, FileId, Literal, Span};
 use spile_syntax::diag::{DiagResult, Diagnostic, suggest};
+use spile_syntax::pretty::point_text;
 
 use super::handler::HandlerPart;
 use crate::codes;
 use crate::facts::Facts;
 use crate::families::{
     ABSENT, ArgSpec, ComponentName, EventMaker, FAMILIES, Family, FamilyMatch, PointMatch, perf,
-    point_text,
 };
 use crate::library::{AliasId, Library, PointEntry};
 use spile_glob::{is_pattern, matches_point};
@@ -298,7 +298,7 @@ impl<'a> PointSearch<'a> {
                     return Ok(true);
                 }
                 FamilyMatch::BadArg(c, want) => {
-                    error = Some(bad_argument(c, want, f));
+                    error = Some(wrong_argument(c, want, f));
                 }
                 FamilyMatch::Extra(c) => {
                     error.get_or_insert_with(|| extra_component(f, c, comps));
@@ -455,7 +455,7 @@ impl<'a> PointSearch<'a> {
                             failed.push(*d);
                         }
                     }
-                    FamilyMatch::BadArg(c, want) => failed.push(bad_argument(c, want, f)),
+                    FamilyMatch::BadArg(c, want) => failed.push(wrong_argument(c, want, f)),
                     FamilyMatch::Extra(_) | FamilyMatch::No => {}
                 }
             }
@@ -687,7 +687,7 @@ fn extra_component(f: &Family, c: &Component, comps: &[Component]) -> Diagnostic
     Diagnostic::error(codes::BAD_SUFFIX, text).at(c.span)
 }
 
-fn bad_argument(c: &Component, want: ArgSpec, f: &Family) -> Diagnostic {
+fn wrong_argument(c: &Component, want: ArgSpec, f: &Family) -> Diagnostic {
     let what = match want {
         ArgSpec::None => "takes no argument",
         ArgSpec::OptNum => "takes a number or nothing",
