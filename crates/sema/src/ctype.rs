@@ -14,7 +14,7 @@ use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 
 use crate::codes;
-use crate::facts::{CType, CTypeId, Facts, LONG, TypeHome};
+use crate::facts::{CType, CTypeId, LONG, TypeFacts, TypeHome};
 
 /// A C type: a type of the kernel's type information or a plain integer, and levels of pointers
 /// around it.
@@ -119,7 +119,7 @@ impl CTy {
     }
 
     /// The outermost layer.
-    pub fn shape(self, facts: &dyn Facts) -> TypeShape {
+    pub fn shape(self, facts: &dyn TypeFacts) -> TypeShape {
         if self.ptrs > 0 {
             return TypeShape::Ptr(CTy {
                 ptrs: self.ptrs - 1,
@@ -159,7 +159,7 @@ impl CTy {
 
     /// The type that a reference refers to; any other type itself.
     #[must_use]
-    pub fn referred(self, facts: &dyn Facts) -> CTy {
+    pub fn referred(self, facts: &dyn TypeFacts) -> CTy {
         match self.shape(facts) {
             TypeShape::Ref(to) => to,
             _ => self,
@@ -167,7 +167,7 @@ impl CTy {
     }
 
     /// Size of a value in bytes; `None` where it has no size.
-    pub fn size(self, facts: &dyn Facts) -> Option<u64> {
+    pub fn size(self, facts: &dyn TypeFacts) -> Option<u64> {
         match self.shape(facts) {
             TypeShape::Int { size, .. } | TypeShape::Float(size) => Some(size.into()),
             TypeShape::Ptr(_) | TypeShape::Ref(_) => Some(8),
@@ -180,7 +180,7 @@ impl CTy {
         }
     }
 
-    fn size_within(self, facts: &dyn Facts, depth: u32) -> Option<u64> {
+    fn size_within(self, facts: &dyn TypeFacts, depth: u32) -> Option<u64> {
         match self.shape(facts) {
             TypeShape::Array { elem, count } => elem
                 .size_within(facts, depth.checked_sub(1)?)?
@@ -190,7 +190,7 @@ impl CTy {
     }
 
     /// The type's name in C.
-    pub fn spell(self, facts: &dyn Facts) -> String {
+    pub fn spell(self, facts: &dyn TypeFacts) -> String {
         let mut text = match self.base {
             CBase::Id(id) => facts.c_name(id),
             CBase::Int { char: true, .. } => "char".to_owned(),
@@ -220,7 +220,7 @@ impl CTy {
 
 /// A type from the text that `@cast` takes: `task_struct`, `struct task_struct *`,
 /// `unsigned long`. `None` when the kernel has no such type.
-pub fn parse_type(facts: &dyn Facts, text: &str) -> Option<CTy> {
+pub fn parse_type(facts: &dyn TypeFacts, text: &str) -> Option<CTy> {
     parse_type_with(text, |name| facts.type_by_name(name))
 }
 
@@ -389,7 +389,7 @@ enum WalkPosition {
 /// # Errors
 /// A diagnostic at the first access that is not possible.
 pub fn walk(
-    facts: &dyn Facts,
+    facts: &dyn TypeFacts,
     from: WalkBase,
     access: &[Access],
     addr_of: bool,
@@ -416,7 +416,7 @@ pub fn walk(
 }
 
 struct Walker<'a> {
-    facts: &'a dyn Facts,
+    facts: &'a dyn TypeFacts,
     steps: Vec<WalkStep>,
 }
 

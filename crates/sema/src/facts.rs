@@ -68,7 +68,7 @@ pub const LONG: CTypeId = CTypeId {
 pub type CType = spile_ctype::CType<CTypeId>;
 
 /// A member of a structure, seen from the structure that was asked. Its name is never empty in answers
-/// to [`Facts::members`] (inner anonymous structures are flattened).
+/// to [`TypeFacts::members`] (inner anonymous structures are flattened).
 pub type Member = spile_ctype::Member<CTypeId>;
 /// The variants of a structure.
 pub type Variants = spile_ctype::Variants<CTypeId>;
@@ -229,16 +229,27 @@ impl KernelVar {
     }
 }
 
+/// An LSM hook that programs can attach to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LsmHook {
+    /// Its arguments.
+    pub args: Vec<TracepointArg>,
+    /// Whether it returns a decision: 0, or a negative error number.
+    pub decides: bool,
+}
+
 /// The machine that a script is compiled for.
-pub trait Facts {
+pub trait Facts: TracepointFacts + TypeFacts + CodeFacts + MachineFacts + SessionFacts {}
+
+impl<T: TracepointFacts + TypeFacts + CodeFacts + MachineFacts + SessionFacts> Facts for T {}
+
+/// Tracepoints and LSM hooks of the kernel.
+pub trait TracepointFacts {
     /// Names of tracepoints without their subsystem (`sched_switch`) that match a glob of `*`, `?`
     /// and `[...]`, sorted. A glob without wildcards asks whether one exists.
     fn tracepoints(&self, glob: &str) -> Vec<Arc<str>>;
-    /// Like [`Facts::tracepoints`], for those of a kernel module.
-    fn module_tracepoints(&self, module: &str, glob: &str) -> Vec<Arc<str>> {
-        let _ = (module, glob);
-        Vec::new()
-    }
+    /// Like [`TracepointFacts::tracepoints`], for those of a kernel module.
+    fn module_tracepoints(&self, module: &str, glob: &str) -> Vec<Arc<str>>;
     /// The subsystem of a tracepoint (`sched`), if known.
     fn tracepoint_system(&self, name: &str) -> Option<Arc<str>>;
     /// Whether a tracepoint belongs to that subsystem; cheaper than to look the subsystem up.
@@ -246,104 +257,63 @@ pub trait Facts {
         self.tracepoint_system(name).as_deref() == Some(system)
     }
     /// Whether subsystems are known; then a tracepoint without one has none.
-    fn has_subsystems(&self) -> bool {
-        true
-    }
+    fn has_subsystems(&self) -> bool;
     /// The arguments of a tracepoint; `None` if there is no such tracepoint or its arguments are
     /// unknown.
     fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>>;
-
     /// The record of a tracepoint; `None` where tracefs has none.
-    fn trace_record(&self, name: &str, system: Option<&str>) -> Option<TraceRecord> {
-        let _ = (name, system);
-        None
-    }
+    fn trace_record(&self, name: &str, system: Option<&str>) -> Option<TraceRecord>;
+    /// Names of LSM hooks that programs can attach to and that match a glob, sorted.
+    fn lsm_hooks(&self, glob: &str) -> Vec<Arc<str>>;
+    /// The LSM hook of that name.
+    fn lsm_hook(&self, name: &str) -> Option<LsmHook>;
+}
 
-    /// LSM hooks that programs can attach to and that match a glob, sorted.
-    fn lsm_hooks(&self, glob: &str) -> Vec<Arc<str>> {
-        let _ = glob;
-        Vec::new()
-    }
-    /// The arguments of an LSM hook.
-    fn lsm_args(&self, name: &str) -> Vec<TracepointArg> {
-        let _ = name;
-        Vec::new()
-    }
-    /// Whether an LSM hook returns a decision: 0, or a negative error number.
-    fn lsm_decides(&self, name: &str) -> bool {
-        let _ = name;
-        false
-    }
-
+/// C types of the kernel, its modules and programs.
+pub trait TypeFacts {
     /// A type without typedefs and qualifiers.
     fn ctype(&self, id: CTypeId) -> CType;
     /// The type's name in C, typedefs kept: `struct task_struct *`.
     fn c_name(&self, id: CTypeId) -> String;
     /// The owner of a type, for messages: a file, or the kernel.
-    fn type_home(&self, id: CTypeId) -> String {
-        let _ = id;
-        "the kernel".into()
+    fn type_home(&self, id: CTypeId) -> String;
+    /// The memory that objects of a type are in.
+    fn type_space(&self, id: CTypeId) -> Space;
+    /// A type of a module by name: `struct x`, `union x`, `enum x`, a typedef, a basic type, or a
+    /// bare tag.
+    fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId>;
+    /// A type of the kernel by name.
+    fn type_by_name(&self, name: &str) -> Option<CTypeId> {
+        self.module_type(&Module::Kernel, name)
     }
-    /// A type by name: `struct x`, `union x`, `enum x`, a typedef, a basic type, or a bare tag.
-    fn type_by_name(&self, name: &str) -> Option<CTypeId>;
+    /// The type of a module whose name is most similar to that of a type that does not exist.
+    fn similar_type(&self, module: &Module, name: &str) -> Option<String>;
     /// A member by name, inner anonymous structures included.
-    fn member(&self, id: CTypeId, name: &str) -> Option<Member>;
+    fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
+        self.members(id).into_iter().find(|m| &*m.name == name)
+    }
     /// All members in order, inner anonymous structures flattened; empty for other types.
     fn members(&self, id: CTypeId) -> Vec<Member>;
     /// The variants of a structure that consists of them alone; `None` for any other type.
-    fn variants(&self, id: CTypeId) -> Option<Variants> {
-        let _ = id;
-        None
-    }
+    fn variants(&self, id: CTypeId) -> Option<Variants>;
     /// The value of an enumeration constant.
     fn enum_constant(&self, name: &str) -> Option<i64>;
     /// The constants of an enumeration type; empty for other types.
     fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)>;
-    /// A variable of the kernel with known address and type.
-    fn variable(&self, name: &str) -> Option<KernelVar>;
+}
 
+/// Modules, places in their code, and variables.
+pub trait CodeFacts {
     /// The modules that a query matches.
     ///
     /// # Errors
     /// Why there are none, for a message: `there is no process 12`.
-    fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
-        let _ = query;
-        Err("nothing is known about programs here".into())
-    }
-    /// What a user should know about the answers of [`Facts::modules`] and [`Facts::places`] since the last
-    /// call.
-    fn take_warnings(&self) -> Vec<String> {
-        Vec::new()
-    }
-    /// Whether the session has a target, from `-c` or `-x`.
-    fn has_target(&self) -> bool {
-        false
-    }
-    /// The process id that handlers see for a process; the two differ in a PID namespace.
-    fn process_number(&self, pid: u32) -> u32 {
-        pid
-    }
-    /// The kernel's identity of a file; symbolic links are followed.
-    fn file_identity(&self, path: &str) -> Option<FileIdentity> {
-        let _ = path;
-        None
-    }
-    /// A variable of the kernel, of a process, or of a program, by its symbol.
-    ///
-    /// # Errors
-    /// Why it is unavailable, for a message: `the kernel has no variable x`.
-    fn data_place(&self, of: &WatchOwner, name: &str) -> Result<DataPlace, String> {
-        let _ = of;
-        Err(format!("nothing is known about `{name}`"))
-    }
+    fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String>;
     /// The places in a module that a query matches, by name. Empty: there are none.
     ///
     /// # Errors
     /// Why that is unknown, for a message: `/bin/x has no line numbers`.
-    fn places(&self, module: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
-        let _ = (module, query);
-        Ok(Vec::new())
-    }
+    fn places(&self, module: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String>;
     /// The variables at a place, by [`FoundPlace::id`]: parameters first, in order. With `ret` they
     /// are those at the return of the function, including the return value; the locations of the
     /// others are those at its entry.
@@ -355,11 +325,8 @@ pub trait Facts {
         module: &Module,
         place: u64,
         ret: bool,
-    ) -> Result<Vec<Variable>, String> {
-        let _ = (place, ret);
-        Err(format!("{module} has no debugging information"))
-    }
-    /// Variables of a function that [`Facts::place_variables`] leaves out because they are
+    ) -> Result<Vec<Variable>, String>;
+    /// Variables of a function that [`CodeFacts::place_variables`] leaves out because they are
     /// expensive to find: for handlers that mention variables that it did not list.
     ///
     /// # Errors
@@ -369,55 +336,28 @@ pub trait Facts {
         module: &Module,
         place: &FoundPlace,
         ret: bool,
-    ) -> Result<Vec<Variable>, String> {
-        let _ = (module, place, ret);
-        Ok(Vec::new())
-    }
-    /// Why a module lacks debugging information, if it should have some.
-    fn no_debuginfo(&self, module: &Module) -> Option<String> {
-        let _ = module;
-        None
-    }
+    ) -> Result<Vec<Variable>, String>;
     /// A global variable of a module; `file` is the end of the path of its source file.
-    fn module_variable(&self, module: &Module, name: &str, file: Option<&str>) -> Option<Variable> {
-        let _ = (module, name, file);
-        None
-    }
-    /// A type of a module by name, like [`Facts::type_by_name`] for the kernel.
-    fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId> {
-        match module {
-            Module::Kernel => self.type_by_name(name),
-            _ => None,
-        }
-    }
-    /// The type of a module whose name is most similar to that of a type that does not exist.
-    fn similar_type(&self, module: &Module, name: &str) -> Option<String> {
-        let _ = (module, name);
-        None
-    }
+    fn module_variable(&self, module: &Module, name: &str, file: Option<&str>) -> Option<Variable>;
+    /// A variable of the kernel with known address and type.
+    fn variable(&self, name: &str) -> Option<KernelVar>;
+    /// A variable of the kernel, of a process, or of a program, by its symbol.
+    ///
+    /// # Errors
+    /// Why it is unavailable, for a message: `the kernel has no variable x`.
+    fn data_place(&self, of: &WatchOwner, name: &str) -> Result<DataPlace, String>;
+    /// Why a module lacks debugging information, if it should have some.
+    fn no_debuginfo(&self, module: &Module) -> Option<String>;
     /// Whether a program has neither debugging information nor symbols of its own functions.
-    fn is_stripped(&self, module: &Module) -> bool {
-        let _ = module;
-        false
-    }
-    /// Whether the running kernel supports function probes at all.
-    fn probes_kernel(&self) -> bool {
-        true
-    }
-    /// Whether handlers of kernel functions' returns see the stack pointer that the function
-    /// leaves, if functions are attached through ftrace.
-    fn kernel_return_stack(&self) -> bool {
-        true
-    }
-    /// The memory that objects of a type are in.
-    fn type_space(&self, id: CTypeId) -> Space {
-        let _ = id;
-        Space::Kernel
-    }
+    fn is_stripped(&self, module: &Module) -> bool;
+    /// The kernel's identity of a file; symbolic links are followed.
+    fn file_identity(&self, path: &str) -> Option<FileIdentity>;
+}
 
+/// The processor and the kernel.
+pub trait MachineFacts {
     /// The system calls of both tables, native ones first.
     fn syscalls(&self) -> &[SysCall];
-
     /// The named perf events.
     fn perf_events(&self) -> Vec<PerfEvent>;
     /// Timer interrupts a second (CONFIG_HZ).
@@ -426,4 +366,20 @@ pub trait Facts {
     fn arch(&self) -> &str;
     /// `uname -r`
     fn release(&self) -> &str;
+    /// Whether the running kernel supports function probes at all.
+    fn probes_kernel(&self) -> bool;
+    /// Whether handlers of kernel functions' returns see the stack pointer that the function
+    /// leaves, if functions are attached through ftrace.
+    fn kernel_return_stack(&self) -> bool;
+}
+
+/// The session that the script is compiled for.
+pub trait SessionFacts {
+    /// Whether the session has a target, from `-c` or `-x`.
+    fn has_target(&self) -> bool;
+    /// The process id that handlers see for a process; the two differ in a PID namespace.
+    fn process_number(&self, pid: u32) -> u32;
+    /// What a user should know about the answers of [`CodeFacts::modules`] and
+    /// [`CodeFacts::places`] since the last call.
+    fn take_warnings(&self) -> Vec<String>;
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use spile_ir::NrSet;
+use spile_ir::{NrSet, Space, WatchOwner};
 
 use crate::ctype::CTy;
 use crate::facts::*;
@@ -42,10 +42,25 @@ pub const INT_REF: CTypeId = CTypeId::kernel(15);
 pub const TASKS_REF: CTypeId = CTypeId::kernel(16);
 /// `struct task_struct *&`
 pub const TASK_PTR_REF: CTypeId = CTypeId::kernel(17);
+/// The `int` of another unit than that of [`INT`].
+pub const TWIN: CTypeId = CTypeId::kernel(18);
+
+/// The programs of the machine: none, or those of a test.
+pub trait FakeCode {
+    /// The modules that a query matches, or why there are none.
+    fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String>;
+    /// The places that a query matches, or why they are unknown.
+    fn places(&self, query: &CodeQuery) -> Result<Vec<FoundPlace>, String>;
+    /// The variables at a place, or at its return.
+    fn variables(&self, place: u64, ret: bool) -> Vec<Variable>;
+    /// A global variable.
+    fn global(&self, name: &str) -> Option<Variable>;
+}
 
 /// The machine.
 pub struct FakeMachine {
     calls: Vec<SysCall>,
+    code: Option<Box<dyn FakeCode>>,
 }
 
 impl Default for FakeMachine {
@@ -55,6 +70,14 @@ impl Default for FakeMachine {
 }
 
 impl FakeMachine {
+    /// The machine with these programs.
+    pub fn with_code(code: impl FakeCode + 'static) -> FakeMachine {
+        FakeMachine {
+            code: Some(Box::new(code)),
+            ..FakeMachine::new()
+        }
+    }
+
     /// The machine, with a few system calls of both tables.
     pub fn new() -> FakeMachine {
         use SysArgKind::*;
@@ -94,6 +117,7 @@ impl FakeMachine {
         ];
         let kill = [("pid", "pid", int), ("sig", "sig", Signal)];
         FakeMachine {
+            code: None,
             calls: vec![
                 call(0, "read", "read", &read(ulong)),
                 call(1, "write", "write", &read(ulong)),
@@ -143,7 +167,7 @@ const TRACEPOINTS: &[(&str, &str)] = &[
     ("signal_generate", "signal"),
 ];
 
-impl Facts for FakeMachine {
+impl TracepointFacts for FakeMachine {
     fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
         let fits = |n: &&str| spile_glob::matches(glob, n);
         TRACEPOINTS
@@ -204,6 +228,21 @@ impl Facts for FakeMachine {
             ],
         })
     }
+    fn module_tracepoints(&self, _: &str, _: &str) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+    fn has_subsystems(&self) -> bool {
+        true
+    }
+    fn lsm_hooks(&self, _: &str) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+    fn lsm_hook(&self, _: &str) -> Option<LsmHook> {
+        None
+    }
+}
+
+impl TypeFacts for FakeMachine {
     fn ctype(&self, id: CTypeId) -> CType {
         match id {
             LONG => CType::Int {
@@ -211,7 +250,7 @@ impl Facts for FakeMachine {
                 signed: true,
                 char: false,
             },
-            INT => CType::Int {
+            INT | TWIN => CType::Int {
                 size: 4,
                 signed: true,
                 char: false,
@@ -265,7 +304,7 @@ impl Facts for FakeMachine {
     fn c_name(&self, id: CTypeId) -> String {
         let name = match id {
             LONG => "long int",
-            INT => "int",
+            INT | TWIN => "int",
             UINT => "unsigned int",
             BOOL => "_Bool",
             CHAR => "char",
@@ -281,17 +320,15 @@ impl Facts for FakeMachine {
         };
         name.to_owned()
     }
-    fn type_by_name(&self, name: &str) -> Option<CTypeId> {
+    fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId> {
         match name {
+            _ if *module != Module::Kernel => None,
             "task_struct" | "struct task_struct" => Some(TASK),
             "list_head" | "struct list_head" => Some(LIST),
             "pid_t" => Some(INT),
             "enum state" => Some(STATE),
             _ => None,
         }
-    }
-    fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
-        self.members(id).into_iter().find(|m| &*m.name == name)
     }
     fn members(&self, id: CTypeId) -> Vec<Member> {
         let m = |name: &str, bit_offset, bit_size, ty| Member {
@@ -326,6 +363,40 @@ impl Facts for FakeMachine {
             _ => Vec::new(),
         }
     }
+    fn type_home(&self, _: CTypeId) -> String {
+        "the kernel".into()
+    }
+    fn type_space(&self, _: CTypeId) -> Space {
+        Space::Kernel
+    }
+    fn similar_type(&self, _: &Module, _: &str) -> Option<String> {
+        None
+    }
+    fn variants(&self, _: CTypeId) -> Option<Variants> {
+        None
+    }
+}
+
+impl CodeFacts for FakeMachine {
+    fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
+        match &self.code {
+            Some(code) => code.modules(query),
+            None => Err("nothing is known about programs here".into()),
+        }
+    }
+    fn places(&self, _: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+        let code = self.code.as_ref();
+        code.map_or_else(|| Ok(Vec::new()), |code| code.places(query))
+    }
+    fn place_variables(&self, of: &Module, place: u64, ret: bool) -> Result<Vec<Variable>, String> {
+        match &self.code {
+            Some(code) => Ok(code.variables(place, ret)),
+            None => Err(format!("{of} has no debugging information")),
+        }
+    }
+    fn module_variable(&self, _: &Module, name: &str, _: Option<&str>) -> Option<Variable> {
+        self.code.as_ref()?.global(name)
+    }
     fn variable(&self, name: &str) -> Option<KernelVar> {
         (name == "jiffies").then_some(KernelVar {
             address: 0x1000,
@@ -333,6 +404,24 @@ impl Facts for FakeMachine {
             per_cpu: None,
         })
     }
+    fn place_locals(&self, _: &Module, _: &FoundPlace, _: bool) -> Result<Vec<Variable>, String> {
+        Ok(Vec::new())
+    }
+    fn data_place(&self, _: &WatchOwner, name: &str) -> Result<DataPlace, String> {
+        Err(format!("nothing is known about `{name}`"))
+    }
+    fn no_debuginfo(&self, _: &Module) -> Option<String> {
+        None
+    }
+    fn is_stripped(&self, _: &Module) -> bool {
+        false
+    }
+    fn file_identity(&self, _: &str) -> Option<FileIdentity> {
+        None
+    }
+}
+
+impl MachineFacts for FakeMachine {
     fn syscalls(&self) -> &[SysCall] {
         &self.calls
     }
@@ -357,5 +446,23 @@ impl Facts for FakeMachine {
     }
     fn release(&self) -> &str {
         "6.12.0"
+    }
+    fn probes_kernel(&self) -> bool {
+        true
+    }
+    fn kernel_return_stack(&self) -> bool {
+        true
+    }
+}
+
+impl SessionFacts for FakeMachine {
+    fn has_target(&self) -> bool {
+        false
+    }
+    fn process_number(&self, pid: u32) -> u32 {
+        pid
+    }
+    fn take_warnings(&self) -> Vec<String> {
+        Vec::new()
     }
 }

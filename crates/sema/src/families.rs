@@ -16,7 +16,7 @@ pub use table::FAMILIES;
 use table::S;
 
 use crate::codes;
-use crate::facts::{Facts, Module, ModuleQuery};
+use crate::facts::{Facts, MachineFacts, Module, ModuleQuery};
 use crate::probe::handler::{ContextKind, TargetVar};
 use crate::probe::point::{bad_argument, modules, number_in, number_of, positive, string_of};
 use spile_glob::{is_pattern, matches, matches_point};
@@ -147,7 +147,7 @@ pub(crate) enum PointMatch {
         /// `Some` where the script gives the subsystem, also as a pattern.
         system: Option<Arc<str>>,
     },
-    /// System calls: indexes into [`Facts::syscalls`].
+    /// System calls: indexes into [`crate::facts::MachineFacts::syscalls`].
     Syscalls { calls: Vec<usize>, ret: bool },
     /// All system calls.
     SyscallAny { ret: bool },
@@ -569,7 +569,7 @@ fn tracepoints(
     Ok(hits)
 }
 
-fn syscalls(facts: &dyn Facts, c: &Component) -> DiagResult<Vec<usize>> {
+fn syscalls(facts: &dyn MachineFacts, c: &Component) -> DiagResult<Vec<usize>> {
     let all = facts.syscalls();
     let named = |want: &str, compat_only: bool| -> Vec<usize> {
         let fits = |(_, s): &(usize, &crate::facts::SysCall)| {

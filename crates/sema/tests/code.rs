@@ -1,11 +1,9 @@
 //! Places in code: those that share a handler, and the code for variables.
 
-use std::sync::Arc;
-
 use spile_ir::{BinOp, CodePlace, Event, Program};
 use spile_sema::analyse::{Inputs, Options, analyse};
 use spile_sema::facts::*;
-use spile_sema::fake::{FakeMachine, INT, TASK_PTR};
+use spile_sema::fake::{FakeCode, FakeMachine, INT, TASK_PTR, TWIN};
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::parse_file;
@@ -16,15 +14,8 @@ const TAPSET: &str = "function pp:string() { return __pp() }
 function ppfunc:string() { return __ppfunc() }
 function pid:long() { return __pid() }";
 
-/// A machine with one program, `/demo`.
-struct Demo(FakeMachine);
-
-/// An `int` of another unit than [`INT`].
-const TWIN: CTypeId = CTypeId::kernel(1000);
-
-fn type_of(id: CTypeId) -> CTypeId {
-    if id == TWIN { INT } else { id }
-}
+/// The program `/demo`.
+struct Demo;
 
 /// The functions, each with the location of `a`.
 fn functions() -> Vec<(&'static str, VarLocation)> {
@@ -37,7 +28,7 @@ fn functions() -> Vec<(&'static str, VarLocation)> {
     ]
 }
 
-impl Facts for Demo {
+impl FakeCode for Demo {
     fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         match query {
             ModuleQuery::Path(path) if &**path == "/demo" => Ok(vec![FoundModule {
@@ -48,7 +39,7 @@ impl Facts for Demo {
             _ => Err("no such program".into()),
         }
     }
-    fn places(&self, _: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+    fn places(&self, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         let CodeQuery::Function { name, .. } = query else {
             return Err("no line numbers".into());
         };
@@ -76,7 +67,7 @@ impl Facts for Demo {
             })
             .collect())
     }
-    fn place_variables(&self, _: &Module, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
+    fn variables(&self, id: u64, ret: bool) -> Vec<Variable> {
         let variable = |name: &str, ty, kind, loc| Variable {
             name: name.into(),
             ty,
@@ -93,9 +84,9 @@ impl Facts for Demo {
             let loc = VarLocation::Value(vec![LocOp::Ret]);
             all.push(variable("return", INT, VarKind::Return, loc));
         }
-        Ok(all)
+        all
     }
-    fn module_variable(&self, _: &Module, name: &str, _: Option<&str>) -> Option<Variable> {
+    fn global(&self, name: &str) -> Option<Variable> {
         (name == "counter").then(|| Variable {
             name: name.into(),
             ty: INT,
@@ -106,54 +97,6 @@ impl Facts for Demo {
                 LocOp::Bin(BinOp::Add),
             ]),
         })
-    }
-    fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
-        self.0.tracepoints(glob)
-    }
-    fn tracepoint_system(&self, name: &str) -> Option<Arc<str>> {
-        self.0.tracepoint_system(name)
-    }
-    fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>> {
-        self.0.tracepoint_args(name)
-    }
-    fn ctype(&self, id: CTypeId) -> CType {
-        self.0.ctype(type_of(id))
-    }
-    fn c_name(&self, id: CTypeId) -> String {
-        self.0.c_name(type_of(id))
-    }
-    fn type_by_name(&self, name: &str) -> Option<CTypeId> {
-        self.0.type_by_name(name)
-    }
-    fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
-        self.0.member(id, name)
-    }
-    fn members(&self, id: CTypeId) -> Vec<Member> {
-        self.0.members(id)
-    }
-    fn enum_constant(&self, name: &str) -> Option<i64> {
-        self.0.enum_constant(name)
-    }
-    fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
-        self.0.enum_values(id)
-    }
-    fn variable(&self, name: &str) -> Option<KernelVar> {
-        self.0.variable(name)
-    }
-    fn syscalls(&self) -> &[SysCall] {
-        self.0.syscalls()
-    }
-    fn perf_events(&self) -> Vec<PerfEvent> {
-        self.0.perf_events()
-    }
-    fn hz(&self) -> u64 {
-        self.0.hz()
-    }
-    fn arch(&self) -> &str {
-        self.0.arch()
-    }
-    fn release(&self) -> &str {
-        self.0.release()
     }
 }
 
@@ -176,7 +119,7 @@ fn program(script: &str) -> Result<Program, String> {
     let inputs = Inputs {
         library: &library,
         sources: &sources,
-        facts: &Demo(FakeMachine::new()),
+        facts: &FakeMachine::with_code(Demo),
         tables: &|_| None,
         options: &Options::default(),
     };

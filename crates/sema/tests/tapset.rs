@@ -10,7 +10,7 @@ mod support;
 use std::sync::Arc;
 
 use spile_ir::intrinsics::IntrinsicClass;
-use spile_ir::{Body, Executor, Inst};
+use spile_ir::{Body, Executor, Inst, Space, WatchOwner};
 use spile_sema::analyse::{Analysis, Inputs, Options, analyse};
 use spile_sema::facts::*;
 use spile_sema::library::Library;
@@ -32,7 +32,7 @@ struct Everything {
     files: Vec<(String, String)>,
 }
 
-impl Facts for Everything {
+impl TracepointFacts for Everything {
     fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
         vec![glob.into()]
     }
@@ -67,6 +67,72 @@ impl Facts for Everything {
         };
         Some(names.into_iter().map(arg).collect())
     }
+    fn module_tracepoints(&self, _: &str, _: &str) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+    fn has_subsystems(&self) -> bool {
+        true
+    }
+    fn trace_record(&self, _: &str, _: Option<&str>) -> Option<TraceRecord> {
+        None
+    }
+    fn lsm_hooks(&self, _: &str) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+    fn lsm_hook(&self, _: &str) -> Option<LsmHook> {
+        None
+    }
+}
+
+impl TypeFacts for Everything {
+    fn ctype(&self, id: CTypeId) -> CType {
+        match id {
+            STRUCT => CType::Struct {
+                name: "any".into(),
+                size: 4096,
+                union: false,
+            },
+            _ => CType::Ptr(STRUCT),
+        }
+    }
+    fn c_name(&self, _: CTypeId) -> String {
+        "struct any *".into()
+    }
+    fn module_type(&self, module: &Module, _: &str) -> Option<CTypeId> {
+        (*module == Module::Kernel).then_some(STRUCT)
+    }
+    fn member(&self, _: CTypeId, name: &str) -> Option<Member> {
+        Some(Member {
+            name: name.into(),
+            bit_offset: 64,
+            bit_size: 0,
+            ty: POINTER,
+        })
+    }
+    fn members(&self, _: CTypeId) -> Vec<Member> {
+        Vec::new()
+    }
+    fn enum_constant(&self, _: &str) -> Option<i64> {
+        Some(1)
+    }
+    fn enum_values(&self, _: CTypeId) -> Vec<(Arc<str>, i64)> {
+        Vec::new()
+    }
+    fn type_home(&self, _: CTypeId) -> String {
+        "the kernel".into()
+    }
+    fn type_space(&self, _: CTypeId) -> Space {
+        Space::Kernel
+    }
+    fn similar_type(&self, _: &Module, _: &str) -> Option<String> {
+        None
+    }
+    fn variants(&self, _: CTypeId) -> Option<Variants> {
+        None
+    }
+}
+
+impl CodeFacts for Everything {
     fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         match query {
             ModuleQuery::Path(path) => Ok(vec![FoundModule {
@@ -119,42 +185,30 @@ impl Facts for Everything {
         };
         Ok(wanted.map(variable).collect())
     }
-    fn ctype(&self, id: CTypeId) -> CType {
-        match id {
-            STRUCT => CType::Struct {
-                name: "any".into(),
-                size: 4096,
-                union: false,
-            },
-            _ => CType::Ptr(STRUCT),
-        }
-    }
-    fn c_name(&self, _: CTypeId) -> String {
-        "struct any *".into()
-    }
-    fn type_by_name(&self, _: &str) -> Option<CTypeId> {
-        Some(STRUCT)
-    }
-    fn member(&self, _: CTypeId, name: &str) -> Option<Member> {
-        Some(Member {
-            name: name.into(),
-            bit_offset: 64,
-            bit_size: 0,
-            ty: POINTER,
-        })
-    }
-    fn members(&self, _: CTypeId) -> Vec<Member> {
-        Vec::new()
-    }
-    fn enum_constant(&self, _: &str) -> Option<i64> {
-        Some(1)
-    }
-    fn enum_values(&self, _: CTypeId) -> Vec<(Arc<str>, i64)> {
-        Vec::new()
-    }
     fn variable(&self, _: &str) -> Option<KernelVar> {
         None
     }
+    fn module_variable(&self, _: &Module, _: &str, _: Option<&str>) -> Option<Variable> {
+        None
+    }
+    fn place_locals(&self, _: &Module, _: &FoundPlace, _: bool) -> Result<Vec<Variable>, String> {
+        Ok(Vec::new())
+    }
+    fn data_place(&self, _: &WatchOwner, name: &str) -> Result<DataPlace, String> {
+        Err(format!("nothing is known about `{name}`"))
+    }
+    fn no_debuginfo(&self, _: &Module) -> Option<String> {
+        None
+    }
+    fn is_stripped(&self, _: &Module) -> bool {
+        false
+    }
+    fn file_identity(&self, _: &str) -> Option<FileIdentity> {
+        None
+    }
+}
+
+impl MachineFacts for Everything {
     fn syscalls(&self) -> &[SysCall] {
         &self.calls
     }
@@ -169,6 +223,24 @@ impl Facts for Everything {
     }
     fn release(&self) -> &str {
         "6.12.0"
+    }
+    fn probes_kernel(&self) -> bool {
+        true
+    }
+    fn kernel_return_stack(&self) -> bool {
+        true
+    }
+}
+
+impl SessionFacts for Everything {
+    fn has_target(&self) -> bool {
+        false
+    }
+    fn process_number(&self, pid: u32) -> u32 {
+        pid
+    }
+    fn take_warnings(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 

@@ -16,9 +16,10 @@ use spile_kernel::syscalls::{self, Abi, ArgKind};
 use spile_kernel::tracepoints::{self, Tracefs};
 use spile_runtime::TargetProcess;
 use spile_sema::facts::{
-    CType, CTypeId, CodeQuery, DataPlace, Facts, FileIdentity, FoundModule, FoundPlace, KernelVar,
-    Member, Module, ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, SysVariable, TraceRecord,
-    TracepointArg, Variable, Variants,
+    CType, CTypeId, CodeFacts, CodeQuery, DataPlace, FileIdentity, FoundModule, FoundPlace,
+    KernelVar, LsmHook, MachineFacts, Member, Module, ModuleQuery, PerfEvent, SessionFacts, SysArg,
+    SysArgKind, SysCall, SysVariable, TraceRecord, TracepointArg, TracepointFacts, TypeFacts,
+    Variable, Variants,
 };
 
 mod breakpoints;
@@ -269,7 +270,7 @@ fn system_calls() -> Vec<SysCall> {
     calls.collect()
 }
 
-impl Facts for KernelFacts {
+impl TracepointFacts for KernelFacts {
     fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
         let found = btf().and_then(|btf| tracepoints::matching(btf, glob).ok());
         let found: Vec<Arc<str>> = found
@@ -341,23 +342,9 @@ impl Facts for KernelFacts {
             .collect()
     }
 
-    fn lsm_args(&self, name: &str) -> Vec<TracepointArg> {
-        let signature = btf().and_then(|btf| functions::lsm_hook(btf, name));
-        let params = signature.map(|s| s.params).unwrap_or_default();
-        let arg = |(name, ty): (String, u32)| TracepointArg {
-            // A suffix for the kernel's verifier, on newer kernels.
-            name: name.strip_suffix("__nullable").unwrap_or(&name).into(),
-            ty: CTypeId::kernel(ty),
-        };
-        params.into_iter().map(arg).collect()
-    }
-
-    fn lsm_decides(&self, name: &str) -> bool {
-        let signature = btf().and_then(|btf| functions::lsm_hook(btf, name));
-        let result = signature.map(|s| self.types.ctype(CTypeId::kernel(s.ret)));
-        let int = matches!(result, Some(CType::Int { size: 4, .. }));
+    fn lsm_hook(&self, name: &str) -> Option<LsmHook> {
         // The kernel takes other results from these, or ignores them.
-        let others = [
+        const OTHERS: [&str; 9] = [
             "audit_rule_known",
             "inode_xattr_skipcap",
             "inode_need_killpriv",
@@ -368,9 +355,21 @@ impl Facts for KernelFacts {
             "getprocattr",
             "setprocattr",
         ];
-        int && !others.contains(&name)
+        let signature = functions::lsm_hook(btf()?, name)?;
+        let result = self.types.ctype(CTypeId::kernel(signature.ret));
+        let arg = |(name, ty): (String, u32)| TracepointArg {
+            // A suffix for the kernel's verifier, on newer kernels.
+            name: name.strip_suffix("__nullable").unwrap_or(&name).into(),
+            ty: CTypeId::kernel(ty),
+        };
+        Some(LsmHook {
+            args: signature.params.into_iter().map(arg).collect(),
+            decides: matches!(result, CType::Int { size: 4, .. }) && !OTHERS.contains(&name),
+        })
     }
+}
 
+impl TypeFacts for KernelFacts {
     fn ctype(&self, id: CTypeId) -> CType {
         let of_file = self.programs.file_table.ctype(id);
         of_file.unwrap_or_else(|| self.types.ctype(id))
@@ -387,10 +386,6 @@ impl Facts for KernelFacts {
             (Some(file), Some(Space::User)) => file.image().path().display().to_string(),
             _ => "the kernel".into(),
         }
-    }
-
-    fn type_by_name(&self, name: &str) -> Option<CTypeId> {
-        self.module_type(&Module::Kernel, name)
     }
 
     fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
@@ -418,6 +413,35 @@ impl Facts for KernelFacts {
         of_file.unwrap_or_else(|| self.types.enum_values(id))
     }
 
+    fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId> {
+        let (types, module) = match module {
+            Module::Kernel => (KernelTypes::kernel(), None),
+            Module::KernelModule(module) => (self.types.module(module), Some(module)),
+            Module::File(path) => return self.programs.type_named(path, name),
+        };
+        let found = types.and_then(|types| KernelTypes::by_name(types, name));
+        found.or_else(|| {
+            self.debug
+                .type_named(&self.programs.file_table, module, name)
+        })
+    }
+
+    fn similar_type(&self, module: &Module, name: &str) -> Option<String> {
+        let types = match module {
+            Module::Kernel => KernelTypes::kernel(),
+            Module::KernelModule(module) => self.types.module(module),
+            Module::File(path) => return self.programs.similar_type(path, name),
+        };
+        KernelTypes::similar(types?, name)
+    }
+
+    fn type_space(&self, id: CTypeId) -> Space {
+        let space = self.programs.file_table.space_of(id);
+        space.unwrap_or(Space::Kernel)
+    }
+}
+
+impl CodeFacts for KernelFacts {
     fn variable(&self, name: &str) -> Option<KernelVar> {
         let btf = btf()?;
         let (_, ty) = btf
@@ -430,28 +454,12 @@ impl Facts for KernelFacts {
         code_owner::kernel_variable(address, CTypeId::kernel(ty))
     }
 
-    fn probes_kernel(&self) -> bool {
-        !features::has(Feature::Kprobes).is_unavailable()
-    }
-
     fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         match query {
             ModuleQuery::KernelModule(pattern) => self.code.modules(pattern),
             ModuleQuery::Headers(names) => Ok(vec![headers::module(names)?]),
             _ => self.programs.modules(query),
         }
-    }
-
-    fn take_warnings(&self) -> Vec<String> {
-        self.programs.take_warnings()
-    }
-
-    fn has_target(&self) -> bool {
-        self.programs.has_target()
-    }
-
-    fn process_number(&self, pid: u32) -> u32 {
-        spile_runtime::machine::pid_namespace::PidMap::now().to_machine(pid)
     }
 
     fn file_identity(&self, path: &str) -> Option<FileIdentity> {
@@ -502,10 +510,6 @@ impl Facts for KernelFacts {
         self.debug.missing_reason(module)
     }
 
-    fn kernel_return_stack(&self) -> bool {
-        kernel_code::return_stack()
-    }
-
     fn module_variable(&self, module: &Module, name: &str, file: Option<&str>) -> Option<Variable> {
         match module {
             Module::File(path) => self.programs.global(path, name, file),
@@ -519,35 +523,18 @@ impl Facts for KernelFacts {
         }
     }
 
-    fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId> {
-        let (types, module) = match module {
-            Module::Kernel => (KernelTypes::kernel(), None),
-            Module::KernelModule(module) => (self.types.module(module), Some(module)),
-            Module::File(path) => return self.programs.type_named(path, name),
-        };
-        let found = types.and_then(|types| KernelTypes::by_name(types, name));
-        found.or_else(|| {
-            self.debug
-                .type_named(&self.programs.file_table, module, name)
-        })
-    }
-
-    fn similar_type(&self, module: &Module, name: &str) -> Option<String> {
-        let types = match module {
-            Module::Kernel => KernelTypes::kernel(),
-            Module::KernelModule(module) => self.types.module(module),
-            Module::File(path) => return self.programs.similar_type(path, name),
-        };
-        KernelTypes::similar(types?, name)
-    }
-
     fn is_stripped(&self, module: &Module) -> bool {
         matches!(module, Module::File(path) if self.programs.is_stripped(path))
     }
+}
 
-    fn type_space(&self, id: CTypeId) -> Space {
-        let space = self.programs.file_table.space_of(id);
-        space.unwrap_or(Space::Kernel)
+impl MachineFacts for KernelFacts {
+    fn probes_kernel(&self) -> bool {
+        !features::has(Feature::Kprobes).is_unavailable()
+    }
+
+    fn kernel_return_stack(&self) -> bool {
+        kernel_code::return_stack()
     }
 
     fn syscalls(&self) -> &[SysCall] {
@@ -568,5 +555,19 @@ impl Facts for KernelFacts {
 
     fn release(&self) -> &str {
         &self.release
+    }
+}
+
+impl SessionFacts for KernelFacts {
+    fn take_warnings(&self) -> Vec<String> {
+        self.programs.take_warnings()
+    }
+
+    fn has_target(&self) -> bool {
+        self.programs.has_target()
+    }
+
+    fn process_number(&self, pid: u32) -> u32 {
+        spile_runtime::machine::pid_namespace::PidMap::now().to_machine(pid)
     }
 }

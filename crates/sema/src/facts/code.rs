@@ -168,7 +168,7 @@ pub enum CodeQuery {
 /// A place that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundPlace {
-    /// The id for [`super::Facts::place_variables`], unique within the module.
+    /// The id for [`super::CodeFacts::place_variables`], unique within the module.
     pub id: u64,
     /// The function, or the marker.
     pub name: Arc<str>,

@@ -7,7 +7,7 @@ use spile_syntax::pretty::point_text;
 
 use super::PointMatch;
 use crate::codes;
-use crate::facts::{DataPlace, Facts, Module, ModuleQuery};
+use crate::facts::{CodeFacts, DataPlace, Module, ModuleQuery};
 use crate::probe::handler::ContextKind;
 use crate::probe::point::{bad_argument, modules, named, number_of, process_number};
 
@@ -15,7 +15,7 @@ use crate::probe::point::{bad_argument, modules, named, number_of, process_numbe
 const MOST: u64 = 8;
 
 /// The owners of the memory that the first component names; for a pattern, all programs that match.
-fn owners(facts: &dyn Facts, first: &Component) -> DiagResult<Vec<WatchOwner>> {
+fn owners(facts: &dyn CodeFacts, first: &Component) -> DiagResult<Vec<WatchOwner>> {
     match (&*first.name, &first.arg) {
         ("process", Some(Literal::Num(_))) => Ok(vec![WatchOwner::Process(process_number(first)?)]),
         ("process", Some(Literal::Str(s))) => {
@@ -33,7 +33,7 @@ fn owners(facts: &dyn Facts, first: &Component) -> DiagResult<Vec<WatchOwner>> {
 }
 
 /// The watches that a point means.
-pub(super) fn resolve(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn resolve(facts: &dyn CodeFacts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let (Some(data), Some(first)) = (named(comps, "data"), comps.first()) else {
         return Ok(Vec::new());
     };
@@ -46,7 +46,7 @@ pub(super) fn resolve(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<
 
 /// The watch on the memory of one owner.
 fn watch_match(
-    facts: &dyn Facts,
+    facts: &dyn CodeFacts,
     comps: &[Component],
     data: &Component,
     of: WatchOwner,

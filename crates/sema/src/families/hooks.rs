@@ -11,7 +11,7 @@ use spile_syntax::pretty::point_text;
 use super::PointMatch;
 use crate::codes;
 use crate::ctype::CTy;
-use crate::facts::{Facts, LocOp, VarKind, VarLocation};
+use crate::facts::{LocOp, TracepointFacts, TypeFacts, VarKind, VarLocation};
 use crate::probe::handler::{TargetSource, TargetVar};
 use crate::probe::point::{bad_argument, named, number_of, string_of};
 use spile_glob::is_pattern;
@@ -61,7 +61,7 @@ fn literal(c: &Component) -> Arc<str> {
 }
 
 /// A netfilter hook.
-pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn netfilter(facts: &dyn TypeFacts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let (Some(hook), Some(pf)) = (named(comps, "hook"), named(comps, "pf")) else {
         return Ok(Vec::new());
     };
@@ -79,12 +79,12 @@ pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Ve
 }
 
 /// The number that a text is, or that the kernel's types give a constant of this name.
-fn constant(facts: &dyn Facts, text: &str) -> Option<u32> {
+fn constant(facts: &dyn TypeFacts, text: &str) -> Option<u32> {
     let number = text.parse().ok().or_else(|| facts.enum_constant(text));
     number.and_then(|n: i64| u32::try_from(n).ok())
 }
 
-fn family(facts: &dyn Facts, c: &Component) -> DiagResult<u32> {
+fn family(facts: &dyn TypeFacts, c: &Component) -> DiagResult<u32> {
     let text = literal(c);
     let known = FAMILIES.iter().find(|(name, ..)| **name == *text);
     let by_name = known.map(|(_, number, there)| (*number, *there));
@@ -106,7 +106,7 @@ fn family(facts: &dyn Facts, c: &Component) -> DiagResult<u32> {
     }
 }
 
-fn hook_number(facts: &dyn Facts, c: &Component) -> DiagResult<u32> {
+fn hook_number(facts: &dyn TypeFacts, c: &Component) -> DiagResult<u32> {
     let text = literal(c);
     let prefixes = ["NF_INET_", "NF_IP_", "NF_IP6_"];
     let short = prefixes.iter().find_map(|p| text.strip_prefix(p));
@@ -151,7 +151,7 @@ fn target(name: &str, ops: Vec<LocOp>, ty: CTy) -> TargetVar {
 
 /// The variables of a packet at a hook: the context is a `struct bpf_nf_ctx`, the hook's state
 /// and the packet.
-fn packet(facts: &dyn Facts) -> Vec<TargetVar> {
+fn packet(facts: &dyn TypeFacts) -> Vec<TargetVar> {
     const STATE: u8 = 0;
     const SKB: u8 = 1;
     let pointer = |name: &str| {
@@ -198,7 +198,11 @@ fn packet(facts: &dyn Facts) -> Vec<TargetVar> {
 }
 
 /// Hooks of security modules.
-pub(super) fn lsm(facts: &dyn Facts, family: &str, c: &Component) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn lsm(
+    facts: &dyn TracepointFacts,
+    family: &str,
+    c: &Component,
+) -> DiagResult<Vec<PointMatch>> {
     let pattern = literal(c);
     let hooks = facts.lsm_hooks(&pattern);
     if hooks.is_empty() {
@@ -214,7 +218,9 @@ pub(super) fn lsm(facts: &dyn Facts, family: &str, c: &Component) -> DiagResult<
         ));
     }
     let hit = |name: Arc<str>| {
-        let args = facts.lsm_args(&name).into_iter().zip(0u8..);
+        let hook = facts.lsm_hook(&name);
+        let decides = hook.as_ref().is_some_and(|h| h.decides);
+        let args = hook.into_iter().flat_map(|h| h.args).zip(0u8..);
         let targets = args.map(|(a, n)| TargetVar {
             name: a.name,
             source: TargetSource::CtxArg(n),
@@ -222,7 +228,7 @@ pub(super) fn lsm(facts: &dyn Facts, family: &str, c: &Component) -> DiagResult<
             kind: VarKind::Parameter,
         });
         let mut targets: Vec<TargetVar> = targets.collect();
-        if facts.lsm_decides(&name) {
+        if decides {
             targets.push(TargetVar {
                 name: "return".into(),
                 source: TargetSource::Decision,

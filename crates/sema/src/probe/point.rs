@@ -7,7 +7,7 @@ use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 
 use crate::codes;
-use crate::facts::{Facts, FoundModule, ModuleQuery};
+use crate::facts::{CodeFacts, FoundModule, ModuleQuery};
 
 /// The first component of this name.
 pub(crate) fn named<'c>(comps: &'c [Component], name: &str) -> Option<&'c Component> {
@@ -58,7 +58,7 @@ pub(crate) fn bad_argument(c: &Component, what: &str) -> Box<Diagnostic> {
 
 /// The modules of a query that a component asks.
 pub(crate) fn modules(
-    facts: &dyn Facts,
+    facts: &dyn CodeFacts,
     query: &ModuleQuery,
     c: &Component,
 ) -> DiagResult<Vec<FoundModule>> {

@@ -9,7 +9,7 @@ use spile_syntax::diag::{Diagnostic, Diagnostics};
 use super::codes;
 use super::hir::*;
 use super::near::with_similar_variable;
-use crate::facts::Facts;
+use crate::facts::MachineFacts;
 
 /// Maximum number of rounds; each finds assignments that the one before made dead.
 const ROUNDS: usize = 16;
@@ -199,7 +199,7 @@ fn remove_dead(body: &mut Vec<Stmt>, read: &FxHashSet<LocalIx>, effects: &[bool]
 /// accepts the script's files.
 pub fn warn(
     tree: &Tree,
-    facts: &dyn Facts,
+    facts: &dyn MachineFacts,
     diags: &mut Diagnostics,
     is_user: &dyn Fn(Span) -> bool,
 ) {

@@ -4,7 +4,7 @@ use spile_ir::{Event, NrSet};
 use spile_syntax::diag::Diagnostic;
 
 use super::hir::{Tree, Unit, UnitKind};
-use crate::facts::Facts;
+use crate::facts::MachineFacts;
 use crate::probe::list::call_vars;
 
 /// Adds the most similar name that a unit could read to the diagnostic for `name`, if there is one.
@@ -13,7 +13,7 @@ pub(crate) fn with_similar_variable(
     name: &str,
     tree: &Tree,
     unit: &Unit,
-    facts: &dyn Facts,
+    facts: &dyn MachineFacts,
 ) -> Diagnostic {
     if let Some(why) = super::resolve::unavailable::reason_of_global(name) {
         return d.help(why);
@@ -31,7 +31,7 @@ pub(crate) fn with_similar_variable(
 
 /// The variables of the first system call that a handler serves. No local stands for those that the
 /// script does not mention.
-fn call_variables(unit: &Unit, facts: &dyn Facts) -> Vec<String> {
+fn call_variables(unit: &Unit, facts: &dyn MachineFacts) -> Vec<String> {
     let UnitKind::Handler { event, .. } = &unit.kind else {
         return Vec::new();
     };

@@ -8,13 +8,13 @@ use spile_kernel::process::mappings;
 use spile_kernel::symbols::Symbols;
 use spile_sema::facts::{DataPlace, FileIdentity};
 
-/// See [`spile_sema::facts::Facts::file_identity`].
+/// See [`spile_sema::facts::CodeFacts::file_identity`].
 pub(super) fn file_identity(path: &str) -> Option<FileIdentity> {
     let (device, inode) = spile_kernel::process::file_identity(Path::new(path))?;
     Some(FileIdentity { device, inode })
 }
 
-/// See [`spile_sema::facts::Facts::data_place`].
+/// See [`spile_sema::facts::CodeFacts::data_place`].
 pub(super) fn place(of: &WatchOwner, name: &str) -> Result<DataPlace, String> {
     match of {
         WatchOwner::Kernel => kernel(name),

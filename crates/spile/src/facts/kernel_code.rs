@@ -235,7 +235,7 @@ impl KernelCode {
     }
 }
 
-/// See [`spile_sema::facts::Facts::kernel_return_stack`]. Since Linux 6.14 ftrace itself catches
+/// See [`spile_sema::facts::MachineFacts::kernel_return_stack`]. Since Linux 6.14 ftrace itself catches
 /// returns (`return_to_handler` in `arch/x86/kernel/ftrace_64.S`). The first versions showed a
 /// stack pointer below the saved registers, later ones show the right one, and nothing tells which
 /// it is. Older kernels, and single probes (`arch_rethook_trampoline_callback`), show the right

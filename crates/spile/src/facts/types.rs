@@ -91,7 +91,7 @@ impl KernelTypes {
         }
     }
 
-    /// See `Facts::ctype`.
+    /// See `TypeFacts::ctype`.
     pub(crate) fn ctype(&self, id: CTypeId) -> CType {
         let Some(types) = self.by_id(id) else {
             return match id {
@@ -103,7 +103,7 @@ impl KernelTypes {
         found.map(|ty| types.common_id(ty))
     }
 
-    /// See `Facts::c_name`.
+    /// See `TypeFacts::c_name`.
     pub(crate) fn c_name(&self, id: CTypeId) -> String {
         if id == CTypeId::VOID {
             return "void".into();
@@ -112,12 +112,12 @@ impl KernelTypes {
             .map_or_else(|| "?".into(), |types| types.btf.c_name(id.number))
     }
 
-    /// See `Facts::member`.
+    /// See `TypeFacts::member`.
     pub(crate) fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
         self.by_id(id)?.member(id.number, name)
     }
 
-    /// See `Facts::members`.
+    /// See `TypeFacts::members`.
     pub(crate) fn members(&self, id: CTypeId) -> Vec<Member> {
         let Some(types) = self.by_id(id) else {
             return Vec::new();
@@ -129,7 +129,7 @@ impl KernelTypes {
             .collect()
     }
 
-    /// See `Facts::enum_values`.
+    /// See `TypeFacts::enum_values`.
     pub(crate) fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
         let Some(types) = self.by_id(id) else {
             return Vec::new();

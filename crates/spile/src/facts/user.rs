@@ -102,7 +102,7 @@ impl Programs {
         self.root.as_ref().map(|r| &*r.folder)
     }
 
-    /// See [`spile_sema::facts::Facts::has_target`].
+    /// See [`spile_sema::facts::SessionFacts::has_target`].
     pub(crate) fn has_target(&self) -> bool {
         !matches!(self.target, TargetProcess::None)
     }
@@ -128,7 +128,7 @@ impl Programs {
         Ok(file)
     }
 
-    /// See [`spile_sema::facts::Facts::modules`], for programs.
+    /// See [`spile_sema::facts::CodeFacts::modules`], for programs.
     pub(crate) fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         let found = self.find(query)?;
         for FoundModule { module, pid } in &found {
@@ -223,7 +223,7 @@ impl Programs {
         found
     }
 
-    /// See [`spile_sema::facts::Facts::places`], for files.
+    /// See [`spile_sema::facts::CodeFacts::places`], for files.
     pub(crate) fn places(
         &self,
         path: &Arc<str>,
@@ -379,18 +379,18 @@ impl Programs {
         }
     }
 
-    /// Keeps warnings for [`spile_sema::facts::Facts::take_warnings`].
+    /// Keeps warnings for [`spile_sema::facts::SessionFacts::take_warnings`].
     fn warn(&self, texts: Vec<String>) {
         let mut all = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         all.extend(texts);
     }
 
-    /// See [`spile_sema::facts::Facts::take_warnings`].
+    /// See [`spile_sema::facts::SessionFacts::take_warnings`].
     pub(crate) fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// See [`spile_sema::facts::Facts::place_variables`], for files.
+    /// See [`spile_sema::facts::CodeFacts::place_variables`], for files.
     pub(crate) fn variables(
         &self,
         path: &Arc<str>,
@@ -408,7 +408,7 @@ impl Programs {
         QueriedFile { home, file, table }.variables(id, ret)
     }
 
-    /// See [`spile_sema::facts::Facts::module_variable`], for files.
+    /// See [`spile_sema::facts::CodeFacts::module_variable`], for files.
     pub(crate) fn global(
         &self,
         path: &Arc<str>,
@@ -421,7 +421,7 @@ impl Programs {
         QueriedFile { home, file, table }.global(name, unit)
     }
 
-    /// See [`spile_sema::facts::Facts::module_type`], for files.
+    /// See [`spile_sema::facts::TypeFacts::module_type`], for files.
     pub(crate) fn type_named(&self, path: &Arc<str>, name: &str) -> Option<CTypeId> {
         let file = &self.file(path).ok()?;
         let table = &self.file_table;
@@ -429,14 +429,14 @@ impl Programs {
         QueriedFile { home, file, table }.type_named(name)
     }
 
-    /// See [`spile_sema::facts::Facts::similar_type`].
+    /// See [`spile_sema::facts::TypeFacts::similar_type`].
     pub(crate) fn similar_type(&self, path: &Arc<str>, name: &str) -> Option<String> {
         let file = self.file(path).ok()?;
         let names = file.dwarf()?.type_names();
         similar_type(name, names.iter().map(|n| &**n))
     }
 
-    /// See [`spile_sema::facts::Facts::is_stripped`].
+    /// See [`spile_sema::facts::CodeFacts::is_stripped`].
     pub(crate) fn is_stripped(&self, path: &Arc<str>) -> bool {
         let Ok(file) = self.file(path) else {
             return false;

@@ -9,7 +9,7 @@ use spile_syntax::ast::Span;
 
 use super::{FnDecl, Resolver};
 use crate::ctype::{CBase, CTy, TypeShape};
-use crate::facts::Facts;
+use crate::facts::TypeFacts;
 use crate::types::hir::*;
 
 /// C types of what a script stores in arrays, by the places of their declarations.
@@ -36,7 +36,7 @@ pub(super) enum NoType {
 
 impl NoType {
     /// The reason, for messages.
-    pub(super) fn reason(&self, facts: &dyn Facts) -> String {
+    pub(super) fn reason(&self, facts: &dyn TypeFacts) -> String {
         match self {
             NoType::Unknown => "the C type of this value is not known".into(),
             NoType::Global => "a global variable has no C type, since any probe can set it".into(),
@@ -53,7 +53,7 @@ impl NoType {
 }
 
 /// Whether two C types are the same: integers of one form, or types of one name of one program.
-pub(super) fn same(a: CTy, b: CTy, facts: &dyn Facts) -> bool {
+pub(super) fn same(a: CTy, b: CTy, facts: &dyn TypeFacts) -> bool {
     if a == b {
         return true;
     }
@@ -73,7 +73,7 @@ pub(super) fn same(a: CTy, b: CTy, facts: &dyn Facts) -> bool {
 }
 
 /// The type that these origins give, if all give the same and no function has a say.
-pub(super) fn known(origins: &[Origin], facts: &dyn Facts) -> Option<CTy> {
+pub(super) fn known(origins: &[Origin], facts: &dyn TypeFacts) -> Option<CTy> {
     let Some(&Origin::Type(first)) = origins.first() else {
         return None;
     };

@@ -202,7 +202,7 @@ impl Resolver<'_> {
             let hooks = prefixes.iter().filter_map(|prefix| n.strip_prefix(prefix));
             hooks.into_iter().next()
         });
-        match hook.filter(|hook| self.facts.lsm_decides(hook)) {
+        match hook.filter(|hook| self.facts.lsm_hook(hook).is_some_and(|h| h.decides)) {
             Some(hook) => d.help(format!(
                 "write `probe kernel.lsm(\"{hook}\") {{ $return = ... }}`, which decides for it"
             )),
