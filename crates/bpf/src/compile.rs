@@ -1,6 +1,5 @@
 //! Compilation of a program to an object: the BPF programs, and the handlers of each one.
 
-mod error;
 mod program;
 
 use std::borrow::Cow;
@@ -14,9 +13,9 @@ use spile_ir::{CodeProbe, CodeSite, Executor, Program, ProgramFacts, SiteId, Ty}
 use spile_lir::Module;
 use spile_lir::library::module_with;
 
-use self::error::program_error;
 use self::program::ProgramCodegen;
 use crate::attach::{self, AttachPlan, Group};
+use crate::error::{CompileError, LowerError, program_error};
 use crate::layout::{
     Attach, FOLLOWED_MAP, Layout, Object, ProgramInfo, RING, RecordKind, RecordShape, StackWords,
     SymbolicForm, can_follow,
@@ -36,8 +35,6 @@ use crate::programs::process_tree;
 use crate::programs::unfollowed;
 use crate::regalloc::{self, Allocation, Unallocated};
 use crate::target::Options;
-
-pub use self::error::CompileError;
 
 /// Handlers with more instruction slots are split into several programs: the kernel's verifier
 /// follows a million instructions in one (`BPF_COMPLEXITY_LIMIT_INSNS`), and some of them more than
@@ -110,12 +107,12 @@ fn allocate(program: &Program, marks: &Marks) -> Result<Vec<Option<Allocation>>,
             bodies.push(None);
             continue;
         }
-        let refused = |site: Option<SiteId>, reason: &str| {
+        let refused = |site: Option<SiteId>, reason: LowerError| {
             let site = site.and_then(|s| program.sites.get(s.index()));
             CompileError {
                 handler: handler.point.to_string(),
                 site: site.map(|s| s.near.to_string()).unwrap_or_default(),
-                reason: reason.into(),
+                reason,
             }
         };
         if let Some(site) = marks.unrenderable(BodyId::Handler(i)) {
@@ -123,10 +120,10 @@ fn allocate(program: &Program, marks: &Marks) -> Result<Vec<Option<Allocation>>,
                           numbers (`$x$`) become text when they are printed: in a kernel handler they can be \
                           printed, joined, saved, and be a key, and not be looked into; `sprint_backtrace`, \
                           `symfileline`, `usymdata` and `fp_to_string` can";
-            return Err(refused(Some(site), reason));
+            return Err(refused(Some(site), LowerError::unsupported(reason)));
         }
         let body = Unallocated::new(&handler.body);
-        let body = body.ok_or_else(|| refused(None, "a malformed body"))?;
+        let body = body.ok_or_else(|| refused(None, "a malformed body".into()))?;
         bodies.push(Some(body));
     }
     Ok(regalloc::allocate_all(bodies))

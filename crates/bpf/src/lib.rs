@@ -13,6 +13,7 @@
 //! | module | its one job |
 //! |---|---|
 //! | `compile` | the BPF programs, and the handlers of each one |
+//! | `error` | why a program cannot be compiled |
 //! | `attach` | the attach kind of each handler, decided once |
 //! | `plan` | the state layout: shared memory, maps |
 //! | `regalloc` | the location of each register of a handler |
@@ -25,6 +26,7 @@
 
 mod attach;
 mod compile;
+mod error;
 pub mod layout;
 mod lower;
 pub mod object;
@@ -34,5 +36,6 @@ mod programs;
 mod regalloc;
 pub mod target;
 
-pub use compile::{CompileError, compile, compile_planned};
+pub use compile::{compile, compile_planned};
+pub use error::{CompileError, LowerError};
 pub use object::program_type::ProgramType;

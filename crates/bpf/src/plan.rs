@@ -48,6 +48,7 @@ use spile_ir::{
 };
 
 use crate::attach::AttachPlan;
+use crate::error::{LowerError, Res};
 use crate::layout::{GlobalLayout, HandlerInfo, TREE_BYTES, counters, percpu};
 use crate::object::elf::MapSpec;
 use crate::plan::iterators::IteratorLayout;
@@ -119,6 +120,8 @@ pub(crate) struct StateLayout {
     pub evictions: Option<u32>,
 }
 
+const TOO_FAR: &str = "keys and stacks take more than 32 KB for each CPU";
+
 impl StateLayout {
     /// Lays out all state. The error is the reason for a refusal.
     pub(crate) fn new(
@@ -126,9 +129,9 @@ impl StateLayout {
         facts: Rc<ProgramFacts>,
         options: &Options,
         needs: LayoutInputs,
-    ) -> Result<StateLayout, String> {
+    ) -> Res<StateLayout> {
         if options.cpus == 0 || options.cpus > 4096 {
-            return Err(format!("{} CPUs", options.cpus));
+            return Err(LowerError::too_large(format!("{} CPUs", options.cpus)));
         }
         let mut areas = Areas::new();
         let mut handlers = place_handlers(program, options, &mut areas.cpu);
@@ -155,7 +158,7 @@ impl StateLayout {
         scratch.buffers(&mut areas.cpu, program, &needs, tokens);
         let saved_max = scratch.activations(&mut areas.cpu, program, &iterators);
         if scratch.value > REACH - 1024 {
-            return Err("keys and stacks take more than 32 KB for each CPU".into());
+            return Err(LowerError::too_large(TOO_FAR));
         }
         if far_handlers {
             handlers = place_handlers(program, options, &mut areas.cpu);
@@ -260,11 +263,7 @@ struct Arrays<'a> {
 
 impl Arrays<'_> {
     /// Places the globals that have no place yet.
-    fn far_globals(
-        &self,
-        places: &mut [Option<GlobalLayout>],
-        areas: &mut Areas,
-    ) -> Result<(), String> {
+    fn far_globals(&self, places: &mut [Option<GlobalLayout>], areas: &mut Areas) -> Res {
         let iterated = iterators::iterated(self.program);
         for (i, global) in self.program.globals.iter().enumerate() {
             if places[i].is_none() {

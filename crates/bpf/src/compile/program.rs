@@ -5,8 +5,8 @@ use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Size};
 use spile_ir::{BodyFacts, Event, HandlerId, NrSet, Program};
 
-use super::error::{CompileError, program_error};
 use crate::attach::{self, RAW_SYSCALLS};
+use crate::error::{CompileError, Res, program_error};
 use crate::layout::{Attach, CodeAttach};
 use crate::lower::handler::entry::EntryState;
 use crate::lower::syscalls::parts::on_stack;
@@ -112,7 +112,7 @@ impl<'a> ProgramCodegen<'a> {
         } else {
             asm.ret(i32::from(packet));
         }
-        asm.finish().map_err(|e| program_error(e.to_string()))
+        asm.finish().map_err(program_error)
     }
 
     /// Puts the values on the stack that the handlers share.
@@ -252,7 +252,7 @@ impl<'a> ProgramCodegen<'a> {
         })?;
         sub.bind(end);
         sub.ret(0);
-        let function = sub.finish().map_err(|e| program_error(e.to_string()))?;
+        let function = sub.finish().map_err(program_error)?;
         pool.subs.insert(name.clone(), function);
         let locations = body.alloc.on_stack([TMP[2], TMP[3], TMP[4]]);
         self.with_codegen(asm, body, pool, |g| {
@@ -308,7 +308,7 @@ impl<'a> ProgramCodegen<'a> {
             asm.bind(out);
         }
         asm.ret(0);
-        asm.finish().map_err(|e| program_error(e.to_string()))
+        asm.finish().map_err(program_error)
     }
 
     /// Whether some handler uses the system call's number.
@@ -344,7 +344,7 @@ impl<'a> ProgramCodegen<'a> {
         asm: &'b mut Asm,
         body: &'b BodyContext<'b>,
         pool: &'b mut Pool,
-        step: impl FnOnce(&mut HandlerCodegen<'b>) -> Result<T, String>,
+        step: impl FnOnce(&mut HandlerCodegen<'b>) -> Res<T>,
     ) -> Result<T, CompileError> {
         let mut generator = HandlerCodegen::new(asm, pool, body);
         step(&mut generator).map_err(|reason| {

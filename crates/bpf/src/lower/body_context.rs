@@ -9,7 +9,8 @@ use super::data::thread_record_facts::{FieldRef, RecordFacts};
 use super::event::deferred_modes;
 use super::event::task_fields::TaskFields;
 use super::handler::errors;
-use super::operand::Res;
+
+use crate::error::Res;
 use crate::layout::{ErrorKind, GlobalPlace, Quote};
 use crate::plan::StateLayout;
 use crate::regalloc::Allocation;

@@ -10,10 +10,11 @@ use spile_ir::{BlockId, SiteId, Ty, Val};
 
 use super::body_context::BodyContext;
 use super::data::thread_record_facts::RecordState;
-use super::operand::{Res, StrOperand};
+use super::operand::StrOperand;
 use super::out_of_line::OutOfLine;
 use super::pool::Pool;
 use super::slots::{BLOCK, TMP};
+use crate::error::Res;
 use crate::regalloc::Location;
 use crate::regalloc::numbers::Numbers;
 

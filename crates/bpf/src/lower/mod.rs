@@ -61,7 +61,7 @@ pub(crate) use spile_ebpf::isa::asm::{ARGUMENTS, Arg};
 
 pub(crate) use body_context::{BodyContext, ObjectContext};
 pub(crate) use codegen::HandlerCodegen;
-pub(crate) use operand::{Res, StrOperand};
+pub(crate) use operand::StrOperand;
 pub(crate) use pool::Pool;
 pub(crate) use slots::{
     BLOCK, CTX, GEN, NR, TASK, THREAD_RECORDS, TMP, UNROLL, VERDICT, block_at, passed,

@@ -3,9 +3,6 @@
 use spile_ebpf::isa::insn::Cond;
 use spile_ir::{BinOp, Ty, Val};
 
-/// The result of lowering; the error says why an instruction cannot be compiled.
-pub(crate) type Res<T = ()> = Result<T, String>;
-
 /// A string operand.
 #[derive(Debug, Clone)]
 pub(crate) enum StrOperand {

@@ -11,6 +11,7 @@ use spile_lir::func::ConstantData;
 use spile_lir::library::routine::Routine;
 
 use super::lir_sources::{LirSources, Source};
+use crate::error::{LowerError, Res};
 use crate::layout::RecordShape;
 use crate::plan::StateLayout;
 use crate::prebuilt;
@@ -53,8 +54,8 @@ struct Pending {
 }
 
 /// The request for a function of the run-time library that is the same for all callers.
-pub(crate) fn common(name: &str) -> Result<Routine, String> {
-    Routine::common(name).ok_or_else(|| format!("the library has no {name}"))
+pub(crate) fn common(name: &str) -> Res<Routine> {
+    Routine::common(name).ok_or_else(|| LowerError::malformed(format!("the library has no {name}")))
 }
 
 impl Pool {
@@ -130,18 +131,18 @@ impl Pool {
     }
 
     /// Defines a function of the run-time library that is the same for all callers.
-    pub(crate) fn library(&mut self, name: &str) -> Result<(), String> {
+    pub(crate) fn library(&mut self, name: &str) -> Res {
         self.routine(name, None, |_| Ok((common(name)?, Vec::new())))
     }
 
     /// The code of a function of the run-time library, for [`Asm::insert`].
     ///
     /// [`Asm::insert`]: spile_ebpf::isa::asm::Asm::insert
-    pub(crate) fn inline(&mut self, name: &str) -> Result<&Function, String> {
+    pub(crate) fn inline(&mut self, name: &str) -> Res<&Function> {
         if !self.inline.contains_key(name) {
             let module = common(name)?.module(&[]);
             let func = module.funcs.first().ok_or("a module without a function")?;
-            let code = emit_inline(func).map_err(|e| e.to_string())?;
+            let code = emit_inline(func)?;
             self.inline.insert(name.into(), code);
         }
         Ok(&self.inline[name])
@@ -155,8 +156,8 @@ impl Pool {
         &mut self,
         name: &str,
         plan: Option<&StateLayout>,
-        make: impl FnOnce(&mut Pool) -> Result<(Routine, Vec<ConstantData>), String>,
-    ) -> Result<(), String> {
+        make: impl FnOnce(&mut Pool) -> Res<(Routine, Vec<ConstantData>)>,
+    ) -> Res {
         if self.subs.contains_key(name) {
             return Ok(());
         }
@@ -178,7 +179,7 @@ impl Pool {
         mut routine: Routine,
         given: Vec<ConstantData>,
         blocks: Option<CpuBlocks>,
-    ) -> Result<(), String> {
+    ) -> Res {
         let constant = |(name, bytes): &(&'static str, &'static [u8])| {
             let own = given.iter().find(|d| d.name == *name);
             let off = self.constant(own.map_or(bytes, |d| &d.bytes));
@@ -187,14 +188,15 @@ impl Pool {
         let data: Vec<(String, u32)> = template.data.iter().map(constant).collect();
         let offsets = data.iter().map(|(_, off)| *off);
         let numbers = template.numbers_of(&mut routine, blocks, offsets);
-        let functions = template.link(&numbers, routine.name().map(|n| &**n))?;
+        let functions = template.link(&numbers, routine.name().map(|n| &**n));
+        let functions = functions.map_err(LowerError::malformed)?;
         if cfg!(debug_assertions) {
             let around = ObjectSymbols {
                 data: data.into_iter().collect(),
                 cpu_blocks: blocks,
                 ..ObjectSymbols::default()
             };
-            let emitted = emit(&routine.module(&given), &around).map_err(|e| e.to_string())?;
+            let emitted = emit(&routine.module(&given), &around)?;
             assert_eq!(functions, emitted, "the template of {routine:?}");
         }
         for (mut function, code) in functions.into_iter().zip(template.functions) {
@@ -207,7 +209,7 @@ impl Pool {
 
     /// Defines the only function of a module of LIR, those of its loops, and its constants, unless the
     /// object has it; returns its name.
-    pub(crate) fn define_module(&mut self, module: Module) -> Result<String, String> {
+    pub(crate) fn define_module(&mut self, module: Module) -> Res<String> {
         let name = module.funcs.first().map(|f| f.name.clone());
         let name = name.ok_or("a module without a function")?;
         if !self.subs.contains_key(&name) {
@@ -217,11 +219,7 @@ impl Pool {
     }
 
     /// Defines the function `name` of a module of LIR, and its constants, unless the object has it.
-    pub(crate) fn define_once(
-        &mut self,
-        name: &str,
-        make: impl FnOnce() -> Module,
-    ) -> Result<(), String> {
+    pub(crate) fn define_once(&mut self, name: &str, make: impl FnOnce() -> Module) -> Res {
         if !self.subs.contains_key(name) {
             let module = make();
             debug_assert!(module.func(name).is_some(), "{name}");
@@ -237,14 +235,14 @@ impl Pool {
         module: Module,
         plan: &StateLayout,
         kfuncs: FxHashMap<String, u32>,
-    ) -> Result<Function, String> {
+    ) -> Res<Function> {
         let around = ObjectSymbols {
             cpu_blocks: Some(plan.cpu_blocks()),
             kfuncs,
             may_goto: self.may_goto,
             ..ObjectSymbols::default()
         };
-        let mut functions = emit(&module, &around).map_err(|e| e.to_string())?;
+        let mut functions = emit(&module, &around)?;
         self.lir.0.push(Source::Module(module));
         let program = functions.drain(..1).next();
         let named = functions.into_iter().map(|f| (f.name.clone(), f));
@@ -257,8 +255,8 @@ impl Pool {
         &mut self,
         name: &str,
         plan: &StateLayout,
-        make: impl FnOnce(&mut Pool) -> Result<Module, String>,
-    ) -> Result<(), String> {
+        make: impl FnOnce(&mut Pool) -> Res<Module>,
+    ) -> Res {
         if !self.subs.contains_key(name) {
             let module = make(self)?;
             self.define(module, Some(plan.cpu_blocks()));
@@ -299,7 +297,7 @@ impl Pool {
     }
 
     /// Emits the functions that were defined since the last time: together, as processors share them.
-    pub(crate) fn emit_pending(&mut self) -> Result<(), String> {
+    pub(crate) fn emit_pending(&mut self) -> Res {
         let pending = std::mem::take(&mut self.pending);
         let functions = |p: &Pending| match &self.lir.0[p.source] {
             Source::Module(module) => &module.funcs[..],
@@ -309,7 +307,7 @@ impl Pool {
             .iter()
             .flat_map(|p| functions(p).iter().map(|f| (f, &p.around)))
             .collect();
-        for mut function in emit_all(&jobs).map_err(|e| e.to_string())? {
+        for mut function in emit_all(&jobs)? {
             function.separate = pending.iter().any(|p| p.global.contains(&function.name));
             self.subs.insert(function.name.clone(), function);
         }

@@ -6,8 +6,9 @@ use spile_ebpf::isa::sequences::{CALLER_SAVED, RegSet, set_of};
 use spile_ir::{BinOp, Block, BlockId, Inst, SiteId, Term, Ty, Val};
 
 use super::codegen::HandlerCodegen;
-use super::operand::{Res, condition};
+use super::operand::condition;
 use super::out_of_line::OutOfLine;
+use crate::error::{LowerError, Res};
 use crate::regalloc::Location;
 
 impl HandlerCodegen<'_> {
@@ -263,7 +264,9 @@ impl HandlerCodegen<'_> {
             }
             Inst::Rethrow => self.rethrow(),
             Inst::PrintHist { dst: None, g, keys } => self.print_hist(*g, keys),
-            Inst::PrintHist { .. } => Err("the text of a histogram in a kernel handler".into()),
+            Inst::PrintHist { .. } => Err(LowerError::unsupported(
+                "the text of a histogram in a kernel handler",
+            )),
             Inst::HistGet { dst, g, keys, idx } => self.hist_get(*dst, *g, keys, *idx),
             Inst::IterNew {
                 it,

@@ -17,7 +17,8 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::intrinsics::{Intrinsic, IntrinsicClass, SyscallOp};
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
-use super::{Arg, CTX, HandlerCodegen, NR, Res, TASK};
+use super::{Arg, CTX, HandlerCodegen, NR, TASK};
+use crate::error::{LowerError, Res};
 use crate::layout::shared;
 
 /// Offsets in `struct pt_regs`, and bits of system-call numbers: x86-64.
@@ -88,7 +89,9 @@ impl HandlerCodegen<'_> {
     /// The address of the current task's registers, for loads.
     pub(super) fn regs(&mut self) -> Res<Reg> {
         if !self.options.features.task_pt_regs {
-            return Err("arguments of system calls need bpf_task_pt_regs (Linux 5.15)".into());
+            return Err(LowerError::unsupported(
+                "arguments of system calls need bpf_task_pt_regs (Linux 5.15)",
+            ));
         }
         let task = self.task();
         Ok(self.asm.call_with(Helper::TaskPtRegs, &[task.into()]))

@@ -6,8 +6,9 @@ use spile_ebpf::isa::insn::{Reg, Src};
 use spile_ir::Val;
 
 use super::codegen::HandlerCodegen;
-use super::operand::{Res, StrOperand};
+use super::operand::StrOperand;
 use super::slots::{BLOCK, REACH};
+use crate::error::Res;
 use crate::lower::block_at;
 
 impl HandlerCodegen<'_> {

@@ -1,5 +1,6 @@
 //! Allocates offsets in the state memory and in the processors' blocks, one after the other.
 
+use crate::error::{LowerError, Res};
 use crate::layout::{percpu, shared};
 use crate::object::elf::MapSpec;
 
@@ -50,12 +51,15 @@ impl Areas {
     }
 
     /// Bytes of the shared area and of a per-CPU area, in whole cache lines.
-    pub(crate) fn sizes(&self, cpus: u32) -> Result<(u32, u32), String> {
+    pub(crate) fn sizes(&self, cpus: u32) -> Res<(u32, u32)> {
         let shared = self.shared.at().next_multiple_of(64);
         let stride = self.cpu.at().next_multiple_of(64);
         let total = u64::from(stride) * u64::from(cpus) + u64::from(shared);
         match total > 1 << 28 {
-            true => Err(format!("the state memory would take {} MB", total >> 20)),
+            true => Err(LowerError::too_large(format!(
+                "the state memory would take {} MB",
+                total >> 20
+            ))),
             false => Ok((shared, stride)),
         }
     }

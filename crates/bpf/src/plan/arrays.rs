@@ -6,6 +6,7 @@ use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
 
 use super::allocator::{Areas, BumpAllocator, MMAPABLE};
 use super::values::element;
+use crate::error::{LowerError, Res};
 use crate::layout::{
     Colocation, GlobalLayout, GlobalPlace, LargeLayout, PerCpuArray, SEQUENCE, ThreadField,
     ThreadSlots, ValueLayout,
@@ -307,7 +308,7 @@ impl ArrayToPlace<'_> {
         options: &Options,
         colocations: &Colocations,
         areas: &mut Areas,
-    ) -> Result<Option<GlobalLayout>, String> {
+    ) -> Res<Option<GlobalLayout>> {
         let GlobalKind::Array {
             keys,
             value,
@@ -325,10 +326,10 @@ impl ArrayToPlace<'_> {
             wrap: *wrap,
         };
         if shape.value.size() > 32 << 10 {
-            return Err(format!(
+            return Err(LowerError::too_large(format!(
                 "an element of `{}` takes more than 32 KB",
                 self.global.name
-            ));
+            )));
         }
         match self.global.storage {
             Storage::Controller => Ok(None),

@@ -9,6 +9,7 @@
 //! For each iterator that can be open together with others, a map has a room with as many entries
 //! as the array has elements. The buckets of a histogram are copied to the per-CPU area.
 
+use crate::error::Res;
 use std::collections::BTreeSet;
 
 use spile_ir::analysis::dataflow::{self, Backward, Lattice};
@@ -111,10 +112,7 @@ pub(crate) fn iterated(program: &Program) -> Vec<bool> {
 
 /// The iterators of a body, by number; `None` for those that never start. The error is the reason
 /// for a refusal.
-pub(crate) fn iterators(
-    program: &Program,
-    body: &Body,
-) -> Result<Vec<Option<IteratorLayout>>, String> {
+pub(crate) fn iterators(program: &Program, body: &Body) -> Res<Vec<Option<IteratorLayout>>> {
     let mut all: Vec<Option<IteratorLayout>> = vec![None; body.iters as usize];
     for inst in body.insts() {
         let (it, one) = match inst {
@@ -158,7 +156,7 @@ fn array(
     it: IterId,
     g: GlobalId,
     sort: Option<SortSpec>,
-) -> Result<IterSource, String> {
+) -> Res<IterSource> {
     let Some(GlobalKind::Array { keys, value, .. }) =
         program.globals.get(g.index()).map(|g| &g.kind)
     else {

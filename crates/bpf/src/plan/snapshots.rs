@@ -4,6 +4,7 @@ use spile_ir::{Executor, GlobalKind, Program};
 
 use super::arrays::map_name;
 use super::iterators::{self, IterSource, IteratorLayout};
+use crate::error::{LowerError, Res};
 use crate::object::elf::{MapSpec, MapType};
 
 /// Limit on the elements of an array with iterators: `bpf_loop` makes at most 8 million iterations,
@@ -22,7 +23,7 @@ pub(crate) struct SnapshotMap {
 }
 
 /// The iterators of all kernel handlers.
-pub(crate) fn all_iterators(program: &Program) -> Result<Vec<Vec<Option<IteratorLayout>>>, String> {
+pub(crate) fn all_iterators(program: &Program) -> Res<Vec<Vec<Option<IteratorLayout>>>> {
     let of = |h: &spile_ir::Handler| match h.event.executor() {
         Executor::Kernel => iterators::iterators(program, &h.body),
         _ => Ok(Vec::new()),
@@ -64,7 +65,7 @@ pub(crate) fn snapshots(
     program: &Program,
     iterators: &[Vec<Option<IteratorLayout>>],
     maps: &mut Vec<MapSpec>,
-) -> Result<Vec<Option<SnapshotMap>>, String> {
+) -> Res<Vec<Option<SnapshotMap>>> {
     let mut out = vec![None; program.globals.len()];
     for (i, global) in program.globals.iter().enumerate() {
         let GlobalKind::Array { max, .. } = &global.kind else {
@@ -81,10 +82,10 @@ pub(crate) fn snapshots(
         let entries = (*max).max(1);
         let all_rooms = u64::from(rooms) * u64::from(activations);
         if entries > MAX_WALKED || u64::from(entries) * all_rooms > 1 << 30 {
-            return Err(format!(
+            return Err(LowerError::too_large(format!(
                 "`{}` is too large to be walked through in a kernel handler: at most {MAX_WALKED} elements",
                 global.name
-            ));
+            )));
         }
         let map = map_name(i, global, None).replacen('g', "s", 1);
         maps.push(MapSpec {

@@ -14,6 +14,7 @@ use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AtomicOp, Size};
 
+use crate::error::{LowerError, Res};
 use crate::layout::{ProgramInfo, TREE_BYTES};
 use crate::lower::Arg;
 use crate::target::KernelOffsets;
@@ -34,9 +35,11 @@ pub(crate) fn info() -> ProgramInfo {
 ///
 /// # Errors
 /// The reason, where the kernel does not tell how its tasks look.
-pub(crate) fn fork_tracker(at: u32, offsets: &KernelOffsets) -> Result<Func, String> {
+pub(crate) fn fork_tracker(at: u32, offsets: &KernelOffsets) -> Res<Func> {
     let tgid = offsets.task_tgid.and_then(|o| i32::try_from(o).ok());
-    let tgid = tgid.ok_or("children of the target cannot be followed on this kernel")?;
+    let tgid = tgid.ok_or(LowerError::unsupported(
+        "children of the target cannot be followed on this kernel",
+    ))?;
     let contract = "\
 Gives a new process the bit of its parent.
 ctx: the tasks of the parent and of the child. New threads change nothing.";

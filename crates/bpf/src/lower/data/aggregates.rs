@@ -11,10 +11,11 @@ use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Ty, Val};
 
+use crate::error::{LowerError, Res};
 use crate::layout::{AggLayout, GOLDEN, GlobalPlace, PerCpuArray, SEQUENCE, ValueLayout, percpu};
 use crate::lower::operand::KeyWord;
 use crate::lower::out_of_line::{CacheMiss, OutOfLine, WrapTest};
-use crate::lower::{Arg, BLOCK, GEN, HandlerCodegen, Res, StrOperand, UNROLL, block_at};
+use crate::lower::{Arg, BLOCK, GEN, HandlerCodegen, StrOperand, UNROLL, block_at};
 use crate::plan::lanes;
 use crate::plan::outlining::Op;
 
@@ -151,7 +152,7 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         let array = self.per_cpu_array(g)?;
         if array.key_size > 30_000 {
-            return Err("a key of more than 30,000 bytes".into());
+            return Err(LowerError::too_large("a key of more than 30,000 bytes"));
         }
         let words = self.key_words(&array.keys, keys)?;
         if array.colocated.of.is_some() {

@@ -6,10 +6,11 @@ use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::insn::{Cond, Reg};
 use spile_ir::{GlobalId, Val};
 
+use crate::error::Res;
 use crate::layout::{PerCpuArray, percpu};
+use crate::lower::HandlerCodegen;
 use crate::lower::operand::KeyWord;
 use crate::lower::out_of_line::{CacheMiss, OutOfLine};
-use crate::lower::{HandlerCodegen, Res};
 
 impl HandlerCodegen<'_> {
     /// Adds to the element that is co-located with the host's last addition.

@@ -5,8 +5,9 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Extract, GlobalId, Hist, Reg as IrReg, Val};
 
+use crate::error::{LowerError, Res};
 use crate::layout::{AggLayout, ErrorKind, GlobalPlace, ValueLayout};
-use crate::lower::{HandlerCodegen, Res};
+use crate::lower::HandlerCodegen;
 
 impl HandlerCodegen<'_> {
     /// The address of a statistic, and its layout. Goes to `missing` if an array has no element with the key.
@@ -85,7 +86,9 @@ impl HandlerCodegen<'_> {
 
     pub(in crate::lower) fn variance_sub(&mut self) -> Res {
         if !self.options.features.bpf_loop {
-            return Err("@variance in a kernel handler needs bpf_loop (Linux 5.17)".into());
+            return Err(LowerError::unsupported(
+                "@variance in a kernel handler needs bpf_loop (Linux 5.17)",
+            ));
         }
         self.pool.library("variance")
     }

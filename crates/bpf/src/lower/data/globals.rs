@@ -14,8 +14,9 @@ use spile_ir::{GlobalId, Reg as IrReg, Ty, Val};
 use spile_lir::library::eviction::{DROP_OLD, OLDEST};
 use spile_lir::library::walks::{KeyFields, Slice, slice};
 
+use crate::error::Res;
 use crate::layout::{GlobalPlace, ValueLayout, percpu, shared};
-use crate::lower::{Arg, GEN, HandlerCodegen, Res, StrOperand, TMP, UNROLL, block_at};
+use crate::lower::{Arg, GEN, HandlerCodegen, StrOperand, TMP, UNROLL, block_at};
 use crate::plan::EVICT;
 use crate::plan::outlining::Op;
 

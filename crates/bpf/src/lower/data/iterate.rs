@@ -16,8 +16,9 @@ use spile_lir::library::walks::{
     CopiedPart, CopyLayout, KeyFields, Part, SortWord, Statistic, copy,
 };
 
+use crate::error::{LowerError, Res};
 use crate::layout::{GlobalPlace, SEQUENCE, ValueLayout};
-use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, TMP, block_at};
+use crate::lower::{Arg, BLOCK, HandlerCodegen, TMP, block_at};
 use crate::plan::SnapshotMap;
 use crate::plan::iterators::{ElementPart, IterSource, IteratorLayout, maybe_unstarted, state};
 
@@ -90,7 +91,9 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         let features = self.options.features;
         if !(features.for_each && features.bpf_loop) {
-            return Err("foreach in a kernel handler needs bpf_loop (Linux 5.17)".into());
+            return Err(LowerError::unsupported(
+                "foreach in a kernel handler needs bpf_loop (Linux 5.17)",
+            ));
         }
         let foreach = self.iterator(it)?;
         let snapshot = self.snapshot(g)?;
@@ -311,7 +314,9 @@ impl HandlerCodegen<'_> {
 
     pub(in crate::lower) fn iter_hist(&mut self, it: IterId, g: GlobalId, keys: &[Val]) -> Res {
         if !self.options.features.bpf_loop {
-            return Err("foreach in a kernel handler needs bpf_loop (Linux 5.17)".into());
+            return Err(LowerError::unsupported(
+                "foreach in a kernel handler needs bpf_loop (Linux 5.17)",
+            ));
         }
         let foreach = self.iterator(it)?;
         let missing = self.asm.label();

@@ -4,9 +4,10 @@
 use spile_ebpf::isa::insn::{AluOp, Cond};
 use spile_lir::library::large::{FULL, PutLayout, put};
 
+use crate::error::Res;
 use crate::layout::{LargeLayout, PerCpuArray, ValueLayout};
 use crate::lower::out_of_line::CacheMiss;
-use crate::lower::{BLOCK, HandlerCodegen, Res};
+use crate::lower::{BLOCK, HandlerCodegen};
 
 impl HandlerCodegen<'_> {
     /// Handles a miss in the cache of a large array.

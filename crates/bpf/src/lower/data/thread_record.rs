@@ -12,9 +12,10 @@ use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::{BlockId, Reg as IrReg, Val};
 
+use crate::error::Res;
 use crate::layout::percpu;
 use crate::lower::data::thread_record_facts::{FieldRef, RecordState};
-use crate::lower::{HandlerCodegen, Res, THREAD_RECORDS};
+use crate::lower::{HandlerCodegen, THREAD_RECORDS};
 use crate::plan::outlining::Op;
 
 impl HandlerCodegen<'_> {

@@ -5,8 +5,8 @@ use spile_ir::analysis::dataflow::{self, ExitFacts, Forward, Lattice};
 use spile_ir::storage::ThreadIdRegs;
 use spile_ir::{Block, BlockId, Body, GlobalId, Inst, Term, Val};
 
+use crate::error::{LowerError, Res};
 use crate::layout::{self, GlobalPlace, ThreadSlots};
-use crate::lower::operand::Res;
 
 /// An array that is a field of the thread record.
 pub(in crate::lower) struct FieldRef {
@@ -39,7 +39,8 @@ impl FieldRef {
         Ok(Some(FieldRef {
             g,
             map,
-            at: i16::try_from(at).map_err(|_| "a record of more than 32 KB")?,
+            at: i16::try_from(at)
+                .map_err(|_| LowerError::too_large("a record of more than 32 KB"))?,
             mask: 1 << bit,
             record,
             front,

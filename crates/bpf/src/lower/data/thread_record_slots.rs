@@ -7,9 +7,10 @@ use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use spile_ir::Val;
 
+use crate::error::Res;
 use crate::layout::{ThreadSlots, percpu};
 use crate::lower::data::thread_record_facts::{FieldRef, key_of};
-use crate::lower::{Arg, BLOCK, HandlerCodegen, Res};
+use crate::lower::{Arg, BLOCK, HandlerCodegen};
 
 /// Names of the subprograms for records outside of their slot. This one only searches the map.
 const LOOK: &str = "look_record";

@@ -6,25 +6,24 @@ use spile_ebpf::isa::insn::{Cond, Size, Src};
 use spile_ir::Val;
 use spile_ir::intrinsics::ActOp;
 
+use crate::error::{LowerError, Res};
 use crate::layout::{ErrorKind, LOWEST_ERROR};
-use crate::lower::{Arg, HandlerCodegen, Res, TMP};
+use crate::lower::{Arg, HandlerCodegen, TMP};
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn act(&mut self, op: ActOp, args: &[Val]) -> Res {
         if op == ActOp::RegisterStore && !self.options.features.write_registers {
-            return Err(
+            return Err(LowerError::unsupported(
                 "this kernel lets no BPF program set registers of programs (those after Linux 6.18 do), and the \
-                 variable or argument is in one here; at another statement a variable may be in memory"
-                    .into(),
-            );
+                 variable or argument is in one here; at another statement a variable may be in memory",
+            ));
         }
         let memory = matches!(op, ActOp::UserStore | ActOp::UserStoreText);
         if memory && !self.options.features.write_user {
-            return Err(
+            return Err(LowerError::unsupported(
                 "the kernel lets no BPF program write to memory of programs: it is locked down \
-                 (see kernel_lockdown(7), and the kernel's option `lockdown=`)"
-                    .into(),
-            );
+                 (see kernel_lockdown(7), and the kernel's option `lockdown=`)",
+            ));
         }
         let counter = self.plan.acts.ok_or("no counter of changes")?;
         match op {

@@ -7,11 +7,12 @@ use spile_ir::intrinsics::{ContextOp, Intrinsic};
 use spile_ir::{Event, Reg as IrReg, Space, Val};
 
 use super::pt_regs::Registers;
+use crate::error::{LowerError, Res};
 use crate::layout::{FOLLOWED_BITS, FOLLOWED_MAP, IN_PAGE, can_follow};
-use crate::lower::{Arg, CTX, HandlerCodegen, Res, TMP};
+use crate::lower::{Arg, CTX, HandlerCodegen, TMP};
 use crate::target::UprobeOffsets;
 
-fn constant(n: Val) -> Result<i64, String> {
+fn constant(n: Val) -> Res<i64> {
     match n {
         Val::Imm(n) => Ok(n),
         Val::Reg(_) | Val::Str(_) => Err("the number of a register is not a constant".into()),
@@ -30,7 +31,9 @@ impl HandlerCodegen<'_> {
                 | ContextOp::CtxRet
                 | ContextOp::CtxSite => {
                     let name = Intrinsic::from(op).info().name;
-                    Err(format!("{name} in an event that is not at code"))
+                    Err(LowerError::malformed(format!(
+                        "{name} in an event that is not at code"
+                    )))
                 }
             };
         };
@@ -109,7 +112,8 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn set_register(&mut self, number: Val, value: Val) -> Res {
         let number = constant(number)?;
         let offset = self.registers().offset(number);
-        let offset = offset.ok_or_else(|| format!("register {number} is not there"))?;
+        let offset = offset
+            .ok_or_else(|| LowerError::malformed(format!("register {number} is not there")))?;
         let value = self.number_in_reg(value)?;
         let context = self.asm.word(R10, CTX);
         self.asm.store(Size::DW, context, offset, value);
@@ -239,7 +243,8 @@ impl HandlerCodegen<'_> {
         }
         let args = self.registers().args;
         let number = usize::try_from(n - first).ok().and_then(|n| args.get(n));
-        let number = number.ok_or_else(|| format!("argument {n} is in no register"))?;
+        let number = number
+            .ok_or_else(|| LowerError::malformed(format!("argument {n} is in no register")))?;
         self.register((*number).into())
     }
 
@@ -254,7 +259,7 @@ impl HandlerCodegen<'_> {
         let registers = self.registers();
         let at = |number| {
             let offset = registers.offset(number);
-            offset.ok_or_else(|| format!("register {number} is not there"))
+            offset.ok_or_else(|| LowerError::malformed(format!("register {number} is not there")))
         };
         let [pc, sp] = [registers.pc, registers.sp].map(i64::from);
         let context = self.asm.word(R10, CTX);

@@ -5,8 +5,9 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, Reg as IrReg};
 use spile_lir::library::cmdline::{CmdlineLayout, cmdline};
 
+use crate::error::{LowerError, Res};
 use crate::layout::percpu;
-use crate::lower::{CTX, HandlerCodegen, Res, block_at};
+use crate::lower::{CTX, HandlerCodegen, block_at};
 
 /// The processor mode in the registers of a perf event (`struct bpf_perf_event_data`): x86-64.
 mod arch {
@@ -59,7 +60,9 @@ impl HandlerCodegen<'_> {
         let o = &self.options.offsets;
         let fields = [o.task_mm, o.mm_arg_start, o.mm_arg_end];
         let [Some(mm), Some(start), Some(end)] = fields else {
-            return Err("cmdline_str() needs fields that this kernel's BTF does not have".into());
+            return Err(LowerError::unsupported(
+                "cmdline_str() needs fields that this kernel's BTF does not have",
+            ));
         };
         self.needs_loop("cmdline_str()")?;
         let layout = CmdlineLayout {

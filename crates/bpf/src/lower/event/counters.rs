@@ -12,8 +12,9 @@ use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::library::module_with;
 
+use crate::error::Res;
 use crate::layout::{ErrorKind, counter_map};
-use crate::lower::{HandlerCodegen, Res};
+use crate::lower::HandlerCodegen;
 use crate::object::elf::{MapSpec, MapType};
 
 /// Map with each CPU's counters at its last switch.

@@ -16,9 +16,10 @@ use spile_ir::{BlockId, Body, Inst, Reg as IrReg, StrId, Term, Ty, Val};
 use spile_lir::library::defer::{DeferLayout, FIELDS, MARK};
 use spile_lir::library::routine::Routine;
 
+use crate::error::Res;
 use crate::layout::{Quote, RING, RecordKind, RecordShape, SUBSTITUTE_SHIFT, percpu, shared};
+use crate::lower::HandlerCodegen;
 use crate::lower::text::append;
-use crate::lower::{HandlerCodegen, Res};
 use crate::plan::StateLayout;
 use crate::target::Options;
 

@@ -9,8 +9,9 @@ use spile_ir::intrinsics::{
 };
 use spile_ir::{Arch, Event, Executor, Reg as IrReg, Space, Ty, Val};
 
+use crate::error::{LowerError, Res};
 use crate::layout::{ErrorKind, Quote, shared};
-use crate::lower::{Arg, CTX, HandlerCodegen, Res, TMP, block_at};
+use crate::lower::{Arg, CTX, HandlerCodegen, TMP, block_at};
 use crate::plan::outlining::Op;
 use crate::programs::process_tree;
 use crate::target::CastKfunc;
@@ -22,7 +23,10 @@ const NEXT: i16 = 16;
 
 /// The error for an operation that kernel handlers do not have.
 fn unsupported(f: impl Into<Intrinsic>) -> Res {
-    Err(format!("{} in a kernel handler", f.into().info().name))
+    Err(LowerError::unsupported(format!(
+        "{} in a kernel handler",
+        f.into().info().name
+    )))
 }
 
 impl HandlerCodegen<'_> {
@@ -36,18 +40,26 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         let info = f.info();
         if args.len() != info.params.len() {
-            return Err(format!("{} with {} arguments", info.name, args.len()));
+            return Err(LowerError::malformed(format!(
+                "{} with {} arguments",
+                info.name,
+                args.len()
+            )));
         }
         if !info.executors.contains(Executor::Kernel) {
             return unsupported(f);
         }
         if dst.is_some() && info.ret.is_none() {
-            return Err(format!("{} has no result", info.name));
+            return Err(LowerError::malformed(format!(
+                "{} has no result",
+                info.name
+            )));
         }
         if dst.is_none() && !info.fails && !info.effect {
             return Ok(());
         }
-        let result = || dst.ok_or_else(|| format!("{} without a result", info.name));
+        let result =
+            || dst.ok_or_else(|| LowerError::malformed(format!("{} without a result", info.name)));
         match f.class() {
             IntrinsicClass::Memory(op) => self.memory_op(dst, op, args),
             IntrinsicClass::Event(op) => self.event_op(dst, op, args),
@@ -254,7 +266,9 @@ impl HandlerCodegen<'_> {
     /// A number of the next task at `sched_switch`.
     fn next_task_number(&mut self, offset: Option<u32>) -> Res<Reg> {
         let offset = offset.and_then(|o| i32::try_from(o).ok());
-        let offset = offset.ok_or("this kernel has no type information about tasks")?;
+        let offset = offset.ok_or(LowerError::unsupported(
+            "this kernel has no type information about tasks",
+        ))?;
         let task = self.asm.word(R10, CTX);
         self.asm.load(Size::DW, task, task, NEXT);
         if let (Ok(offset), true) = (i16::try_from(offset), self.loads_kernel_memory()) {
@@ -390,10 +404,10 @@ impl HandlerCodegen<'_> {
             | TaskNumber::Egid
             | TaskNumber::TaskSpace
             | TaskNumber::UserNsLevel => {
-                return Err(format!(
+                return Err(LowerError::unsupported(format!(
                     "{} needs a field of a kernel structure that this kernel does not have",
                     Intrinsic::from(which).info().name
-                ));
+                )));
             }
         };
         let number = self.asm.call_with(helper, &[]);

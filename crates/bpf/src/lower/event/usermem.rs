@@ -5,8 +5,9 @@ use spile_ebpf::isa::insn::{Reg, Src};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::usermem::{self, UsermemLayout};
 
+use crate::error::Res;
 use crate::layout::shared;
-use crate::lower::{HandlerCodegen, Res};
+use crate::lower::HandlerCodegen;
 use crate::plan::StateLayout;
 use crate::target::Options;
 

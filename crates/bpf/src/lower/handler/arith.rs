@@ -3,9 +3,10 @@
 use spile_ebpf::isa::insn::{AluOp, Cond, Src};
 use spile_ir::{BinOp, Reg as IrReg, UnOp, Val};
 
+use crate::error::Res;
 use crate::layout::ErrorKind;
+use crate::lower::HandlerCodegen;
 use crate::lower::operand::condition;
-use crate::lower::{HandlerCodegen, Res};
 use crate::plan::outlining::Op;
 
 /// The verifier remembers a number as another one plus a constant. It refuses to add the number to an

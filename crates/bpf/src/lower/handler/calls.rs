@@ -4,9 +4,10 @@
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Body, Inst, MAX_CALLERS, Ty, Val};
 
+use crate::error::Res;
 use crate::layout::{ErrorKind, RecordKind, RecordShape};
 use crate::lower::text::fields::OutputField;
-use crate::lower::{BLOCK, HandlerCodegen, Res, StrOperand, block_at};
+use crate::lower::{BLOCK, HandlerCodegen, StrOperand, block_at};
 use crate::plan::iterators::state;
 
 /// The fields of a [`RecordKind::Rethrown`]; `max` is the type of the longest string.

@@ -9,8 +9,9 @@ use spile_ir::{BlockId, Event, GlobalId, Space};
 use spile_lir::func::LoopForm;
 use spile_lir::library::lock::{GOT, OWN, WAIT_LOCK, wait_lock};
 
+use crate::error::Res;
 use crate::layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
-use crate::lower::{BLOCK, GEN, HandlerCodegen, Res, VERDICT};
+use crate::lower::{BLOCK, GEN, HandlerCodegen, VERDICT};
 use crate::plan::outlining::Op;
 use crate::regalloc::Location;
 use crate::target::PreemptionKfuncs;

@@ -5,10 +5,11 @@ use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Size, Src};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{Inst, Program, Reg as IrReg, Ty, Val};
 
+use crate::error::Res;
 use crate::layout::{ErrorKind, RecordKind, RecordShape, shared};
 use crate::lower::out_of_line::{FailurePath, OutOfLine};
 use crate::lower::text::fields::OutputField;
-use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::lower::{HandlerCodegen, StrOperand};
 use crate::plan::outlining::Op;
 
 /// The type of the value that an error of this kind carries, if any.

@@ -14,10 +14,11 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ebpf::isa::sequences::{CALLER_SAVED, RegSet};
 use spile_ir::{Body, BodyFacts, GlobalId, Reg as IrReg, Ty, Val};
 
+use crate::error::Res;
 use crate::layout::{ErrorKind, percpu};
 use crate::lower::pool::{Pool, common};
 use crate::lower::text::append::APPEND_TEXT;
-use crate::lower::{Arg, BLOCK, BodyContext, GEN, HandlerCodegen, Res, StrOperand, block_at};
+use crate::lower::{Arg, BLOCK, BodyContext, GEN, HandlerCodegen, StrOperand, block_at};
 use crate::plan::outlining::Op;
 use crate::regalloc::{Allocation, Location};
 
@@ -71,7 +72,7 @@ impl HandlerCodegen<'_> {
         sub.emit_out_of_line()?;
         sub.asm.bind(done);
         sub.asm.ret(0);
-        let function = asm.finish().map_err(|e| e.to_string())?;
+        let function = asm.finish()?;
         self.pool.subs.insert(name.into(), function);
         Ok(())
     }

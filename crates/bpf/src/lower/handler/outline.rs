@@ -13,9 +13,10 @@ use spile_lir::library::output::{FLUSH, FlushLayout};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::walks;
 
+use crate::error::Res;
 use crate::layout::{PerCpuArray, RING, percpu, shared};
 use crate::lower::handler::global_subprogram::FULL;
-use crate::lower::{BLOCK, GEN, HandlerCodegen, Res, block_at};
+use crate::lower::{BLOCK, GEN, HandlerCodegen, block_at};
 
 /// Values that the subprogram of [`HandlerCodegen::element_outlined`] leaves in the first scratch
 /// word.
@@ -116,7 +117,7 @@ impl HandlerCodegen<'_> {
             let mut asm = Asm::new(&name, &["block", "generation"]);
             let mut sub = self.sub_codegen(&mut asm);
             sub.element_sub(array, full.is_some())?;
-            let function = asm.finish().map_err(|e| e.to_string())?;
+            let function = asm.finish()?;
             self.pool.subs.insert(name.clone(), function);
         }
         let element = self.asm.label();

@@ -6,11 +6,12 @@ use spile_ebpf::isa::insn::Size;
 use spile_ir::storage::Storage;
 use spile_ir::{BlockId, Event, Inst, NrSet, Term, Ty, Val, intrinsics::Intrinsic};
 
+use crate::error::Res;
 use crate::layout::GlobalPlace;
 use crate::lower::body_context::{PrefilterSplit, PrefilterTest};
 use crate::lower::handler::entry::EntryState;
 use crate::lower::syscalls::{of_number, reads_number};
-use crate::lower::{ARGUMENTS, Arg, BodyContext, HandlerCodegen, Res, TASK, passed};
+use crate::lower::{ARGUMENTS, Arg, BodyContext, HandlerCodegen, TASK, passed};
 use crate::regalloc::Location;
 
 /// Numbers that the leading tests can pass on to the rest: the argument registers that are left.

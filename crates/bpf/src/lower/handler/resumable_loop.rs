@@ -12,10 +12,11 @@ use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{Cond, Size};
 use spile_ir::{BlockId, Event};
 
+use crate::error::Res;
 use crate::layout::ErrorKind;
 use crate::lower::out_of_line::{BackEdge, OutOfLine};
 use crate::lower::syscalls::reads_number;
-use crate::lower::{BLOCK, CTX, GEN, HandlerCodegen, NR, Res, TASK, TMP};
+use crate::lower::{BLOCK, CTX, GEN, HandlerCodegen, NR, TASK, TMP};
 
 /// The limit on steps (the kernel's `BPF_MAX_LOOPS`).
 const STEPS: i32 = 1 << 23;
@@ -66,7 +67,7 @@ impl HandlerCodegen<'_> {
         body.task_saved = task_saved;
         body.use_numbers(order);
         body.emit_step(first, order)?;
-        let function = asm.finish().map_err(|e| e.to_string())?;
+        let function = asm.finish()?;
         self.pool.subs.insert(name.clone(), function);
 
         let word = self.plan.scratch.resume;

@@ -19,6 +19,7 @@ use spile_lir::library::arguments::{
 };
 use spile_lir::library::routine::Routine;
 
+use crate::error::Res;
 use crate::layout::Quote;
 use crate::lower::event::usermem::{staging_area, use_user_text};
 use crate::lower::event::{deferred, usermem};
@@ -26,7 +27,7 @@ use crate::lower::syscalls::arch;
 use crate::lower::text::append::flag;
 use crate::lower::text::escapes::escape_table;
 use crate::lower::text::quote;
-use crate::lower::{Arg, BLOCK, HandlerCodegen, Res};
+use crate::lower::{Arg, BLOCK, HandlerCodegen};
 use crate::target::{
     ArgDesc, ArgVariants, FieldPlace, FlagTable, NumberBase, StructDesc, SyscallDesc,
 };

@@ -10,7 +10,8 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, NrSet, Program};
 
 use super::arch::{ARGS_COMPAT, FIRST_COMPAT};
-use crate::lower::{Arg, HandlerCodegen, Res, TMP};
+use crate::error::Res;
+use crate::lower::{Arg, HandlerCodegen, TMP};
 use crate::target::Options;
 
 /// Parts of `socketcall`: 1 to 20.

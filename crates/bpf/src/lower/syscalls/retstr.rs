@@ -3,8 +3,9 @@
 use spile_ebpf::isa::insn::{AluOp, Cond};
 use spile_ir::{NrSet, Reg as IrReg};
 
+use crate::error::Res;
 use crate::lower::text::append::{APPEND_TEXT, flag};
-use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, BLOCK, HandlerCodegen, StrOperand};
 
 /// Bytes of a name.
 const NAME: usize = 32;

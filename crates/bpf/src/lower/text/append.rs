@@ -6,6 +6,7 @@ use spile_lir::library::routine::Routine;
 
 pub(in crate::lower) use spile_lir::library::append::{MAX_COUNT, flag};
 
+use crate::error::Res;
 use crate::lower::Pool;
 use crate::plan::StateLayout;
 
@@ -35,29 +36,25 @@ pub(in crate::lower) fn layout(plan: &StateLayout) -> AppendLayout {
 
 impl Pool {
     /// Defines [`APPEND_TEXT`].
-    pub(in crate::lower) fn use_append_text(&mut self, plan: &StateLayout) -> Result<(), String> {
+    pub(in crate::lower) fn use_append_text(&mut self, plan: &StateLayout) -> Res {
         let routine = |_: &mut Pool| Ok((Routine::AppendText(layout(plan)), Vec::new()));
         self.routine(APPEND_TEXT, None, routine)
     }
 
     /// Defines [`APPEND_HEX`].
-    pub(in crate::lower) fn use_append_hex(&mut self, plan: &StateLayout) -> Result<(), String> {
+    pub(in crate::lower) fn use_append_hex(&mut self, plan: &StateLayout) -> Res {
         let routine = |_: &mut Pool| Ok((Routine::AppendHex(layout(plan)), Vec::new()));
         self.routine(APPEND_HEX, Some(plan), routine)
     }
 
     /// Defines [`APPEND_BYTES`].
-    pub(in crate::lower) fn use_append_bytes(&mut self, plan: &StateLayout) -> Result<(), String> {
+    pub(in crate::lower) fn use_append_bytes(&mut self, plan: &StateLayout) -> Res {
         let routine = |_: &mut Pool| Ok((Routine::AppendBytes(layout(plan)), Vec::new()));
         self.routine(APPEND_BYTES, Some(plan), routine)
     }
 
     /// Defines the function that [`append_number`] names.
-    pub(in crate::lower) fn use_append_number(
-        &mut self,
-        plan: &StateLayout,
-        base: u32,
-    ) -> Result<(), String> {
+    pub(in crate::lower) fn use_append_number(&mut self, plan: &StateLayout, base: u32) -> Res {
         let routine = |_: &mut Pool| Ok((Routine::AppendNumber(layout(plan), base), Vec::new()));
         self.routine(&append_number(base), Some(plan), routine)
     }

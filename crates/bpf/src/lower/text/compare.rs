@@ -5,7 +5,8 @@
 use spile_ebpf::isa::insn::Reg;
 use spile_lir::library::CHUNK;
 
-use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::error::Res;
+use crate::lower::{HandlerCodegen, StrOperand};
 
 /// Up to this total number of words, a comparison is entirely inline.
 const NARROW: u32 = 8;

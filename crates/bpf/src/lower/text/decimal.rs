@@ -5,7 +5,8 @@ use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{Inst, Reg as IrReg, Val};
 use spile_lir::library::decimal;
 
-use crate::lower::{HandlerCodegen, Res, StrOperand, block_at};
+use crate::error::Res;
+use crate::lower::{HandlerCodegen, StrOperand, block_at};
 
 /// Bytes of each per-CPU area that the program needs for conversions.
 pub(crate) fn room<'i>(mut insts: impl Iterator<Item = &'i Inst>) -> u32 {

@@ -12,7 +12,8 @@ use spile_ir::{FormatId, Reg as IrReg, Val};
 
 use super::append::{APPEND_BYTES, APPEND_TEXT, MAX_COUNT, append_number, flag};
 use super::fields::{FieldSpec, MemoryArg, SizeOperand};
-use crate::lower::{Arg, BLOCK, HandlerCodegen, NR, Res, StrOperand, block_at};
+use crate::error::Res;
+use crate::lower::{Arg, BLOCK, HandlerCodegen, NR, StrOperand, block_at};
 use crate::plan::outlining::Op;
 
 impl HandlerCodegen<'_> {
@@ -194,7 +195,7 @@ impl HandlerCodegen<'_> {
         if self.outlined(Op::Text) {
             let made = self.end_text_global(off, width);
             debug_assert!(made.is_ok(), "{made:?}");
-            if made == Ok(true) {
+            if matches!(made, Ok(true)) {
                 return;
             }
         }

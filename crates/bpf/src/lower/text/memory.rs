@@ -9,8 +9,9 @@ use spile_lir::library::hex_bytes;
 
 use super::append::APPEND_TEXT;
 use super::fields::{FieldSpec, MemoryArg, OutputField, SizeOperand};
+use crate::error::Res;
 use crate::layout::ErrorKind;
-use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, StrOperand, block_at};
+use crate::lower::{Arg, BLOCK, HandlerCodegen, StrOperand, block_at};
 
 const MOST: i32 = MAX_MEM as i32;
 /// Scratch word: number of bytes to read.

@@ -6,8 +6,9 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::{FormatId, Hist, Stream, Ty, Val};
 
 use super::fields::{self, OutputField, piece_size};
+use crate::error::Res;
 use crate::layout::{RING, RecordKind, RecordShape, percpu, shared};
-use crate::lower::{Arg, HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, HandlerCodegen, StrOperand};
 use crate::plan::outlining::Op;
 
 /// Bytes of the header of a buffer in the ring.

@@ -6,8 +6,9 @@ use spile_ir::{Reg as IrReg, Space, Val};
 use spile_lir::library::routine::Routine;
 
 use super::escapes::escape_table;
+use crate::error::{LowerError, Res};
 use crate::layout::ErrorKind;
-use crate::lower::{Arg, HandlerCodegen, Pool, Res, block_at};
+use crate::lower::{Arg, HandlerCodegen, Pool, block_at};
 
 /// Offsets of scratch words: the arguments of `quote` that are no addresses.
 mod word {
@@ -103,7 +104,7 @@ impl HandlerCodegen<'_> {
             let v = self.number(v)?;
             let (base, disp) = self.block_operand(tmp + at, 8);
             self.asm.store(Size::DW, base, disp, v);
-            Ok::<_, String>(self.asm.word(base, disp))
+            Ok::<_, LowerError>(self.asm.word(base, disp))
         });
         let (limit, quotes) = (limit?, quotes?);
         self.asm.jump_if(Cond::Sge, limit, 0, some);
@@ -141,11 +142,11 @@ impl HandlerCodegen<'_> {
 }
 
 /// Defines `quote_MAX(text, out, count, limit, quoted)` for bytes in a slot of the largest width.
-pub(in crate::lower) fn sub(pool: &mut Pool, max: u32) -> Result<String, String> {
+pub(in crate::lower) fn sub(pool: &mut Pool, max: u32) -> Res<String> {
     define_sub(pool, max, max)
 }
 
-fn define_sub(pool: &mut Pool, wide: u32, max: u32) -> Result<String, String> {
+fn define_sub(pool: &mut Pool, wide: u32, max: u32) -> Res<String> {
     let name = format!("quote_{wide}");
     pool.routine(&name, None, |_| {
         Ok((Routine::Quote(wide, max), vec![escape_table()]))

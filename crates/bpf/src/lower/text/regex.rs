@@ -9,8 +9,9 @@ use spile_lir::library::regex::{
 };
 use spile_lir::library::routine::Routine;
 
+use crate::error::Res;
 use crate::layout::percpu;
-use crate::lower::{Arg, HandlerCodegen, Res, StrOperand, block_at};
+use crate::lower::{Arg, HandlerCodegen, StrOperand, block_at};
 
 const _: () = assert!(MAX_GROUPS == regex::MAX_GROUPS && NO_SLOT == regex::NO_SLOT as i32);
 

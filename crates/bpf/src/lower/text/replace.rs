@@ -5,7 +5,8 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Size};
 use spile_ir::{Reg as IrReg, Val, intrinsics::Intrinsic};
 use spile_lir::library::search::{self, Replace, token};
 
-use crate::lower::{HandlerCodegen, Res, StrOperand, block_at};
+use crate::error::Res;
+use crate::lower::{HandlerCodegen, StrOperand, block_at};
 
 impl HandlerCodegen<'_> {
     /// `dst` = the string with every occurrence replaced.

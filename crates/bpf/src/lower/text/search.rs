@@ -8,8 +8,9 @@ use spile_lir::Func;
 use spile_lir::library::{self, quote, search};
 
 use super::escapes::{ESCAPE, escapes, table};
+use crate::error::{LowerError, Res};
 use crate::lower::pool::Pool;
-use crate::lower::{Arg, HandlerCodegen, Res, StrOperand, block_at};
+use crate::lower::{Arg, HandlerCodegen, StrOperand, block_at};
 use crate::plan::StateLayout;
 
 impl HandlerCodegen<'_> {
@@ -17,9 +18,9 @@ impl HandlerCodegen<'_> {
         if self.options.features.bpf_loop {
             Ok(())
         } else {
-            Err(format!(
+            Err(LowerError::unsupported(format!(
                 "{what} in a kernel handler needs bpf_loop (Linux 5.17)"
-            ))
+            )))
         }
     }
 
@@ -134,10 +135,6 @@ impl HandlerCodegen<'_> {
 }
 
 /// Defines `escape(text, to)` for texts of that width, and returns its name.
-pub(in crate::lower) fn use_escape(
-    pool: &mut Pool,
-    plan: &StateLayout,
-    wide: u32,
-) -> Result<String, String> {
+pub(in crate::lower) fn use_escape(pool: &mut Pool, plan: &StateLayout, wide: u32) -> Res<String> {
     pool.define_module(quote::escape(wide, plan.max_string, &escapes()))
 }

@@ -5,9 +5,10 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src, Swap};
 use spile_ir::{CmpOp, Reg as IrReg, TableId, Ty, Val};
 
+use crate::error::Res;
 use crate::layout::percpu;
 use crate::lower::pool::RUN;
-use crate::lower::{HandlerCodegen, Res, StrOperand, UNROLL, block_at};
+use crate::lower::{HandlerCodegen, StrOperand, UNROLL, block_at};
 
 impl HandlerCodegen<'_> {
     /// Word `i` of a string in its cheapest form.

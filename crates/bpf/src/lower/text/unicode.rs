@@ -6,8 +6,9 @@ use spile_lir::helpers::Helper;
 use spile_lir::library::unicode::{self, status};
 use spile_lir::op::Size;
 
+use crate::error::Res;
 use crate::layout::ErrorKind;
-use crate::lower::{HandlerCodegen, Res, block_at};
+use crate::lower::{HandlerCodegen, block_at};
 
 impl HandlerCodegen<'_> {
     /// `dst` = the text at an address. Errors are raised even if the result is unused.

@@ -4,8 +4,9 @@
 use spile_ir::Val;
 use spile_lir::library::stacks::{self, line, place};
 
+use crate::error::Res;
 use crate::layout::SymbolicForm;
-use crate::lower::{Arg, HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, HandlerCodegen, StrOperand};
 
 fn form_flags(form: SymbolicForm) -> i32 {
     match form {

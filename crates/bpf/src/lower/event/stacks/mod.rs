@@ -24,9 +24,10 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, Reg as IrReg, Val};
 use spile_lir::library::stacks::address;
 
+use crate::error::Res;
 use crate::layout::{SymbolicForm, shared, stack_words};
 use crate::lower::text::append::{APPEND_TEXT, flag};
-use crate::lower::{Arg, BLOCK, CTX, HandlerCodegen, Res, StrOperand, TMP, block_at};
+use crate::lower::{Arg, BLOCK, CTX, HandlerCodegen, StrOperand, TMP, block_at};
 use crate::plan::StackRoom;
 
 /// The suffix of a symbol that is in no module.

@@ -4,11 +4,12 @@ use spile_lir::Module;
 use spile_lir::library::routine::Routine;
 use spile_lir::library::stacks::{StackLayout, StackText};
 
+use crate::error::{LowerError, Res};
 use crate::layout::{
     KERNEL_LINES_MAP, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, percpu,
 };
+use crate::lower::Pool;
 use crate::lower::text::append;
-use crate::lower::{Pool, Res};
 use crate::plan::{StackRoom, StateLayout};
 
 /// An offset for what an object does not have and no function of it uses: templates have no 0.
@@ -50,7 +51,8 @@ impl Pool {
         self.use_append_hex(plan)?;
         self.routine(name, Some(plan), |_| {
             let text = StackText::named(name, layout(plan));
-            let text = text.ok_or_else(|| format!("the library has no {name}"))?;
+            let text =
+                text.ok_or_else(|| LowerError::malformed(format!("the library has no {name}")))?;
             Ok((Routine::StackText(text), Vec::new()))
         })
     }

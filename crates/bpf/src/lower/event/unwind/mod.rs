@@ -14,11 +14,12 @@ use spile_lir::library::routine::Routine;
 use spile_lir::library::stacks::frame;
 use spile_lir::library::unwind::{FILE_FIELDS, GIVEN, UnwindLayout, at};
 
+use crate::error::{LowerError, Res};
 use crate::layout::{
     COPIES_MAP, FILE_NAME, FILE_NAMES, FILES_MAP, RING, ROWS_MAP, RecordKind, RecordShape,
     SymbolicForm, copy, percpu, shared,
 };
-use crate::lower::{Arg, HandlerCodegen, Pool, Res};
+use crate::lower::{Arg, HandlerCodegen, Pool};
 use crate::plan::{StackRoom, StateLayout};
 use crate::target::{Options, UnwindOffsets};
 
@@ -31,11 +32,13 @@ fn full(form: SymbolicForm) -> i32 {
 fn walks<'a>(
     plan: &'a StateLayout,
     options: &'a Options,
-) -> Result<(&'a StackRoom, i16, &'a UnwindOffsets), String> {
+) -> Res<(&'a StackRoom, i16, &'a UnwindOffsets)> {
     let room = plan.stacks.as_ref().and_then(|r| Some((r, r.user?)));
     match (room, &options.offsets.unwind) {
         (Some((room, base)), Some(offsets)) => Ok((room, base as i16, offsets)),
-        _ => Err("stacks of programs need fields that this kernel's BTF does not have".into()),
+        _ => Err(LowerError::unsupported(
+            "stacks of programs need fields that this kernel's BTF does not have",
+        )),
     }
 }
 

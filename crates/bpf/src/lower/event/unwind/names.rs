@@ -7,8 +7,9 @@ use spile_ir::{Reg as IrReg, Val};
 use spile_lir::library::stacks::part;
 
 use super::walks;
+use crate::error::Res;
 use crate::layout::SymbolicForm;
-use crate::lower::{Arg, HandlerCodegen, Res};
+use crate::lower::{Arg, HandlerCodegen};
 
 /// The parts that a form consists of.
 fn form_parts(form: SymbolicForm) -> i32 {

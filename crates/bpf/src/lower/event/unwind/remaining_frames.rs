@@ -6,9 +6,10 @@ use spile_ir::{Reg as IrReg, Val};
 use spile_lir::library::unwind::at;
 
 use super::walks;
+use crate::error::Res;
 use crate::layout::{COPIED, SymbolicForm, percpu, shared};
 use crate::lower::text::append::APPEND_HEX;
-use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::lower::{HandlerCodegen, StrOperand};
 
 /// Bytes of the session's word at the start of a mark.
 const MARK_BYTES: u32 = 16;
