@@ -887,7 +887,7 @@ def of_c(names):
 def names(_):
     """Compares the tables of names for flags and choices with C headers."""
     wrong, tables = [], {}
-    for line in open(f"{ROOT}/crates/kernel/data/flags.tsv"):
+    for line in open(f"{ROOT}/crates/syscalls/data/flags.tsv"):
         if not line.startswith("#"):
             table, entries = line.rstrip("\n").split("\t")
             # Its names come from /etc/protocols, and are not constants of C.

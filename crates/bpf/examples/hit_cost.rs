@@ -163,7 +163,7 @@ fn options() -> Options {
             may_goto: false,
             ..Features::SINCE_6_9
         },
-        syscalls: [].into(),
+        syscalls: &[],
         functions: Default::default(),
         share: None,
         arch: spile_ir::Arch::named(std::env::consts::ARCH).expect("a known processor"),

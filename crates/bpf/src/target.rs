@@ -3,11 +3,11 @@
 //! loader are in [`crate::layout`].
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use spile_ir::Arch;
 pub use spile_lir::library::unwind::UnwindOffsets;
 pub use spile_lir::library::usermem::PageOffsets;
+use spile_syscalls::Syscall;
 
 /// Properties of the machine that the object is for, and compiler options.
 #[derive(Debug, Clone)]
@@ -26,8 +26,8 @@ pub struct Options {
     pub offsets: KernelOffsets,
     /// Features of the kernel's BPF.
     pub features: Features,
-    /// How arguments of system calls are printed, by number as in `NrSet`.
-    pub syscalls: Arc<[SyscallDesc]>,
+    /// The system calls, in the order of numbers.
+    pub syscalls: &'static [Syscall],
     /// Functions of the kernel that fentry and fexit can attach to, by name.
     pub functions: BTreeMap<String, TypedFunction>,
     /// Whether handlers share subprograms, which load faster and add some nanoseconds to each hit.
@@ -196,177 +196,6 @@ pub struct InterruptKfuncs {
     pub save: u32,
     /// `bpf_local_irq_restore`.
     pub restore: u32,
-}
-
-/// How the arguments of one system call are printed.
-#[derive(Debug, Clone)]
-pub struct SyscallDesc {
-    /// Number as in `NrSet`.
-    pub nr: u32,
-    /// Its name.
-    pub name: String,
-    /// Up to six arguments.
-    pub args: Vec<ArgDesc>,
-    /// Other forms of the arguments, by the value of one of them.
-    pub variants: Option<ArgVariants>,
-    /// The base in which the result is printed: 8, 10 or 16.
-    pub ret_base: u8,
-}
-
-/// How the arguments of a system call are printed that depend on the value of one of them.
-#[derive(Debug, Clone)]
-pub struct ArgVariants {
-    /// The word of this argument.
-    pub word: u8,
-    /// Its bits that count.
-    pub mask: u64,
-    /// The arguments for some values.
-    pub cases: Vec<ArgCase>,
-}
-
-/// How the arguments of a system call are printed for some values of one of them.
-#[derive(Debug, Clone)]
-pub struct ArgCase {
-    /// The values.
-    pub values: Vec<u64>,
-    /// The arguments.
-    pub args: Vec<ArgDesc>,
-    /// Other forms of these arguments, by the value of a second one.
-    pub variants: Option<ArgVariants>,
-}
-
-/// How a number is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NumberBase {
-    /// In decimal, with a sign.
-    Signed,
-    /// In decimal, without a sign.
-    Unsigned,
-    /// In hexadecimal.
-    Hex,
-}
-
-/// A structure in user space.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StructDesc {
-    /// Name for messages.
-    pub name: &'static str,
-    /// Whether a null pointer is printed as `NULL`.
-    pub null: bool,
-    /// Bytes to read.
-    pub size: u8,
-    /// The texts that it may have: the first whose tests hold.
-    pub texts: Vec<StructText>,
-}
-
-/// The text of a structure.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StructText {
-    /// Fields, and the values that they must have.
-    pub when: Vec<(FieldPlace, u64)>,
-    /// Texts, and the fields behind them.
-    pub fields: Vec<(&'static str, FieldPlace, ArgDesc)>,
-    /// The text at the end.
-    pub end: &'static str,
-}
-
-/// Where a structure has a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FieldPlace {
-    /// Offset in bytes.
-    pub offset: u8,
-    /// The bits below it, if it is a bit field.
-    pub shift: u8,
-    /// Its bits.
-    pub bits: u8,
-}
-
-/// How one argument is printed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ArgDesc {
-    /// Signed number, with this many bytes.
-    Int(u8),
-    /// Unsigned number, with this many bytes.
-    Uint(u8),
-    /// Hexadecimal number `0x...`, with this many bytes.
-    Hex(u8),
-    /// Octal mode.
-    Octal,
-    /// Octal mode behind the flags of `open`; printed only if the flags use it.
-    OpenMode,
-    /// Quoted user string.
-    UserStr,
-    /// Directory descriptor: `AT_FDCWD` or a number.
-    Dirfd,
-    /// Signal number by name.
-    Signal,
-    /// The names of set bits, joined by `|`, and the remaining bits in hex. The width of the value
-    /// is in bytes.
-    Flags(&'static FlagTable, u8),
-    /// The name of a value, or its number if it has none. The width is in bytes; the flag selects
-    /// signed decimal numbers instead of hexadecimal ones.
-    Enum(&'static FlagTable, u8, bool),
-    /// Flags, or one of several values, of an `int` whose sign extends to 64 bits.
-    Wide(&'static FlagTable, bool),
-    /// A 64-bit number in this 32-bit word (low) and the next.
-    Pair(NumberBase),
-    /// A number of blocks of 4096 bytes with this many bytes; printed in bytes.
-    Blocks(u8),
-    /// Not printed.
-    Unseen,
-    /// NULL-terminated vector of user strings: `["a", "b"]`. The width of a pointer is in bytes.
-    Argv(u8),
-    /// Bytes in user space, quoted; the index of the argument word with their number.
-    Buffer(u8),
-    /// Bytes in user space with hexadecimal escapes; the index of the argument word with their number.
-    Bytes(u8),
-    /// A structure in user space.
-    Struct(&'static StructDesc),
-    /// The same with braces around it in the text of all arguments.
-    Braced(&'static StructDesc),
-    /// A number whose bits are the fields of a structure.
-    Packed(&'static StructDesc),
-    /// A hexadecimal number in brackets, with this many bytes.
-    Result(u8),
-    /// A fraction of a second with this many bytes: six digits, or nine.
-    Fraction(u8, bool),
-    /// A number of seconds since 1970 with this many bytes, as date and time in UTC.
-    Date(u8),
-    /// A `struct sockaddr` in user space; the index of the argument word with its length.
-    Sockaddr(u8),
-    /// A time in user space.
-    Time {
-        /// Whether its fields have 32 bits.
-        narrow: bool,
-        /// Whether the fraction is in microseconds rather than nanoseconds.
-        micro: bool,
-        /// Whether it is a timer, with interval and value.
-        pair: bool,
-    },
-}
-
-/// Names of flag bits or values.
-#[derive(Debug, PartialEq, Eq)]
-pub struct FlagTable {
-    /// Name for messages.
-    pub name: &'static str,
-    /// The entries, in order of output.
-    pub entries: &'static [Flag],
-    /// In a set: the bits that are shown in octal if they have no name, such as permissions.
-    pub octal: u64,
-    /// In a set: the bits that are always shown, in decimal.
-    pub number: u64,
-}
-
-/// A named flag or value: it is set if the bits of `mask` equal those of `bits`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flag {
-    /// The bits to compare; nonzero in sets of flags.
-    pub mask: u64,
-    /// The expected value of these bits.
-    pub bits: u64,
-    /// Name, at most 55 bytes.
-    pub name: &'static str,
 }
 
 /// A kernel function in BTF whose parameters are all numbers or pointers.

@@ -13,9 +13,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use spile_bpf::compile;
-use spile_bpf::target::{ArgDesc, Features, KernelOffsets, Options, SyscallDesc, UnwindOffsets};
+use spile_bpf::target::{Features, KernelOffsets, Options, UnwindOffsets};
 use spile_ebpf::isa::asm::Function;
 use spile_ir::{Arch, reader, verify};
+use spile_syscalls::fake::{arg, call};
+use spile_syscalls::{ArgKind, Syscall};
 use spile_testing::files::below;
 use spile_testing::libtest_mimic::{Arguments, Failed};
 use spile_testing::trial;
@@ -70,7 +72,7 @@ fn options(share: Option<bool>) -> Options {
             ..KernelOffsets::default()
         },
         features: Features::SINCE_6_9,
-        syscalls: syscalls().into(),
+        syscalls: &SYSCALLS,
         functions: BTreeMap::new(),
         share,
         resident: false,
@@ -104,24 +106,23 @@ fn unwind() -> UnwindOffsets {
     }
 }
 
-fn syscalls() -> [SyscallDesc; 3] {
-    let call = |nr, name: &str, args: &[ArgDesc]| SyscallDesc {
-        nr,
-        name: name.into(),
-        args: args.to_vec(),
-        variants: None,
-        ret_base: 10,
-    };
-    [
-        call(3, "close", &[ArgDesc::Int(4)]),
-        call(
-            42,
-            "connect",
-            &[ArgDesc::Int(4), ArgDesc::Sockaddr(2), ArgDesc::Int(4)],
-        ),
-        call(59, "execve", &[ArgDesc::UserStr, ArgDesc::Argv(8)]),
-    ]
-}
+static SYSCALLS: [Syscall; 3] = [
+    call(3, "close", &[arg(0, "", ArgKind::Int(32))]),
+    call(
+        42,
+        "connect",
+        &[
+            arg(0, "", ArgKind::Int(32)),
+            arg(1, "", ArgKind::Sockaddr(2)),
+            arg(2, "", ArgKind::Int(32)),
+        ],
+    ),
+    call(
+        59,
+        "execve",
+        &[arg(0, "", ArgKind::Str), arg(1, "", ArgKind::Argv)],
+    ),
+];
 
 /// The code of a program, or the reason why there is none.
 fn code(source: &str) -> Result<String, String> {

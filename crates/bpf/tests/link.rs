@@ -147,7 +147,7 @@ fn options(lines: bool) -> Options {
         lines,
         offsets: KernelOffsets::default(),
         features: Features::SINCE_6_9,
-        syscalls: [].into(),
+        syscalls: &[],
         functions: Default::default(),
         share: None,
         arch: spile_ir::Arch::named(std::env::consts::ARCH).expect("a known processor"),

@@ -14,13 +14,14 @@ use spile_bpf::compile;
 use spile_bpf::layout::Object as Compiled;
 use spile_bpf::layout::{Attach, RecordKind, shared};
 use spile_bpf::target::{
-    ArgDesc, CastKfunc, Features, Flag, FlagTable, KernelOffsets, Options, PreemptionKfuncs,
-    SessionKfuncs, SyscallDesc,
+    CastKfunc, Features, KernelOffsets, Options, PreemptionKfuncs, SessionKfuncs,
 };
 use spile_ir::interp::Value;
 use spile_ir::{Program, TraceEvent, Ty, reader};
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{Feature, has};
+use spile_syscalls::fake::{arg, call};
+use spile_syscalls::{Arg, ArgKind, Flag, FlagTable, ResultForm, Syscall};
 
 static LOG: Mutex<String> = Mutex::new(String::new());
 
@@ -64,7 +65,7 @@ fn options() -> Options {
             may_goto: false,
             ..Features::SINCE_6_9
         },
-        syscalls: [].into(),
+        syscalls: &[],
         functions: Default::default(),
         share: None,
         arch: spile_ir::Arch::default(),
@@ -553,36 +554,75 @@ fn text(p: &Program, c: &Compiled, records: &[Vec<u8>]) -> (Vec<u8>, Vec<String>
 
 static BITS: FlagTable = FlagTable {
     name: "bits",
+    decimal: true,
+    wide: false,
     octal: 0,
     number: 0,
-    entries: &[
+    flags: &[
         Flag {
             mask: 3,
-            bits: 0,
+            value: 0,
             name: "ZERO",
         },
         Flag {
             mask: 3,
-            bits: 1,
+            value: 1,
             name: "ONE",
         },
         Flag {
             mask: 3,
-            bits: 2,
+            value: 2,
             name: "TWO",
         },
         Flag {
             mask: 4,
-            bits: 4,
+            value: 4,
             name: "FOUR",
         },
         Flag {
             mask: 8,
-            bits: 8,
+            value: 8,
             name: "EIGHT",
         },
     ],
 };
+
+/// A set of 64 bits.
+const SET: Arg = Arg {
+    bits: 64,
+    ..arg(0, "", ArgKind::Flags(&BITS))
+};
+
+static SYSCALLS: [Syscall; 3] = [
+    call(321, "bpf", &[SET]),
+    Syscall {
+        ret: ResultForm::Hex,
+        ..call(
+            322,
+            "listed",
+            &[
+                arg(0, "", ArgKind::Choice(&BITS)),
+                arg(1, "", ArgKind::DirFd),
+                arg(2, "", ArgKind::Mode),
+                arg(3, "", ArgKind::Argv),
+                arg(4, "", ArgKind::Signal),
+            ],
+        )
+    },
+    Syscall {
+        ret: ResultForm::Hex,
+        ..call(
+            323,
+            "all",
+            &[
+                SET,
+                arg(1, "", ArgKind::Ptr),
+                arg(2, "", ArgKind::Int(32)),
+                arg(3, "", ArgKind::Str),
+            ],
+        )
+    },
+];
 
 /// Text about the system call that runs the program: `bpf(BPF_PROG_TEST_RUN, attr, size)`.
 #[test]
@@ -600,42 +640,7 @@ fn text_of_system_calls() {
              }}\n"
         ));
         let mut options = options();
-        let all = [
-            ArgDesc::Flags(&BITS, 8),
-            ArgDesc::Hex(8),
-            ArgDesc::Int(4),
-            ArgDesc::UserStr,
-        ];
-        options.syscalls = [
-            SyscallDesc {
-                nr: 321,
-                name: "bpf".into(),
-                args: all[..1].to_vec(),
-                variants: None,
-                ret_base: 10,
-            },
-            SyscallDesc {
-                nr: 322,
-                name: "listed".into(),
-                args: vec![
-                    ArgDesc::Enum(&BITS, 4, true),
-                    ArgDesc::Dirfd,
-                    ArgDesc::Octal,
-                    ArgDesc::Argv(8),
-                    ArgDesc::Signal,
-                ],
-                variants: None,
-                ret_base: 16,
-            },
-            SyscallDesc {
-                nr: 323,
-                name: "all".into(),
-                args: all.to_vec(),
-                variants: None,
-                ret_base: 16,
-            },
-        ]
-        .into();
+        options.syscalls = &SYSCALLS;
         let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
         let mut object = load(&c);
         let name = c.layout.programs[0].name.clone();

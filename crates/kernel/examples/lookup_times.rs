@@ -7,7 +7,6 @@ use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{self, Feature, helper};
 use spile_kernel::symbols::Symbols;
-use spile_kernel::syscalls::{self, Abi};
 use spile_kernel::{machine, tracepoints};
 
 /// Look-ups of a script with one tracepoint and some fields of `task_struct`.
@@ -67,12 +66,6 @@ fn main() {
         });
         println!("  {:?}", found.map(|names| names.len()));
     }
-    once("system calls, first question", || {
-        syscalls::by_nr(Abi::X86_64, 0).is_some()
-    });
-    once("a table of flags, first question", || {
-        syscalls::flag_table("open").is_some()
-    });
     once("HZ", machine::hz);
     once("BPF at all", || features::has(Feature::Bpf));
     once("may_goto", || features::has(Feature::MayGoto));

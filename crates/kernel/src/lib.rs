@@ -13,7 +13,6 @@
 //! * [`perf`]: events of `perf_event_open(2)`.
 //! * [`process`]: questions about one process.
 //! * [`symbols`]: the symbols of kernel and modules.
-//! * [`syscalls`]: the system calls and their arguments, as data.
 //! * [`sigbus`]: files that become shorter while they are mapped.
 //! * [`tracepoints`]: tracepoints with their arguments; perf events by name.
 
@@ -36,7 +35,6 @@ pub mod process;
 pub mod resources;
 pub mod sigbus;
 pub mod symbols;
-pub mod syscalls;
 mod sysfile;
 pub mod trace_format;
 pub mod tracepoints;

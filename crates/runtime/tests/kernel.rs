@@ -32,7 +32,7 @@ fn machine() -> Machine {
         lines: true,
         offsets: KernelOffsets::default(),
         features: Features::SINCE_6_9,
-        syscalls: [].into(),
+        syscalls: &[],
         functions: Default::default(),
         share: None,
         arch: spile_ir::Arch::named(std::env::consts::ARCH).expect("a known processor"),

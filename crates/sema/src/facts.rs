@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use spile_ir::{Space, WatchOwner};
+use spile_syscalls::Syscall;
 
 use crate::ctype::CTy;
 
@@ -100,86 +101,6 @@ pub struct RecordField {
     pub ty: CTy,
     /// Its location.
     pub loc: VarLocation,
-}
-
-/// A system call of one table (native or 32-bit).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SysCall {
-    /// Its number as in [`spile_ir::NrSet`]: the native one, or `NrSet::COMPAT` plus the
-    /// 32-bit one, or that of a part.
-    pub nr: u32,
-    /// The kernel's name (`newfstatat`), which `syscall_any` reports.
-    pub name: &'static str,
-    /// Its name in `syscall.NAME` and in that probe's `name` (`fstatat`).
-    pub probe: &'static str,
-    /// A further probe point that it hits (`pipe` for `pipe2`).
-    pub point: &'static str,
-    /// The word of the argument with which its name is `point` if it is 0 (the flags of `signalfd4`).
-    pub bare: Option<u8>,
-    /// Its arguments in order.
-    pub args: Vec<SysArg>,
-    /// Its variables besides those of the arguments.
-    pub variables: Vec<SysVariable>,
-}
-
-/// A variable of a system call that is no argument and no text of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SysVariable {
-    /// Its name.
-    pub name: &'static str,
-    /// Whether it is a string.
-    pub text: bool,
-    /// Whether only return handlers have it.
-    pub at_return: bool,
-    /// Its value: a number, a text in quotes, another variable of the call, or a function of the library with
-    /// such values.
-    pub value: &'static str,
-}
-
-/// An argument of a system call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SysArg {
-    /// The variable that scripts read (`buf_uaddr`).
-    pub var: &'static str,
-    /// The kernel's name (`buf`), for `$buf`.
-    pub kernel: &'static str,
-    /// Index of its argument word, from 0.
-    pub word: u8,
-    /// Its kind.
-    pub kind: SysArgKind,
-    /// Whether `argstr` shows it as more than a number.
-    pub text: bool,
-}
-
-/// The kind of a system call's argument, as far as it affects the value in a script.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SysArgKind {
-    /// An integer of 1, 2, 4 or 8 bytes.
-    Int {
-        /// Size in bytes.
-        size: u8,
-        /// Whether it is signed.
-        signed: bool,
-    },
-    /// The number of a signal.
-    Signal,
-    /// An address in user space; the value is the address.
-    Ptr,
-    /// The address of a string in user space; the value is the quoted string.
-    Str,
-    /// The address of a vector of strings in user space, which only `argstr` shows as text.
-    StrVec,
-    /// A 64-bit number in this 32-bit word (the low half) and the next.
-    Pair,
-    /// An unsigned number of blocks of 4096 bytes, of this many bytes; the value is in bytes.
-    Blocks(u8),
-}
-
-impl SysCall {
-    /// Whether it belongs to the table of 32-bit programs.
-    pub fn is_compat(&self) -> bool {
-        self.nr >= spile_ir::NrSet::COMPAT
-    }
 }
 
 /// A named perf event.
@@ -357,7 +278,7 @@ pub trait CodeFacts {
 /// The processor and the kernel.
 pub trait MachineFacts {
     /// The system calls of both tables, native ones first.
-    fn syscalls(&self) -> &[SysCall];
+    fn syscalls(&self) -> &[Syscall];
     /// The named perf events.
     fn perf_events(&self) -> Vec<PerfEvent>;
     /// Timer interrupts a second (CONFIG_HZ).

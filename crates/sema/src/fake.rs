@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use spile_ir::{NrSet, Space, WatchOwner};
+use spile_syscalls::{Arg, ArgKind, Syscall, fake};
 
 use crate::ctype::CTy;
 use crate::facts::*;
@@ -59,7 +60,7 @@ pub trait FakeCode {
 
 /// The machine.
 pub struct FakeMachine {
-    calls: Vec<SysCall>,
+    calls: Vec<Syscall>,
     code: Option<Box<dyn FakeCode>>,
 }
 
@@ -80,68 +81,51 @@ impl FakeMachine {
 
     /// The machine, with a few system calls of both tables.
     pub fn new() -> FakeMachine {
-        use SysArgKind::*;
-        let [int, long] = [4, 8].map(|size| Int { size, signed: true });
-        let [u32_, ulong] = [4, 8].map(|size| Int {
-            size,
-            signed: false,
-        });
-        let arg = |(var, kernel, kind): (&'static str, &'static str, SysArgKind), word| SysArg {
-            var,
-            kernel,
-            word,
-            kind,
-            text: false,
-        };
-        let call = |nr, name, probe, args: &[(&'static str, &'static str, SysArgKind)]| SysCall {
-            nr,
-            name,
-            probe,
-            point: probe,
-            bare: None,
-            args: args.iter().zip(0..).map(|(a, w)| arg(*a, w)).collect(),
-            variables: Vec::new(),
-        };
+        use ArgKind::*;
+        let [int, long, u32_, ulong] = [Int(32), Int(64), Uint(32), Uint(64)];
         let c = NrSet::COMPAT;
         let read = |count| {
             [
-                ("fd", "fd", int),
-                ("buf_uaddr", "buf", Ptr),
-                ("count", "count", count),
+                arg("fd", "fd", int),
+                arg("buf_uaddr", "buf", Ptr),
+                arg("count", "count", count),
             ]
         };
         let open = [
-            ("filename", "filename", Str),
-            ("flags", "flags", int),
-            ("mode", "mode", u32_),
+            arg("filename", "filename", Str),
+            arg("flags", "flags", int),
+            arg("mode", "mode", u32_),
         ];
-        let kill = [("pid", "pid", int), ("sig", "sig", Signal)];
+        let kill = [arg("pid", "pid", int), arg("sig", "sig", Signal)];
         FakeMachine {
             code: None,
             calls: vec![
                 call(0, "read", "read", &read(ulong)),
                 call(1, "write", "write", &read(ulong)),
                 call(2, "open", "open", &open),
-                call(3, "close", "close", &[("fd", "fd", int)]),
+                call(3, "close", "close", &[arg("fd", "fd", int)]),
                 call(
                     8,
                     "lseek",
                     "lseek",
-                    &[("fildes", "fd", int), ("offset", "offset", long)],
+                    &[arg("fildes", "fd", int), arg("offset", "offset", long)],
                 ),
                 call(39, "getpid", "getpid", &[]),
                 call(
                     59,
                     "execve",
                     "execve",
-                    &[("filename", "filename", Str), ("argv_str", "argv", StrVec)],
+                    &[
+                        arg("filename", "filename", Str),
+                        arg("argv_str", "argv", Argv),
+                    ],
                 ),
                 call(62, "kill", "kill", &kill),
                 call(
                     262,
                     "newfstatat",
                     "fstatat",
-                    &[("dirfd", "dfd", int), ("path", "filename", Str)],
+                    &[arg("dirfd", "dfd", int), arg("path", "filename", Str)],
                 ),
                 call(c + 3, "read", "read", &read(u32_)),
                 call(c + 4, "write", "write", &read(u32_)),
@@ -150,10 +134,28 @@ impl FakeMachine {
                     c + 300,
                     "fstatat64",
                     "fstatat",
-                    &[("dirfd", "dfd", int), ("path", "filename", Str)],
+                    &[arg("dirfd", "dfd", int), arg("path", "filename", Str)],
                 ),
             ],
         }
+    }
+}
+
+/// An argument, in the first word.
+pub const fn arg(name: &'static str, kernel_name: &'static str, kind: ArgKind) -> Arg {
+    Arg {
+        kernel_name,
+        ..fake::arg(0, name, kind)
+    }
+}
+
+/// A system call with arguments of one word each. They stay for the rest of the process.
+pub fn call(nr: u32, name: &'static str, probe: &'static str, args: &[Arg]) -> Syscall {
+    let args = (0..).zip(args).map(|(word, arg)| Arg { word, ..*arg });
+    Syscall {
+        probe,
+        point: probe,
+        ..fake::call(nr, name, args.collect::<Vec<Arg>>().leak())
     }
 }
 
@@ -422,7 +424,7 @@ impl CodeFacts for FakeMachine {
 }
 
 impl MachineFacts for FakeMachine {
-    fn syscalls(&self) -> &[SysCall] {
+    fn syscalls(&self) -> &[Syscall] {
         &self.calls
     }
     fn perf_events(&self) -> Vec<PerfEvent> {

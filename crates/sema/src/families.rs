@@ -9,6 +9,7 @@ use spile_ir::Event;
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 use spile_syntax::pretty::point_text;
+use spile_syscalls::Syscall;
 
 pub(crate) use code::{CodeMatch, MatchedPlace};
 pub(crate) use table::CALL_FAMILIES;
@@ -572,7 +573,7 @@ fn tracepoints(
 fn syscalls(facts: &dyn MachineFacts, c: &Component) -> DiagResult<Vec<usize>> {
     let all = facts.syscalls();
     let named = |want: &str, compat_only: bool| -> Vec<usize> {
-        let fits = |(_, s): &(usize, &crate::facts::SysCall)| {
+        let fits = |(_, s): &(usize, &Syscall)| {
             [s.point, s.probe, s.name].contains(&want) && (!compat_only || s.is_compat())
         };
         all.iter()

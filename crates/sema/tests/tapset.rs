@@ -13,6 +13,7 @@ use spile_ir::intrinsics::IntrinsicClass;
 use spile_ir::{Body, Executor, Inst, Space, WatchOwner};
 use spile_sema::analyse::{Analysis, Inputs, Options, analyse};
 use spile_sema::facts::*;
+use spile_sema::fake;
 use spile_sema::library::Library;
 use spile_sema::missing::Missing;
 use spile_syntax::ast::{Expr, ExprKind, Function, Item, Stmt, StmtKind, TypeName};
@@ -20,6 +21,7 @@ use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
+use spile_syscalls::{Arg, ArgKind, Syscall};
 use support::bpf_options;
 
 static MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.tsv"));
@@ -28,7 +30,7 @@ const POINTER: CTypeId = CTypeId::kernel(2);
 
 /// A machine where every name exists.
 struct Everything {
-    calls: Vec<SysCall>,
+    calls: Vec<Syscall>,
     files: Vec<(String, String)>,
 }
 
@@ -209,7 +211,7 @@ impl CodeFacts for Everything {
 }
 
 impl MachineFacts for Everything {
-    fn syscalls(&self) -> &[SysCall] {
+    fn syscalls(&self) -> &[Syscall] {
         &self.calls
     }
     fn perf_events(&self) -> Vec<PerfEvent> {
@@ -270,45 +272,28 @@ fn targets(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn machine(files: &[(String, String)]) -> Everything {
-    let arg = |var: &'static str, kernel: &'static str| SysArg {
-        var,
-        kernel,
-        word: 0,
-        kind: SysArgKind::Int {
-            size: 4,
-            signed: true,
-        },
-        text: false,
-    };
-    let call_with = |nr: u32, name: &'static str, args: Vec<SysArg>| SysCall {
-        nr,
-        name,
-        probe: name,
-        point: name,
-        bare: None,
-        args,
-        variables: Vec::new(),
-    };
-    let call = |nr: u32, name: &'static str| call_with(nr, name, Vec::new());
-    let sent = vec![arg("pid", "pid"), arg("sig", "sig")];
-    let pending = vec![arg("set_uaddr", "uset"), arg("sigsetsize", "sigsetsize")];
+    let arg = |name, kernel| fake::arg(name, kernel, ArgKind::Int(32));
+    let call_with = |nr, name, args: &[Arg]| fake::call(nr, name, name, args);
+    let call = |nr, name| call_with(nr, name, &[]);
+    let sent = [arg("pid", "pid"), arg("sig", "sig")];
+    let pending = [arg("set_uaddr", "uset"), arg("sigsetsize", "sigsetsize")];
     let mask = [
         ("how", "how"),
         ("set_uaddr", "nset"),
         ("oldset_uaddr", "oset"),
         ("sigsetsize", "sigsetsize"),
     ];
-    let mask = mask.map(|(var, kernel)| arg(var, kernel)).to_vec();
+    let mask = mask.map(|(name, kernel)| arg(name, kernel));
     Everything {
         calls: vec![
             call(0, "read"),
-            call_with(14, "rt_sigprocmask", mask),
+            call_with(14, "rt_sigprocmask", &mask),
             call(56, "clone"),
             call(59, "execve"),
-            call_with(62, "kill", sent.clone()),
-            call_with(127, "rt_sigpending", pending),
-            call_with(200, "tkill", sent.clone()),
-            call_with(234, "tgkill", sent),
+            call_with(62, "kill", &sent),
+            call_with(127, "rt_sigpending", &pending),
+            call_with(200, "tkill", &sent),
+            call_with(234, "tgkill", &sent),
             call(322, "execveat"),
         ],
         files: files.to_vec(),

@@ -7,20 +7,20 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use spile_ir::{NrSet, Space, WatchOwner};
+use spile_ir::{Space, WatchOwner};
 use spile_kernel::btf::{Btf, Type};
 use spile_kernel::features::{self, Feature};
 use spile_kernel::functions;
 use spile_kernel::symbols::Symbols;
-use spile_kernel::syscalls::{self, Abi, ArgKind};
 use spile_kernel::tracepoints::{self, Tracefs};
 use spile_runtime::TargetProcess;
 use spile_sema::facts::{
     CType, CTypeId, CodeFacts, CodeQuery, DataPlace, FileIdentity, FoundModule, FoundPlace,
-    KernelVar, LsmHook, MachineFacts, Member, Module, ModuleQuery, PerfEvent, SessionFacts, SysArg,
-    SysArgKind, SysCall, SysVariable, TraceRecord, TracepointArg, TracepointFacts, TypeFacts,
+    KernelVar, LsmHook, MachineFacts, Member, Module, ModuleQuery, PerfEvent, SessionFacts,
+    TraceRecord, TracepointArg, TracepointFacts, TypeFacts,
     Variable, Variants,
 };
+use spile_syscalls::Syscall;
 
 mod breakpoints;
 mod by_symbol;
@@ -53,7 +53,6 @@ pub(crate) struct KernelFacts {
     types: KernelTypes,
     code: KernelCode,
     debug: KernelDebug,
-    syscalls: OnceLock<Vec<SysCall>>,
     tracefs: OnceLock<Option<Tracefs>>,
     /// Number of queries for the subsystem of a tracepoint.
     asked: AtomicUsize,
@@ -78,7 +77,6 @@ impl KernelFacts {
                 release: release.into(),
                 ..TargetKernel::default()
             }),
-            syscalls: OnceLock::new(),
             tracefs: OnceLock::new(),
             asked: AtomicUsize::new(0),
             systems: OnceLock::new(),
@@ -205,69 +203,6 @@ impl KernelFacts {
 /// The kernel's types; without BTF every look-up finds nothing.
 fn btf() -> Option<&'static Btf> {
     Btf::vmlinux().ok()
-}
-
-fn arg_kind(arg: &syscalls::Arg) -> SysArgKind {
-    match arg.kind {
-        ArgKind::Signal => SysArgKind::Signal,
-        ArgKind::Str => SysArgKind::Str,
-        ArgKind::Argv | ArgKind::Envp => SysArgKind::StrVec,
-        ArgKind::Pair(_) => SysArgKind::Pair,
-        ArgKind::Blocks => SysArgKind::Blocks(arg.bits.div_ceil(8)),
-        ArgKind::Ptr
-        | ArgKind::Buf(_)
-        | ArgKind::Sockaddr(_)
-        | ArgKind::Timespec(_)
-        | ArgKind::Timeval(_)
-        | ArgKind::Itimerspec(_)
-        | ArgKind::Itimerval(_) => SysArgKind::Ptr,
-        _ => SysArgKind::Int {
-            size: arg.bits.div_ceil(8),
-            signed: arg.signed,
-        },
-    }
-}
-
-/// The variables of a call besides those of its arguments.
-fn further_variables(call: &syscalls::Syscall) -> Vec<SysVariable> {
-    let all = syscalls::variables(call).into_iter();
-    let variable = |v: syscalls::Variable| SysVariable {
-        name: v.name,
-        text: v.text,
-        at_return: v.at_return,
-        value: v.value,
-    };
-    all.map(variable).collect()
-}
-
-/// The system calls of both tables, native ones first.
-fn system_calls() -> Vec<SysCall> {
-    // The tables of calls and handlers' sets number parts alike.
-    const { assert!(NrSet::PARTS == NrSet::COMPAT + syscalls::SOCKETCALL) };
-    const { assert!(NrSet::IPC_PARTS == NrSet::COMPAT + syscalls::IPC) };
-    let tables = [(Abi::X86_64, 0), (Abi::I386, NrSet::COMPAT)];
-    let calls = tables.into_iter().flat_map(|(abi, base)| {
-        syscalls::all(abi).iter().map(move |call| SysCall {
-            nr: base + call.nr,
-            name: call.name,
-            probe: call.probe,
-            point: call.point,
-            bare: call.bare,
-            args: call
-                .args
-                .iter()
-                .map(|a| SysArg {
-                    var: a.name,
-                    kernel: a.kernel_name,
-                    word: a.word,
-                    kind: arg_kind(a),
-                    text: a.has_text(),
-                })
-                .collect(),
-            variables: further_variables(call),
-        })
-    });
-    calls.collect()
 }
 
 impl TracepointFacts for KernelFacts {
@@ -537,8 +472,8 @@ impl MachineFacts for KernelFacts {
         kernel_code::return_stack()
     }
 
-    fn syscalls(&self) -> &[SysCall] {
-        self.syscalls.get_or_init(system_calls)
+    fn syscalls(&self) -> &[Syscall] {
+        spile_syscalls::all()
     }
 
     fn perf_events(&self) -> Vec<PerfEvent> {

@@ -1,21 +1,18 @@
 //! The properties of the running machine that the code generator needs.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
 
 use spile_bpf::target::{
-    ArgCase, ArgDesc, ArgVariants, CastKfunc, Features, FieldPlace, Flag, FlagTable,
-    InterruptKfuncs, KernelOffsets, NumberBase, PageOffsets, PreemptionKfuncs, SessionKfuncs,
-    StructDesc, StructText, SyscallDesc, TypedFunction, UnwindOffsets, UprobeOffsets,
+    CastKfunc, Features, InterruptKfuncs, KernelOffsets, PageOffsets, PreemptionKfuncs,
+    SessionKfuncs, TypedFunction, UnwindOffsets, UprobeOffsets,
 };
-use spile_ir::{Arch, CodePlace, CodeProbe, Event, Handler, NrSet, Program, ProgramFacts, Space};
+use spile_ir::{Arch, CodePlace, CodeProbe, Event, Handler, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{self, Availability, Feature, helper};
 use spile_kernel::functions;
 use spile_kernel::machine::{self, Version};
 use spile_kernel::perf;
-use spile_kernel::syscalls::{self, Abi, ArgKind, FieldKind, ResultForm};
 use spile_kernel::tracepoints::Tracefs;
 use spile_sema::facts::PerfEvent;
 
@@ -24,7 +21,6 @@ use crate::facts::kernel_code::return_stack;
 /// Makes what scripts with kernel probes need, in the order in which the passes ask for it.
 pub(crate) fn preread() {
     let _ = Btf::vmlinux();
-    syscall_descs();
     let _ = machine::preempts();
 }
 
@@ -332,192 +328,4 @@ pub(crate) fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, 
     names
         .filter_map(|name| Some((name.to_string(), typed(name)?)))
         .collect()
-}
-
-/// The system calls in the form that the generator prints.
-pub(crate) fn syscall_descs() -> Arc<[SyscallDesc]> {
-    static DESCS: OnceLock<Arc<[SyscallDesc]>> = OnceLock::new();
-    DESCS.get_or_init(|| make_descs().into()).clone()
-}
-
-fn make_descs() -> Vec<SyscallDesc> {
-    let mut tables = HashMap::new();
-    let mut list = Vec::new();
-    for (abi, base) in [(Abi::X86_64, 0), (Abi::I386, NrSet::COMPAT)] {
-        for call in syscalls::all(abi) {
-            let variants = syscalls::variants(call);
-            let args = variants.and_then(|v| v.others);
-            list.push(SyscallDesc {
-                nr: base + call.nr,
-                name: call.name.into(),
-                args: arg_descs(args.unwrap_or(call.args), &mut tables),
-                variants: variants.map(|v| arg_variants(v, &mut tables)),
-                ret_base: match call.ret {
-                    ResultForm::Hex => 16,
-                    ResultForm::Octal => 8,
-                    ResultForm::Int | ResultForm::Never => 10,
-                },
-            });
-        }
-    }
-    list
-}
-
-type Tables = HashMap<&'static str, Option<&'static FlagTable>>;
-
-fn arg_descs(args: &[syscalls::Arg], tables: &mut Tables) -> Vec<ArgDesc> {
-    let mut before = None;
-    let mut descs = Vec::new();
-    for arg in args {
-        let optional = arg.kind == ArgKind::Mode && before == Some(ArgKind::Flags("open"));
-        descs.push(match optional {
-            true => ArgDesc::OpenMode,
-            false => arg_desc(arg, tables),
-        });
-        before = Some(arg.kind);
-    }
-    descs
-}
-
-fn arg_variants(of: &syscalls::Variants, tables: &mut Tables) -> ArgVariants {
-    let mut case = |case: &syscalls::Case| ArgCase {
-        values: case.values.to_vec(),
-        args: arg_descs(case.args, tables),
-        variants: case.variants.as_ref().map(|v| arg_variants(v, tables)),
-    };
-    ArgVariants {
-        word: of.word,
-        mask: of.mask,
-        cases: of.cases.iter().map(&mut case).collect(),
-    }
-}
-
-fn arg_desc(arg: &syscalls::Arg, tables: &mut Tables) -> ArgDesc {
-    let bytes = |bits: u8| bits.div_ceil(8);
-    let size = bytes(arg.bits);
-    if let (ArgKind::Flags(name) | ArgKind::Choice(name), 32, true) =
-        (arg.kind, arg.bits, arg.signed)
-        && syscalls::flag_table(name).is_some_and(|t| t.wide)
-        && let Some(table) = flags(name, tables)
-    {
-        return ArgDesc::Wide(table, matches!(arg.kind, ArgKind::Choice(_)));
-    }
-    match arg.kind {
-        ArgKind::Int(bits) => ArgDesc::Int(bytes(bits)),
-        ArgKind::Uint(bits) => ArgDesc::Uint(bytes(bits)),
-        ArgKind::Hex(bits) => ArgDesc::Hex(bytes(bits)),
-        ArgKind::Mode => ArgDesc::Octal,
-        ArgKind::Str => ArgDesc::UserStr,
-        ArgKind::Argv | ArgKind::Envp => ArgDesc::Argv(size),
-        ArgKind::Buf(word) => ArgDesc::Buffer(word),
-        ArgKind::Sockaddr(word) => ArgDesc::Sockaddr(word),
-        ArgKind::Timespec(bits) => time(bits, false, false),
-        ArgKind::Timeval(bits) => time(bits, true, false),
-        ArgKind::Itimerspec(bits) => time(bits, false, true),
-        ArgKind::Itimerval(bits) => time(bits, true, true),
-        ArgKind::Signal => ArgDesc::Signal,
-        ArgKind::DirFd => ArgDesc::Dirfd,
-        ArgKind::Flags(name) => {
-            flags(name, tables).map_or(ArgDesc::Hex(size), |t| ArgDesc::Flags(t, size))
-        }
-        ArgKind::Choice(name) => match flags(name, tables) {
-            Some(table) => {
-                let decimal = syscalls::flag_table(name).is_some_and(|t| t.decimal);
-                ArgDesc::Enum(table, size, decimal)
-            }
-            None => ArgDesc::Int(size),
-        },
-        ArgKind::Struct(of) => ArgDesc::Struct(structure(of, tables)),
-        ArgKind::Braced(of) => ArgDesc::Braced(structure(of, tables)),
-        ArgKind::Packed(of) => ArgDesc::Packed(structure(of, tables)),
-        ArgKind::Bytes(word) => ArgDesc::Bytes(word),
-        ArgKind::Result(bits) => ArgDesc::Result(bytes(bits)),
-        ArgKind::Pair(base) => ArgDesc::Pair(match base {
-            syscalls::Base::Signed => NumberBase::Signed,
-            syscalls::Base::Unsigned => NumberBase::Unsigned,
-            syscalls::Base::Hex => NumberBase::Hex,
-        }),
-        ArgKind::Blocks => ArgDesc::Blocks(size),
-        ArgKind::Unseen => ArgDesc::Unseen,
-        ArgKind::Ptr => ArgDesc::Hex(8),
-    }
-}
-
-/// A structure in the generator's form. Structures are few, and live as long as the program.
-fn structure(of: &'static syscalls::Structure, tables: &mut Tables) -> &'static StructDesc {
-    let place = |field: &syscalls::Field| FieldPlace {
-        offset: field.offset,
-        shift: field.shift,
-        bits: field.bits,
-    };
-    let desc = |field: &syscalls::Field, tables: &mut Tables| match field.kind {
-        FieldKind::Micro => ArgDesc::Fraction(field.bits / 8, false),
-        FieldKind::Nano => ArgDesc::Fraction(field.bits / 8, true),
-        FieldKind::Date => ArgDesc::Date(field.bits / 8),
-        FieldKind::Value(kind) => {
-            let arg = syscalls::Arg {
-                name: "",
-                kernel_name: "",
-                word: 0,
-                kind,
-                bits: field.bits,
-                signed: true,
-            };
-            arg_desc(&arg, tables)
-        }
-    };
-    let texts = of.texts.iter().map(|text| StructText {
-        when: text
-            .when
-            .iter()
-            .map(|(field, value)| (place(field), *value))
-            .collect(),
-        fields: text
-            .fields
-            .iter()
-            .map(|(before, field)| (*before, place(field), desc(field, tables)))
-            .collect(),
-        end: text.end,
-    });
-    Box::leak(Box::new(StructDesc {
-        name: of.name,
-        null: of.null,
-        size: of.size,
-        texts: texts.collect(),
-    }))
-}
-
-/// A time whose fields have `bits` bits.
-fn time(bits: u8, micro: bool, pair: bool) -> ArgDesc {
-    ArgDesc::Time {
-        narrow: bits == 32,
-        micro,
-        pair,
-    }
-}
-
-/// A flag table in the generator's form. Tables are few, and live as long as the program.
-fn flags(name: &'static str, tables: &mut Tables) -> Option<&'static FlagTable> {
-    *tables.entry(name).or_insert_with(|| {
-        let table = syscalls::flag_table(name)?;
-        // A name for several bits comes before names for some of them, which are then left out.
-        let mut entries: Vec<Flag> = Vec::new();
-        for f in table.flags {
-            let flag = Flag {
-                mask: f.mask as u64,
-                bits: f.value as u64,
-                name: f.name,
-            };
-            let within = |e: &Flag| e.mask != flag.mask && e.mask & flag.mask == e.mask;
-            let at = entries.iter().position(within).unwrap_or(entries.len());
-            entries.insert(at, flag);
-        }
-        let entries: &'static [_] = Box::leak(entries.into_boxed_slice());
-        Some(Box::leak(Box::new(FlagTable {
-            name: table.name,
-            entries,
-            octal: table.octal,
-            number: table.number,
-        })))
-    })
 }

@@ -289,7 +289,7 @@ handler "f.return" points 1 code(kernel return, symbol "" "f" 0) @0 {
             lines: false,
             offsets: KernelOffsets::default(),
             features: Features::SINCE_6_9,
-            syscalls: [].into(),
+            syscalls: &[],
             functions: [("f".to_owned(), typed)].into(),
             share: None,
             arch: spile_ir::Arch::default(),

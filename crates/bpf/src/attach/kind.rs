@@ -85,7 +85,7 @@ mod tests {
                 uprobe_multi: false,
                 ..Features::SINCE_6_9
             },
-            syscalls: [].into(),
+            syscalls: &[],
             functions: functions.iter().map(named).collect(),
             share: None,
             arch: spile_ir::Arch::default(),

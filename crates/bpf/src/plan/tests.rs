@@ -21,7 +21,7 @@ fn options(cpus: u32) -> Options {
         lines: false,
         offsets: KernelOffsets::default(),
         features: Features::SINCE_6_9,
-        syscalls: [].into(),
+        syscalls: &[],
         functions: BTreeMap::new(),
         share: None,
         arch: Arch::named("x86_64").expect("known"),

@@ -8,13 +8,13 @@ use spile_ebpf::prebuilt::samples::samples;
 use spile_ir::{Arch, reader};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::{append, arguments};
+use spile_syscalls::fake::{arg, call};
+use spile_syscalls::{ArgKind, Syscall};
 
 use super::find;
 use super::find::TEMPLATES;
 use crate::compile;
-use crate::target::{
-    ArgDesc, Features, KernelOffsets, Options, PageOffsets, SyscallDesc, UnwindOffsets,
-};
+use crate::target::{Features, KernelOffsets, Options, PageOffsets, UnwindOffsets};
 
 #[test]
 fn linked_code_is_what_the_emitter_writes() {
@@ -129,6 +129,17 @@ handler "x" points 1 sys_enter(all) @0 {
 }
 "#;
 
+/// Signals have a list of names, as the table of a kernel has many.
+static SYSCALLS: [Syscall; 1] = [call(
+    59,
+    "execve",
+    &[
+        arg(0, "", ArgKind::Str),
+        arg(1, "", ArgKind::Argv),
+        arg(2, "", ArgKind::Signal),
+    ],
+)];
+
 fn options() -> Options {
     let pages = PageOffsets {
         vma_start: 0,
@@ -182,15 +193,7 @@ fn options() -> Options {
             ..KernelOffsets::default()
         },
         features: Features::SINCE_6_9,
-        syscalls: [SyscallDesc {
-            nr: 59,
-            name: "execve".into(),
-            // Signals have a list of names, as the table of a kernel has many.
-            args: vec![ArgDesc::UserStr, ArgDesc::Argv(8), ArgDesc::Signal],
-            variants: None,
-            ret_base: 10,
-        }]
-        .into(),
+        syscalls: &SYSCALLS,
         functions: BTreeMap::new(),
         share: None,
         arch: Arch::named("x86_64").expect("known"),

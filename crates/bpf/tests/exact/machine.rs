@@ -66,7 +66,7 @@ pub(crate) fn options() -> Options {
             may_goto: version() >= (6, 9),
             ..Features::SINCE_6_9
         },
-        syscalls: [].into(),
+        syscalls: &[],
         functions: Default::default(),
         share: None,
         arch: spile_ir::Arch::named(std::env::consts::ARCH).expect("a known processor"),

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use spile_ir::Event;
 use spile_syntax::ast::{BinOp, Expr, ExprKind, FileId, Ident, Name, Span};
+use spile_syscalls::{Arg, ArgForm, Syscall, ValueKind};
 
 use super::handler::{Context, ContextKind, PlainVar, TargetSource, TargetVar};
 use super::mentions::Mentions;
 use crate::ctype::{CBase, CTy};
-use crate::facts::{Facts, RecordField, SysArg, SysArgKind, SysCall, TraceRecord, VarKind};
+use crate::facts::{Facts, RecordField, TraceRecord, VarKind};
 
 /// The meaning of a plain variable at one system call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -16,7 +17,7 @@ pub(crate) enum PlainBinding {
     /// Not predefined.
     Absent,
     /// An argument's value.
-    Value(u8, SysArgKind),
+    Value(u8, ValueKind),
     /// The string that an argument points to, in quotes.
     Quoted(u8),
     /// The string itself.
@@ -46,79 +47,84 @@ impl PlainBinding {
     }
 }
 
+/// A system call, with the native call of the same name if a 32-bit one can share its handler.
+#[derive(Clone, Copy)]
+pub(crate) struct BoundCall<'a> {
+    pub(crate) call: &'a Syscall,
+    pub(crate) native: Option<&'a Syscall>,
+}
+
+impl BoundCall<'_> {
+    /// The kind of an argument's value: that of the native call where it makes no difference. Argument
+    /// words of 32-bit programs arrive zero-extended, so an unsigned 32-bit number is also a 64-bit one.
+    pub(crate) fn kind(self, arg: &Arg) -> ValueKind {
+        let kind = arg.value_kind();
+        let native = self.native.into_iter().flat_map(|native| native.args);
+        let mut both = self.call.args.iter().zip(native);
+        let native = both.find(|(a, n)| a.word == arg.word && n.word == arg.word);
+        match (kind, native.map(|(_, n)| n.value_kind())) {
+            (
+                ValueKind::Int { signed: false, .. },
+                Some(
+                    native @ ValueKind::Int {
+                        size: 4 | 8,
+                        signed: false,
+                    },
+                ),
+            ) => native,
+            _ => kind,
+        }
+    }
+
+    /// The meaning of the plain variable `name` at the entry to the call, or (`ret`) at the return.
+    ///
+    /// [`Arg::form`] has the rule for names of arguments. A call can have variables of its own besides.
+    pub(crate) fn bind(self, name: &str, ret: bool) -> PlainBinding {
+        if let Some((arg, form)) = self.call.variable(name) {
+            return self.argument(arg, form);
+        }
+        let mut own = self.call.variables.iter();
+        own.find(|v| v.name == name && (ret || !v.at_return))
+            .map_or(PlainBinding::Absent, |v| self.value(v.value, ret))
+    }
+
+    /// The meaning of the value of a call's own variable, see [`spile_syscalls::Variable::value`].
+    fn value(self, value: &'static str, ret: bool) -> PlainBinding {
+        let value = value.trim();
+        if let Ok(number) = value.parse() {
+            return PlainBinding::Number(number);
+        }
+        let quoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
+        if let Some(text) = quoted {
+            return PlainBinding::Literal(text);
+        }
+        let function = value.strip_suffix(')').and_then(|v| v.split_once('('));
+        match function {
+            Some((name, args)) => {
+                let args = args.split(',').map(|arg| self.value(arg, ret));
+                PlainBinding::Function(name, args.collect())
+            }
+            None => self.bind(value, ret),
+        }
+    }
+
+    fn argument(self, arg: &Arg, form: ArgForm) -> PlainBinding {
+        let kind = self.kind(arg);
+        match form {
+            ArgForm::Value => PlainBinding::Value(arg.word, kind),
+            ArgForm::Address => PlainBinding::Value(arg.word, ValueKind::Ptr),
+            ArgForm::Text if kind == ValueKind::Str => PlainBinding::Quoted(arg.word),
+            ArgForm::Text => PlainBinding::Text(arg.word),
+            ArgForm::Unquoted => PlainBinding::Unquoted(arg.word),
+            ArgForm::SignalName => PlainBinding::SignalName(arg.word),
+            ArgForm::TextOnly => PlainBinding::TextOnly,
+        }
+    }
+}
+
 /// The meaning of the plain variable `name` at the entry to a call, or (`ret`) at the return.
-///
-/// With BASE for the argument's name less `_uaddr` or `_str`: a number has its name (value) and
-/// BASE_str (text), a signal BASE_name; a string has BASE and BASE_str (in quotes), BASE_unquoted
-/// and BASE_str_unquoted, and BASE_uaddr (address). A call can have variables of its own besides.
-pub(crate) fn bind(call: &SysCall, name: &str, ret: bool) -> PlainBinding {
-    let exact = call.args.iter().find(|a| a.var == name);
-    let of_argument = exact
-        .into_iter()
-        .chain(&call.args)
-        .find_map(|a| bind_arg(a, name));
-    of_argument
-        .or_else(|| {
-            let mut own = call.variables.iter();
-            let own = own.find(|v| v.name == name && (ret || !v.at_return))?;
-            Some(bind_value(call, own.value, ret))
-        })
-        .unwrap_or(PlainBinding::Absent)
-}
-
-/// The meaning of the value of a call's own variable, see [`SysVariable::value`].
-fn bind_value(call: &SysCall, value: &'static str, ret: bool) -> PlainBinding {
-    let value = value.trim();
-    if let Ok(number) = value.parse() {
-        return PlainBinding::Number(number);
-    }
-    let quoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
-    if let Some(text) = quoted {
-        return PlainBinding::Literal(text);
-    }
-    let function = value.strip_suffix(')').and_then(|v| v.split_once('('));
-    match function {
-        Some((name, args)) => {
-            let args = args.split(',').map(|arg| bind_value(call, arg, ret));
-            PlainBinding::Function(name, args.collect())
-        }
-        None => bind(call, value, ret),
-    }
-}
-
-fn bind_arg(a: &SysArg, name: &str) -> Option<PlainBinding> {
-    let base = a.var.strip_suffix("_uaddr").unwrap_or(a.var);
-    let base = base.strip_suffix("_str").unwrap_or(base);
-    let suffix = name.strip_prefix(base)?;
-    let value = |kind| PlainBinding::Value(a.word, kind);
-    match (a.kind, suffix) {
-        (SysArgKind::Str | SysArgKind::StrVec, "_uaddr") => Some(value(SysArgKind::Ptr)),
-        (SysArgKind::Str, "" | "_str") => Some(PlainBinding::Quoted(a.word)),
-        (SysArgKind::Str, "_unquoted" | "_str_unquoted") => Some(PlainBinding::Unquoted(a.word)),
-        (SysArgKind::StrVec, "" | "_str") => Some(PlainBinding::Text(a.word)),
-        (SysArgKind::StrVec, "_unquoted" | "_str_unquoted") => Some(PlainBinding::TextOnly),
-        (SysArgKind::Str | SysArgKind::StrVec, _) => None,
-        _ if name == a.var => Some(value(a.kind)),
-        (SysArgKind::Signal, "_name") => Some(PlainBinding::SignalName(a.word)),
-        (_, "_str") if a.text => Some(PlainBinding::Text(a.word)),
-        (_, "_str") => Some(PlainBinding::TextOnly),
-        _ => None,
-    }
-}
-
-/// A 32-bit call with the argument kinds of the native call where that makes no difference:
-/// argument words of 32-bit programs arrive zero-extended, so an unsigned 32-bit number is also a
-/// 64-bit one. The two calls can then share a handler.
-pub(crate) fn like_native(call: &SysCall, native: &SysCall) -> SysCall {
-    let mut call = call.clone();
-    for (a, n) in call.args.iter_mut().zip(&native.args) {
-        let unsigned = |k| matches!(k, SysArgKind::Int { signed: false, .. });
-        let wide = matches!(n.kind, SysArgKind::Int { size: 4 | 8, .. });
-        if a.word == n.word && unsigned(a.kind) && unsigned(n.kind) && wide {
-            a.kind = n.kind;
-        }
-    }
-    call
+pub(crate) fn bind(call: &Syscall, name: &str, ret: bool) -> PlainBinding {
+    BoundCall { call, native: None }.bind(name, ret)
 }
 
 /// Makes expressions for initial values, all at one place of the script.
@@ -180,14 +186,14 @@ impl ExprBuilder {
                 let args = args.iter().map(|arg| self.value(arg));
                 self.call(name, args.collect::<Option<_>>()?)
             }
-            PlainBinding::Value(w, SysArgKind::Int { size, signed }) => {
+            PlainBinding::Value(w, ValueKind::Int { size, signed }) => {
                 self.extended(self.word(w), size, signed)
             }
-            PlainBinding::Value(w, SysArgKind::Signal) => self.extended(self.word(w), 4, true),
-            PlainBinding::Value(w, SysArgKind::Blocks(size)) => {
+            PlainBinding::Value(w, ValueKind::Signal) => self.extended(self.word(w), 4, true),
+            PlainBinding::Value(w, ValueKind::Blocks(size)) => {
                 self.bin(BinOp::Shl, self.extended(self.word(w), size, false), 12)
             }
-            PlainBinding::Value(w, SysArgKind::Pair) => {
+            PlainBinding::Value(w, ValueKind::Pair) => {
                 let low = self.extended(self.word(w), 4, false);
                 let high = self.bin(BinOp::Shl, self.word(w.saturating_add(1)), 32);
                 self.expr(ExprKind::Binary(BinOp::Or, Box::new(low), Box::new(high)))
@@ -227,16 +233,16 @@ impl ExprBuilder {
 }
 
 /// The C type of an argument for `$name`.
-fn arg_type(kind: SysArgKind) -> CTy {
+fn arg_type(kind: ValueKind) -> CTy {
     match kind {
-        SysArgKind::Int {
+        ValueKind::Int {
             size: size @ (1 | 2 | 4),
             signed,
         } => CTy::int(size, signed),
-        SysArgKind::Int { signed, .. } => CTy::int(8, signed),
-        SysArgKind::Signal => CTy::int(4, true),
-        SysArgKind::Blocks(size) => CTy::int(size, false),
-        SysArgKind::Str => {
+        ValueKind::Int { signed, .. } => CTy::int(8, signed),
+        ValueKind::Signal => CTy::int(4, true),
+        ValueKind::Blocks(size) => CTy::int(size, false),
+        ValueKind::Str => {
             let base = CBase::Int {
                 size: 1,
                 signed: true,
@@ -244,24 +250,24 @@ fn arg_type(kind: SysArgKind) -> CTy {
             };
             CTy { base, ptrs: 1 }
         }
-        SysArgKind::Ptr | SysArgKind::StrVec | SysArgKind::Pair => CTy::int(8, false),
+        ValueKind::Ptr | ValueKind::StrVec | ValueKind::Pair => CTy::int(8, false),
     }
 }
 
 /// The `$` variables of a call that `keep` accepts.
 pub(crate) fn call_targets(
-    call: &SysCall,
+    call: &Syscall,
     ret: bool,
     keep: impl Fn(&str) -> bool,
 ) -> Vec<TargetVar> {
     let mut targets: Vec<TargetVar> = call
         .args
         .iter()
-        .filter(|a| keep(a.kernel))
+        .filter(|a| keep(a.kernel_name))
         .map(|a| TargetVar {
-            name: a.kernel.into(),
+            name: a.kernel_name.into(),
             source: TargetSource::SysArg(a.word),
-            ty: arg_type(a.kind),
+            ty: arg_type(a.value_kind()),
             kind: VarKind::Parameter,
         })
         .collect();
@@ -429,38 +435,35 @@ pub(crate) fn syscall_any(m: &Mentions, ret: bool, process: bool, span: Span) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::SysVariable;
+    use spile_syscalls::{ArgKind, Variable, fake};
 
     #[test]
     fn variables_besides_the_arguments() {
-        let variable = |name, value, at_return| SysVariable {
-            name,
-            text: false,
-            at_return,
-            value,
+        const fn variable(name: &'static str, value: &'static str, at_return: bool) -> Variable {
+            Variable {
+                name,
+                text: false,
+                at_return,
+                value,
+            }
+        }
+        let call = Syscall {
+            variables: const {
+                &[
+                    variable("zero", "-1", false),
+                    variable("none", "\"\"", false),
+                    variable("all", "f(buf_uaddr, 4, buf_str)", false),
+                    variable("later", "buf_uaddr", true),
+                    variable("buf_str", "0", false),
+                ]
+            },
+            ..fake::call(
+                1,
+                "call",
+                const { &[fake::arg(2, "buf_uaddr", ArgKind::Buf(1))] },
+            )
         };
-        let call = SysCall {
-            nr: 1,
-            name: "call",
-            probe: "call",
-            point: "call",
-            bare: None,
-            args: vec![SysArg {
-                var: "buf_uaddr",
-                kernel: "buf",
-                word: 2,
-                kind: SysArgKind::Ptr,
-                text: true,
-            }],
-            variables: vec![
-                variable("zero", "-1", false),
-                variable("none", "\"\"", false),
-                variable("all", "f(buf_uaddr, 4, buf_str)", false),
-                variable("later", "buf_uaddr", true),
-                variable("buf_str", "0", false),
-            ],
-        };
-        let address = || PlainBinding::Value(2, SysArgKind::Ptr);
+        let address = || PlainBinding::Value(2, ValueKind::Ptr);
         let at_entry = |name| bind(&call, name, false);
         assert_eq!(at_entry("zero"), PlainBinding::Number(-1));
         assert_eq!(at_entry("none"), PlainBinding::Literal(""));

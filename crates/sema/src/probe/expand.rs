@@ -10,15 +10,16 @@ use rustc_hash::FxHashMap;
 use spile_ir::{Event, NrSet};
 use spile_syntax::ast::{BinOp, Bytes, Expr, FileId, Name, Span};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
+use spile_syscalls::Syscall;
 
 use super::code;
-use super::context::{self, ExprBuilder, PlainBinding};
+use super::context::{self, BoundCall, ExprBuilder, PlainBinding};
 use super::handler::{Context, ContextKind, PlainVar, ProbeHandler};
 use super::mentions::Mentions;
 use super::missing;
 use super::resolve::{PointSearch, ResolvedPoint};
 use crate::codes;
-use crate::facts::{Facts, SysCall};
+use crate::facts::Facts;
 use crate::families::{CodeMatch, PointMatch};
 use crate::library::Library;
 
@@ -30,8 +31,8 @@ pub const PROBE_NAME_TABLE: &str = "syscall_probe";
 /// (`syscall`), or those of [`PROBE_NAME_TABLE`]. `None` for any other table.
 pub fn syscall_table(facts: &dyn Facts, table: &str) -> Option<Vec<Bytes>> {
     let name = match table {
-        PROBE_NAME_TABLE => |c: &SysCall| c.probe.as_bytes().into(),
-        "syscall" => |c: &SysCall| c.name.as_bytes().into(),
+        PROBE_NAME_TABLE => |c: &Syscall| c.probe.as_bytes().into(),
+        "syscall" => |c: &Syscall| c.name.as_bytes().into(),
         _ => return None,
     };
     let calls = facts.syscalls();
@@ -287,7 +288,7 @@ fn syscall_event(nrs: NrSet, ret: bool) -> Event {
 /// System calls that share a handler.
 struct SyscallGroup<'a> {
     /// One of them.
-    first: &'a SysCall,
+    first: &'a Syscall,
     /// Their numbers, ascending.
     nrs: Vec<u32>,
     /// Their names in probe points, sorted.
@@ -313,7 +314,7 @@ struct BareName {
 }
 
 impl BareName {
-    fn of(call: &SysCall, all: &[SysCall]) -> Option<BareName> {
+    fn of(call: &Syscall, all: &[Syscall]) -> Option<BareName> {
         let word = call.bare?;
         let other = all
             .iter()
@@ -358,7 +359,7 @@ fn groups<'a>(
     targets.sort_unstable();
     let natives = || all.iter().filter(|c| !c.is_compat());
     // For a few calls a table costs more than it saves.
-    let table: Option<FxHashMap<&str, &SysCall>> =
+    let table: Option<FxHashMap<&str, &Syscall>> =
         (calls.len() > FEW).then(|| natives().map(|c| (c.probe, c)).collect());
     let native = |probe: &str| match &table {
         Some(table) => table.get(probe).copied(),
@@ -368,14 +369,13 @@ fn groups<'a>(
     let mut list: Vec<SyscallGroup<'a>> = Vec::new();
     for call in calls.iter().filter_map(|i| all.get(*i)) {
         let like = call.is_compat().then(|| native(call.probe)).flatten();
-        let adapted = like.map(|like| context::like_native(call, like));
-        let adapted = adapted.as_ref().unwrap_or(call);
+        let meaning = BoundCall { call, native: like };
         let binds: Vec<(Name, PlainBinding)> = reads
             .iter()
-            .map(|n| ((*n).clone(), context::bind(adapted, n, ret)))
+            .map(|n| ((*n).clone(), meaning.bind(n, ret)))
             .collect();
         let key = SyscallGroupKey {
-            binds: key_text(adapted, &binds, &targets, m.all_targets),
+            binds: key_text(meaning, &binds, &targets, m.all_targets),
             point: if m.point { call.probe } else { "" },
         };
         let at = *order.entry(key).or_insert(list.len());
@@ -410,7 +410,7 @@ fn groups<'a>(
 
 /// What a handler of `socketcall` or `ipc` hits besides it: the parts of which the point does not select the call
 /// that they stand for. So a hit counts once for each point.
-fn unselected_parts(all: &[SysCall], selected: &[usize], whole: u32) -> impl Iterator<Item = u32> {
+fn unselected_parts(all: &[Syscall], selected: &[usize], whole: u32) -> impl Iterator<Item = u32> {
     let parts = all.iter().enumerate();
     let parts = parts.filter(move |(_, call)| NrSet::whole(call.nr) == Some(whole));
     let others = parts.filter(|(i, _)| !selected.contains(i));
@@ -418,7 +418,7 @@ fn unselected_parts(all: &[SysCall], selected: &[usize], whole: u32) -> impl Ite
 }
 
 fn key_text(
-    call: &SysCall,
+    meaning: BoundCall<'_>,
     binds: &[(Name, PlainBinding)],
     targets: &[&str],
     all_targets: bool,
@@ -427,11 +427,12 @@ fn key_text(
         .iter()
         .filter(|(_, b)| *b != PlainBinding::Absent)
         .map(|b| format!("{b:?}"));
-    let args = call
+    let args = meaning
+        .call
         .args
         .iter()
-        .filter(|a| all_targets || targets.contains(&a.kernel))
-        .map(|a| format!("${}:{}:{:?}", a.kernel, a.word, a.kind));
+        .filter(|a| all_targets || targets.contains(&a.kernel_name))
+        .map(|a| format!("${}:{}:{:?}", a.kernel_name, a.word, meaning.kind(a)));
     bound.chain(args).collect()
 }
 

@@ -9,13 +9,14 @@ use spile_syntax::ast::{
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::pretty;
 use spile_syntax::visit::{Visitor, walk_expr, walk_stmt};
+use spile_syscalls::Syscall;
 
 use super::context::{self, PlainBinding};
 use super::handler::{HandlerPart, TargetVar};
 use super::mentions::Mentions;
 use super::resolve::{PointSearch, ResolvedPoint};
 use crate::ctype::CTy;
-use crate::facts::{Facts, SysCall, VarLocation};
+use crate::facts::{Facts, VarLocation};
 use crate::families::{
     ArgSpec, CodeMatch, ComponentName, FAMILIES, Family, MatchedPlace, PointMatch,
 };
@@ -204,7 +205,7 @@ impl Lister<'_> {
         )
     }
 
-    fn syscall(&self, call: &SysCall, ret: bool) -> ListedPoint {
+    fn syscall(&self, call: &Syscall, ret: bool) -> ListedPoint {
         let end = if ret { ".return" } else { "" };
         let point = format!("{}.{}{end}", self.found.family, call.probe);
         let targets = context::call_targets(call, ret, |_| true);
@@ -213,7 +214,7 @@ impl Lister<'_> {
 }
 
 /// The plain variables of a system call.
-pub(crate) fn call_vars(call: &SysCall, ret: bool) -> Vec<(String, &'static str)> {
+pub(crate) fn call_vars(call: &Syscall, ret: bool) -> Vec<(String, &'static str)> {
     let fixed: &[(&str, &str)] = if ret {
         &[
             ("name", "string"),
@@ -226,12 +227,12 @@ pub(crate) fn call_vars(call: &SysCall, ret: bool) -> Vec<(String, &'static str)
     };
     let mut vars: Vec<(String, &'static str)> =
         fixed.iter().map(|(n, t)| ((*n).to_owned(), *t)).collect();
-    for a in &call.args {
-        match context::bind(call, a.var, ret) {
+    for a in call.args {
+        match context::bind(call, a.name, ret) {
             PlainBinding::Quoted(_) | PlainBinding::Unquoted(_) => {
-                vars.push((a.var.to_owned(), "string"))
+                vars.push((a.name.to_owned(), "string"))
             }
-            PlainBinding::Value(..) => vars.push((a.var.to_owned(), "long")),
+            PlainBinding::Value(..) => vars.push((a.name.to_owned(), "long")),
             _ => {}
         }
     }

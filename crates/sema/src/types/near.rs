@@ -45,8 +45,8 @@ fn call_variables(unit: &Unit, facts: &dyn MachineFacts) -> Vec<String> {
         return Vec::new();
     };
     let plain = call_vars(call, ret).into_iter().map(|(name, _)| name);
-    let texts = call.args.iter().filter(|a| a.text);
+    let texts = call.args.iter().filter(|a| a.has_text());
     plain
-        .chain(texts.map(|a| format!("{}_str", a.var)))
+        .chain(texts.map(|a| format!("{}_str", a.name)))
         .collect()
 }

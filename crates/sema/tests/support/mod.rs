@@ -261,7 +261,7 @@ pub(crate) fn bpf_options() -> BpfOptions {
         },
         features: Features::SINCE_6_9,
         lines: false,
-        syscalls: [].into(),
+        syscalls: &[],
         functions: Default::default(),
     }
 }

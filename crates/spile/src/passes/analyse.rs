@@ -150,7 +150,7 @@ pub(crate) fn table(name: &str) -> Option<Vec<Bytes>> {
             &mut (1..).zip(nfs::SECOND.iter().map(|t| (*t).to_owned())),
         )),
         // Choices, such as socket types, and of sets the bits that stand for a choice.
-        name => spile_kernel::syscalls::flag_table(name).map(|table| {
+        name => spile_syscalls::flag_table(name).map(|table| {
             let small = table.flags.iter().filter_map(|flag| {
                 let number = u32::try_from(flag.value).ok().filter(|n| *n < 1024)?;
                 Some((number, flag.name.to_owned()))

@@ -70,7 +70,6 @@ fn bpf_target(
     }
     // Another thread is often still reading the kernel's types, and would do this next.
     let _ = spile_kernel::machine::preempts();
-    machine::syscall_descs();
     let btf = kernel_types()?;
     Ok(Some(target::Options {
         arch: machine::arch(),
@@ -82,7 +81,7 @@ fn bpf_target(
         lines: cli.pass == Some(4) || cli.dump.is_some(),
         offsets: machine::offsets(btf, facts),
         features: machine::bpf_features(btf, program, facts),
-        syscalls: machine::syscall_descs(),
+        syscalls: spile_syscalls::all(),
         functions: machine::typed_functions(btf, program),
         share: None,
         resident: cli.resident,

@@ -22,7 +22,6 @@ use std::time::Duration;
 use clap::Parser;
 use spile_kernel::features::{self, Availability, Feature};
 use spile_kernel::process;
-use spile_kernel::syscalls::{self, Abi};
 use spile_profile::model::{Header, Options, Profile as Account, RecordingEnd, Snapshot, Thread};
 use spile_profile::{Run as Ranks, json, report as text};
 use spile_runtime::Outcome;
@@ -336,7 +335,7 @@ fn thread_identity(tid: u32) -> Option<ThreadIdentity> {
 fn in_call(pid: u32, tid: u32) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
     let nr: u32 = text.split(' ').next()?.parse().ok()?;
-    let call = syscalls::by_nr(Abi::X86_64, nr);
+    let call = spile_syscalls::by_nr(nr);
     Some(call.map_or_else(|| nr.to_string(), |c| c.name.to_owned()))
 }
 

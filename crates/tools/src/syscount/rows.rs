@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use spile_kernel::names;
-use spile_kernel::syscalls::{self, Abi};
 
 use spile_runtime::io::rows::Row;
 
@@ -170,11 +169,11 @@ fn call_name(nr: i64) -> String {
     let Ok(nr) = u32::try_from(nr) else {
         return String::new();
     };
-    let (abi, of, suffix) = match nr.checked_sub(COMPAT) {
-        None => (Abi::X86_64, nr, ""),
-        Some(nr) => (Abi::I386, nr, " (32-bit)"),
+    let (of, suffix) = match nr.checked_sub(COMPAT) {
+        None => (nr, ""),
+        Some(of) => (of, " (32-bit)"),
     };
-    match syscalls::by_nr(abi, of) {
+    match spile_syscalls::by_nr(nr) {
         Some(call) => format!("{}{suffix}", call.name),
         None => format!("syscall_{of}{suffix}"),
     }

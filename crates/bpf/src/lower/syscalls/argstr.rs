@@ -18,6 +18,9 @@ use spile_lir::library::arguments::{
     PAIR_BASE, kind, structure, time, variant,
 };
 use spile_lir::library::routine::Routine;
+use spile_syscalls::{
+    Arg as SysArg, ArgKind, Base, Field, FieldKind, FlagTable, Structure, Syscall, Variants,
+};
 
 use crate::error::Res;
 use crate::layout::Quote;
@@ -28,9 +31,6 @@ use crate::lower::text::append::flag;
 use crate::lower::text::escapes::escape_table;
 use crate::lower::text::quote;
 use crate::lower::{Arg, BLOCK, HandlerCodegen};
-use crate::target::{
-    ArgDesc, ArgVariants, FieldPlace, FlagTable, NumberBase, StructDesc, SyscallDesc,
-};
 
 const ARGS_LONG: i64 = ARGS as i64;
 /// Words of a row: six descriptors, the list of other rows, and the bits of the argument that decides.
@@ -97,14 +97,15 @@ impl NameLists {
             return found.2;
         }
         let off = self.bytes.len() as u32;
-        debug_assert!(table.entries.len() <= MAX_NAMES as usize, "{}", table.name);
-        for flag in table.entries.iter().take(MAX_NAMES as usize) {
+        debug_assert!(table.flags.len() <= MAX_NAMES as usize, "{}", table.name);
+        for flag in table.flags.iter().take(MAX_NAMES as usize) {
+            let value = flag.value.cast_unsigned();
             let (mask, bits) = match of {
-                ListUse::Flags => (flag.mask, flag.bits),
+                ListUse::Flags => (flag.mask.cast_unsigned(), value),
                 // Extended as the argument's value is.
-                ListUse::Choice(4, true) => (u64::MAX, flag.bits as i32 as i64 as u64),
-                ListUse::Choice(4, false) => (u64::MAX, u64::from(flag.bits as u32)),
-                ListUse::Choice(..) => (u64::MAX, flag.bits),
+                ListUse::Choice(4, true) => (u64::MAX, value as i32 as i64 as u64),
+                ListUse::Choice(4, false) => (u64::MAX, u64::from(value as u32)),
+                ListUse::Choice(..) => (u64::MAX, value),
             };
             if mask != 0 {
                 self.entry(mask, bits, flag.name);
@@ -133,7 +134,7 @@ impl NameLists {
     }
 
     /// The descriptor of a structure, without the list of its fields.
-    fn structure(&mut self, kind: i32, of: &'static StructDesc) -> u64 {
+    fn structure(&mut self, kind: i32, of: &'static Structure) -> u64 {
         let known = self.structures.iter().find(|s| s.0 == of.name).map(|s| s.1);
         let off = known.unwrap_or_else(|| self.fields(of));
         kind as u64
@@ -143,29 +144,29 @@ impl NameLists {
     }
 
     /// Offset of the list of a structure's fields.
-    fn fields(&mut self, of: &'static StructDesc) -> u32 {
+    fn fields(&mut self, of: &'static Structure) -> u32 {
         // The names of fields come first.
         let descriptors: Vec<Vec<u64>> = of
             .texts
             .iter()
-            .map(|text| text.fields.iter().map(|f| self.field(f.1, &f.2)).collect())
+            .map(|text| text.fields.iter().map(|f| self.field(&f.1)).collect())
             .collect();
         let off = self.bytes.len() as u32;
         let pieces = |text: &str| text.len().div_ceil(NAME as usize - 1).max(1);
         for (text, descriptors) in of.texts.iter().zip(descriptors) {
             let fields: usize = text.fields.iter().map(|f| pieces(f.0)).sum();
             let mut left = text.when.len() + fields + pieces(text.end);
-            for (place, value) in &text.when {
+            for (field, value) in text.when {
                 left -= 1;
                 let skip = (left * ENTRY as usize) as u64;
-                let word = field_word(*place) | skip << structure::SKIP;
-                let test = with_bits(structure::TEST as u64, place.bits);
+                let word = field_word(field) | skip << structure::SKIP;
+                let test = with_bits(structure::TEST as u64, field.bits);
                 self.entry(test, word, "");
                 let at = self.bytes.len() - NAME as usize;
                 self.bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
             }
-            for ((before, place, _), descriptor) in text.fields.iter().zip(descriptors) {
-                self.pieces(before, descriptor, field_word(*place));
+            for ((before, field), descriptor) in text.fields.iter().zip(descriptors) {
+                self.pieces(before, descriptor, field_word(field));
             }
             self.pieces(text.end, 0, 0);
         }
@@ -174,9 +175,14 @@ impl NameLists {
     }
 
     /// The descriptor of a field.
-    fn field(&mut self, place: FieldPlace, of: &ArgDesc) -> u64 {
-        let descriptor = self.descriptor(of);
-        match place.bits {
+    fn field(&mut self, field: &Field) -> u64 {
+        let descriptor = match field.kind {
+            FieldKind::Value(kind) => self.descriptor(kind, field.bits, true),
+            FieldKind::Micro => sized(kind::MICROSECONDS, field.bits),
+            FieldKind::Nano => sized(kind::NANOSECONDS, field.bits),
+            FieldKind::Date => sized(kind::DATE, field.bits),
+        };
+        match field.bits {
             // What is no number has no width.
             0 => descriptor,
             bits => with_bits(descriptor, bits),
@@ -195,70 +201,63 @@ impl NameLists {
     }
 
     /// A descriptor: the kind, the number of upper bits to drop from the value, and the list.
-    fn descriptor(&mut self, arg: &ArgDesc) -> u64 {
-        let sized = |kind: i32, size: u8| {
-            kind as u64 | u64::from(64 - 8 * u32::from(size.clamp(1, 8))) << 8
-        };
-        let listed = |kind: i32, size: u8, off: u32| sized(kind, size) | u64::from(off) << 16;
-        let with = |kind: i32, more: u8| sized(kind, 8) | u64::from(more) << 16;
-        match arg {
-            ArgDesc::Int(n) => sized(kind::SIGNED, *n),
-            ArgDesc::Uint(n) => sized(kind::UNSIGNED, *n),
-            ArgDesc::Hex(n) => sized(kind::HEX, *n),
-            ArgDesc::Octal => sized(kind::OCTAL, 4),
-            ArgDesc::UserStr => sized(kind::USER_STR, 8),
-            ArgDesc::Dirfd => sized(kind::DIRFD, 4),
-            ArgDesc::Signal => listed(kind::CHOICE, 4, self.signals()),
-            ArgDesc::Flags(t, size) => listed(kind::FLAGS, *size, self.table(t, ListUse::Flags)),
-            ArgDesc::Enum(t, size, decimal) => {
-                let kind = if *decimal { kind::ENUM } else { kind::CHOICE };
-                listed(kind, *size, self.table(t, ListUse::Choice(*size, *decimal)))
+    fn descriptor(&mut self, of: ArgKind, bits: u8, signed: bool) -> u64 {
+        let listed = |kind: i32, bits: u8, off: u32| sized(kind, bits) | u64::from(off) << 16;
+        let with = |kind: i32, more: u8| sized(kind, 64) | u64::from(more) << 16;
+        let time =
+            |bits: u8, more: u8| with(kind::TIME, more | if bits == 32 { time::NARROW } else { 0 });
+        match of {
+            ArgKind::Int(bits) => sized(kind::SIGNED, bits),
+            ArgKind::Uint(bits) => sized(kind::UNSIGNED, bits),
+            ArgKind::Hex(bits) => sized(kind::HEX, bits),
+            ArgKind::Ptr => sized(kind::HEX, 64),
+            ArgKind::Mode => sized(kind::OCTAL, 32),
+            ArgKind::Str => sized(kind::USER_STR, 64),
+            ArgKind::Argv | ArgKind::Envp if bits == 32 => sized(kind::ARGV_4, 64),
+            ArgKind::Argv | ArgKind::Envp => sized(kind::ARGV, 64),
+            ArgKind::DirFd => sized(kind::DIRFD, 32),
+            ArgKind::Signal => listed(kind::CHOICE, 32, self.signals()),
+            // What has no name is printed with its sign extended to 64 bits.
+            ArgKind::Flags(t) if t.wide && bits == 32 && signed => {
+                listed(kind::WIDE, 32, self.table(t, ListUse::Flags))
             }
-            ArgDesc::Wide(t, choice) => {
-                let of = match choice {
-                    true => ListUse::Choice(4, true),
-                    false => ListUse::Flags,
-                };
-                listed(kind::WIDE, 4, self.table(t, of))
+            ArgKind::Choice(t) if t.wide && bits == 32 && signed => {
+                listed(kind::WIDE, 32, self.table(t, ListUse::Choice(4, true)))
             }
-            ArgDesc::Pair(base) => {
+            ArgKind::Flags(t) => listed(kind::FLAGS, bits, self.table(t, ListUse::Flags)),
+            ArgKind::Choice(t) => {
+                let kind = if t.decimal { kind::ENUM } else { kind::CHOICE };
+                let of = ListUse::Choice(bits.div_ceil(8), t.decimal);
+                listed(kind, bits, self.table(t, of))
+            }
+            ArgKind::Pair(base) => {
                 let base = match base {
-                    NumberBase::Signed => kind::SIGNED,
-                    NumberBase::Unsigned => kind::UNSIGNED,
-                    NumberBase::Hex => kind::HEX,
+                    Base::Signed => kind::SIGNED,
+                    Base::Unsigned => kind::UNSIGNED,
+                    Base::Hex => kind::HEX,
                 };
-                sized(kind::PAIR, 4) | (base as u64) << PAIR_BASE
+                sized(kind::PAIR, 32) | (base as u64) << PAIR_BASE
             }
-            ArgDesc::Blocks(n) => sized(kind::BLOCKS, *n),
-            ArgDesc::Unseen => kind::SHOWN as u64,
-            ArgDesc::Argv(4) => sized(kind::ARGV_4, 8),
-            ArgDesc::Argv(_) => sized(kind::ARGV, 8),
-            ArgDesc::Buffer(word) => with(kind::BUFFER, *word),
-            ArgDesc::Bytes(word) => with(kind::BYTES, *word),
-            ArgDesc::Struct(of) => self.structure(kind::STRUCT, of),
-            ArgDesc::Braced(of) => self.structure(kind::STRUCT, of) | BRACES,
-            ArgDesc::Packed(of) => self.structure(kind::PACKED, of),
-            ArgDesc::Date(n) => sized(kind::DATE, *n),
-            ArgDesc::Result(n) => sized(kind::RESULT, *n),
-            ArgDesc::Fraction(n, false) => sized(kind::MICROSECONDS, *n),
-            ArgDesc::Fraction(n, true) => sized(kind::NANOSECONDS, *n),
-            ArgDesc::Sockaddr(word) => with(kind::SOCKADDR, *word),
-            ArgDesc::Time {
-                narrow,
-                micro,
-                pair,
-            } => {
-                let bits = [
-                    (*narrow, time::NARROW),
-                    (*micro, time::MICRO),
-                    (*pair, time::TIMER),
-                ];
-                let bits = bits.iter().filter(|(there, _)| *there);
-                with(kind::TIME, bits.map(|(_, bit)| bit).sum())
-            }
-            ArgDesc::OpenMode => sized(kind::OPEN_MODE, 4),
+            ArgKind::Blocks => sized(kind::BLOCKS, bits),
+            ArgKind::Unseen => kind::SHOWN as u64,
+            ArgKind::Buf(word) => with(kind::BUFFER, word),
+            ArgKind::Bytes(word) => with(kind::BYTES, word),
+            ArgKind::Sockaddr(word) => with(kind::SOCKADDR, word),
+            ArgKind::Struct(of) => self.structure(kind::STRUCT, of),
+            ArgKind::Braced(of) => self.structure(kind::STRUCT, of) | BRACES,
+            ArgKind::Packed(of) => self.structure(kind::PACKED, of),
+            ArgKind::Result(bits) => sized(kind::RESULT, bits),
+            ArgKind::Timespec(bits) => time(bits, 0),
+            ArgKind::Timeval(bits) => time(bits, time::MICRO),
+            ArgKind::Itimerspec(bits) => time(bits, time::TIMER),
+            ArgKind::Itimerval(bits) => time(bits, time::MICRO | time::TIMER),
         }
     }
+}
+
+/// A descriptor of a value with this many bits, of whole bytes.
+fn sized(kind: i32, bits: u8) -> u64 {
+    with_bits(kind as u64, bits.clamp(1, 64).next_multiple_of(8))
 }
 
 /// A descriptor of a value with this many bits.
@@ -267,12 +266,12 @@ fn with_bits(descriptor: u64, bits: u8) -> u64 {
 }
 
 /// The second word of a field's entry.
-fn field_word(place: FieldPlace) -> u64 {
-    u64::from(place.offset) | u64::from(place.shift) << structure::SHIFT
+fn field_word(field: &Field) -> u64 {
+    u64::from(field.offset) | u64::from(field.shift) << structure::SHIFT
 }
 
 /// The rows of descriptors, their number, and the lists.
-fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, NameLists) {
+fn tables(syscalls: &[Syscall]) -> (Vec<u8>, u32, NameLists) {
     let most = 2 * NrSet::COMPAT;
     let rows = syscalls
         .iter()
@@ -284,9 +283,10 @@ fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, NameLists) {
     let mut lists = NameLists::default();
     for s in syscalls.iter().filter(|s| s.nr < rows) {
         let at = s.nr as usize * ROW_WORDS;
-        let args = row(&s.args, &mut lists);
+        let others = s.variants.and_then(|variants| variants.others);
+        let args = row(others.unwrap_or(s.args), &mut lists);
         words[at..at + ARGS].copy_from_slice(&args);
-        if let Some(variants) = &s.variants {
+        if let Some(variants) = s.variants {
             let cases = cases(variants, &mut words, &mut lists);
             words[at + ARGS] = cases;
             words[at + ARGS + 1] = variants.mask;
@@ -301,39 +301,44 @@ fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, NameLists) {
 }
 
 /// The descriptors of arguments.
-fn row(args: &[ArgDesc], lists: &mut NameLists) -> [u64; ARGS] {
+fn row(args: &[SysArg], lists: &mut NameLists) -> [u64; ARGS] {
     let mut row = [0; ARGS];
-    // A pair takes two words.
-    let mut at = 0;
     let mut shown = false;
+    let mut before = None;
     for arg in args {
         let follows = if shown { FOLLOWS } else { 0 };
-        shown |= *arg != ArgDesc::Unseen;
-        // The index of another argument, for kinds that depend on it.
-        let other = match arg {
-            ArgDesc::OpenMode => (at as u64).saturating_sub(1) << 16,
-            ArgDesc::Pair(_) => (at as u64 + 1) << 16,
-            _ => 0,
-        };
+        shown |= arg.kind != ArgKind::Unseen;
+        let at = usize::from(arg.word);
         let Some(word) = row.get_mut(at) else { break };
-        *word = lists.descriptor(arg) | follows | other;
-        at += 1;
-        if matches!(arg, ArgDesc::Pair(_))
-            && let Some(word) = row.get_mut(at)
+        let other = |word: usize| (word as u64) << 16;
+        let descriptor = match (before, arg.kind) {
+            // Printed only if the flags in front of it use it.
+            (Some(ArgKind::Flags(t)), ArgKind::Mode) if t.name == "open" => {
+                sized(kind::OPEN_MODE, 32) | other(at.saturating_sub(1))
+            }
+            (_, of @ ArgKind::Pair(_)) => {
+                lists.descriptor(of, arg.bits, arg.signed) | other(at + 1)
+            }
+            (_, of) => lists.descriptor(of, arg.bits, arg.signed),
+        };
+        *word = descriptor | follows;
+        before = Some(arg.kind);
+        // A pair takes two words.
+        if matches!(arg.kind, ArgKind::Pair(_))
+            && let Some(word) = row.get_mut(at + 1)
         {
             *word = kind::SHOWN as u64;
-            at += 1;
         }
     }
     row
 }
 
 /// Appends rows for the values of an argument; returns the description of the list of values.
-fn cases(of: &ArgVariants, words: &mut Vec<u64>, lists: &mut NameLists) -> u64 {
+fn cases(of: &Variants, words: &mut Vec<u64>, lists: &mut NameLists) -> u64 {
     let mut values = Vec::new();
-    for case in &of.cases {
+    for case in of.cases {
         let at = words.len();
-        words.extend(row(&case.args, lists));
+        words.extend(row(case.args, lists));
         words.extend([0, 0]);
         if let Some(variants) = &case.variants {
             let cases = cases(variants, words, lists);
@@ -473,7 +478,7 @@ impl HandlerCodegen<'_> {
         if let Some(made) = self.pool.syscall_rows {
             return Ok(made);
         }
-        let (rows, calls, lists) = tables(&self.options.syscalls);
+        let (rows, calls, lists) = tables(self.options.syscalls);
         let made = RowTable {
             all: rows.len() as u32 / ROW.cast_unsigned(),
             at: self.pool.constant(&rows),

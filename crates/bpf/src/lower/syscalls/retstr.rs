@@ -46,7 +46,7 @@ impl HandlerCodegen<'_> {
             .table(u32::MAX - 1, NAME as u32, names.into_iter());
         let others = [8, 16].map(|base: u8| {
             let calls = self.options.syscalls.iter();
-            let calls = calls.filter(|s| s.ret_base == base);
+            let calls = calls.filter(|s| s.ret.base() == base);
             (base, calls.map(|s| s.nr).collect::<Vec<u32>>())
         });
         // Needed here even if other texts are appended by a global subprogram.

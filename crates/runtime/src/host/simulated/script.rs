@@ -67,7 +67,7 @@ fn machine() -> target::Options {
         lines: false,
         offsets: KernelOffsets::default(),
         features: Features::SINCE_6_9,
-        syscalls: Vec::new().into(),
+        syscalls: &[],
         functions: BTreeMap::new(),
         share: None,
         resident: false,

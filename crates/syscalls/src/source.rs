@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 
 use super::model::{
-    Abi, Arg, ArgKind, Base, Case, Field, FieldKind, Flag, FlagTable, ResultForm, Structure,
-    StructureText, Syscall, Variants,
+    Arg, ArgKind, Base, Case, Field, FieldKind, Flag, FlagTable, ResultForm, Structure,
+    StructureText, Syscall, Variable, Variants,
 };
-use super::parse::Tables;
+use super::parse::{Named, Tables};
 
 /// A value that can be written as an expression.
 trait Source {
-    /// Appends the expression; a reference to a structure names its place in `all`.
-    fn write(&self, out: &mut String, all: &[Structure]);
+    /// Appends the expression; a reference to a structure or to flags names its place in their table.
+    fn write(&self, out: &mut String, named: Named);
 }
 
 /// What [`write`](std::fmt::Write) to a `String` returns is never an error.
@@ -22,7 +22,7 @@ macro_rules! append {
 macro_rules! debug_is_source {
     ($($ty:ty),*) => { $(
         impl Source for $ty {
-            fn write(&self, out: &mut String, _: &[Structure]) {
+            fn write(&self, out: &mut String, _: Named) {
                 append!(out, "{self:?}");
             }
         }
@@ -33,26 +33,26 @@ debug_is_source!(u8, u32, u64, i64, bool, &str);
 macro_rules! source {
     ($(struct $struct:ident { $($field:ident),* })* $(enum $enum:ident { $($variant:ident $(($of:ident))?),* })*) => {
         $(impl Source for $struct {
-            fn write(&self, out: &mut String, all: &[Structure]) {
+            fn write(&self, out: &mut String, named: Named) {
                 let $struct { $($field),* } = self;
                 out.push_str(concat!(stringify!($struct), " { "));
                 $(
                     out.push_str(concat!(stringify!($field), ": "));
-                    $field.write(out, all);
+                    $field.write(out, named);
                     out.push_str(", ");
                 )*
                 out.push('}');
             }
         })*
         $(impl Source for $enum {
-            fn write(&self, out: &mut String, all: &[Structure]) {
-                let _ = all;
+            fn write(&self, out: &mut String, named: Named) {
+                let _ = named;
                 match self {
                     $($enum::$variant $(($of))? => {
                         out.push_str(concat!(stringify!($enum), "::", stringify!($variant)));
                         $(
                             out.push('(');
-                            $of.write(out, all);
+                            $of.write(out, named);
                             out.push(')');
                         )?
                     })*
@@ -70,9 +70,9 @@ source! {
     struct FlagTable { name, decimal, wide, octal, number, flags }
     struct Structure { name, null, size, texts }
     struct StructureText { when, fields, end }
-    struct Syscall { abi, nr, name, probe, point, bare, entry, ret, args }
+    struct Syscall { nr, name, probe, point, bare, entry, ret, args, variants, variables }
+    struct Variable { name, text, at_return, value }
     struct Variants { word, mask, cases, others }
-    enum Abi { X86_64, I386 }
     enum ArgKind {
         Int(n), Uint(n), Hex(n), Mode, Ptr, Str, Argv, Envp, Signal, DirFd, Flags(t), Choice(t), Buf(n),
         Sockaddr(n), Timespec(n), Timeval(n), Itimerspec(n), Itimerval(n), Struct(s), Braced(s), Packed(s),
@@ -83,19 +83,31 @@ source! {
     enum ResultForm { Int, Hex, Octal, Never }
 }
 
-impl Source for &Structure {
-    fn write(&self, out: &mut String, all: &[Structure]) {
-        let at = all.iter().position(|s| std::ptr::eq(s, *self));
-        append!(out, "&STRUCTURES[{}]", at.expect("one of the table"));
+macro_rules! reference_is_source {
+    ($($ty:ident of $table:ident is $name:literal),*) => { $(
+        impl Source for &$ty {
+            fn write(&self, out: &mut String, named: Named) {
+                let at = named.$table.iter().position(|of| std::ptr::eq(of, *self));
+                append!(out, concat!("&", $name, "[{}]"), at.expect("one of the table"));
+            }
+        }
+    )* };
+}
+reference_is_source!(Structure of structures is "STRUCTURES", FlagTable of flags is "FLAGS");
+
+impl Source for &Variants {
+    fn write(&self, out: &mut String, named: Named) {
+        out.push('&');
+        (**self).write(out, named);
     }
 }
 
 impl<T: Source> Source for Option<T> {
-    fn write(&self, out: &mut String, all: &[Structure]) {
+    fn write(&self, out: &mut String, named: Named) {
         match self {
             Some(value) => {
                 out.push_str("Some(");
-                value.write(out, all);
+                value.write(out, named);
                 out.push(')');
             }
             None => out.push_str("None"),
@@ -104,10 +116,10 @@ impl<T: Source> Source for Option<T> {
 }
 
 impl<T: Source> Source for &[T] {
-    fn write(&self, out: &mut String, all: &[Structure]) {
+    fn write(&self, out: &mut String, named: Named) {
         out.push_str("&[");
         for value in *self {
-            value.write(out, all);
+            value.write(out, named);
             out.push(',');
         }
         out.push(']');
@@ -115,11 +127,11 @@ impl<T: Source> Source for &[T] {
 }
 
 impl<A: Source, B: Source> Source for (A, B) {
-    fn write(&self, out: &mut String, all: &[Structure]) {
+    fn write(&self, out: &mut String, named: Named) {
         out.push('(');
-        self.0.write(out, all);
+        self.0.write(out, named);
         out.push(',');
-        self.1.write(out, all);
+        self.1.write(out, named);
         out.push(')');
     }
 }
@@ -129,18 +141,13 @@ pub(crate) fn source(tables: &Tables) -> String {
     let mut out = String::new();
     let mut table = |name: &str, ty: &str, values: &dyn Source| {
         append!(out, "pub(super) static {name}: &[{ty}] = ");
-        values.write(&mut out, tables.structures);
+        values.write(&mut out, tables.named);
         out.push_str(";\n");
     };
-    table("FLAGS", "FlagTable", &tables.flags);
-    table("STRUCTURES", "Structure", &tables.structures);
-    for (abi, name) in ["X86_64", "I386"].into_iter().enumerate() {
-        table(&format!("{name}_CALLS"), "Syscall", &&*tables.calls[abi]);
-        table(
-            &format!("{name}_VARIANTS"),
-            "(u32, Variants)",
-            &&*tables.variants[abi],
-        );
+    table("FLAGS", "FlagTable", &tables.named.flags);
+    table("STRUCTURES", "Structure", &tables.named.structures);
+    for (name, calls) in &tables.calls {
+        table(name, "Syscall", &calls.as_slice());
     }
     out
 }

@@ -1,30 +1,20 @@
 //! What the tables of system calls contain.
 
-use std::fmt::Write as _;
+/// The first number of calls of 32-bit programs: `NrSet::COMPAT`.
+pub(crate) const COMPAT: u32 = 1024;
 
-/// A table of system calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Abi {
-    /// 64-bit calls.
-    X86_64,
-    /// Calls of 32-bit programs (`int 0x80`, and `sysenter` there): 32-bit words, other numbers,
-    /// and some other arguments.
-    I386,
-}
+/// The first number of the calls that `socketcall` stands for, by its first argument: `NrSet::PARTS`.
+pub(crate) const SOCKETCALL: u32 = COMPAT + 512;
 
-/// From this number on the 32-bit table has the calls that `socketcall` stands for, by its first argument.
-pub const SOCKETCALL: u32 = 512;
-
-/// From this number on the 32-bit table has the calls that `ipc` stands for, by its first argument. For
+/// The first number of the calls that `ipc` stands for, by its first argument: `NrSet::IPC_PARTS`. For
 /// `msgrcv` in its newer form, with all arguments in registers, 16 is added.
-pub const IPC: u32 = SOCKETCALL + 32;
+pub(crate) const IPC: u32 = SOCKETCALL + 32;
 
 /// A system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Syscall {
-    /// Its table.
-    pub abi: Abi,
-    /// Its number there.
+    /// Its number as in `NrSet`: the native one, or `NrSet::COMPAT` plus that of 32-bit programs, or that
+    /// of a part.
     pub nr: u32,
     /// Its own name (`__NR_name`), which `syscall_any` reports.
     pub name: &'static str,
@@ -40,6 +30,24 @@ pub struct Syscall {
     pub ret: ResultForm,
     /// Its arguments in order.
     pub args: &'static [Arg],
+    /// Other forms of the arguments in `argstr`, by the value of one of them.
+    pub variants: Option<&'static Variants>,
+    /// Its variables besides the arguments and their texts.
+    pub variables: &'static [Variable],
+}
+
+/// A variable of a system call that is no argument and no text of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it is a string.
+    pub text: bool,
+    /// Whether only return handlers have it.
+    pub at_return: bool,
+    /// Its value: a number, a text in quotes, another variable of the call, or a function of the library
+    /// with such values.
+    pub value: &'static str,
 }
 
 /// The form of a result. A result from -4095 to -1 is always an error number.
@@ -98,9 +106,9 @@ pub enum ArgKind {
     DirFd,
     /// A set of flags: `|table`, `|table:u` where it is unsigned, or `|table:64` where it is an
     /// unsigned long.
-    Flags(&'static str),
+    Flags(&'static FlagTable),
     /// One of several values: `=table`, with the same suffixes.
-    Choice(&'static str),
+    Choice(&'static FlagTable),
     /// Bytes in user space, shown as a quoted string; the argument word of that index has their
     /// number: `buf2`.
     Buf(u8),
@@ -144,6 +152,30 @@ pub enum Base {
     Hex,
 }
 
+/// The kind of an argument as far as it affects the value in a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ValueKind {
+    /// An integer.
+    Int {
+        /// Size in bytes: 1, 2, 4 or 8.
+        size: u8,
+        /// Whether it is signed.
+        signed: bool,
+    },
+    /// The number of a signal.
+    Signal,
+    /// An address in user space; the value is the address.
+    Ptr,
+    /// The address of a string in user space; the value is the quoted string.
+    Str,
+    /// The address of a vector of strings in user space, which only `argstr` shows as text.
+    StrVec,
+    /// A 64-bit number in this 32-bit word (the low half) and the next.
+    Pair,
+    /// An unsigned number of blocks of 4096 bytes, of this many bytes; the value is in bytes.
+    Blocks(u8),
+}
+
 /// The form in which a variable gives an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgForm {
@@ -155,6 +187,22 @@ pub enum ArgForm {
     Unquoted,
     /// The address that was passed.
     Address,
+    /// The name of a signal.
+    SignalName,
+    /// A text that only SystemTap makes.
+    TextOnly,
+}
+
+impl ResultForm {
+    /// The base in which the result is printed.
+    #[must_use]
+    pub fn base(self) -> u8 {
+        match self {
+            ResultForm::Hex => 16,
+            ResultForm::Octal => 8,
+            ResultForm::Int | ResultForm::Never => 10,
+        }
+    }
 }
 
 impl Arg {
@@ -174,12 +222,36 @@ impl Arg {
         )
     }
 
+    /// The kind of its value in a script.
+    #[must_use]
+    pub fn value_kind(&self) -> ValueKind {
+        let size = self.bits.div_ceil(8);
+        match self.kind {
+            ArgKind::Signal => ValueKind::Signal,
+            ArgKind::Str => ValueKind::Str,
+            ArgKind::Argv | ArgKind::Envp => ValueKind::StrVec,
+            ArgKind::Pair(_) => ValueKind::Pair,
+            ArgKind::Blocks => ValueKind::Blocks(size),
+            ArgKind::Ptr
+            | ArgKind::Buf(_)
+            | ArgKind::Sockaddr(_)
+            | ArgKind::Timespec(_)
+            | ArgKind::Timeval(_)
+            | ArgKind::Itimerspec(_)
+            | ArgKind::Itimerval(_) => ValueKind::Ptr,
+            _ => ValueKind::Int {
+                size,
+                signed: self.signed,
+            },
+        }
+    }
+
     /// The form in which the tapset's variable `name` gives this argument;
     /// `None` if it belongs to another.
     ///
     /// With BASE for the argument's name less `_uaddr` or `_str`: a number has
-    /// its name (value) and, if it is shown as more than a number, `BASE_str`
-    /// (text); a signal `BASE_name` too. A string or
+    /// its name (value) and `BASE_str` (text, which only SystemTap has if `argstr` shows the number);
+    /// a signal `BASE_name` too. A string or
     /// vector of strings has BASE and `BASE_str` (text), and `BASE_uaddr` (address),
     /// a string `BASE_unquoted` and `BASE_str_unquoted`.
     #[must_use]
@@ -187,22 +259,19 @@ impl Arg {
         let base = self.name.strip_suffix("_uaddr").unwrap_or(self.name);
         let base = base.strip_suffix("_str").unwrap_or(base);
         let suffix = name.strip_prefix(base)?;
-        match self.kind {
-            ArgKind::Str | ArgKind::Argv | ArgKind::Envp => match suffix {
-                "" | "_str" => Some(ArgForm::Text),
-                "_unquoted" | "_str_unquoted" if self.kind == ArgKind::Str => {
-                    Some(ArgForm::Unquoted)
-                }
-                "_uaddr" => Some(ArgForm::Address),
-                _ => None,
-            },
-            _ if name == self.name => Some(ArgForm::Value),
-            // Its text is the number again, so the tapset has none either.
-            _ if !self.has_text() => None,
-            ArgKind::Signal if suffix == "_name" => Some(ArgForm::Text),
-            _ if suffix == "_str" => Some(ArgForm::Text),
-            _ => None,
-        }
+        let strings = matches!(self.kind, ArgKind::Str | ArgKind::Argv | ArgKind::Envp);
+        Some(match suffix {
+            "" | "_str" if strings => ArgForm::Text,
+            "_unquoted" | "_str_unquoted" if self.kind == ArgKind::Str => ArgForm::Unquoted,
+            "_unquoted" | "_str_unquoted" if strings => ArgForm::TextOnly,
+            "_uaddr" if strings => ArgForm::Address,
+            _ if strings => return None,
+            _ if name == self.name => ArgForm::Value,
+            "_name" if self.kind == ArgKind::Signal => ArgForm::SignalName,
+            "_str" if self.has_text() => ArgForm::Text,
+            "_str" => ArgForm::TextOnly,
+            _ => return None,
+        })
     }
 }
 
@@ -215,24 +284,10 @@ impl Syscall {
         all.find_map(|arg| Some((arg, arg.form(name)?)))
     }
 
-    /// The argument whose kernel parameter has that name (`$name`).
+    /// Whether it belongs to the table of 32-bit programs.
     #[must_use]
-    pub fn kernel_argument(&self, name: &str) -> Option<&Arg> {
-        self.args.iter().find(|arg| arg.kernel_name == name)
-    }
-
-    /// Whether a probe point `syscall.NAME` selects this call: by its own name or the tapset's;
-    /// `compat_NAME` selects calls of 32-bit programs only.
-    #[must_use]
-    pub fn is_called(&self, name: &str) -> bool {
-        if [self.name, self.probe, self.point].contains(&name) {
-            return true;
-        }
-        self.abi == Abi::I386
-            && name.strip_prefix("compat_").is_some_and(|rest| {
-                let rest = rest.strip_prefix("sys_").unwrap_or(rest);
-                [self.name, self.probe, self.point].contains(&rest)
-            })
+    pub fn is_compat(&self) -> bool {
+        self.nr >= COMPAT
     }
 }
 
@@ -249,7 +304,8 @@ pub struct FlagTable {
     pub octal: u64,
     /// In a set: the bits that are always shown, in decimal.
     pub number: u64,
-    /// The flags in display order.
+    /// The flags in display order: a name for several bits comes before names for some of them, which are
+    /// then left out.
     pub flags: &'static [Flag],
 }
 
@@ -262,64 +318,6 @@ pub struct Flag {
     pub value: i64,
     /// In a set: the bits that must equal `value` for the flag to be set.
     pub mask: i64,
-}
-
-impl FlagTable {
-    /// A single choice by name; a number if it has none.
-    #[must_use]
-    pub fn show_choice(&self, value: i64) -> String {
-        match self.flags.iter().find(|flag| flag.value == value) {
-            Some(flag) => flag.name.to_owned(),
-            None if self.decimal => value.to_string(),
-            None => format!("{value:#x}"),
-        }
-    }
-
-    /// A set of flags joined by `|`, with unnamed bits in hexadecimal, or in octal where the table says
-    /// so. A flag whose bits are all in another flag that is set is left out.
-    #[must_use]
-    pub fn show_set(&self, value: i64) -> String {
-        let mut text = String::new();
-        let mut rest = value;
-        let there = |flag: &Flag| value & flag.mask == flag.value;
-        for flag in self.flags.iter().filter(|flag| there(flag)) {
-            let within = |other: &Flag| {
-                other.mask != flag.mask && other.mask & flag.mask == flag.mask && there(other)
-            };
-            if self
-                .flags
-                .iter()
-                .any(|other| other.value != 0 && within(other))
-            {
-                continue;
-            }
-            rest &= !flag.mask;
-            if !text.is_empty() {
-                text.push('|');
-            }
-            text.push_str(flag.name);
-        }
-        let permissions = rest & self.octal.cast_signed();
-        let number = rest & self.number.cast_signed();
-        let high = rest & !permissions & !number;
-        let mut add = |number: &str| {
-            let bar = if text.is_empty() { "" } else { "|" };
-            let _ = write!(text, "{bar}{number}");
-        };
-        if high != 0 {
-            add(&format!("{high:#x}"));
-        }
-        if self.number != 0 {
-            add(&number.to_string());
-        }
-        if permissions != 0 {
-            add(&format!("0{permissions:o}"));
-        }
-        if text.is_empty() {
-            text.push_str(if self.octal == 0 { "0x0" } else { "0" });
-        }
-        text
-    }
 }
 
 /// The forms of a call's arguments by the value of one of them.

@@ -9,15 +9,15 @@
 use std::error::Error;
 use std::path::Path;
 
-#[path = "src/syscalls/model.rs"]
+#[path = "src/model.rs"]
 mod model;
-#[path = "src/syscalls/parse.rs"]
+#[path = "src/parse.rs"]
 mod parse;
-#[path = "src/syscalls/source.rs"]
+#[path = "src/source.rs"]
 mod source;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    for path in ["build.rs", "data", "src/syscalls"] {
+    for path in ["build.rs", "data", "src"] {
         println!("cargo::rerun-if-changed={path}");
     }
     let source = source::source(&parse::tables()?);

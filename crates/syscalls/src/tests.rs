@@ -1,9 +1,17 @@
 //! The tables of system calls against libc's numbers and the running kernel.
 
-use std::collections::HashSet;
+mod headers;
 
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use spile_kernel::tracepoints::Tracefs;
+
+use super::model::{COMPAT, IPC, SOCKETCALL};
 use super::*;
-use crate::tracepoints::Tracefs;
+
+/// The highest number of the kernel's own tables.
+const MAX_NR: u32 = 469;
 
 /// A structure of programs with 64 bits.
 fn structure(name: &str) -> Option<&'static Structure> {
@@ -11,35 +19,106 @@ fn structure(name: &str) -> Option<&'static Structure> {
     all.find(|s| s.name.strip_suffix(".64").unwrap_or(s.name) == name)
 }
 
-fn call(abi: Abi, name: &str) -> &'static Syscall {
-    by_name(abi, name).next().expect(name)
+/// The calls of a table that `syscall.NAME` selects, of 32-bit programs or others.
+fn selected(compat: bool, name: &str) -> impl Iterator<Item = &'static Syscall> {
+    let of_name = move |c: &&Syscall| [c.name, c.probe, c.point].contains(&name);
+    let own = tables::X86_64
+        .iter()
+        .filter(move |c| c.is_compat() == compat);
+    own.filter(of_name)
+}
+
+fn native(name: &str) -> &'static Syscall {
+    selected(false, name).next().expect(name)
+}
+
+fn compat(name: &str) -> &'static Syscall {
+    selected(true, name).next().expect(name)
+}
+
+fn numbered(calls: &'static [Syscall], nr: u32) -> Option<&'static Syscall> {
+    calls.iter().find(|call| call.nr == nr)
+}
+
+/// A single choice by name; a number if it has none.
+fn show_choice(of: &FlagTable, value: i64) -> String {
+    match of.flags.iter().find(|flag| flag.value == value) {
+        Some(flag) => flag.name.to_owned(),
+        None if of.decimal => value.to_string(),
+        None => format!("{value:#x}"),
+    }
+}
+
+/// A set of flags joined by `|`, with unnamed bits in hexadecimal, or in octal where the table says
+/// so. A flag whose bits are all in another flag that is set is left out.
+fn show_set(of: &FlagTable, value: i64) -> String {
+    let mut text = String::new();
+    let mut rest = value;
+    let there = |flag: &Flag| value & flag.mask == flag.value;
+    for flag in of.flags.iter().filter(|flag| there(flag)) {
+        let within = |other: &Flag| {
+            other.mask != flag.mask && other.mask & flag.mask == flag.mask && there(other)
+        };
+        if of
+            .flags
+            .iter()
+            .any(|other| other.value != 0 && within(other))
+        {
+            continue;
+        }
+        rest &= !flag.mask;
+        if !text.is_empty() {
+            text.push('|');
+        }
+        text.push_str(flag.name);
+    }
+    let permissions = rest & of.octal.cast_signed();
+    let number = rest & of.number.cast_signed();
+    let high = rest & !permissions & !number;
+    let mut add = |number: &str| {
+        let bar = if text.is_empty() { "" } else { "|" };
+        let _ = write!(text, "{bar}{number}");
+    };
+    if high != 0 {
+        add(&format!("{high:#x}"));
+    }
+    if of.number != 0 {
+        add(&number.to_string());
+    }
+    if permissions != 0 {
+        add(&format!("0{permissions:o}"));
+    }
+    if text.is_empty() {
+        text.push_str(if of.octal == 0 { "0x0" } else { "0" });
+    }
+    text
 }
 
 #[test]
-fn calls_have_numbers_and_words_and_known_flags() {
-    for abi in [Abi::X86_64, Abi::I386] {
-        let rows = all(abi).len();
-        assert!(rows > 350);
-        let own = all(abi).iter().map(|c| c.nr).filter(|nr| *nr < SOCKETCALL);
-        assert_eq!(own.max(), Some(MAX_NR));
-        let numbers: HashSet<u32> = all(abi).iter().map(|c| c.nr).collect();
-        assert_eq!(numbers.len(), rows, "a number stands twice");
-        for call in all(abi) {
-            assert_eq!(by_nr(abi, call.nr), Some(call));
+fn calls_have_numbers_and_words() {
+    for (calls, least) in [(tables::X86_64, 800), (tables::AARCH64, 300)] {
+        assert!(calls.len() > least);
+        assert!(
+            calls.is_sorted_by(|a, b| a.nr < b.nr),
+            "a number stands twice"
+        );
+        let last = |end| calls.iter().map(|c| c.nr).filter(move |nr| *nr < end).max();
+        assert_eq!(last(COMPAT), Some(MAX_NR));
+        for call in calls {
             let words = call.args.last().map_or(0, |a| a.word + 1);
             assert!(words <= 6, "{}", call.name);
             for arg in call.args {
-                if let ArgKind::Flags(t) | ArgKind::Choice(t) = arg.kind {
-                    assert!(flag_table(t).is_some(), "{} needs table {t}", call.name);
-                }
                 if let ArgKind::Buf(len) | ArgKind::Sockaddr(len) = arg.kind {
                     assert!(len < words, "{}", call.name);
                 }
             }
         }
     }
-    assert_eq!(by_nr(Abi::X86_64, 400), None);
-    assert_eq!(by_nr(Abi::X86_64, u32::MAX), None);
+    for call in all() {
+        assert_eq!(by_nr(call.nr), Some(call));
+    }
+    assert_eq!(by_nr(400), None);
+    assert_eq!(by_nr(u32::MAX), None);
 }
 
 #[test]
@@ -59,35 +138,54 @@ fn numbers_are_those_of_libc() {
         ("file_setattr", 469),
     ] {
         if cfg!(target_arch = "x86_64") {
-            assert_eq!(i64::from(call(Abi::X86_64, name).nr), nr, "{name}");
+            assert_eq!(i64::from(native(name).nr), nr, "{name}");
         }
     }
 }
 
-/// The numbers agree with the C library's headers, where they are installed.
+/// The numbers agree with the kernel's headers, where they are installed.
 #[test]
 fn numbers_are_those_of_the_headers() {
-    let dirs = ["/usr/include/x86_64-linux-gnu/asm", "/usr/include/asm"];
-    for (abi, file) in [(Abi::X86_64, "unistd_64.h"), (Abi::I386, "unistd_32.h")] {
-        let Some(text) = dirs
+    let dirs = [
+        "/usr/include/x86_64-linux-gnu/asm",
+        "/usr/include/asm",
+        "/usr/include/asm-generic",
+    ];
+    for (calls, base, file) in [
+        (tables::X86_64, 0, "unistd_64.h"),
+        (tables::X86_64, COMPAT, "unistd_32.h"),
+        (tables::AARCH64, 0, "unistd.h"),
+    ] {
+        let texts = dirs
             .iter()
-            .find_map(|d| std::fs::read_to_string(format!("{d}/{file}")).ok())
-        else {
+            .map(|d| std::fs::read_to_string(format!("{d}/{file}")));
+        // The last of them is asm-generic's, of which aarch64's are made.
+        let Some(text) = texts.filter_map(Result::ok).next_back() else {
             spile_testing::skip!("no {file}");
         };
         let mut seen = 0;
-        for line in text.lines() {
-            let Some((name, nr)) = line
-                .strip_prefix("#define __NR_")
-                .and_then(|l| l.split_once(' '))
-            else {
+        let defined = |line: &'static str| {
+            let line = line.strip_prefix("#define __NR")?;
+            let (name, nr) = line.split_once(' ')?;
+            let name = name.strip_prefix("3264").unwrap_or(name);
+            Some((name.strip_prefix('_')?, nr.trim().parse::<u32>().ok()?))
+        };
+        for (name, nr) in text.leak().lines().filter_map(defined) {
+            // No calls, and those of other processors.
+            let others = ["syscalls", "arch_specific_syscall", "sync_file_range2"];
+            if others.contains(&name) || file == "unistd.h" && name.ends_with("time64") {
                 continue;
+            }
+            let found = numbered(calls, base + nr).map(|c| c.name);
+            // The names of some for 64 bits.
+            let name = match name {
+                "fstatat" if base == 0 => "newfstatat",
+                name => name,
             };
-            let Ok(nr) = nr.trim().parse() else { continue };
-            assert_eq!(by_nr(abi, nr).map(|c| c.name), Some(name), "{file} {nr}");
+            assert_eq!(found, Some(name), "{file} {nr}");
             seen += 1;
         }
-        assert!(seen > 350, "{file}");
+        assert!(seen > 290, "{file}");
     }
 }
 
@@ -119,7 +217,7 @@ fn parameters_are_those_of_the_running_kernel() {
         Err(why) => spile_testing::skip!("{why}"),
     };
     let mut checked = 0;
-    for call in all(Abi::X86_64) {
+    for call in tables::X86_64.iter().filter(|c| !c.is_compat()) {
         let path = format!("events/syscalls/sys_enter_{}/format", call.entry);
         let Ok(text) = fs.read(&path) else { continue };
         let fields: Vec<(&str, &str)> = text
@@ -141,9 +239,8 @@ fn parameters_are_those_of_the_running_kernel() {
             // Declared long for historical reasons, and used as an int: descriptors, pids, counts.
             // Modes have 32 bits in programs, of which the kernel takes 16.
             let narrowed = match arg.kind {
-                ArgKind::Int(32) | ArgKind::Choice(_) | ArgKind::Flags("mempolicy_mode") => {
-                    bits_of(ty) == 64
-                }
+                ArgKind::Int(32) | ArgKind::Choice(_) => bits_of(ty) == 64,
+                ArgKind::Flags(t) if t.name == "mempolicy_mode" => bits_of(ty) == 64,
                 ArgKind::Mode => bits_of(ty) == 16,
                 ArgKind::Packed(of) if of.name == "file_mode" => bits_of(ty) == 16,
                 _ => false,
@@ -164,7 +261,7 @@ fn parameters_are_those_of_the_running_kernel() {
 
 #[test]
 fn variables_of_a_call_have_words_and_forms() {
-    let open = call(Abi::X86_64, "openat");
+    let open = native("openat");
     let form = |call: &Syscall, name| call.variable(name).map(|(a, f)| (a.word, f));
     assert_eq!(form(open, "dfd"), Some((0, ArgForm::Value)));
     assert_eq!(form(open, "dfd_str"), Some((0, ArgForm::Text)));
@@ -177,94 +274,94 @@ fn variables_of_a_call_have_words_and_forms() {
     assert_eq!(form(open, "flags"), Some((2, ArgForm::Value)));
     assert_eq!(form(open, "flags_str"), Some((2, ArgForm::Text)));
     assert_eq!(form(open, "nope"), None);
-    let write = call(Abi::X86_64, "write");
+    let write = native("write");
     assert_eq!(form(write, "buf_uaddr"), Some((1, ArgForm::Value)));
     assert_eq!(form(write, "buf_str"), Some((1, ArgForm::Text)));
-    let sleep = call(Abi::X86_64, "nanosleep");
+    let sleep = native("nanosleep");
     assert_eq!(form(sleep, "req_str"), Some((0, ArgForm::Text)));
     assert_eq!(form(sleep, "req_uaddr"), Some((0, ArgForm::Value)));
-    assert_eq!(form(write, "count_str"), None);
-    let kill = call(Abi::X86_64, "kill");
-    assert_eq!(form(kill, "sig_name"), Some((1, ArgForm::Text)));
-    let xattr = call(Abi::X86_64, "setxattr");
+    assert_eq!(form(write, "count_str"), Some((2, ArgForm::TextOnly)));
+    let kill = native("kill");
+    assert_eq!(form(kill, "sig_name"), Some((1, ArgForm::SignalName)));
+    assert_eq!(form(kill, "sig_str"), Some((1, ArgForm::Text)));
+    let xattr = native("setxattr");
     assert_eq!(form(xattr, "name_str"), Some((1, ArgForm::Text)));
     assert_eq!(form(xattr, "name_uaddr"), Some((1, ArgForm::Address)));
-    assert_eq!(
-        open.kernel_argument("mode").map(|a| a.kind),
-        Some(ArgKind::Mode)
-    );
-    assert_eq!(write.kernel_argument("buf").map(|a| a.word), Some(1));
 }
 
 /// The variables besides the arguments.
 #[test]
 fn further_variables_are_those_of_the_call() {
-    let value = |abi, name, variable: &str| {
-        let all = variables(call(abi, name));
-        all.into_iter()
-            .find(|v| v.name == variable)
-            .map(|v| v.value)
+    let value = |call: &'static Syscall, variable: &str| {
+        let mut all = call.variables.iter();
+        all.find(|v| v.name == variable).map(|v| v.value)
     };
     let utime = "_struct_utimbuf_actime(buf_uaddr)";
-    assert_eq!(value(Abi::X86_64, "utime", "actime"), Some(utime));
+    assert_eq!(value(native("utime"), "actime"), Some(utime));
     let short = "_struct_compat_utimbuf_actime(buf_uaddr)";
-    assert_eq!(value(Abi::I386, "utime", "actime"), Some(short));
-    assert_eq!(value(Abi::X86_64, "shmat", "first"), None);
-    assert_eq!(value(Abi::I386, "shmat", "first"), Some("shmid"));
+    assert_eq!(value(compat("utime"), "actime"), Some(short));
+    assert_eq!(value(native("shmat"), "first"), None);
+    assert_eq!(value(compat("shmat"), "first"), Some("shmid"));
     // It is an argument of `dup3`.
-    assert_eq!(value(Abi::X86_64, "dup2", "flags"), Some("0"));
-    assert_eq!(value(Abi::X86_64, "dup3", "flags"), None);
-    let data = variables(call(Abi::X86_64, "ptrace"));
+    assert_eq!(value(native("dup2"), "flags"), Some("0"));
+    assert_eq!(value(native("dup3"), "flags"), None);
+    let data = native("ptrace").variables;
     assert!(data.iter().all(|v| v.at_return && !v.text), "{data:?}");
 }
 
 #[test]
 fn names_of_probe_points_lead_to_calls() {
-    let names = |abi, name| by_name(abi, name).map(|c| c.nr).collect::<Vec<_>>();
-    assert_eq!(names(Abi::X86_64, "pread"), [17]);
-    assert_eq!(names(Abi::X86_64, "pread64"), [17]);
-    assert_eq!(names(Abi::I386, "fstat"), [28, 108, 197]);
-    assert_eq!(names(Abi::I386, "compat_nanosleep"), [162]);
-    assert!(names(Abi::X86_64, "compat_nanosleep").is_empty());
-    assert_eq!(names(Abi::I386, "connect"), [362, SOCKETCALL + 3]);
-    assert_eq!(names(Abi::I386, "msgrcv"), [401, IPC + 12, IPC + 28]);
-    assert_eq!(names(Abi::I386, "send"), [SOCKETCALL + 9]);
-    assert!(names(Abi::X86_64, "recv").is_empty());
-    assert_eq!(call(Abi::X86_64, "mmap").ret, ResultForm::Hex);
-    assert_eq!(call(Abi::X86_64, "exit_group").ret, ResultForm::Never);
+    let names = |compat, name| {
+        let base = if compat { COMPAT } else { 0 };
+        let own = selected(compat, name).map(move |c| c.nr - base);
+        own.collect::<Vec<_>>()
+    };
+    let (socketcall, ipc) = (SOCKETCALL - COMPAT, IPC - COMPAT);
+    assert_eq!(names(false, "pread"), [17]);
+    assert_eq!(names(false, "pread64"), [17]);
+    assert_eq!(names(true, "fstat"), [28, 108, 197]);
+    assert_eq!(names(true, "connect"), [362, socketcall + 3]);
+    assert_eq!(names(true, "msgrcv"), [401, ipc + 12, ipc + 28]);
+    assert_eq!(names(true, "send"), [socketcall + 9]);
+    assert!(names(false, "recv").is_empty());
+    assert_eq!(native("mmap").ret, ResultForm::Hex);
+    assert_eq!(native("exit_group").ret, ResultForm::Never);
 }
 
 #[test]
 fn compat_words_are_short() {
-    let pread = by_nr(Abi::I386, 180).expect("pread64");
+    let pread = numbered(tables::X86_64, COMPAT + 180).expect("pread64");
     assert_eq!(pread.args[3].kind, ArgKind::Pair(Base::Signed));
-    let fallocate = by_nr(Abi::I386, 324).expect("fallocate");
+    let fallocate = numbered(tables::X86_64, COMPAT + 324).expect("fallocate");
     assert_eq!(
         fallocate.args.iter().map(|a| a.word).collect::<Vec<_>>(),
         [0, 1, 2, 4]
     );
     assert_eq!(
-        by_nr(Abi::I386, 3).expect("read").args[2].kind,
+        numbered(tables::X86_64, COMPAT + 3).expect("read").args[2].kind,
         ArgKind::Uint(32)
     );
     assert_eq!(
-        by_nr(Abi::X86_64, 0).expect("read").args[2].kind,
+        numbered(tables::X86_64, 0).expect("read").args[2].kind,
         ArgKind::Uint(64)
     );
     assert_eq!(
-        by_nr(Abi::I386, 162).expect("nanosleep").args[0].kind,
+        numbered(tables::X86_64, COMPAT + 162)
+            .expect("nanosleep")
+            .args[0]
+            .kind,
         ArgKind::Timespec(32)
     );
     assert_eq!(
-        by_nr(Abi::I386, 407).expect("time64").args[2].kind,
+        numbered(tables::X86_64, COMPAT + 407).expect("time64").args[2].kind,
         ArgKind::Timespec(64)
     );
 }
 
 #[test]
 fn flags_are_found_by_name() {
-    let set = |table, value| flag_table(table).expect(table).show_set(value);
-    let choice = |table, value| flag_table(table).expect(table).show_choice(value);
+    let set = |table, value| show_set(flag_table(table).expect(table), value);
+    let choice = |table, value| show_choice(flag_table(table).expect(table), value);
     assert_eq!(set("open", 0), "O_RDONLY");
     assert_eq!(set("open", 0x80241), "O_WRONLY|O_CREAT|O_TRUNC|O_CLOEXEC");
     assert_eq!(set("open", 0x101002), "O_RDWR|O_SYNC");
@@ -300,20 +397,11 @@ fn flags_are_found_by_name() {
 
 #[test]
 fn structures_and_variants_fit_the_code_generator() {
-    assert_eq!(variables::unknown_lines(), Vec::<&str>::new());
-    let known = |kind: ArgKind| match kind {
-        ArgKind::Flags(t) | ArgKind::Choice(t) => flag_table(t).is_some(),
-        _ => true,
-    };
     let mut decided = 0;
-    for call in [Abi::X86_64, Abi::I386].iter().flat_map(|abi| all(*abi)) {
-        if let Some(variants) = variants(call) {
+    for call in tables::X86_64.iter().chain(tables::AARCH64) {
+        if let Some(variants) = call.variants {
             decided += 1;
             assert!(usize::from(variants.word) < call.args.len());
-            let args = variants.cases.iter().flat_map(|case| case.args);
-            for arg in args {
-                assert!(known(arg.kind), "{} {:?}", call.name, arg.kind);
-            }
             let values = variants.cases.iter().flat_map(|case| case.values);
             let values: Vec<&u64> = values.collect();
             let distinct: HashSet<&u64> = values.iter().copied().collect();
@@ -334,11 +422,6 @@ fn structures_and_variants_fit_the_code_generator() {
             for text in of.texts {
                 let entries: usize = of.texts.iter().map(|t| t.when.len()).sum();
                 assert!(entries + text.fields.len() < 30, "{}", of.name);
-                for (_, field) in text.fields {
-                    if let FieldKind::Value(kind) = field.kind {
-                        assert!(known(kind), "{} {kind:?}", of.name);
-                    }
-                }
             }
         }
     }

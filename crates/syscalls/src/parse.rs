@@ -1,86 +1,140 @@
 //! Reads the tables of `data`, for the build script. What is read stays for the rest of the process.
 
 use super::model::{
-    Abi, Arg, ArgKind, Base, Case, Field, FieldKind, Flag, FlagTable, IPC, ResultForm, SOCKETCALL,
-    Structure, StructureText, Syscall, Variants,
+    Arg, ArgKind, Base, COMPAT, Case, Field, FieldKind, Flag, FlagTable, IPC, ResultForm,
+    SOCKETCALL, Structure, StructureText, Syscall, Variable, Variants,
 };
 
 /// A file with its name.
 type File = (&'static str, &'static str);
 
-const CALLS: File = ("syscalls.tsv", include_str!("../../data/syscalls.tsv"));
-const FLAGS: File = ("flags.tsv", include_str!("../../data/flags.tsv"));
-const STRUCTURES: File = ("structures.tsv", include_str!("../../data/structures.tsv"));
-const VARIANTS: File = ("variants.tsv", include_str!("../../data/variants.tsv"));
+const CALLS: File = ("syscalls.tsv", include_str!("../data/syscalls.tsv"));
+const FLAGS: File = ("flags.tsv", include_str!("../data/flags.tsv"));
+const STRUCTURES: File = ("structures.tsv", include_str!("../data/structures.tsv"));
+const VARIANTS: File = ("variants.tsv", include_str!("../data/variants.tsv"));
+const VARIABLES: File = ("variables.tsv", include_str!("../data/variables.tsv"));
 
-/// The structures that arguments can point to.
-type Structures = &'static [Structure];
+/// The kinds of programs, in the order of the columns of numbers in `syscalls.tsv`.
+const ABIS: [Abi; 3] = [
+    Abi {
+        column: 0,
+        table: "X86_64",
+        word: 64,
+        base: 0,
+    },
+    Abi {
+        column: 1,
+        table: "X86_64",
+        word: 32,
+        base: COMPAT,
+    },
+    Abi {
+        column: 2,
+        table: "AARCH64",
+        word: 64,
+        base: 0,
+    },
+];
+
+/// The numbers and words of a kind of program.
+#[derive(Clone, Copy)]
+struct Abi {
+    /// The column of its numbers.
+    column: usize,
+    /// The table of its processor.
+    table: &'static str,
+    /// Bits of a long.
+    word: u8,
+    /// The first number there.
+    base: u32,
+}
+
+/// The tables that kinds of arguments refer to.
+#[derive(Clone, Copy)]
+pub(crate) struct Named {
+    /// Sorted by name.
+    pub(crate) flags: &'static [FlagTable],
+    pub(crate) structures: &'static [Structure],
+}
 
 /// All tables.
 pub(crate) struct Tables {
-    /// Sorted by name.
-    pub(crate) flags: &'static [FlagTable],
-    pub(crate) structures: Structures,
-    /// The calls of each [`Abi`] in the order of numbers.
-    pub(crate) calls: [Vec<Syscall>; 2],
-    /// The forms of arguments of each [`Abi`], by the call's number in their order.
-    pub(crate) variants: [Vec<(u32, Variants)>; 2],
+    pub(crate) named: Named,
+    /// The calls of each processor in the order of numbers, by the table's name.
+    pub(crate) calls: Vec<(&'static str, Vec<Syscall>)>,
 }
 
 /// Reads the tables.
 ///
 /// # Errors
-/// A line that has another form than its file says, or a call of `variants.tsv` that does not exist.
+/// A line that has another form than its file says, or a line of `variants.tsv` or `variables.tsv` for calls
+/// that do not exist.
 pub(crate) fn tables() -> Result<Tables, String> {
     let mut flags = rows(FLAGS, parse_flag_table)?;
     flags.sort_by_key(|table| table.name);
-    let flags: &'static [FlagTable] = flags.leak();
+    let mut named = Named {
+        flags: flags.leak(),
+        structures: &[],
+    };
     let mut open = Vec::new();
-    rows(STRUCTURES, |line| parse_structure(line, &mut open))?;
+    rows(STRUCTURES, |line| parse_structure(line, named, &mut open))?;
     let structure = |open: OpenStructure| Structure {
         name: open.name,
         null: open.null,
         size: open.size,
         texts: open.texts.leak(),
     };
-    let structures: Structures = open.into_iter().map(structure).collect::<Vec<_>>().leak();
-    let calls = |abi| {
-        let calls = rows(CALLS, |line| parse_calls(abi, line, structures))?;
-        let mut calls: Vec<Syscall> = calls.into_iter().flatten().collect();
-        calls.sort_by_key(|call| call.nr);
-        Ok::<_, String>(calls)
-    };
-    let calls = [calls(Abi::X86_64)?, calls(Abi::I386)?];
-    let mut variants: [Vec<(u32, Option<OpenVariants>)>; 2] = [Vec::new(), Vec::new()];
+    named.structures = open.into_iter().map(structure).collect::<Vec<_>>().leak();
+    let mut calls: Vec<OpenCall> = Vec::new();
+    for abi in ABIS {
+        let own = rows(CALLS, |line| parse_calls(abi, line, named))?;
+        calls.extend(own.into_iter().flatten());
+    }
+    calls.sort_by_key(|open| (open.abi.table, open.call.nr));
     rows(VARIANTS, |line| {
         let name = line.split('\t').next()?;
-        let mut found = None;
-        for (calls, all) in calls.iter().zip(&mut variants) {
-            for call in calls.iter().filter(|c| c.name == name || c.probe == name) {
-                let at = match all.binary_search_by_key(&call.nr, |(nr, _)| *nr) {
-                    Ok(at) => at,
-                    Err(at) => {
-                        all.insert(at, (call.nr, None));
-                        at
-                    }
-                };
-                parse_variant(call, line, &mut all[at].1, (flags, structures))?;
-                found = Some(());
+        let mut found = false;
+        for open in &mut calls {
+            if [open.call.name, open.call.probe].contains(&name) {
+                parse_variant(open, line, named)?;
+                found = true;
             }
         }
-        found
+        found.then_some(())
     })?;
-    let finished = |all: Vec<(u32, Option<OpenVariants>)>| {
-        let all = all.into_iter();
-        all.filter_map(|(nr, open)| Some((nr, open?.finish())))
-            .collect()
-    };
+    rows(VARIABLES, |line| parse_variable(line, &mut calls))?;
+    let mut tables: Vec<(&str, Vec<Syscall>)> = Vec::new();
+    for open in calls {
+        let name = open.abi.table;
+        let call = open.finish();
+        match tables.last_mut().filter(|(table, _)| *table == name) {
+            Some((_, calls)) => calls.push(call),
+            None => tables.push((name, vec![call])),
+        }
+    }
     Ok(Tables {
-        flags,
-        structures,
-        calls,
-        variants: variants.map(finished),
+        named,
+        calls: tables,
     })
+}
+
+/// A call whose variants and variables are still read.
+struct OpenCall {
+    call: Syscall,
+    abi: Abi,
+    variants: Option<OpenVariants>,
+    variables: Vec<Variable>,
+}
+
+impl OpenCall {
+    fn finish(self) -> Syscall {
+        let variants = self.variants.map(|open| &*Box::leak(open.finish().into()));
+        Syscall {
+            variants,
+            variables: self.variables.leak(),
+            ..self.call
+        }
+    }
 }
 
 /// Reads each line of a file.
@@ -100,23 +154,26 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
 }
 
 /// A row's calls in this table: none, one, or one for each number.
-fn parse_calls(abi: Abi, line: &'static str, structures: Structures) -> Option<Vec<Syscall>> {
-    let (native, rest) = line.split_once('\t')?;
-    let (compat, rest) = rest.split_once('\t')?;
-    let numbers = match abi {
-        Abi::X86_64 => native,
-        Abi::I386 => compat,
+fn parse_calls(abi: Abi, line: &'static str, named: Named) -> Option<Vec<OpenCall>> {
+    let mut columns = line.splitn(ABIS.len() + 1, '\t');
+    let numbers = columns.nth(abi.column)?.split(',').filter(|n| *n != "-");
+    let rest = columns.nth(ABIS.len() - abi.column - 1)?;
+    let call = |number| {
+        Some(OpenCall {
+            call: parse_call(abi, parse_number(abi, number)?, rest, named)?,
+            abi,
+            variants: None,
+            variables: Vec::new(),
+        })
     };
-    let numbers = numbers.split(',').filter(|number| *number != "-");
-    let call = |number| parse_call(abi, parse_number(number)?, rest, structures);
     numbers.map(call).collect()
 }
 
 /// A number of the table of calls: `s3` is a part of `socketcall`, `i2` one of `ipc`.
-fn parse_number(text: &str) -> Option<u32> {
+fn parse_number(abi: Abi, text: &str) -> Option<u32> {
     let digits = text.trim_start_matches(['s', 'i']);
     let base = match text.strip_suffix(digits)? {
-        "" => 0,
+        "" => abi.base,
         "s" => SOCKETCALL,
         _ => IPC,
     };
@@ -124,7 +181,7 @@ fn parse_number(text: &str) -> Option<u32> {
 }
 
 /// The call of that number: the columns behind the numbers.
-fn parse_call(abi: Abi, nr: u32, line: &'static str, structures: Structures) -> Option<Syscall> {
+fn parse_call(abi: Abi, nr: u32, line: &'static str, named: Named) -> Option<Syscall> {
     let mut columns = line.split('\t');
     let names = columns.next()?;
     let (names, entry) = names
@@ -144,15 +201,14 @@ fn parse_call(abi: Abi, nr: u32, line: &'static str, structures: Structures) -> 
         "-" => ResultForm::Never,
         _ => return None,
     };
-    let word = word_bits(abi);
-    let time = time_bits(abi, nr);
+    let bits = (abi.word, time_bits(abi, nr));
     let mut at = 0;
     let args = columns
         .next()
         .unwrap_or("")
         .split_ascii_whitespace()
         .map(|text| {
-            let arg = parse_arg(text, at, (word, time), structures)?;
+            let arg = parse_arg(text, at, bits, named)?;
             at += if matches!(arg.kind, ArgKind::Pair(_)) {
                 2
             } else {
@@ -166,7 +222,6 @@ fn parse_call(abi: Abi, nr: u32, line: &'static str, structures: Structures) -> 
         None => None,
     };
     Some(Syscall {
-        abi,
         nr,
         name,
         probe,
@@ -175,13 +230,15 @@ fn parse_call(abi: Abi, nr: u32, line: &'static str, structures: Structures) -> 
         entry: entry.unwrap_or(name),
         ret,
         args: args.leak(),
+        variants: None,
+        variables: &[],
     })
 }
 
-fn parse_arg(text: &'static str, at: u8, bits: (u8, u8), structures: Structures) -> Option<Arg> {
+fn parse_arg(text: &'static str, at: u8, bits: (u8, u8), named: Named) -> Option<Arg> {
     let (names, kind) = text.split_once(':')?;
     let (name, kernel_name) = names.split_once('/').unwrap_or((names, names));
-    let (kind, bits, signed) = parse_kind(kind, bits, structures)?;
+    let (kind, bits, signed) = parse_kind(kind, bits, named)?;
     Some(Arg {
         name,
         kernel_name,
@@ -197,7 +254,7 @@ fn parse_arg(text: &'static str, at: u8, bits: (u8, u8), structures: Structures)
 fn parse_kind(
     kind: &'static str,
     (word, time): (u8, u8),
-    structures: Structures,
+    named: Named,
 ) -> Option<(ArgKind, u8, bool)> {
     let (kind, long) = kind
         .strip_suffix(":64")
@@ -235,22 +292,23 @@ fn parse_kind(
         "unseen32" => (ArgKind::Unseen, 32, true),
         other => {
             if let Some(table) = other.strip_prefix('|') {
-                (ArgKind::Flags(table), native, !unsigned)
+                (ArgKind::Flags(find_flags(named, table)?), native, !unsigned)
             } else if let Some(table) = other.strip_prefix('=') {
-                (ArgKind::Choice(table), native, !unsigned)
+                (
+                    ArgKind::Choice(find_flags(named, table)?),
+                    native,
+                    !unsigned,
+                )
             } else if let Some(name) = other.strip_prefix("{{") {
-                let of = find_structure(structures, name.strip_suffix("}}")?, word)?;
+                let of = find_structure(named, name.strip_suffix("}}")?, word)?;
                 (ArgKind::Braced(of), word, false)
             } else if let Some(name) = other.strip_prefix('{') {
                 // Without fields for programs of this kind it is an address.
-                let found = find_structure(
-                    structures,
-                    name.strip_suffix('}')?,
-                    if long { 64 } else { word },
-                );
+                let found =
+                    find_structure(named, name.strip_suffix('}')?, if long { 64 } else { word });
                 (found.map_or(ArgKind::Ptr, ArgKind::Struct), word, false)
             } else if let Some(name) = other.strip_prefix('[') {
-                let of = find_structure(structures, name.strip_suffix(']')?, 64)?;
+                let of = find_structure(named, name.strip_suffix(']')?, 64)?;
                 (ArgKind::Packed(of), 32, !unsigned)
             } else if let Some(len) = other.strip_prefix("bytes") {
                 (ArgKind::Bytes(len.parse().ok()?), word, false)
@@ -272,14 +330,20 @@ fn parse_flag_table(line: &'static str) -> Option<FlagTable> {
         Some(bits) => u64::from_str_radix(bits, 8).ok(),
     };
     let flags = flags.split_ascii_whitespace().map(parse_flag);
-    let flags = flags.collect::<Option<Vec<Flag>>>()?;
+    let mut ordered: Vec<Flag> = Vec::new();
+    for flag in flags {
+        let flag = flag?;
+        let part_of = |f: &Flag| f.mask != flag.mask && f.mask & flag.mask == f.mask;
+        let at = ordered.iter().position(part_of).unwrap_or(ordered.len());
+        ordered.insert(at, flag);
+    }
     Some(FlagTable {
         name,
         decimal: suffix == "d",
         wide: suffix == "w",
         octal: bits('o')?,
         number: bits('d')?,
-        flags: flags.leak(),
+        flags: ordered.leak(),
     })
 }
 
@@ -334,21 +398,25 @@ impl OpenVariants {
 }
 
 /// Reads a line of a call's forms.
-fn parse_variant(
-    call: &Syscall,
-    line: &'static str,
-    known: &mut Option<OpenVariants>,
-    (flags, structures): (&'static [FlagTable], Structures),
-) -> Option<()> {
+fn parse_variant(open: &mut OpenCall, line: &'static str, named: Named) -> Option<()> {
+    let args = open.call.args;
+    let bits = (open.abi.word, time_bits(open.abi, open.call.nr));
     let mut columns = line.split('\t').skip(1);
     let mut selectors = columns.next()?.split_ascii_whitespace();
     let (first, second) = (selectors.next()?, selectors.next());
     let (values, kinds) = (columns.next()?, columns.next()?);
+    let case = |by: &Decider, args| {
+        Some(OpenCase {
+            values: by.values(values)?,
+            args: parse_kinds(args, kinds, bits, named)?,
+            variants: None,
+        })
+    };
     // A second argument decides where the first one has a value.
     let Some(second) = second else {
-        let by = Decider::of(call.args, first, flags)?;
-        let case = by.case(call, call.args, (values, kinds), structures)?;
-        let known = known.get_or_insert_with(|| by.variants());
+        let by = Decider::of(args, first)?;
+        let case = case(&by, args)?;
+        let known = open.variants.get_or_insert_with(|| by.variants());
         match values == "*" {
             true => known.others = Some(case.args),
             false => known.cases.push(case),
@@ -356,14 +424,32 @@ fn parse_variant(
         return Some(());
     };
     let (first, value) = first.split_once('=')?;
-    let value = Decider::of(call.args, first, flags)?.value(value)?;
-    let cases = &mut known.as_mut()?.cases;
+    let value = Decider::of(args, first)?.value(value)?;
+    let cases = &mut open.variants.as_mut()?.cases;
     let outer = cases.iter_mut().find(|case| case.values.contains(&value))?;
-    let by = Decider::of(outer.args, second, flags)?;
-    let case = by.case(call, outer.args, (values, kinds), structures)?;
+    let by = Decider::of(outer.args, second)?;
+    let case = case(&by, outer.args)?;
     let inner = outer.variants.get_or_insert_with(|| by.variants());
     inner.cases.push(case);
     Some(())
+}
+
+/// The first arguments with these kinds; `.` is the kind that one has.
+fn parse_kinds(
+    args: &[Arg],
+    kinds: &'static str,
+    bits: (u8, u8),
+    named: Named,
+) -> Option<&'static [Arg]> {
+    let arg = |(arg, kind): (&Arg, &'static str)| {
+        let mut arg = *arg;
+        if kind != "." {
+            (arg.kind, arg.bits, arg.signed) = parse_kind(kind, bits, named)?;
+        }
+        Some(arg)
+    };
+    let args = args.iter().zip(kinds.split_ascii_whitespace()).map(arg);
+    Some(args.collect::<Option<Vec<Arg>>>()?.leak())
 }
 
 /// The argument that decides.
@@ -375,7 +461,7 @@ struct Decider {
 
 impl Decider {
     /// `NAME`, or `NAME/MASK`.
-    fn of(args: &[Arg], selector: &str, flags: &'static [FlagTable]) -> Option<Decider> {
+    fn of(args: &[Arg], selector: &str) -> Option<Decider> {
         let (name, mask) = selector.split_once('/').unwrap_or((selector, ""));
         let by = args.iter().find(|arg| arg.name == name)?;
         Some(Decider {
@@ -385,7 +471,7 @@ impl Decider {
                 mask => number(mask)?.cast_unsigned(),
             },
             names: match by.kind {
-                ArgKind::Flags(t) | ArgKind::Choice(t) => flags.iter().find(|f| f.name == t),
+                ArgKind::Flags(t) | ArgKind::Choice(t) => Some(t),
                 _ => None,
             },
         })
@@ -399,30 +485,10 @@ impl Decider {
         Some(value.cast_unsigned() & self.mask)
     }
 
-    /// The case of some values, of which `*` is none, with these kinds of the arguments.
-    fn case(
-        &self,
-        call: &Syscall,
-        args: &[Arg],
-        (values, kinds): (&str, &'static str),
-        structures: Structures,
-    ) -> Option<OpenCase> {
-        let values = values.split_ascii_whitespace().filter(|v| *v != "*");
-        let bits = (word_bits(call.abi), time_bits(call.abi, call.nr));
-        let kinds = kinds.split_ascii_whitespace();
-        let arg = |(arg, kind): (&Arg, &'static str)| {
-            let mut arg = *arg;
-            if kind != "." {
-                (arg.kind, arg.bits, arg.signed) = parse_kind(kind, bits, structures)?;
-            }
-            Some(arg)
-        };
-        let args = args.iter().zip(kinds).map(arg);
-        Some(OpenCase {
-            values: values.map(|v| self.value(v)).collect::<Option<_>>()?,
-            args: args.collect::<Option<Vec<Arg>>>()?.leak(),
-            variants: None,
-        })
+    /// Values by names or as numbers; `*` is none.
+    fn values(&self, text: &str) -> Option<Vec<u64>> {
+        let values = text.split_ascii_whitespace().filter(|v| *v != "*");
+        values.map(|v| self.value(v)).collect()
     }
 
     fn variants(&self) -> OpenVariants {
@@ -435,21 +501,21 @@ impl Decider {
     }
 }
 
-/// Bits of a long.
-fn word_bits(abi: Abi) -> u8 {
-    if abi == Abi::X86_64 { 64 } else { 32 }
-}
-
 /// Bits of a call's times. From 403 on, i386 has the calls with 64-bit time.
 fn time_bits(abi: Abi, nr: u32) -> u8 {
-    let long = abi == Abi::X86_64 || (403..SOCKETCALL).contains(&nr);
+    let long = abi.word == 64 || (COMPAT + 403..SOCKETCALL).contains(&nr);
     if long { 64 } else { 32 }
 }
 
+fn find_flags(named: Named, name: &str) -> Option<&'static FlagTable> {
+    named.flags.iter().find(|table| table.name == name)
+}
+
 /// A structure by its name, as programs with longs of `word` bits have it.
-fn find_structure(all: Structures, name: &str, word: u8) -> Option<&'static Structure> {
+fn find_structure(named: Named, name: &str, word: u8) -> Option<&'static Structure> {
     let sized = if word == 64 { ".64" } else { ".32" };
-    all.iter().find(|s| match s.name.strip_prefix(name) {
+    let mut all = named.structures.iter();
+    all.find(|s| match s.name.strip_prefix(name) {
         Some(rest) => rest.is_empty() || rest == sized,
         None => false,
     })
@@ -463,7 +529,7 @@ struct OpenStructure {
     texts: Vec<StructureText>,
 }
 
-fn parse_structure(line: &'static str, table: &mut Vec<OpenStructure>) -> Option<()> {
+fn parse_structure(line: &'static str, named: Named, table: &mut Vec<OpenStructure>) -> Option<()> {
     let (name, text) = line.split_once('\t')?;
     let (name, when) = name
         .split_once('?')
@@ -471,7 +537,7 @@ fn parse_structure(line: &'static str, table: &mut Vec<OpenStructure>) -> Option
     let (name, null) = name.strip_suffix('!').map_or((name, false), |n| (n, true));
     let test = |test: &'static str| {
         let (field, value) = test.split_once('=')?;
-        let field = parse_field(field)?;
+        let field = parse_field(field, named)?;
         let unused = 64 - u32::from(field.bits);
         let value = number(value)?.cast_unsigned() << unused;
         Some((field, value >> unused))
@@ -482,7 +548,7 @@ fn parse_structure(line: &'static str, table: &mut Vec<OpenStructure>) -> Option
     let mut rest = text;
     while let Some((before, field)) = rest.split_once('<') {
         let (field, behind) = field.split_once('>')?;
-        fields.push((before, parse_field(field)?));
+        fields.push((before, parse_field(field, named)?));
         rest = behind;
     }
     let ends = fields
@@ -512,7 +578,7 @@ fn parse_structure(line: &'static str, table: &mut Vec<OpenStructure>) -> Option
 }
 
 /// `OFFSET:KIND`, with the kinds of arguments and some more; `OFFSET+SHIFT/BITS:KIND` for a bit field.
-fn parse_field(text: &'static str) -> Option<Field> {
+fn parse_field(text: &'static str, named: Named) -> Option<Field> {
     let (offset, kind) = text.split_once(':')?;
     let (offset, part) = offset
         .split_once('+')
@@ -534,7 +600,7 @@ fn parse_field(text: &'static str) -> Option<Field> {
         "date32" => (FieldKind::Date, 32),
         "date64" => (FieldKind::Date, 64),
         other => {
-            let (kind, bits, _) = parse_kind(other, (64, 64), &[])?;
+            let (kind, bits, _) = parse_kind(other, (64, 64), named)?;
             (FieldKind::Value(kind), bits)
         }
     };
@@ -552,4 +618,42 @@ fn parse_field(text: &'static str) -> Option<Field> {
         bits,
         shift,
     })
+}
+
+/// Gives the variable of a line to its calls. The first line of a name counts, and arguments come before.
+fn parse_variable(line: &'static str, all: &mut [OpenCall]) -> Option<()> {
+    let mut columns = line.split('\t');
+    let calls = columns.next()?;
+    let (name, kind) = columns.next()?.split_once(':')?;
+    let text = match kind {
+        "string" => true,
+        "long" => false,
+        _ => return None,
+    };
+    let value = columns.next()?;
+    for selector in calls.split_ascii_whitespace() {
+        let bare = selector.strip_suffix(".return");
+        let variable = Variable {
+            name,
+            text,
+            at_return: bare.is_some(),
+            value,
+        };
+        let selector = bare.unwrap_or(selector);
+        let compat = selector.strip_prefix("compat_");
+        let of_name = |open: &OpenCall| {
+            let own = |name| open.call.name == name || open.call.entry == name;
+            own(compat.unwrap_or(selector)) && (compat.is_none() || open.call.is_compat())
+        };
+        let mut found = false;
+        for open in all.iter_mut().filter(|open| of_name(open)) {
+            found = true;
+            let known = open.variables.iter().any(|v| v.name == name);
+            if !known && !open.call.args.iter().any(|a| a.name == name) {
+                open.variables.push(variable);
+            }
+        }
+        found.then_some(())?;
+    }
+    Some(())
 }

@@ -1,0 +1,38 @@
+//! Small tables for tests.
+
+use crate::{Arg, ArgKind, ResultForm, Syscall};
+
+/// An argument of a 64-bit program.
+pub const fn arg(word: u8, name: &'static str, kind: ArgKind) -> Arg {
+    let (bits, signed) = match kind {
+        ArgKind::Int(bits) => (bits, true),
+        ArgKind::Uint(bits) | ArgKind::Hex(bits) => (bits, false),
+        ArgKind::Signal | ArgKind::DirFd | ArgKind::Flags(_) | ArgKind::Choice(_) => (32, true),
+        ArgKind::Mode => (32, false),
+        _ => (64, false),
+    };
+    Arg {
+        name,
+        kernel_name: name,
+        word,
+        kind,
+        bits,
+        signed,
+    }
+}
+
+/// A call with the same name everywhere, and a result in decimal.
+pub const fn call(nr: u32, name: &'static str, args: &'static [Arg]) -> Syscall {
+    Syscall {
+        nr,
+        name,
+        probe: name,
+        point: name,
+        bare: None,
+        entry: name,
+        ret: ResultForm::Int,
+        args,
+        variants: None,
+        variables: &[],
+    }
+}

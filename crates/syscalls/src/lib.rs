@@ -1,0 +1,57 @@
+//! The system calls of each processor, and of 32-bit programs there, as data.
+//!
+//! `data/syscalls.tsv` has numbers, names, arguments and their form in `argstr`; `data/flags.tsv`
+//! has the names of flags. `data/structures.tsv` has structures that arguments point to,
+//! `data/variants.tsv` arguments whose form depends on the value of another one, and `data/variables.tsv`
+//! the variables besides the arguments. The build script reads these files (`parse.rs`) and writes
+//! them as Rust (`source.rs`), so that a start reads none of them.
+//!
+//! An argument has two names: the tapset's (`syscall.openat` has `dfd`) and the kernel's own
+//! parameter (for `$`-variables). Names derived from the tapset's, such as `flags_str`, follow one
+//! rule: see [`Arg::form`].
+
+#[cfg(test)]
+#[macro_use]
+extern crate spile_testing;
+#[cfg(test)]
+spile_testing::main!();
+
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
+mod model;
+mod tables;
+
+pub use model::{
+    Arg, ArgForm, ArgKind, Base, Case, Field, FieldKind, Flag, FlagTable, ResultForm, Structure,
+    StructureText, Syscall, ValueKind, Variable, Variants,
+};
+
+/// The system calls of this machine in the order of numbers: native ones, then those of 32-bit programs.
+#[must_use]
+pub fn all() -> &'static [Syscall] {
+    match cfg!(target_arch = "aarch64") {
+        true => tables::AARCH64,
+        false => tables::X86_64,
+    }
+}
+
+/// The call of this machine with that number, as in [`spile_ir::NrSet`].
+#[must_use]
+pub fn by_nr(nr: u32) -> Option<&'static Syscall> {
+    let calls = all();
+    let at = calls.binary_search_by_key(&nr, |call| call.nr).ok()?;
+    calls.get(at)
+}
+
+/// A table of flags by its name.
+#[must_use]
+pub fn flag_table(name: &str) -> Option<&'static FlagTable> {
+    let tables = tables::FLAGS;
+    let at = tables
+        .binary_search_by_key(&name, |table| table.name)
+        .ok()?;
+    tables.get(at)
+}
+
+#[cfg(test)]
+mod tests;
