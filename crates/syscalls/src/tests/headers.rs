@@ -1,9 +1,10 @@
-//! Values of flags against the kernel's headers for programs, as the C compiler reads them.
+//! Values of flags and fields of structures against the headers for programs, as the C compiler reads them.
 
 use std::collections::{HashMap, HashSet};
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use super::super::tables;
+use super::super::{Structure, tables};
 
 /// Headers that one program can include: the kernel's, and the C library's for what the kernel does not
 /// export. Those that are not installed are left out.
@@ -118,4 +119,75 @@ fn flags_have_the_values_of_the_headers() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(known.len() > 1300, "{}", known.len());
+}
+
+/// Structures of the tables with the C types that they describe, and the headers that declare them.
+const STRUCTURES: [(&str, &str, &str); 9] = [
+    ("stack", "stack_t", "linux/signal.h"),
+    ("sysinfo", "struct sysinfo", "linux/sysinfo.h"),
+    ("tms", "struct tms", "linux/times.h"),
+    ("timex", "struct timex", "linux/timex.h"),
+    ("sched_attr", "struct sched_attr", "linux/sched/types.h"),
+    ("dqblk", "struct if_dqblk", "linux/quota.h"),
+    ("dqinfo", "struct if_dqinfo", "linux/quota.h"),
+    ("siginfo", "siginfo_t", "linux/signal.h"),
+    ("user_desc", "struct user_desc", "asm/ldt.h"),
+];
+
+/// Claims about the fields of the structures that programs with longs of `word` bits have.
+fn claims(word: &str) -> (String, usize) {
+    let mut source = "#include <stddef.h>\n".to_owned();
+    let mut fields = 0;
+    for (name, ty, header) in STRUCTURES {
+        source.push_str(&format!("#include <{header}>\n"));
+        let own = |s: &&Structure| {
+            [name.to_owned(), format!("{name}.{word}")].contains(&s.name.to_owned())
+        };
+        let of = tables::STRUCTURES.iter().find(own).expect(name);
+        for (before, field) in of.texts.iter().flat_map(|text| text.fields) {
+            // The name of the field stands in front of it.
+            let Some(text) = before.strip_suffix('=').filter(|_| field.bits % 8 == 0) else {
+                continue;
+            };
+            let start = text.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let member = &text[start.map_or(0, |at| at + 1)..];
+            let (offset, bits) = (field.offset, field.bits);
+            source.push_str(&format!(
+                "_Static_assert(offsetof({ty}, {member}) == {offset}, \"{name}\");\n\
+                 _Static_assert(8 * sizeof((({ty} *)0)->{member}) == {bits}, \"{name}\");\n"
+            ));
+            fields += 1;
+        }
+    }
+    (source, fields)
+}
+
+#[test]
+fn fields_are_where_the_headers_have_them() {
+    if !cfg!(target_arch = "x86_64") {
+        spile_testing::skip!("the structures are those of x86-64 and i386");
+    }
+    for word in ["64", "32"] {
+        let (source, fields) = claims(word);
+        let mut compiler = Command::new("cc");
+        compiler.args([&format!("-m{word}"), "-w", "-fsyntax-only", "-x", "c", "-"]);
+        // Debian has the headers of both kinds of programs there.
+        compiler.args(["-idirafter", "/usr/include/x86_64-linux-gnu"]);
+        let piped = compiler
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let Ok(mut compiler) = piped else {
+            spile_testing::skip!("no C compiler");
+        };
+        let mut input = compiler.stdin.take().expect("piped");
+        input
+            .write_all(source.as_bytes())
+            .expect("the compiler reads");
+        drop(input);
+        let output = compiler.wait_with_output().expect("it ends");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{word}: {errors}");
+        assert!(fields > 50, "{word}: {fields}");
+    }
 }
