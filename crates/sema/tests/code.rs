@@ -9,7 +9,6 @@ use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::parse_file;
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
-use spile_syscalls::Syscall;
 
 const TAPSET: &str = "function pp:string() { return __pp() }
 function ppfunc:string() { return __ppfunc() }

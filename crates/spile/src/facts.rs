@@ -17,8 +17,7 @@ use spile_runtime::TargetProcess;
 use spile_sema::facts::{
     CType, CTypeId, CodeFacts, CodeQuery, DataPlace, FileIdentity, FoundModule, FoundPlace,
     KernelVar, LsmHook, MachineFacts, Member, Module, ModuleQuery, PerfEvent, SessionFacts,
-    TraceRecord, TracepointArg, TracepointFacts, TypeFacts,
-    Variable, Variants,
+    TraceRecord, TracepointArg, TracepointFacts, TypeFacts, Variable, Variants,
 };
 use spile_syscalls::Syscall;
 
