@@ -329,6 +329,7 @@ fn blocks() -> Vec<Block> {
 fn package(name: &str) -> std::path::PathBuf {
     match name {
         "xtask" => root().join("xtask"),
+        "spile-workloads" => root().join("tests/workloads"),
         _ => root()
             .join("crates")
             .join(name.strip_prefix("spile-").unwrap_or(name)),
