@@ -26,10 +26,10 @@
 //!    for handlers of returns (`@entry`) are stored by call. Their arrays do wrap, but evicted
 //!    elements are thousands of calls old, and a handler that takes an element checks afterwards
 //!    that it existed.
-//! 3. Of the remaining shared globals that some running handler writes, a handler needs no lock if
-//!    it touches at most one, by one instruction outside loops that is atomic in itself. Any other
-//!    handler needs the locks of all of them that it touches, and then so do all other handlers
-//!    that touch these.
+//! 3. The remaining shared globals have locks if a running handler writes them. A handler takes no lock
+//!    if it touches at most one such global, by one instruction outside loops that is atomic in itself.
+//!    Any other handler locks every such global that it touches. A global that one handler locks is
+//!    locked by all handlers that touch it.
 //!
 //! A global that could be per-CPU is shared and locked if a kernel handler and a running controller
 //! handler both touch it together with one locked global. Deltas are drained before locks are

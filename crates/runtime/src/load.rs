@@ -50,7 +50,7 @@ pub type CompileFn = Box<dyn FnOnce(&Program) -> Option<layout::Object>>;
 pub struct LoadedObject {
     maps: HashMap<String, OwnedFd>,
     programs: HashMap<String, OwnedFd>,
-    /// Links of programs that were attached when they were loaded, until they are among the session's.
+    /// Links of programs that were attached when they were loaded. Attaching moves them to the session.
     points: RefCell<HashMap<String, PointLinks>>,
     /// Bytes of the ring buffer.
     ring_bytes: u32,

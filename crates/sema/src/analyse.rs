@@ -54,9 +54,9 @@ pub struct Options {
     pub session_pid: i64,
     /// User id of the session.
     pub session_uid: i64,
-    /// Inode number of the PID namespace of the numbers that `ns_pid()` and its kin give.
+    /// Inode number of the PID namespace of the numbers that `ns_pid()` and similar functions give.
     pub target_pidns: i64,
-    /// The user namespace of the numbers that `ns_uid()` and its kin give.
+    /// The user namespace of the numbers that `ns_uid()` and similar functions give.
     pub target_users: UserIds,
 }
 

@@ -325,7 +325,7 @@ impl Library {
         out
     }
 
-    /// Whether a function's result can depend on the probe point: `pp()` and its kin, and the
+    /// Whether a function's result can depend on the probe point: `pp()` and similar functions, and the
     /// user's functions that call one of them.
     pub(crate) fn shows_point(&self, name: &str) -> bool {
         let found = self

@@ -325,7 +325,7 @@ pub struct Flag {
 pub struct Variants {
     /// The word of the argument that decides.
     pub word: u8,
-    /// Its bits that count.
+    /// The bits of that argument that select a case.
     pub mask: u64,
     /// The arguments that `argstr` has for some values.
     pub cases: &'static [Case],

@@ -69,10 +69,10 @@ pub(crate) enum IterSource {
 pub(crate) struct IteratorLayout {
     pub g: GlobalId,
     pub walk: IterSource,
-    /// The index of its room, among those of its array or of all histograms.
+    /// The index of its buffer, among those of its array or of all histograms.
     pub room: u32,
-    /// Open around a call of a recursive function, and started again by the call: each activation
-    /// has its own room.
+    /// Whether the body calls a function that can start this iterator again. Each activation then has a
+    /// buffer of its own.
     pub deep: bool,
 }
 

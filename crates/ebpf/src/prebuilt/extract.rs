@@ -1,9 +1,9 @@
-//! Makes templates: emits the functions of a request with two lists of numbers, and finds the places
-//! where the code differs.
+//! Makes templates: emits the functions of a request with two lists of immediates, and finds the fields
+//! of the code that differ.
 //!
-//! Each number changes by another amount, so that the difference tells which number a place contains.
-//! Afterwards the template has to give what the emitter writes for other numbers too, the smallest and
-//! the largest ones among them.
+//! Each immediate changes by a different amount, so the change of a field tells which immediate it holds.
+//! The template is then checked: for the least and the greatest values, among others, it must give the
+//! code that the emitter writes.
 
 use spile_lir::Module;
 use spile_lir::library::routine::{Routine, Values};

@@ -1,4 +1,4 @@
-//! The last match of a handler's run, which `matched()` and its kin report.
+//! The last match of a handler's run, which `matched()` and similar functions report.
 
 use super::value::Value;
 use crate::regex::{Match, Regex};

@@ -1,10 +1,10 @@
 //! What a host asks the library for, as values.
 //!
-//! In: nothing. Out: [`Routine::module`] builds the functions of a request; [`Routine::free`] gives
-//! access to the numbers in a request that code contains as they are, such as offsets. A host can thus
-//! keep the code of a request, and exchange the numbers in it ([`Routine::shape`]).
+//! In: nothing. Out: [`Routine::module`] builds the functions of a request. [`Routine::free`] gives access to
+//! the request's immediates: the integers that the code contains unchanged, such as offsets. A host can
+//! thus keep the code of a request and replace the immediates in it ([`Routine::shape`]).
 //!
-//! A name that names in code contain is free as numbers are ([`Routine::name`]).
+//! The name of a map in the code can be replaced in the same way ([`Routine::name`]).
 //!
 //! A function that is made for the widths of one call (`find`, `replace`) has no request: its caller
 //! builds it.
@@ -114,8 +114,8 @@ const NAMES: Values = 2 * arguments::ENTRY.cast_signed()..=1 << 20;
 
 /// A part of a request that contains numbers.
 trait Numbers {
-    /// Adds its numbers that code contains as they are, each with the values that make no other
-    /// difference. Other numbers decide which code there is.
+    /// Adds the immediates of this part, each with the range of values for which the rest of the code is the
+    /// same. All other integers of a request select the code.
     fn add<'a>(&'a mut self, all: &mut Vec<(Number<'a>, Values)>);
 }
 
@@ -292,8 +292,8 @@ impl Routine {
         }
     }
 
-    /// The request with the smallest value in place of each number that its values contain, and [`NAME`] in
-    /// place of the name. Requests with the same shape have functions that differ in these only.
+    /// The request with the least value of its range for each immediate, and [`NAME`] for the name. Requests
+    /// of one shape have functions that differ only in their immediates and the name.
     pub fn shape(&self) -> Routine {
         let mut shape = self.clone();
         if let Some(name) = shape.name() {

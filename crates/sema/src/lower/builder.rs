@@ -15,7 +15,7 @@ pub(super) struct Builder<'l, 'a> {
     pub(super) catch: Option<BlockId>,
     /// Targets of `break` and `continue`.
     pub(super) loops: Vec<(BlockId, BlockId)>,
-    /// Hidden parameters for `pp()` and its kin.
+    /// Hidden parameters for `pp()` and similar functions.
     pub(super) names: [Option<Reg>; NameFunction::COUNT],
     /// Copies of the original arguments, for `next`.
     pub(super) saved: Vec<Reg>,

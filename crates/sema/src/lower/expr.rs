@@ -231,7 +231,7 @@ impl Builder<'_, '_> {
         self.emit(Inst::Call { dst, func, args }, span);
     }
 
-    /// `pp()` and its kin for a function that takes them as hidden parameters.
+    /// `pp()` and similar functions for a function that takes them as hidden parameters.
     pub(super) fn hidden_args(&mut self, func: UnitIx, span: Span) -> Vec<Val> {
         let wanted = self.l.names[func.0];
         NameFunction::ALL

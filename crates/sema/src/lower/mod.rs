@@ -124,7 +124,7 @@ pub(crate) fn lower(
     l.program
 }
 
-/// By unit: the names of the probe point (`pp()` and its kin) that it uses, directly or through
+/// By unit: the names of the probe point (`pp()` and similar functions) that it uses, directly or through
 /// calls.
 fn probe_names(tree: &Tree) -> Vec<[bool; NameFunction::COUNT]> {
     let mut out = vec![[false; NameFunction::COUNT]; tree.units.len()];

@@ -20,7 +20,7 @@ pub(crate) struct Mentions {
     pub targets: FxHashSet<Box<str>>,
     /// `$$vars`, `$$parms` or the like, which need all arguments.
     pub all_targets: bool,
-    /// `pp()` or its kin, which need a handler for each point.
+    /// `pp()` or a similar function, which need a handler for each point.
     pub point: bool,
     /// C types are named or walked through; their meaning depends on the module.
     pub types: bool,

@@ -365,7 +365,7 @@ impl<'a> PointSearch<'a> {
         Some(program)
     }
 
-    /// `process(...).begin` and its kin: an alias of the library with a filter in front.
+    /// `process(...).begin` and similar points: an alias of the library with a filter in front.
     fn process(
         &mut self,
         (family, alias): (&Family, &str),

@@ -142,7 +142,7 @@ impl Widths {
         )
     }
 
-    /// Length in bytes of the longest of these names, for `pp()` and its kin in functions.
+    /// Length in bytes of the longest of these names, for `pp()` and similar functions in functions.
     pub fn probe_name(&self, tree: &Tree, of: NameFunction) -> usize {
         self.name_len(tree, of).min(self.max)
     }

@@ -268,7 +268,7 @@ impl OutputState<'_> {
             LineBreak::Must => true,
             LineBreak::Never => commented && e.is_first_on_line(),
         };
-        // A line begun by a comment is this token's line, unless it requires its own.
+        // A token continues the line of the comment before it, unless it must begin a line.
         let begun = self.lines.at_start() && i > 0;
         if i == 0 && !commented {
             self.lines.start(d.indent, false);

@@ -106,8 +106,8 @@ const EVENTS: usize = 1000;
 const ROWS_MB: u32 = 2;
 /// Size of the trace buffer in megabytes, for events while spile does not run.
 const TRACE_MB: u32 = 64;
-/// How long spile sleeps between two reads of the trace. Each read takes a processor from a program
-/// that uses all of them. The buffer has room for the events of ten such times, and a thread's ring
+/// How long spile sleeps between two reads of the trace. A program that keeps all processors busy loses one
+/// to each read. The buffer has room for the events of ten such times, and a thread's ring
 /// for 1,600,000 changes of region a second.
 const TRACE_REST: Duration = Duration::from_millis(20);
 

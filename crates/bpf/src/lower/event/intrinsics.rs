@@ -335,7 +335,7 @@ impl HandlerCodegen<'_> {
         })
     }
 
-    /// A pointer as a number: the way through memory makes it one for the verifier.
+    /// A pointer as an integer. The verifier forgets that it is a pointer, because it is stored and loaded again.
     pub(in crate::lower) fn as_number(&mut self, pointer: Reg) -> Reg {
         let word = self.plan.scratch.tmp;
         self.store(word, pointer);

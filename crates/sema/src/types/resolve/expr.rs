@@ -176,7 +176,7 @@ impl Resolver<'_> {
         (plain, None)
     }
 
-    /// `x++` and its kin.
+    /// `x++` and similar operators.
     fn inc_dec(
         &mut self,
         target: &ast::Expr,

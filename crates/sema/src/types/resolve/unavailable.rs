@@ -120,7 +120,7 @@ const ABSENT: &Reasons = &[
     ),
     (
         &["regparm"],
-        "SystemTap has it for kernels of 32 bits; `int_arg()` and its kin find arguments without it",
+        "SystemTap has it for kernels of 32 bits; `int_arg()` and similar functions find arguments without it",
     ),
     (
         &["pnlabel"],
@@ -153,7 +153,7 @@ const ABSENT_GLOBALS: &Reasons = &[
             "qs_wlentime",
             "qs_wtime",
         ],
-        "SystemTap has it for its own functions; `qsq_print` and its kin have what it counts",
+        "SystemTap has it for its own functions; `qsq_print` and similar functions have what it counts",
     ),
     (
         &["sockstate"],

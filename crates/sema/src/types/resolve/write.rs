@@ -158,7 +158,7 @@ impl Resolver<'_> {
             ExprKind::Bin(..) if in_program && reads_memory(old) => {
                 let text = "a bit field of a program cannot be written";
                 let d = Diagnostic::error(codes::NOT_SUPPORTED, text);
-                d.help("write the whole number that has it, with `set_user_int()` or its kin")
+                d.help("write the whole number that has it, with `set_user_int()` or a similar function")
             }
             ExprKind::Load { .. } => return self.kernel_is_read(lhs),
             ExprKind::Read(_) if in_program => {
