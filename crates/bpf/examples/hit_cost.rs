@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use spile_bpf::compile;
 use spile_bpf::layout::shared;
-use spile_bpf::target::{Features, KernelOffsets, Options};
+use spile_bpf::target::{Features, KernelOffsets, Target};
 use spile_ir::reader;
 use spile_kernel::btf::Btf;
 
@@ -77,13 +77,7 @@ struct Subject {
     least: f64,
 }
 
-fn subject(
-    options: &Options,
-    empty: bool,
-    name: &'static str,
-    global: &str,
-    code: &str,
-) -> Subject {
+fn subject(options: &Target, empty: bool, name: &'static str, global: &str, code: &str) -> Subject {
     let text = format!(
         "site @0 \"\"\n{global}handler \"x\" points 1 sys_enter(all) @0 {{\n\
          regs r0: str16, r1: long, r2: long, r3: long\n b0:\n {code}\n }}\n"
@@ -135,7 +129,7 @@ fn call_ns() -> f64 {
     started.elapsed().as_nanos() as f64 / f64::from(CALLS)
 }
 
-fn options() -> Options {
+fn options() -> Target {
     let btf = Btf::vmlinux().expect("BTF of the kernel");
     let of = |ty: &str, member: &str| {
         let id = btf.find_struct(ty)?;
@@ -147,7 +141,7 @@ fn options() -> Options {
         .rsplit(['-', ','])
         .next()
         .and_then(|n| n.parse::<u32>().ok());
-    Options {
+    Target {
         cpus: last.unwrap_or(0) + 1,
         ring_bytes: 1 << 18,
         timing: false,

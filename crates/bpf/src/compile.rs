@@ -34,7 +34,7 @@ use crate::programs::forked_calls;
 use crate::programs::process_tree;
 use crate::programs::unfollowed;
 use crate::regalloc::{self, Allocation, Unallocated};
-use crate::target::Options;
+use crate::target::Target;
 
 /// Handlers with more instruction slots are split into several programs: the kernel's verifier
 /// follows a million instructions in one (`BPF_COMPLEXITY_LIMIT_INSNS`), and some of them more than
@@ -52,7 +52,7 @@ const ERRORS_BYTES: u32 = 64 << 10;
 /// # Errors
 /// An operation that kernel handlers do not have, or a limit that is exceeded; never a property of
 /// the machine.
-pub fn compile(program: &Program, options: &Options) -> Result<Object, CompileError> {
+pub fn compile(program: &Program, options: &Target) -> Result<Object, CompileError> {
     let facts = Rc::new(ProgramFacts::new(program));
     compile_planned(program, &facts, options, |_, _| {})
 }
@@ -65,7 +65,7 @@ pub fn compile(program: &Program, options: &Options) -> Result<Object, CompileEr
 pub fn compile_planned(
     program: &Program,
     facts: &Rc<ProgramFacts>,
-    options: &Options,
+    options: &Target,
     planned: impl FnOnce(&[MapSpec], u32),
 ) -> Result<Object, CompileError> {
     let (program, idle) = attach::fexit_fusion::rewrite(program, options);
@@ -132,7 +132,7 @@ fn allocate(program: &Program, marks: &Marks) -> Result<Vec<Option<Allocation>>,
 /// The programs of an object, as they are made.
 struct Programs<'a> {
     program: &'a Program,
-    options: &'a Options,
+    options: &'a Target,
     plan: &'a StateLayout,
     pool: Pool,
     programs: Vec<ProgramSpec>,
@@ -228,7 +228,7 @@ impl Programs<'_> {
             self.own_program(0, exec_notifier::info(), module)?;
         }
         let calls = forked_calls::maps(self.program, &self.plan.globals);
-        let Options {
+        let Target {
             offsets, features, ..
         } = self.options;
         if let Some(module) = forked_calls::module(&calls, offsets, features) {

@@ -197,7 +197,7 @@ pub mod percpu {
 }
 
 /// Counters of one handler in each per-CPU area, as word offsets from its [`HandlerInfo::counters`].
-/// `TIME_*` are used only with [`crate::target::Options::timing`].
+/// `TIME_*` are used only with [`crate::target::Target::timing`].
 pub mod counters {
     /// Hits that ran (not the ones turned away).
     pub const HITS: u32 = 0;

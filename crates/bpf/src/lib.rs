@@ -6,7 +6,7 @@
 //!                                                             object::link (memory), object::elf (file)
 //! ```
 //!
-//! In: an optimised and verified [`spile_ir::Program`], and [`crate::target::Options`] with the
+//! In: an optimised and verified [`spile_ir::Program`], and [`crate::target::Target`] with the
 //! features of the kernel. Out: a [`layout::Object`]. Invariants: the loader and the controller
 //! depend only on [`layout`]; the two forms of an object hold the same instructions.
 //!

@@ -52,7 +52,7 @@ use crate::error::{LowerError, Res};
 use crate::layout::{GlobalLayout, HandlerInfo, TREE_BYTES, counters, percpu};
 use crate::object::elf::MapSpec;
 use crate::plan::iterators::IteratorLayout;
-use crate::target::Options;
+use crate::target::Target;
 
 pub(crate) use arrays::{Colocations, EVICT, lanes};
 pub(crate) use needs::LayoutInputs;
@@ -127,7 +127,7 @@ impl StateLayout {
     pub(crate) fn new(
         program: &Program,
         facts: Rc<ProgramFacts>,
-        options: &Options,
+        options: &Target,
         needs: LayoutInputs,
     ) -> Res<StateLayout> {
         if options.cpus == 0 || options.cpus > 4096 {
@@ -235,7 +235,7 @@ impl StateLayout {
     }
 
     /// Bytes of `.bss`.
-    pub(crate) fn bss_size(&self, options: &Options) -> u32 {
+    pub(crate) fn bss_size(&self, options: &Target) -> u32 {
         // Space behind the last block. No code reaches it, but the verifier's bounds on output
         // positions and activations include it.
         let beyond =
@@ -256,7 +256,7 @@ fn near_globals(program: &Program, areas: &mut Areas) -> Vec<Option<GlobalLayout
 /// What the places of arrays follow from.
 struct Arrays<'a> {
     program: &'a Program,
-    options: &'a Options,
+    options: &'a Target,
     records: &'a ThreadRecordFields,
     colocations: &'a Colocations,
 }
@@ -297,7 +297,7 @@ impl Arrays<'_> {
 
 fn place_handlers(
     program: &Program,
-    options: &Options,
+    options: &Target,
     cpu: &mut BumpAllocator,
 ) -> Vec<Option<HandlerInfo>> {
     let size = match options.timing {

@@ -11,7 +11,7 @@ use spile_syscalls::Syscall;
 
 /// Properties of the machine that the object is for, and compiler options.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct Target {
     /// The processor architecture.
     pub arch: Arch,
     /// Number of possible CPUs (highest number plus one).

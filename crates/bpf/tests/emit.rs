@@ -17,7 +17,7 @@ use spile_ebpf::isa::asm::{Asm, Function, Section};
 use spile_ebpf::isa::insn::Reg::*;
 use spile_ebpf::isa::insn::Size;
 use spile_kernel::bpf::{
-    Map, MapSpec, ProgSpec, load, load_btf, map_create, map_flag, map_freeze, map_type, prog_type,
+    Map, MapAttr, ProgSpec, load, load_btf, map_create, map_flag, map_freeze, map_type, prog_type,
     test_run,
 };
 use spile_kernel::features;
@@ -163,13 +163,13 @@ impl Loaded {
 }
 
 fn map(size: u32, flags: u32) -> OwnedFd {
-    let spec = MapSpec {
+    let spec = MapAttr {
         ty: map_type::ARRAY,
         key_size: 4,
         value_size: size,
         max_entries: 1,
         flags,
-        ..MapSpec::default()
+        ..MapAttr::default()
     };
     map_create(&spec).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -181,10 +181,10 @@ fn write(map: &OwnedFd, bytes: &[u8]) {
 
 /// Skips the test if this process may not load programs.
 fn need_privileges() {
-    let spec = MapSpec {
+    let spec = MapAttr {
         ty: map_type::RINGBUF,
         max_entries: 4096,
-        ..MapSpec::default()
+        ..MapAttr::default()
     };
     if map_create(&spec).is_err() {
         spile_testing::skip("loading BPF programs is not permitted here");

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use spile_bpf::compile;
-use spile_bpf::target::{Features, KernelOffsets, Options, UnwindOffsets};
+use spile_bpf::target::{Features, KernelOffsets, Target, UnwindOffsets};
 use spile_ebpf::isa::asm::Function;
 use spile_ir::{Arch, reader, verify};
 use spile_syscalls::fake::{arg, call};
@@ -53,8 +53,8 @@ const WITHOUT: &[(&str, &str)] = &[
     ("text/put", "the parts of all subprograms that append"),
 ];
 
-fn options(share: Option<bool>) -> Options {
-    Options {
+fn options(share: Option<bool>) -> Target {
+    Target {
         arch: Arch::named("x86_64").expect("known"),
         cpus: 2,
         ring_bytes: 1 << 20,

@@ -17,7 +17,7 @@ use spile_bpf::compile;
 use spile_bpf::layout::{Attach, CodeAttach};
 use spile_bpf::object::elf::{ElfError, LICENSE, ObjectSpec};
 use spile_bpf::object::link::{self, MapRef};
-use spile_bpf::target::{Features, KernelOffsets, Options, TypedFunction};
+use spile_bpf::target::{Features, KernelOffsets, Target, TypedFunction};
 use spile_ir::testgen::{self, Config};
 use spile_ir::{
     CodePlace, CodeProbe, CodeSite, Netfilter, OptionalSites, PerfScope, Sample, Space, TraceEvent,
@@ -139,8 +139,8 @@ fn an_object_with_every_part_links_as_by_libbpf() {
     same(&spec);
 }
 
-fn options(lines: bool) -> Options {
-    Options {
+fn options(lines: bool) -> Target {
+    Target {
         cpus: 4,
         ring_bytes: 1 << 18,
         timing: false,

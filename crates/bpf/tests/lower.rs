@@ -14,7 +14,7 @@ use spile_bpf::compile;
 use spile_bpf::layout::Object as Compiled;
 use spile_bpf::layout::{Attach, RecordKind, shared};
 use spile_bpf::target::{
-    CastKfunc, Features, KernelOffsets, Options, PreemptionKfuncs, SessionKfuncs,
+    CastKfunc, Features, KernelOffsets, PreemptionKfuncs, SessionKfuncs, Target,
 };
 use spile_ir::interp::Value;
 use spile_ir::{Program, TraceEvent, Ty, reader};
@@ -48,14 +48,14 @@ fn offsets() -> KernelOffsets {
     }
 }
 
-fn options() -> Options {
+fn options() -> Target {
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = possible
         .trim()
         .rsplit(['-', ','])
         .next()
         .and_then(|n| n.parse::<u32>().ok());
-    Options {
+    Target {
         cpus: last.unwrap_or(0) + 1,
         ring_bytes: 1 << 18,
         timing: false,
@@ -408,7 +408,7 @@ fn one_program_at_tracepoints_of_interrupts() {
     let global = "site @0 \"\"\nglobal g0 \"a\" stats(sum) percpu double @0\n";
     let handlers: String = points.iter().map(handler).collect();
     let p = program(&format!("{global}{handlers}"));
-    let names = |change: fn(&mut Options)| {
+    let names = |change: fn(&mut Target)| {
         let mut options = options();
         change(&mut options);
         let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));

@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Mutex;
 
 use crate::bpf::{
-    self, BpfError, Errno, MapSpec, ProgSpec, attach_type, insn, map_type, prog_type,
+    self, BpfError, Errno, MapAttr, ProgSpec, attach_type, insn, map_type, prog_type,
 };
 use crate::btf::Btf;
 use crate::perf::{self, PerfEvent, PerfTarget, Sampling};
@@ -419,21 +419,21 @@ fn program_type(ty: u32) -> Availability {
 fn map_of_type(ty: u32) -> Availability {
     let page = crate::machine::page_size() as u32;
     let spec = match ty {
-        map_type::RINGBUF => MapSpec {
+        map_type::RINGBUF => MapAttr {
             ty,
             max_entries: page,
-            ..MapSpec::default()
+            ..MapAttr::default()
         },
         // Local storage requires BTF of its value, which is not loaded here.
         map_type::TASK_STORAGE => {
             return has(Feature::Helper(prog_type::RAW_TRACEPOINT, 156));
         }
-        _ => MapSpec {
+        _ => MapAttr {
             ty,
             key_size: 4,
             value_size: 8,
             max_entries: 1,
-            ..MapSpec::default()
+            ..MapAttr::default()
         },
     };
     answer(bpf::map_create(&spec))

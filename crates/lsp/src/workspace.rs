@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use spile_sema::analyse::Options;
+use spile_sema::analyse::AnalysisOptions;
 use spile_sema::facts::Facts;
 use spile_sema::library::Library;
 use spile_syntax::ast::Bytes;
@@ -28,7 +28,7 @@ pub struct Workspace {
     /// The constant tables of tapset functions.
     pub tables: Box<ConstTables>,
     /// Settings of the run, such as `-D`.
-    pub options: Options,
+    pub options: AnalysisOptions,
     /// The places of the tapset's files.
     pub places: Box<dyn TapsetPlaces>,
     /// The reason why only the syntax is checked, if the kernel's types are unavailable.

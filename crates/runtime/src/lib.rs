@@ -1,7 +1,7 @@
 //! A session: load, attach, consume, print, run controller handlers, count losses, tear down.
 //!
 //! In: a compiled [`Object`](spile_bpf::layout::Object), the IR of the controller's handlers, and
-//! [`Options`]. Out: the script's output, and an [`Outcome`] with its [`LossReport`]. Invariants:
+//! [`SessionOptions`]. Out: the script's output, and an [`Outcome`] with its [`LossReport`]. Invariants:
 //! everything lives in descriptors of this process, so nothing stays behind however it ends; every
 //! loss is counted. Nothing here parses scripts or generates code.
 //!
@@ -43,6 +43,6 @@ pub mod text;
 
 pub use attach::staleness::FileState;
 pub use error::Error;
-pub use options::{ExternalSource, OnArmed, Options, TargetProcess};
+pub use options::{ExternalSource, OnArmed, SessionOptions, TargetProcess};
 pub use report::losses::LossReport;
 pub use session::{Outcome, Session};

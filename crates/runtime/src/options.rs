@@ -29,7 +29,7 @@ pub enum TargetProcess {
 
 /// How a session runs.
 #[derive(Default)]
-pub struct Options {
+pub struct SessionOptions {
     /// Facts about the program's bodies, if they are known already.
     pub facts: Option<Rc<ProgramFacts>>,
     /// The target process (`-x` or `-c`).

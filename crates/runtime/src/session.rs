@@ -57,7 +57,7 @@ use crate::machine::clock;
 use crate::machine::end_requests::EndRequests;
 use crate::machine::pid_namespace::PidMap;
 use crate::machine::signals::Signals;
-use crate::options::Options;
+use crate::options::SessionOptions;
 use crate::report::cost::{self, CycleClock, HitStats};
 use crate::report::losses::LossReport;
 use crate::session::events::{EventLoop, EventSource, Timer};
@@ -114,7 +114,7 @@ pub struct Session {
     events: EventLoop,
     signals: Rc<Signals>,
     ends: Rc<EndRequests>,
-    options: Options,
+    options: SessionOptions,
     cycles: CycleClock,
     kernel_exits: bool,
     /// Until this time handlers' output wakes nobody.
@@ -129,7 +129,10 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> Error {
 }
 
 /// The descriptor whose end ends the session: that of the command, or of the process if so asked.
-fn ending(watched: Option<&WatchedProcess>, options: &Options) -> Result<Option<OwnedFd>, Error> {
+fn ending(
+    watched: Option<&WatchedProcess>,
+    options: &SessionOptions,
+) -> Result<Option<OwnedFd>, Error> {
     let ends = watched.filter(|w| w.is_child() || options.ends_with_process);
     let ends = ends.map(|w| w.as_fd().try_clone_to_owned());
     ends.transpose().map_err(system("the command"))
@@ -141,7 +144,7 @@ impl Session {
     pub fn new(
         program: Program,
         object: Option<&Object>,
-        options: Options,
+        options: SessionOptions,
     ) -> Result<Session, Error> {
         let kernel = object.map(|object| Box::new(KernelHost(object)) as Box<dyn Host + '_>);
         Session::on(program, kernel, options)
@@ -151,7 +154,7 @@ impl Session {
     pub(crate) fn on(
         program: Program,
         host: Option<Box<dyn Host + '_>>,
-        mut options: Options,
+        mut options: SessionOptions,
     ) -> Result<Session, Error> {
         let cycles = CycleClock::start();
         let program = Rc::new(program);

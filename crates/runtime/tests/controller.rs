@@ -15,7 +15,7 @@ use spile_ir::{
 };
 use spile_runtime::io::output;
 use spile_runtime::shared::ring_record::FieldValue;
-use spile_runtime::{Options, Outcome, Session, TargetProcess};
+use spile_runtime::{Outcome, Session, SessionOptions, TargetProcess};
 
 /// `%d\n`
 const NUMBER: FormatId = FormatId(0);
@@ -116,16 +116,16 @@ fn program(handlers: Vec<Handler>) -> Program {
     }
 }
 
-fn options() -> Options {
-    Options {
+fn options() -> SessionOptions {
+    SessionOptions {
         output: output::OutputTarget::Memory,
         quiet: true,
-        ..Options::default()
+        ..SessionOptions::default()
     }
 }
 
 /// Runs to the end; returns the outcome and the output.
-fn run(handlers: Vec<Handler>, options: Options) -> (Outcome, String) {
+fn run(handlers: Vec<Handler>, options: SessionOptions) -> (Outcome, String) {
     let mut session = Session::new(program(handlers), None, options).unwrap();
     let outcome = session.run().unwrap();
     (outcome, String::from_utf8(session.take_output()).unwrap())
@@ -182,7 +182,7 @@ fn prints_are_rows_of_typed_values() {
     program.formats.push(named);
     let rows = Rc::new(RefCell::new(Vec::new()));
     let taken = Rc::clone(&rows);
-    let options = Options {
+    let options = SessionOptions {
         output: output::OutputTarget::Rows(Box::new(move |row, _| {
             let numbers: Vec<i64> = row
                 .values
@@ -211,7 +211,7 @@ fn prints_are_rows_of_typed_values() {
 fn exit_in_begin_keeps_later_ones_from_running() {
     let armed = Rc::new(Cell::new(false));
     let flag = Rc::clone(&armed);
-    let options = Options {
+    let options = SessionOptions {
         armed: Some(Box::new(move |_| flag.set(true))),
         ..options()
     };
@@ -248,7 +248,7 @@ fn errors_run_error_probes() {
 
 #[test]
 fn unread_globals_print_themselves() {
-    let options = Options {
+    let options = SessionOptions {
         display_globals: true,
         ..options()
     };
@@ -259,7 +259,7 @@ fn unread_globals_print_themselves() {
 #[test]
 fn a_time_limit_is_a_success() {
     let since = Instant::now();
-    let options = Options {
+    let options = SessionOptions {
         timeout: Some(Duration::from_millis(30)),
         ..options()
     };
@@ -279,7 +279,7 @@ fn commands_end_the_session_with_their_status() {
         ("kill -9 $$", 1),
         ("/no/such", 1),
     ] {
-        let options = Options {
+        let options = SessionOptions {
             target: TargetProcess::Command(command.into()),
             ..options()
         };
@@ -302,7 +302,7 @@ fn commands_end_the_session_with_their_status() {
 
 #[test]
 fn missing_processes_are_refused() {
-    let options = Options {
+    let options = SessionOptions {
         target: TargetProcess::Pid(i32::MAX as u32),
         ..options()
     };
@@ -317,7 +317,7 @@ fn missing_processes_are_refused() {
 
 #[test]
 fn metrics_are_served() {
-    let options = Options {
+    let options = SessionOptions {
         prometheus: Some("127.0.0.1:0".into()),
         timeout: Some(Duration::from_secs(120)),
         ..options()
@@ -394,7 +394,7 @@ fn signals_end_the_session_and_run_end_probes() {
     // SAFETY: no handler is installed.
     unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let options = Options {
+        let options = SessionOptions {
             armed: signal_self(number),
             ..options()
         };
@@ -410,7 +410,7 @@ fn signals_end_the_session_and_run_end_probes() {
 fn files_get_the_output() {
     let path = std::env::temp_dir().join(format!("spile-output-{}", std::process::id()));
     let target = output::OutputTarget::File(path.to_string_lossy().into_owned(), None);
-    let options = Options {
+    let options = SessionOptions {
         output: target,
         ..options()
     };
@@ -421,9 +421,9 @@ fn files_get_the_output() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "7\n");
     std::fs::remove_file(&path).unwrap();
     let nowhere = output::OutputTarget::File("/no/such/place".into(), None);
-    let options = Options {
+    let options = SessionOptions {
         output: nowhere,
-        ..Options::default()
+        ..SessionOptions::default()
     };
     let error = Session::new(program(vec![]), None, options).err().unwrap();
     assert!(error.to_string().contains("/no/such/place"), "{error}");

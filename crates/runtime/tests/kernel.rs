@@ -8,10 +8,10 @@ spile_testing::main!();
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use spile_bpf::target::{Features, InterruptKfuncs, KernelOffsets, Options as Machine};
+use spile_bpf::target::{Features, InterruptKfuncs, KernelOffsets, Target as Machine};
 use spile_ir::Program;
 use spile_runtime::io::output;
-use spile_runtime::{Error, Options, Outcome, Session, TargetProcess};
+use spile_runtime::{Error, Outcome, Session, SessionOptions, TargetProcess};
 
 /// A call without effect that hardly any program makes: skipped hits of others are counted, too.
 const NR: i64 = libc::SYS_sched_get_priority_min;
@@ -80,14 +80,14 @@ fn run_on(
         };
         *slot.lock().unwrap() = Some(std::thread::spawn(all));
     };
-    let options = Options {
+    let options = SessionOptions {
         target: TargetProcess::Pid(std::process::id()),
         output: output::OutputTarget::Memory,
         timeout: Some(Duration::from_secs(300)),
         armed: Some(Box::new(armed)),
         display_globals: true,
         quiet: true,
-        ..Options::default()
+        ..SessionOptions::default()
     };
     let mut session = match Session::new(program, Some(&object), options) {
         Ok(session) => session,

@@ -29,7 +29,7 @@ const MAX_BACKTRACE: u32 = 512;
 
 /// Settings from the command line.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct AnalysisOptions {
     /// `-D NAME=VALUE`, in order.
     pub defines: Vec<(String, String)>,
     /// `-G NAME=VALUE`, in order.
@@ -92,9 +92,9 @@ impl Default for UserIds {
     }
 }
 
-impl Default for Options {
+impl Default for AnalysisOptions {
     fn default() -> Self {
-        Options {
+        AnalysisOptions {
             defines: Vec::new(),
             globals: Vec::new(),
             display: true,
@@ -136,7 +136,7 @@ pub struct Inputs<'a> {
     /// system calls come from `facts`.
     pub tables: &'a dyn Fn(&str) -> Option<Vec<Bytes>>,
     /// The settings of the run.
-    pub options: &'a Options,
+    pub options: &'a AnalysisOptions,
 }
 
 /// Resolves the points of a library file's probes.
@@ -399,7 +399,7 @@ fn removed_text(
 }
 
 /// The limits after `-D`. Names without a meaning here are reported and have no effect.
-fn limits(options: &Options, diags: &mut Diagnostics) -> Limits {
+fn limits(options: &AnalysisOptions, diags: &mut Diagnostics) -> Limits {
     let mut l = Limits::default();
     let mut interruptible = None;
     for (name, value) in &options.defines {

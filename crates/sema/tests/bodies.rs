@@ -212,7 +212,7 @@ fn statistics_keep_what_is_extracted() {
 
 #[test]
 fn options_set_limits_and_globals() {
-    let options = spile_sema::analyse::Options {
+    let options = spile_sema::analyse::AnalysisOptions {
         defines: vec![
             ("MAXMAPENTRIES".into(), "100".into()),
             ("MAXACTION".into(), "7".into()),

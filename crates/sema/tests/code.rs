@@ -1,7 +1,7 @@
 //! Places in code: those that share a handler, and the code for variables.
 
 use spile_ir::{BinOp, CodePlace, Event, Program};
-use spile_sema::analyse::{Inputs, Options, analyse};
+use spile_sema::analyse::{AnalysisOptions, Inputs, analyse};
 use spile_sema::facts::*;
 use spile_sema::fake::{FakeCode, FakeMachine, INT, TASK_PTR, TWIN};
 use spile_sema::library::Library;
@@ -121,7 +121,7 @@ fn program(script: &str) -> Result<Program, String> {
         sources: &sources,
         facts: &FakeMachine::with_code(Demo),
         tables: &|_| None,
-        options: &Options::default(),
+        options: &AnalysisOptions::default(),
     };
     let found = analyse(&inputs, &mut diags);
     let mut program = found.map_err(|_| diags.render(&sources, false))?.program;

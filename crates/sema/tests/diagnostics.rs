@@ -2,7 +2,7 @@
 
 mod support;
 
-use spile_sema::analyse::Options;
+use spile_sema::analyse::AnalysisOptions;
 use spile_sema::types::codes::BODY_CODES;
 use support::{run, run_lib, run_with};
 
@@ -158,7 +158,7 @@ fn mistakes_in_the_library_are_reported() {
         let r = run_lib(
             &lib,
             "probe begin { println(broken()) }",
-            &Options::default(),
+            &AnalysisOptions::default(),
         );
         let got: Vec<&str> = r.diags.iter().map(|d| d.code).collect();
         assert!(got.contains(&"E0522"), "{bad}: {got:?}");
@@ -167,7 +167,7 @@ fn mistakes_in_the_library_are_reported() {
 
 #[test]
 fn wrong_options_are_reported() {
-    let options = Options {
+    let options = AnalysisOptions {
         defines: vec![
             ("MAXACTION".into(), "x".into()),
             ("MAXMAPENTRIE".into(), "1".into()),

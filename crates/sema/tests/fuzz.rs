@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use spile_ir::testgen::Rng;
-use spile_sema::analyse::{Inputs, Options, analyse};
+use spile_sema::analyse::{AnalysisOptions, Inputs, analyse};
 use spile_sema::fake::FakeMachine;
 use spile_sema::library::Library;
 use spile_syntax::ast::{self, FileId};
@@ -255,7 +255,7 @@ fn front_end(text: &[u8], tapset: &Tapset, facts: &FakeMachine) -> bool {
         sources: &sources,
         facts,
         tables: &tables,
-        options: &Options::default(),
+        options: &AnalysisOptions::default(),
     };
     // Analysis also gets the tree that is left after syntax errors.
     let program = analyse(&inputs, &mut diags);

@@ -7,7 +7,7 @@ use spile_ir::interp::Value;
 use spile_ir::interp::testenv::TestEnv;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{Event, Executor, HandlerId, Program};
-use spile_sema::analyse::Options;
+use spile_sema::analyse::AnalysisOptions;
 use support::{run, run_with};
 
 /// Runs `begin` handlers in order, then `end` handlers; errors are part of the text.
@@ -38,12 +38,12 @@ fn check(cases: &[(&str, &str)]) {
             true => (*script).to_owned(),
             false => format!("probe begin {{ {script} }}"),
         };
-        wrong.push_str(&differs(&script, expected, &Options::default()));
+        wrong.push_str(&differs(&script, expected, &AnalysisOptions::default()));
     }
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-fn differs(script: &str, expected: &str, options: &Options) -> String {
+fn differs(script: &str, expected: &str, options: &AnalysisOptions) -> String {
     let r = run_with(script, options);
     let Some(a) = r.analysis else {
         return format!("{script}\n{}\n", r.diags.render(&r.sources, false));
@@ -358,13 +358,13 @@ fn printing_functions_print_as_documented() {
 
 #[test]
 fn options_set_globals_and_limits() {
-    let g = |name: &str, value: &str| Options {
+    let g = |name: &str, value: &str| AnalysisOptions {
         globals: vec![(name.into(), value.into())],
-        ..Options::default()
+        ..AnalysisOptions::default()
     };
-    let d = |name: &str, value: &str| Options {
+    let d = |name: &str, value: &str| AnalysisOptions {
         defines: vec![(name.into(), value.into())],
-        ..Options::default()
+        ..AnalysisOptions::default()
     };
     let cases = [
         ("global n = 1 probe begin { println(n) }", g("n", "5"), "5"),
@@ -554,7 +554,7 @@ fn what_a_script_does_not_use_cannot_fail() {
     let mut wrong = String::new();
     for script in UNUSED {
         let r = run(script);
-        let options = Options {
+        let options = AnalysisOptions {
             keep_unused: true,
             ..Default::default()
         };

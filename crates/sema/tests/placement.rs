@@ -5,7 +5,7 @@ mod support;
 
 use spile_ir::Program;
 use spile_ir::intrinsics::{Intrinsic, ValueKind};
-use spile_sema::analyse::Options;
+use spile_sema::analyse::AnalysisOptions;
 use support::{Run, TAPSET, bpf_options, run, run_lib};
 
 /// Probe points of all kinds of kernel events.
@@ -78,7 +78,7 @@ fn intrinsics_are_allowed_where_the_table_says() {
         };
         for (point, body) in POINTS.iter().flat_map(|p| uses.iter().map(move |u| (p, u))) {
             let script = format!("global y probe {point} {{ {body} }}");
-            let r = run_lib(&lib, &script, &Options::default());
+            let r = run_lib(&lib, &script, &AnalysisOptions::default());
             let what = format!("{call} in {point}, {body}");
             count += usize::from(allowed(&r, &what, &mut wrong));
         }

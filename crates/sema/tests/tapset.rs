@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use spile_ir::intrinsics::IntrinsicClass;
 use spile_ir::{Body, Executor, Inst, Space, WatchOwner};
-use spile_sema::analyse::{Analysis, Inputs, Options, analyse};
+use spile_sema::analyse::{Analysis, AnalysisOptions, Inputs, analyse};
 use spile_sema::facts::*;
 use spile_sema::fake;
 use spile_sema::library::Library;
@@ -380,9 +380,9 @@ fn run_in_mode(
         facts,
         // The caller of the analysis knows the tables; here each has the same content.
         tables: &|_| Some(vec![b"".as_slice().into(), b"ONE".as_slice().into()]),
-        options: &Options {
+        options: &AnalysisOptions {
             guru,
-            ..Options::default()
+            ..AnalysisOptions::default()
         },
     };
     match analyse(&inputs, &mut diags) {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use spile_debuginfo::trust;
 use spile_kernel::machine as host;
 use spile_lsp::workspace::{TapsetPlaces, Workspace};
-use spile_sema::analyse::Options;
+use spile_sema::analyse::AnalysisOptions;
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::source::Sources;
@@ -63,11 +63,11 @@ pub(crate) fn run(cli: &Lsp) -> Result<u8, Failure> {
         env: Box::new(env),
         facts: Box::new(KernelFacts::new(&release)),
         tables: Box::new(table),
-        options: Options {
+        options: AnalysisOptions {
             defines: pairs(&cli.defines, 'D')?,
             guru,
             keep_unused: true,
-            ..Options::default()
+            ..AnalysisOptions::default()
         },
         places: Box::new(TapsetFiles(cache_dir("tapset"))),
         blind,

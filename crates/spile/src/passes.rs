@@ -55,7 +55,7 @@ impl PassesOutcome {
 pub(crate) fn run(
     cli: &Cli,
     color: bool,
-    change: impl FnOnce(&mut spile_runtime::Options),
+    change: impl FnOnce(&mut spile_runtime::SessionOptions),
 ) -> Result<u8, Failure> {
     let script = if list::is_requested(cli) {
         None
@@ -71,7 +71,7 @@ pub(crate) fn run_script(
     cli: &Cli,
     script: Option<ScriptInput>,
     color: bool,
-    change: impl FnOnce(&mut spile_runtime::Options),
+    change: impl FnOnce(&mut spile_runtime::SessionOptions),
 ) -> Result<PassesOutcome, Failure> {
     let mut watch = Stopwatch::start([1, 2, 3, 4, 5].map(|pass| cli.is_verbose(pass)));
     resources::check().map_err(fail)?;
@@ -135,7 +135,7 @@ pub(crate) fn run_script(
         return Ok(PassesOutcome::Shown(0));
     }
     let read_files = front.facts.read_files();
-    let change = |options: &mut spile_runtime::Options| {
+    let change = |options: &mut spile_runtime::SessionOptions| {
         (options.suspended_child, options.ahead) = (held, ahead);
         options.facts = Some(facts);
         change(options);

@@ -21,12 +21,12 @@ use spile_ir::{
 
 use super::kind;
 use crate::layout::CodeAttach;
-use crate::target::Options;
+use crate::target::Target;
 
 /// Rewrites such handlers. Returns the program, and the entry handlers that became unnecessary.
 pub(crate) fn rewrite<'p>(
     program: &'p Program,
-    options: &Options,
+    options: &Target,
 ) -> (Cow<'p, Program>, Vec<HandlerId>) {
     let mut out = Cow::Borrowed(program);
     let mut idle = Vec::new();
@@ -282,7 +282,7 @@ handler "f.return" points 1 code(kernel return, symbol "" "f" 0) @0 {
             params: 2,
             returns: true,
         };
-        let options = Options {
+        let options = Target {
             cpus: 1,
             ring_bytes: 4096,
             timing: false,

@@ -5,10 +5,10 @@ use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::{Body, CodePlace, CodeProbe, CodeSite, Event, HandlerId, Inst, Program, Space, Val};
 
 use crate::layout::CodeAttach;
-use crate::target::{Options, TypedFunction};
+use crate::target::{Target, TypedFunction};
 
 /// Chooses the attach kind for these places in code.
-pub(crate) fn choose(probe: &CodeProbe, body: &Body, options: &Options) -> CodeAttach {
+pub(crate) fn choose(probe: &CodeProbe, body: &Body, options: &Target) -> CodeAttach {
     if let Some(typed) = trampoline(probe, body, options) {
         return CodeAttach::Trampoline(typed);
     }
@@ -32,7 +32,7 @@ pub(crate) fn at_return(program: &Program, id: HandlerId) -> bool {
 }
 
 /// The function's BTF entry, if there is one and the handler needs no registers.
-fn trampoline(probe: &CodeProbe, body: &Body, options: &Options) -> Option<TypedFunction> {
+fn trampoline(probe: &CodeProbe, body: &Body, options: &Target) -> Option<TypedFunction> {
     let (Space::Kernel, [site]) = (probe.space, &*probe.sites) else {
         return None;
     };
@@ -73,9 +73,9 @@ mod tests {
     use crate::target::{Features, KernelOffsets};
     use spile_ir::{Block, SiteId, Term};
 
-    fn options(functions: &[(&str, TypedFunction)]) -> Options {
+    fn options(functions: &[(&str, TypedFunction)]) -> Target {
         let named = |(name, typed): &(&str, TypedFunction)| ((*name).to_owned(), *typed);
-        Options {
+        Target {
             cpus: 1,
             ring_bytes: 4096,
             timing: false,

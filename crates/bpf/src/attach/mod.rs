@@ -7,14 +7,14 @@
 //!                              └─► dedup: tracepoints with the same handlers are one program
 //! ```
 //!
-//! In: the program, and the features of the kernel ([`Options`]). Out: the [`AttachPlan`], in which
+//! In: the program, and the features of the kernel ([`Target`]). Out: the [`AttachPlan`], in which
 //! each kernel handler with an effect is in one group, and the program as `fexit_fusion` changed
 //! it. Not done here: attaching (the loader), and the code of programs.
 
 use spile_ir::{CodeProbe, Event, HandlerId, Program, Space, TraceEvent};
 
 use crate::layout::{Attach, CodeAttach};
-use crate::target::{Options, SessionKfuncs};
+use crate::target::{SessionKfuncs, Target};
 
 pub(crate) mod dedup;
 pub(crate) mod fexit_fusion;
@@ -44,7 +44,7 @@ pub(crate) struct AttachPlan {
 impl AttachPlan {
     /// Groups the handlers of a program, except for the `idle` ones that `fexit_fusion` made
     /// unnecessary.
-    pub(crate) fn new(program: &Program, options: &Options, idle: &[HandlerId]) -> AttachPlan {
+    pub(crate) fn new(program: &Program, options: &Target, idle: &[HandlerId]) -> AttachPlan {
         let syscall_events = syscall_events(program, options);
         let mut groups = groups(program, options, syscall_events, idle);
         merge_into_sessions(&mut groups, program, options);
@@ -81,7 +81,7 @@ impl AttachPlan {
 /// One group for each attachment, in the order of its first handler.
 fn groups(
     program: &Program,
-    options: &Options,
+    options: &Target,
     syscall_events: Option<[u64; 2]>,
     idle: &[HandlerId],
 ) -> Vec<Group> {
@@ -131,7 +131,7 @@ fn groups(
 }
 
 /// Merges programs at functions with those at their returns if both are attached in one step.
-fn merge_into_sessions(groups: &mut Vec<Group>, program: &Program, options: &Options) {
+fn merge_into_sessions(groups: &mut Vec<Group>, program: &Program, options: &Target) {
     let Some(session) = options.features.kprobe_session else {
         return;
     };
@@ -183,7 +183,7 @@ fn can_join_session(program: &Program, id: HandlerId, session: SessionKfuncs) ->
 /// The trace events of system calls, if they are better than the raw tracepoints. While a program
 /// of a trace event runs, the kernel drops samples of perf events on that processor without
 /// counting them. The raw tracepoints are used if the script has such events.
-fn syscall_events(program: &Program, options: &Options) -> Option<[u64; 2]> {
+fn syscall_events(program: &Program, options: &Target) -> Option<[u64; 2]> {
     let any = program.handlers.iter().any(|h| interrupts(&h.event));
     options.features.syscall_events.filter(|_| !any)
 }

@@ -18,7 +18,7 @@ use crate::plan::StateLayout;
 use crate::programs::dispatch::{self, HandlerSub};
 use crate::programs::process_tree;
 use crate::regalloc::Allocation;
-use crate::target::Options;
+use crate::target::Target;
 
 /// A larger number of handlers in one program become subprograms.
 const INLINE: usize = 4;
@@ -28,7 +28,7 @@ const MAX_PARTS: usize = 192;
 /// The input of the programs of an object.
 pub(super) struct ProgramCodegen<'a> {
     program: &'a Program,
-    options: &'a Options,
+    options: &'a Target,
     plan: &'a StateLayout,
     /// For each handler of the kernel, its body.
     bodies: Vec<Option<BodyContext<'a>>>,

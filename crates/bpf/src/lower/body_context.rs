@@ -15,13 +15,13 @@ use crate::layout::{ErrorKind, GlobalPlace, Quote};
 use crate::plan::StateLayout;
 use crate::regalloc::Allocation;
 use crate::regalloc::numbers::Numbers;
-use crate::target::Options;
+use crate::target::Target;
 
 /// What all bodies of an object share.
 #[derive(Clone, Copy)]
 pub(crate) struct ObjectContext<'a> {
     pub program: &'a Program,
-    pub options: &'a Options,
+    pub options: &'a Target,
     pub plan: &'a StateLayout,
     /// Whether the numbers of system calls can be those of parts: see [`tells_parts`].
     ///

@@ -15,7 +15,7 @@ use crate::error::{LowerError, Res};
 use crate::layout::RecordShape;
 use crate::plan::StateLayout;
 use crate::prebuilt;
-use crate::target::Options;
+use crate::target::Target;
 
 /// Length in bytes of the runs of zeros and of spaces: the largest width of a string.
 pub(crate) const RUN: u32 = 4104;
@@ -60,7 +60,7 @@ pub(crate) fn common(name: &str) -> Res<Routine> {
 
 impl Pool {
     /// An empty one for a kernel.
-    pub(crate) fn new(options: &Options) -> Pool {
+    pub(crate) fn new(options: &Target) -> Pool {
         Pool {
             may_goto: options.features.may_goto,
             ..Pool::default()

@@ -12,7 +12,7 @@ use crate::layout::{
     ThreadSlots, ValueLayout,
 };
 use crate::object::elf::{MapSpec, MapType};
-use crate::target::Options;
+use crate::target::Target;
 
 /// The kernel's `BPF_F_NO_PREALLOC`.
 const NO_PREALLOC: u32 = 1;
@@ -177,7 +177,7 @@ pub(super) struct ThreadRecordFields {
 impl ThreadRecordFields {
     pub(super) fn new(
         program: &Program,
-        options: &Options,
+        options: &Target,
         areas: &mut Areas,
     ) -> ThreadRecordFields {
         let fields = spile_ir::storage::thread_records(program);
@@ -305,7 +305,7 @@ struct Shape<'a> {
 impl ArrayToPlace<'_> {
     pub(super) fn place(
         &self,
-        options: &Options,
+        options: &Target,
         colocations: &Colocations,
         areas: &mut Areas,
     ) -> Res<Option<GlobalLayout>> {

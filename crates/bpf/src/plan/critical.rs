@@ -10,7 +10,7 @@ use super::allocator::{Areas, MMAPABLE};
 use crate::layout::critical::{CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal};
 use crate::layout::{GlobalLayout, GlobalPlace, SEQUENCE, ValueLayout};
 use crate::object::elf::{MapSpec, MapType};
-use crate::target::Options;
+use crate::target::Target;
 
 /// Limit on the elements of an array: interrupts are off while they are copied.
 const MOST_ELEMENTS: u32 = 4096;
@@ -25,7 +25,7 @@ const MOST: usize = 31;
 /// places of the copies.
 pub(super) fn plan(
     program: &Program,
-    options: &Options,
+    options: &Target,
     places: &[Option<GlobalLayout>],
     areas: &mut Areas,
 ) -> Option<CriticalLayout> {

@@ -11,10 +11,10 @@ use spile_lir::library::append::DIGITS;
 use super::values::agg_layout;
 use super::{LayoutInputs, StateLayout};
 use crate::layout::{GlobalPlace, PerCpuArray, counters, percpu, shared};
-use crate::target::{Features, KernelOffsets, Options};
+use crate::target::{Features, KernelOffsets, Target};
 
-fn options(cpus: u32) -> Options {
-    Options {
+fn options(cpus: u32) -> Target {
+    Target {
         cpus,
         ring_bytes: 1 << 20,
         timing: false,

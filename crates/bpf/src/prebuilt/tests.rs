@@ -14,7 +14,7 @@ use spile_syscalls::{ArgKind, Syscall};
 use super::find;
 use super::find::TEMPLATES;
 use crate::compile;
-use crate::target::{Features, KernelOffsets, Options, PageOffsets, UnwindOffsets};
+use crate::target::{Features, KernelOffsets, PageOffsets, Target, UnwindOffsets};
 
 #[test]
 fn linked_code_is_what_the_emitter_writes() {
@@ -140,7 +140,7 @@ static SYSCALLS: [Syscall; 1] = [call(
     ],
 )];
 
-fn options() -> Options {
+fn options() -> Target {
     let pages = PageOffsets {
         vma_start: 0,
         vma_flags: 32,
@@ -179,7 +179,7 @@ fn options() -> Options {
         regs_bp: 32,
         regs_cs: 136,
     };
-    Options {
+    Target {
         cpus: 6,
         ring_bytes: 1 << 20,
         timing: false,

@@ -1,7 +1,7 @@
 //! Hits in the threads of a controller that holds locks.
 
 use spile_bpf::layout::percpu;
-use spile_bpf::target::{Features, Options};
+use spile_bpf::target::{Features, Target};
 use spile_ir::reader;
 use spile_runtime::shared::state::StateMemory;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ fn script(event: &str) -> String {
 #[test]
 fn own_hits_are_counted_apart_and_not_waited_for() {
     let all = options();
-    let older = |bpf_loop| Options {
+    let older = |bpf_loop| Target {
         features: Features {
             may_goto: false,
             bpf_loop,
@@ -30,7 +30,7 @@ fn own_hits_are_counted_apart_and_not_waited_for() {
         ..all.clone()
     };
     let (before_6_9, before_5_17) = (older(true), older(false));
-    let shared = Options {
+    let shared = Target {
         share: Some(true),
         ..all.clone()
     };

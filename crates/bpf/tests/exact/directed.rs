@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use spile_bpf::layout::GlobalPlace;
-use spile_bpf::target::Options;
+use spile_bpf::target::Target;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::stats::Stat;
 use spile_ir::{Program, reader};
@@ -17,7 +17,7 @@ pub(crate) fn run(text: &str, args: &[[i64; 2]]) -> Outcome {
     run_with(text, args, &options())
 }
 
-fn run_with(text: &str, args: &[[i64; 2]], options: &Options) -> Outcome {
+fn run_with(text: &str, args: &[[i64; 2]], options: &Target) -> Outcome {
     let program = reader::read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let mut kernel = load_with(&program, options);
     let mut world = World::new(&program);
@@ -38,7 +38,7 @@ pub(crate) fn load(program: &Program) -> Kernel<'_> {
     load_with(program, &options())
 }
 
-pub(crate) fn load_with<'p>(program: &'p Program, options: &Options) -> Kernel<'p> {
+pub(crate) fn load_with<'p>(program: &'p Program, options: &Target) -> Kernel<'p> {
     Kernel::with(program, options).unwrap_or_else(|why| panic!("{why}"))
 }
 
@@ -256,7 +256,7 @@ fn colocated_elements_are_counted_in_cache_and_map() {
             ", r2: str16, r3: long, r4: long",
             &format!("{key}{add}"),
         );
-        let options = Options { share, ..options() };
+        let options = Target { share, ..options() };
         let program = reader::read(&text).unwrap_or_else(|e| panic!("{e}"));
         let object = spile_bpf::compile(&program, &options).unwrap();
         assert_eq!(object.layout.globals.iter().flatten().filter(|g| {
@@ -320,7 +320,7 @@ fn thread_records_come_and_go() {
     let text = script(&head, ", r2: long, r3: long, r4: long", code);
     let args: Vec<_> = (0..201).map(|n| [n % 3, n * 7 % 5 - 1]).collect();
     for share in [Some(false), Some(true)] {
-        let options = Options { share, ..options() };
+        let options = Target { share, ..options() };
         let program = reader::read(&text).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(spile_ir::storage::thread_records(&program).len(), 2);
         run_with(&text, &args, &options);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spile_bpf::layout::{GlobalPlace, LargeLayout, PerCpuArray};
-use spile_bpf::target::{Features, Options};
+use spile_bpf::target::{Features, Target};
 use spile_ir::interp::Cell;
 use spile_ir::reader;
 use spile_runtime::shared::maps::{ByteTable, KernelMap};
@@ -55,9 +55,9 @@ fn keys(kind: u64, seed: &mut u64) -> Vec<u64> {
     (0..u64::from(MAX)).map(one).collect()
 }
 
-/// Options with loops that the verifier bounds itself, and with those of older kernels.
-fn both() -> [Options; 2] {
-    let old = Options {
+/// Target with loops that the verifier bounds itself, and with those of older kernels.
+fn both() -> [Target; 2] {
+    let old = Target {
         features: Features {
             may_goto: false,
             ..options().features

@@ -1,7 +1,7 @@
 //! Objects with so much state that some of it is out of the range of displacements.
 
 use spile_bpf::layout::counters;
-use spile_bpf::target::Options;
+use spile_bpf::target::Target;
 use spile_ir::*;
 
 use crate::machine::{Contents, Kernel, options};
@@ -30,7 +30,7 @@ fn counters_of_many_handlers_are_exact() {
     }
     let program = reader::read(&text).expect("reads");
     for timing in [false, true] {
-        let options = Options {
+        let options = Target {
             timing,
             ..options()
         };

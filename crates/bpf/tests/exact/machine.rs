@@ -7,7 +7,7 @@ use rustix::thread::CpuSet;
 use spile_bpf::layout::{
     ErrorKind, GlobalPlace, HandlerInfo, Object, PerCpuArray, RecordKind, counters, percpu, shared,
 };
-use spile_bpf::target::{Features, KernelOffsets, Options};
+use spile_bpf::target::{Features, KernelOffsets, Target};
 use spile_ir::interp::{Cell, Value};
 use spile_ir::{ElemTy, Global, GlobalId, GlobalKind, Init, Program, SiteId, StatsSpec};
 use spile_kernel::bpf::{Ring, test_run};
@@ -54,8 +54,8 @@ fn version() -> (u32, u32) {
 }
 
 /// Compiler options for the running kernel.
-pub(crate) fn options() -> Options {
-    Options {
+pub(crate) fn options() -> Target {
+    Target {
         cpus: possible_cpus().last().map_or(1, |c| c + 1),
         ring_bytes: 1 << 23,
         timing: false,
@@ -92,7 +92,7 @@ impl<'p> Kernel<'p> {
     }
 
     /// Compiles and loads with other options.
-    pub(crate) fn with(program: &'p Program, options: &Options) -> Result<Kernel<'p>, String> {
+    pub(crate) fn with(program: &'p Program, options: &Target) -> Result<Kernel<'p>, String> {
         let object = spile_bpf::compile(program, options).map_err(|e| format!("compiler: {e}"))?;
         let (loaded, state) = match LoadedObject::new(&object, program) {
             Ok(loaded) => loaded,

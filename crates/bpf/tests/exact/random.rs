@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use spile_bpf::target::Options;
+use spile_bpf::target::Target;
 use spile_ir::storage::Storage;
 use spile_ir::testgen::{self, Config};
 use spile_ir::{GlobalKind, Inst, Program, Term, opt, reader, verify};
@@ -52,7 +52,7 @@ pub(crate) fn comparable(program: &Program, mut outcome: Outcome) -> Outcome {
 }
 
 fn compare(program: &Program, share: Option<bool>) -> Verdict {
-    let options = Options { share, ..options() };
+    let options = Target { share, ..options() };
     let mut kernel = match Kernel::with(program, &options) {
         Ok(kernel) => kernel,
         Err(e) if e.starts_with("compiler") => return Verdict::Refused(e),

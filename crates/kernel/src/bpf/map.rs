@@ -31,7 +31,7 @@ pub mod map_flag {
 
 /// The properties of a new map.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct MapSpec<'a> {
+pub struct MapAttr<'a> {
     /// One of [`map_type`].
     pub ty: u32,
     /// Size of a key in bytes; 0 for a ring buffer.
@@ -63,7 +63,7 @@ pub struct MapTypes<'a> {
 ///
 /// # Errors
 /// [`BpfError::Call`].
-pub fn map_create(spec: &MapSpec<'_>) -> Result<OwnedFd, BpfError> {
+pub fn map_create(spec: &MapAttr<'_>) -> Result<OwnedFd, BpfError> {
     let mut attr = Attr::new()
         .u32(0, spec.ty)
         .u32(4, spec.key_size)

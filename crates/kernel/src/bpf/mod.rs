@@ -28,7 +28,7 @@ pub use link::{
     AttachPoints, KernelFunctions, UprobeMulti, attach_type, kprobe_multi, netfilter_link,
     perf_link, uprobe_multi,
 };
-pub use map::{BatchResult, Map, MapSpec, MapTypes, map_create, map_flag, map_freeze, map_type};
+pub use map::{BatchResult, Map, MapAttr, MapTypes, map_create, map_flag, map_freeze, map_type};
 pub use prog::{
     ProgSpec, TestResult, insn, load, load_btf, prog_type, raw_tracepoint_open, test_run,
 };

@@ -12,7 +12,7 @@ const EXIT: u64 = insn(0x95, 0, 0, 0, 0);
 
 /// A map; the test is skipped where none can be created.
 fn map(ty: u32, key_size: u32, value_size: u32) -> Map<OwnedFd> {
-    let spec = MapSpec {
+    let spec = MapAttr {
         ty,
         key_size,
         value_size,
@@ -231,11 +231,11 @@ fn ring_and_writer() -> (Ring, OwnedFd) {
     if rustix::param::page_size() != RING as usize {
         spile_testing::skip!("pages are not of 4 KB here");
     }
-    let spec = MapSpec {
+    let spec = MapAttr {
         ty: map_type::RINGBUF,
         max_entries: RING,
         name: "ring",
-        ..MapSpec::default()
+        ..MapAttr::default()
     };
     let fd = match map_create(&spec) {
         Ok(fd) => fd,

@@ -10,7 +10,7 @@ use lsp_server::{Connection, Message, Notification, Request, Response};
 use serde_json::{Value, json};
 use spile_lsp::server::serve;
 use spile_lsp::workspace::{TapsetPlaces, Workspace};
-use spile_sema::analyse::Options;
+use spile_sema::analyse::AnalysisOptions;
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{parse_file, parse_macros};
@@ -81,7 +81,7 @@ fn workspace() -> Workspace {
         env: Box::new(|args| PreprocEnv::new("6.12.0", "x86_64").with_args(args)),
         facts: Box::new(spile_sema::fake::FakeMachine::new()),
         tables: Box::new(|_| None),
-        options: Options::default(),
+        options: AnalysisOptions::default(),
         places: Box::new(Nowhere),
         blind: None,
     }

@@ -19,7 +19,7 @@ use crate::io::output;
 use crate::load::{self, LoadedObject};
 use crate::machine::pid_namespace::PidMap;
 use crate::machine::signals::Signals;
-use crate::options::{Options, TargetProcess};
+use crate::options::{SessionOptions, TargetProcess};
 use crate::shared::kernel_state::KernelState;
 use crate::shared::state::StateMemory;
 use crate::shared::{init, process_tree};
@@ -35,7 +35,7 @@ impl Host for KernelHost<'_> {
     fn start(
         self: Box<Self>,
         how: StartParams<'_>,
-        options: &mut Options,
+        options: &mut SessionOptions,
     ) -> Result<Started, Error> {
         let KernelHost(object) = *self;
         let StartParams {
@@ -171,7 +171,7 @@ fn user_files(
     state: &StateMemory,
     layout: &Layout,
     program: &Program,
-    options: &Options,
+    options: &SessionOptions,
 ) -> Result<Option<UserFiles>, Error> {
     let Some(stacks) = &layout.stacks else {
         return Ok(None);

@@ -20,7 +20,7 @@ use spile_ir::Program;
 use crate::attach::staleness::Staleness;
 use crate::error::Error;
 use crate::machine::signals::Signals;
-use crate::options::Options;
+use crate::options::SessionOptions;
 use crate::shared::kernel_state::KernelState;
 use crate::text::deferred::DeferredTexts;
 use crate::text::user_files::UserFiles;
@@ -34,7 +34,7 @@ pub(crate) trait Host {
     fn start(
         self: Box<Self>,
         how: StartParams<'_>,
-        options: &mut Options,
+        options: &mut SessionOptions,
     ) -> Result<Started, Error>;
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn take(made: &mut Vec<CreatedMap>, like: &MapSpec) -> Option<OwnedFd
 
 /// Creates a map.
 pub(crate) fn create_map(spec: &MapSpec, types: Option<MapTypes<'_>>) -> Result<OwnedFd, BpfError> {
-    bpf::map_create(&bpf::MapSpec {
+    bpf::map_create(&bpf::MapAttr {
         ty: spec.ty as u32,
         key_size: spec.key_size,
         value_size: spec.value_size,

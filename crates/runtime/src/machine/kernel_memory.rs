@@ -5,7 +5,7 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use spile_kernel::bpf::{
-    self, BpfError, Map, MapSpec, ProgSpec, insn, map_type, prog_type, test_run,
+    self, BpfError, Map, MapAttr, ProgSpec, insn, map_type, prog_type, test_run,
 };
 
 /// Limit on the bytes of one read.
@@ -20,13 +20,13 @@ pub struct KernelMemory {
 impl KernelMemory {
     /// Loads the program.
     pub fn open() -> Result<KernelMemory, BpfError> {
-        let map = bpf::map_create(&MapSpec {
+        let map = bpf::map_create(&MapAttr {
             ty: map_type::ARRAY,
             key_size: 4,
             value_size: MOST as u32,
             max_entries: 1,
             name: "spile_kmem",
-            ..MapSpec::default()
+            ..MapAttr::default()
         })?;
         /// Source register of a 64-bit load that yields the address of a map's first value.
         const PSEUDO_MAP_VALUE: u8 = 2;

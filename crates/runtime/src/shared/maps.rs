@@ -296,7 +296,7 @@ impl ByteTable for PlainMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_kernel::bpf::{MapSpec, map_create, map_type};
+    use spile_kernel::bpf::{MapAttr, map_create, map_type};
     use spile_kernel::machine::possible_cpus;
 
     /// Creates a map; the test is skipped if BPF is not allowed.
@@ -304,7 +304,7 @@ mod tests {
         /// `BPF_F_NO_PREALLOC`
         const NO_PREALLOC: u32 = 1;
         let flags = NO_PREALLOC;
-        let spec = MapSpec {
+        let spec = MapAttr {
             ty,
             key_size: 8,
             value_size,

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use spile_bpf::target::{Features, KernelOffsets, Options as BpfOptions};
+use spile_bpf::target::{Features, KernelOffsets, Target as BpfOptions};
 use spile_ir::{Event, NrSet};
-use spile_sema::analyse::{Analysis, Inputs, Options, analyse_bodies};
+use spile_sema::analyse::{Analysis, AnalysisOptions, Inputs, analyse_bodies};
 use spile_sema::ctype::CTy;
 use spile_sema::fake::{FakeMachine, INT, STATE, TASK_PTR};
 use spile_sema::library::Library;
@@ -53,15 +53,15 @@ pub(crate) struct Run {
 
 /// Analyses a script.
 pub(crate) fn run(script: &str) -> Run {
-    run_with(script, &Options::default())
+    run_with(script, &AnalysisOptions::default())
 }
 
-pub(crate) fn run_with(script: &str, options: &Options) -> Run {
+pub(crate) fn run_with(script: &str, options: &AnalysisOptions) -> Run {
     run_lib(TAPSET, script, options)
 }
 
 /// Like [`run`], with another library.
-pub(crate) fn run_lib(tapset: &str, script: &str, options: &Options) -> Run {
+pub(crate) fn run_lib(tapset: &str, script: &str, options: &AnalysisOptions) -> Run {
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let mut env = PreprocEnv::new("6.12.0", "x86_64");

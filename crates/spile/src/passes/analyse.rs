@@ -32,7 +32,7 @@ pub(super) fn analyse(cli: &Cli, front: &mut Frontend) -> Result<Option<Analysis
         }
     }
     let globals = pairs(&cli.globals, 'G')?;
-    let options = analyse::Options {
+    let options = analyse::AnalysisOptions {
         defines,
         globals,
         display: !cli.no_global_var_display,

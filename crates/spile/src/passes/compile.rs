@@ -17,7 +17,7 @@ use crate::report::{Failure, fail, print_stderr, print_stdout};
 const RING_BYTES: u32 = 4 << 20;
 
 /// An object, and the machine that it was compiled for.
-pub(super) type CompiledObject = (Object, target::Options);
+pub(super) type CompiledObject = (Object, target::Target);
 
 /// Optimises and classifies storage; returns the reasons for each global's class.
 pub(super) fn translate(cli: &Cli, program: &mut Program) -> Result<String, Failure> {
@@ -60,7 +60,7 @@ fn bpf_target(
     cli: &Cli,
     program: &Program,
     facts: &ProgramFacts,
-) -> Result<Option<target::Options>, Failure> {
+) -> Result<Option<target::Target>, Failure> {
     let in_kernel = program
         .handlers
         .iter()
@@ -71,7 +71,7 @@ fn bpf_target(
     // Another thread is often still reading the kernel's types, and would do this next.
     let _ = spile_kernel::machine::preempts();
     let btf = kernel_types()?;
-    Ok(Some(target::Options {
+    Ok(Some(target::Target {
         arch: machine::arch(),
         cpus: machine::cpus(),
         ring_bytes: ring_bytes(cli),

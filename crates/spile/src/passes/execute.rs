@@ -28,7 +28,7 @@ pub(super) fn execute(
     program: Program,
     compiled: Option<CompiledObject>,
     read_files: Vec<(PathBuf, spile_runtime::FileState)>,
-    change: impl FnOnce(&mut spile_runtime::Options),
+    change: impl FnOnce(&mut spile_runtime::SessionOptions),
 ) -> Result<session::Outcome, Failure> {
     let timeout = match cli.timeout {
         None => None,
@@ -39,7 +39,7 @@ pub(super) fn execute(
     let verbose = cli.is_verbose(5);
     let (object, machine) = compiled.unzip();
     let machine = machine.map(Rc::new);
-    let otherwise = |change: fn(&mut spile_bpf::target::Options)| {
+    let otherwise = |change: fn(&mut spile_bpf::target::Target)| {
         let machine = machine.clone()?;
         let again = move |program: &Program| {
             let mut machine = (*machine).clone();
@@ -48,7 +48,7 @@ pub(super) fn execute(
         };
         Some(Box::new(again) as session::CompileFn)
     };
-    let mut options = spile_runtime::Options {
+    let mut options = spile_runtime::SessionOptions {
         target: target(cli)?,
         output: match &cli.output {
             Some(file) => output::OutputTarget::File(file.clone(), cli.series),
@@ -75,7 +75,7 @@ pub(super) fn execute(
             machine.functions.clear();
             machine.features.kprobe_session = None;
         }),
-        ..spile_runtime::Options::default()
+        ..spile_runtime::SessionOptions::default()
     };
     change(&mut options);
     let mut session = session::Session::new(program, object.as_ref(), options).map_err(fail)?;

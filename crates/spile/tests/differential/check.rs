@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use spile_ir::storage;
 use spile_ir::{Bytes, Executor, Program, SiteId, opt, verify};
-use spile_sema::analyse::{self, Inputs, Options};
+use spile_sema::analyse::{self, AnalysisOptions, Inputs};
 use spile_sema::fake::FakeMachine;
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
@@ -91,9 +91,9 @@ pub(crate) fn analyse(script: &Script) -> Result<Program, String> {
         let file = parse_file(&mut sources, id, &env, &macros, &mut diags);
         library.add(id, file, user);
     }
-    let options = Options {
+    let options = AnalysisOptions {
         defines: script.defines.clone(),
-        ..Options::default()
+        ..AnalysisOptions::default()
     };
     let inputs = Inputs {
         library: &library,

@@ -21,7 +21,7 @@ use crate::layout::{Quote, RING, RecordKind, RecordShape, SUBSTITUTE_SHIFT, perc
 use crate::lower::HandlerCodegen;
 use crate::lower::text::append;
 use crate::plan::StateLayout;
-use crate::target::Options;
+use crate::target::Target;
 
 /// Name of the subprogram.
 pub(in crate::lower) const USER_DEFER: &str = "user_defer";
@@ -73,7 +73,7 @@ fn substitute(body: &Body, here: BlockId, dst: IrReg) -> Option<StrId> {
 pub(in crate::lower) fn use_user_defer(
     pool: &mut crate::lower::Pool,
     plan: &StateLayout,
-    options: &Options,
+    options: &Target,
 ) -> Res<bool> {
     let o = &options.offsets;
     let (Some(task_id), Some(task_start), Some(task_program)) =

@@ -9,7 +9,7 @@ use crate::error::Res;
 use crate::layout::shared;
 use crate::lower::HandlerCodegen;
 use crate::plan::StateLayout;
-use crate::target::Options;
+use crate::target::Target;
 
 /// Result of `user_text` for an address that may be valid, in memory that is not resident.
 pub(in crate::lower) const ABSENT: i32 = usermem::status::ABSENT;
@@ -27,7 +27,7 @@ pub(in crate::lower) fn staging_area(plan: &StateLayout) -> u32 {
 pub(in crate::lower) fn use_user_text(
     pool: &mut crate::lower::Pool,
     plan: &StateLayout,
-    options: &Options,
+    options: &Target,
 ) -> Res {
     let offset = |offset: u32| offset.cast_signed();
     let layout = UsermemLayout {

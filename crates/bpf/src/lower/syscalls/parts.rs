@@ -12,7 +12,7 @@ use spile_ir::{Event, NrSet, Program};
 use super::arch::{ARGS_COMPAT, FIRST_COMPAT};
 use crate::error::Res;
 use crate::lower::{Arg, HandlerCodegen, TMP};
-use crate::target::Options;
+use crate::target::Target;
 
 /// Parts of `socketcall`: 1 to 20.
 const SOCKETCALLS: i32 = 20;
@@ -66,7 +66,7 @@ pub(crate) fn on_stack(nr: u32) -> u32 {
 }
 
 /// Whether numbers on the stack can be those of parts: some handler serves one.
-pub(crate) fn tells_parts(program: &Program, options: &Options) -> bool {
+pub(crate) fn tells_parts(program: &Program, options: &Target) -> bool {
     let sees = |event: &Event| match event {
         Event::SysEnter(set) | Event::SysExit(set) => {
             set.parts().is_some_and(|mut parts| parts.next().is_some())

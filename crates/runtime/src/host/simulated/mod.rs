@@ -31,7 +31,7 @@ use crate::error::Error;
 use crate::host::{Backend, Host, HostLosses, StartParams, Started};
 use crate::io::output::OutputTarget;
 use crate::machine::signals::Signals;
-use crate::options::{ExternalSource, Options};
+use crate::options::{ExternalSource, SessionOptions};
 use crate::shared::kernel_state::{BoxedTable, KernelState};
 use crate::shared::maps::{ByteTable, Entries, FieldTable, PlainMap};
 use crate::shared::state::StateMemory;
@@ -90,11 +90,16 @@ pub(super) struct Run {
 
 /// Runs a script to its end, which comes after the last event unless the script ends before.
 pub(super) fn run(script: &str, events: &[Event], faults: Faults) -> Run {
-    run_with(script, events, faults, Options::default())
+    run_with(script, events, faults, SessionOptions::default())
 }
 
 /// Runs a script as [`run`] does, with options of the session.
-pub(super) fn run_with(script: &str, events: &[Event], faults: Faults, options: Options) -> Run {
+pub(super) fn run_with(
+    script: &str,
+    events: &[Event],
+    faults: Faults,
+    options: SessionOptions,
+) -> Run {
     let (program, object) = script::compile(script);
     let left = Rc::new(Cell::new(0));
     let early = Rc::new(Cell::new(0));
@@ -116,7 +121,7 @@ pub(super) fn run_with(script: &str, events: &[Event], faults: Faults, options: 
         OutputTarget::Stdout => OutputTarget::Memory,
         other => other,
     };
-    let options = Options {
+    let options = SessionOptions {
         outside: Some(outside),
         output,
         quiet: true,
@@ -254,7 +259,11 @@ impl Tables {
 }
 
 impl Host for SimulatedHost {
-    fn start(self: Box<Self>, how: StartParams<'_>, _: &mut Options) -> Result<Started, Error> {
+    fn start(
+        self: Box<Self>,
+        how: StartParams<'_>,
+        _: &mut SessionOptions,
+    ) -> Result<Started, Error> {
         let layout = &self.object.layout;
         let mut resources = Vec::new();
         for (n, program) in layout.programs.iter().enumerate() {

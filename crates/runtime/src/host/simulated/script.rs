@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use spile_bpf::layout::Object;
 use spile_bpf::target::{self, Features, KernelOffsets};
 use spile_ir::{Arch, Program};
-use spile_sema::analyse::{Inputs, Options, analyse};
+use spile_sema::analyse::{AnalysisOptions, Inputs, analyse};
 use spile_sema::fake::FakeMachine;
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
@@ -46,7 +46,7 @@ pub(super) fn compile(script: &str) -> (Program, Object) {
         sources: &sources,
         facts: &facts,
         tables: &|_| None,
-        options: &Options::default(),
+        options: &AnalysisOptions::default(),
     };
     let analysis = analyse(&inputs, &mut diags);
     assert!(!diags.has_errors(), "{}", diags.render(&sources, false));
@@ -58,8 +58,8 @@ pub(super) fn compile(script: &str) -> (Program, Object) {
     (program, object)
 }
 
-fn machine() -> target::Options {
-    target::Options {
+fn machine() -> target::Target {
+    target::Target {
         arch: Arch::named("x86_64").expect("known"),
         cpus: 2,
         ring_bytes: 1 << 20,

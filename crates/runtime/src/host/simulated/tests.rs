@@ -200,9 +200,9 @@ fn globals_that_nothing_reads_print_themselves() {
 
 #[test]
 fn a_full_disk_is_an_error() {
-    let options = Options {
+    let options = SessionOptions {
         output: OutputTarget::File("/dev/full".into(), None),
-        ..Options::default()
+        ..SessionOptions::default()
     };
     let script = "probe kernel.trace(\"sched_switch\") { println(pid()) }";
     let run = run_with(script, &hits("sched_switch", 2), Faults::default(), options);

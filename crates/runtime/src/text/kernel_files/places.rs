@@ -10,7 +10,7 @@ use std::sync::Arc;
 use spile_bpf::layout::{KERNEL_LINES_MAP, kernel_row};
 use spile_bpf::object::elf::MapType;
 use spile_debuginfo::{LinesFrom, SearchPaths};
-use spile_kernel::bpf::{MapSpec, map_create};
+use spile_kernel::bpf::{MapAttr, map_create};
 use spile_kernel::symbols::Symbols;
 
 use super::open;
@@ -138,7 +138,7 @@ impl KernelLineTable {
     /// The kernel has no memory for it.
     pub(crate) fn map(&self, flags: u32) -> io::Result<OwnedFd> {
         let words = self.words();
-        let map = map_create(&MapSpec {
+        let map = map_create(&MapAttr {
             ty: MapType::Array as u32,
             key_size: 4,
             value_size: kernel_row::BYTES,

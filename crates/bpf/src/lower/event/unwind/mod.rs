@@ -21,7 +21,7 @@ use crate::layout::{
 };
 use crate::lower::{Arg, HandlerCodegen, Pool};
 use crate::plan::{StackRoom, StateLayout};
-use crate::target::{Options, UnwindOffsets};
+use crate::target::{Target, UnwindOffsets};
 
 /// The flag of frames with all that a form of text needs.
 fn full(form: SymbolicForm) -> i32 {
@@ -31,7 +31,7 @@ fn full(form: SymbolicForm) -> i32 {
 /// The room of stacks, in which walks have their part, and the offsets that they read.
 fn walks<'a>(
     plan: &'a StateLayout,
-    options: &'a Options,
+    options: &'a Target,
 ) -> Res<(&'a StackRoom, i16, &'a UnwindOffsets)> {
     let room = plan.stacks.as_ref().and_then(|r| Some((r, r.user?)));
     match (room, &options.offsets.unwind) {
@@ -43,7 +43,7 @@ fn walks<'a>(
 }
 
 /// Defines the functions of walks, or only those that look addresses up if nothing walks.
-fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Options) -> Res {
+fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Target) -> Res {
     let (room, base, offsets) = walks(plan, options)?;
     pool.routine("user_address", Some(plan), |pool| {
         let file_record = pool.record(RecordShape {
