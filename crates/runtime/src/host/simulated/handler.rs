@@ -243,29 +243,17 @@ impl HandlerEnv<'_> {
     fn error(&mut self, error: &ScriptError) {
         let program = Rc::clone(&self.globals.session.program);
         let text = error.message.message().to_vec();
-        let (id, site) = (self.id, error.site);
-        let raised = |what: &RecordKind, kind: &ErrorKind| match what {
-            RecordKind::Error {
-                site: s, handler, ..
-            } => *s == site && *handler == id && *kind == ErrorKind::Raised,
-            _ => false,
+        let (id, at) = (self.id, error.site);
+        let is_error = |what: &RecordKind, is: &dyn Fn(ErrorKind) -> bool| {
+            matches!(what, RecordKind::Error { kind, site, handler }
+                if (*site, *handler) == (at, id) && is(*kind))
         };
-        let same =
-            |kind: &ErrorKind| message::kernel_error(*kind, &[], &program).as_bytes() == text;
-        let known = |what: &RecordKind| match what {
-            RecordKind::Error {
-                kind,
-                site: s,
-                handler,
-            } => *s == site && *handler == id && same(kind),
-            _ => false,
-        };
+        let same = |kind| message::kernel_error(kind, &[], &program).as_bytes() == text;
         let shapes = &self.globals.memory().layout().records;
-        match shapes.iter().any(|shape| known(&shape.what)) {
-            true => self.send(&[], known),
-            false => self.send(&[FieldValue::Str(&text)], |what| match what {
-                RecordKind::Error { kind, .. } => raised(what, kind),
-                _ => false,
+        match shapes.iter().any(|shape| is_error(&shape.what, &same)) {
+            true => self.send(&[], |what| is_error(what, &same)),
+            false => self.send(&[FieldValue::Str(&text)], |what| {
+                is_error(what, &|kind| kind == ErrorKind::Raised)
             }),
         }
         let state = self.globals.memory().state();

@@ -44,7 +44,7 @@ pub(super) enum Event {
     Hit(&'static str, Process),
     /// The controller gets to run: it takes the records so far.
     Read,
-    /// The host does not deliver hits: so many at entries, and at returns.
+    /// The host loses hits: the first number at entries, the second at returns.
     Lose(u64, u64),
     /// Another handler runs on the processor, so hits are skipped.
     Reenter(u64),
@@ -331,9 +331,8 @@ impl SimulatedBackend {
             .filter(|id| self.program.handlers[id.index()].point.contains(point))
             .collect();
         assert!(!hit.is_empty(), "no handler at {point}");
-        let attached = !self.resources.is_empty();
         for id in hit {
-            if !attached || !self.handlers.state().running() {
+            if !self.handlers.state().running() {
                 self.early.set(self.early.get() + 1);
                 continue;
             }
