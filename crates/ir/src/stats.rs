@@ -141,6 +141,11 @@ impl Stat {
         })
     }
 
+    /// The number by which a kernel handler's `foreach` sorts: [`Stat::extract`]; 0 where the statistic is empty.
+    pub fn sort_word(&self, what: Extract) -> i128 {
+        self.extract(what).unwrap_or(0).into()
+    }
+
     /// The number by which `foreach` sorts: [`Stat::extract_exactly`], and the whole sum where it is known;
     /// 0 where the statistic is empty.
     pub fn sort_key(&self, what: Extract, wrapped: bool) -> i128 {

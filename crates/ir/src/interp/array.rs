@@ -543,8 +543,7 @@ mod tests {
             ] {
                 let spec = SortSpec { by, descending };
                 let mut sorted = all.clone();
-                let extract = |s: &Stat, what| s.extract(what).unwrap_or(0).into();
-                sort_elements(&mut sorted, spec, extract);
+                sort_elements(&mut sorted, spec, Stat::sort_word);
                 for limit in [None, Some(0), Some(1), Some(5), Some(1000)] {
                     let mut wanted = sorted.clone();
                     wanted.truncate(limit.unwrap_or(usize::MAX));

@@ -88,8 +88,13 @@ pub trait Globals {
         limit: Option<usize>,
     ) -> Result<ForeachWalk, Fault> {
         let elements = self.elements(g, slice)?;
-        let extract = |s: &Stat, what| s.extract(what).unwrap_or(0).into();
-        Ok(walk_elements(elements, sort, limit, extract, |_| None))
+        Ok(walk_elements(
+            elements,
+            sort,
+            limit,
+            Stat::sort_word,
+            |_| None,
+        ))
     }
 }
 
