@@ -9,7 +9,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::marks::{BodyId, Marks};
-use spile_ir::{CodeProbe, CodeSite, Executor, Program, ProgramFacts, SiteId, Ty};
+use spile_ir::{Executor, Program, ProgramFacts, SiteId, Ty};
 use spile_lir::Module;
 use spile_lir::library::module_with;
 
@@ -17,8 +17,8 @@ use self::program::ProgramCodegen;
 use crate::attach::{self, AttachPlan, Group};
 use crate::error::{CompileError, LowerError, program_error};
 use crate::layout::{
-    Attach, FOLLOWED_MAP, Layout, Object, ProgramInfo, RING, RecordKind, RecordShape, StackWords,
-    SymbolicForm, can_follow,
+    Attach, Layout, Object, ProgramInfo, RING, RecordKind, RecordShape, StackWords, SymbolicForm,
+    can_follow,
 };
 use crate::lower::event::counters::{self, CounterConfig};
 use crate::lower::event::usermem::USER_TEXT;
@@ -282,7 +282,6 @@ impl Programs<'_> {
         };
         let mut maps = self.plan.maps.clone();
         maps.extend(counters::maps(counted, self.options.cpus));
-        maps.extend(self.followed_map());
         maps.push(MapSpec {
             name: RING.into(),
             ty: MapType::Ringbuf,
@@ -292,28 +291,6 @@ impl Programs<'_> {
             flags: 0,
         });
         maps
-    }
-
-    /// The map of the places of probes that can follow processes, if their programs ask for places.
-    fn followed_map(&self) -> Option<MapSpec> {
-        self.options.offsets.uprobe?;
-        let places = |probe: &CodeProbe| {
-            let exits = |s: &CodeSite| s.exits.as_ref().map_or(1, |e| e.at.len());
-            probe.sites.iter().map(exits).sum::<usize>()
-        };
-        let followed = self.infos.iter().filter_map(|info| match &info.attach {
-            Attach::Code { probe, .. } if can_follow(probe) => Some(places(probe)),
-            _ => None,
-        });
-        let places: usize = followed.sum();
-        (places > 0).then(|| MapSpec {
-            name: FOLLOWED_MAP.into(),
-            ty: MapType::Hash,
-            key_size: 8,
-            value_size: 8,
-            max_entries: u32::try_from(places).unwrap_or(u32::MAX),
-            flags: 0,
-        })
     }
 
     /// The object and its layout.
@@ -344,6 +321,7 @@ impl Programs<'_> {
             pages: pool.subs.contains_key(USER_TEXT)
                 || (plan.facts.kernel_handlers())
                     .any(|f| f.uses(Intrinsic::DirectMap) || f.uses(Intrinsic::PageArray)),
+            follows: self.options.offsets.uprobe.is_some(),
             critical: plan.critical.clone(),
         };
         let spec = ObjectSpec {

@@ -125,24 +125,11 @@ pub const ROWS_MAP: &str = "stack_rows";
 /// Limit on the unwind rows of all files together.
 pub const MAX_ROWS: u32 = 1 << 20;
 
-/// Map of the places of probes that follow the target's processes, by [`followed_key`]. The value is
-/// the cookie that the place has in other attachments.
-pub const FOLLOWED_MAP: &str = "followed";
-/// Bit of the attach cookies of probes that follow processes. The rest is the number of a set of
-/// places.
-pub const FOLLOWED: u64 = 1 << 63;
-/// Number of bits of a place in a key; the bits above are its set.
-pub const FOLLOWED_BITS: u32 = 40;
-/// The last bits of an address, which are the same wherever a file is mapped. The places of a set differ
-/// in them if the kernel replaces return addresses there.
-pub(crate) const IN_PAGE: u64 = (1 << 12) - 1;
-
-/// The key of a place in [`FOLLOWED_MAP`]: the number of its set, and its offset in the file; at
-/// replaced return addresses the last bits of that.
-pub fn followed_key(set: u32, offset: u64, replaced: bool) -> u64 {
-    let place = if replaced { offset & IN_PAGE } else { offset };
-    u64::from(set) << FOLLOWED_BITS | place
-}
+/// The attach cookie of probes that follow the target's processes. The trace event of such a probe has
+/// the cookie of each place as an argument of this name, because an event has one attach cookie.
+pub const FOLLOWED: u64 = u64::MAX;
+/// Name of the argument that holds a place's cookie.
+pub const FOLLOWED_ARGUMENT: &str = "cookie";
 
 /// Whether a probe can follow the target's processes: its breakpoints, and the counts of its
 /// semaphores, are then in the memory of these only.
@@ -256,6 +243,9 @@ pub struct Layout {
     /// Whether handlers look up pages of files, or places in memory, which needs the words
     /// [`shared::PAGES`] and [`shared::MEMORY`].
     pub pages: bool,
+    /// Whether programs find the place that was hit in a trace event, so that they can follow the
+    /// target's processes.
+    pub follows: bool,
     /// The globals that the controller's critical section copies, if there is one.
     pub critical: Option<critical::CriticalLayout>,
 }

@@ -77,7 +77,7 @@ pub struct KernelOffsets {
     pub signal_pgrp: Option<u32>,
     pub signal_session: Option<u32>,
     pub pid_nr: Option<u32>,
-    /// Offsets for finding the place of the uprobe that was hit.
+    /// Offsets for the cookie of the place that was hit, in trace events.
     pub uprobe: Option<UprobeOffsets>,
     /// Offsets for the search for a page in its file, if the kernel has `bpf_find_vma` (5.17).
     pub pages: Option<PageOffsets>,
@@ -85,15 +85,20 @@ pub struct KernelOffsets {
     pub unwind: Option<UnwindOffsets>,
 }
 
-/// Where the kernel keeps the uprobe that the current thread has hit.
+/// The path from the current task to the place of a trace event that was hit, and to the value of the
+/// place's first argument, a constant. All are offsets in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UprobeOffsets {
     /// `utask` in `struct task_struct`.
     pub task_utask: u32,
-    /// `auprobe` in `struct uprobe_task` (6.12): the address of `arch` in a `struct uprobe`.
-    pub utask_auprobe: u32,
-    /// From `arch` to `offset`, the offset of the place in its file, in `struct uprobe`.
-    pub auprobe_place: i32,
+    /// `vaddr` in `struct uprobe_task`: during a hit, the address of a `struct uprobe_dispatch_data`.
+    pub utask_vaddr: u32,
+    /// `tu` in `struct uprobe_dispatch_data`.
+    pub hit_place: u32,
+    /// `tp.args[0].code` in `struct trace_uprobe`.
+    pub place_argument: u32,
+    /// `immediate` in `struct fetch_insn`.
+    pub argument_value: u32,
 }
 
 /// BPF features of the running kernel that generated code can use.

@@ -266,10 +266,8 @@ impl LoadedObject {
         let Some(target) = target.filter(|_| !self.followed.is_empty()) else {
             return Ok(None);
         };
-        let has = self.maps.contains_key(layout::FOLLOWED_MAP);
-        let places = has.then(|| self.map_fd(layout::FOLLOWED_MAP));
         let target = PidMap::now().to_namespace(target);
-        let following = Following::new(target, places.transpose()?);
+        let following = Following::new(target);
         following.map(Some).map_err(cannot_follow)
     }
 

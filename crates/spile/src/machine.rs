@@ -123,15 +123,16 @@ pub(crate) fn arch() -> Arch {
     Arch::named(std::env::consts::ARCH).unwrap_or_default()
 }
 
-/// The offsets for finding the place of a uprobe.
+/// The offsets for the cookie of a place in a trace event.
 fn uprobe_offsets(btf: &Btf) -> Option<UprobeOffsets> {
-    let at = |of, field| offset(btf, of, &[field]);
-    let field = |name| Some(i64::from(at("uprobe", name)?));
-    let back = field("offset")? - field("arch")?;
+    let at = |of, path: &[&str]| offset(btf, of, path);
+    let argument = at("trace_uprobe", &["tp", "args"])? + at("probe_arg", &["code"])?;
     Some(UprobeOffsets {
-        task_utask: at("task_struct", "utask")?,
-        utask_auprobe: at("uprobe_task", "auprobe")?,
-        auprobe_place: i32::try_from(back).ok()?,
+        task_utask: at("task_struct", &["utask"])?,
+        utask_vaddr: at("uprobe_task", &["vaddr"])?,
+        hit_place: at("uprobe_dispatch_data", &["tu"])?,
+        place_argument: argument,
+        argument_value: at("fetch_insn", &["immediate"])?,
     })
 }
 

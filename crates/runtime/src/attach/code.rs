@@ -184,8 +184,8 @@ fn attach_followed(
     let link = |part: &[AttachSite<'_>]| following.link(part, returns, program);
     let mut done = Ok(());
     let files = by_file(sites);
-    for set in files.iter().flat_map(|f| Following::sets(f, returns)) {
-        done = done.and_then(|()| link_by_bisection(&set, None, &link, links, arming));
+    for set in files.iter().flat_map(|f| Following::sets(f)) {
+        done = done.and_then(|()| link_by_bisection(set, None, &link, links, arming));
     }
     let failure = following.failure();
     links.following = Some(following);
@@ -624,24 +624,6 @@ mod tests {
             "x: 3 places by uprobe.multi",
         ];
         assert_eq!(lines, expected);
-    }
-
-    #[test]
-    fn keys_in_a_set_differ() {
-        let all = [0x1010, 0x2010, 0x1020, 0x1010, 0x3fff].map(site);
-        let site = |(cookie, site)| AttachSite {
-            cookie,
-            site,
-            exit: None,
-        };
-        let sites: Vec<AttachSite<'_>> = (0..).zip(&all).map(site).collect();
-        let cookies = |set: Vec<AttachSite<'_>>| set.iter().map(|s| s.cookie).collect();
-        let sets = |replaced| -> Vec<Vec<u64>> {
-            let sets = Following::sets(&sites, replaced);
-            sets.into_iter().map(cookies).collect()
-        };
-        assert_eq!(sets(true), [vec![0, 2, 4], vec![1], vec![3]]);
-        assert_eq!(sets(false), [vec![0, 1, 2, 4], vec![3]]);
     }
 
     #[test]

@@ -14,10 +14,9 @@
 //!    counts, so a switch of tasks does nothing for it. It asks for reads with samples, because the
 //!    kernel exchanges the events of parent and child at a switch otherwise, with their limits.
 //!
-//! A trace event has one attach cookie. The program finds the place by its offset in the file, which it
-//! reads from the kernel's description of the uprobe, in [`FOLLOWED_MAP`]. Where the kernel replaces
-//! return addresses, it has the address of the function only, whose last bits are the same wherever a
-//! file is mapped and differ within a set.
+//! A trace event has one attach cookie, so each place has its cookie as an argument, which the program
+//! reads from the kernel's description of the place. The argument also tells places apart: an event can
+//! have an instruction several times, with other arguments, where several functions end in it.
 //!
 //! Sets are large, because the kernel closes events one after the other, in 80 ms each, and each fork
 //! copies them.
@@ -25,14 +24,14 @@
 //! A perf event of a task with the file in its memory makes the kernel look at the instructions.
 //! The target does not run its program yet, so this process maps the file for that.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use spile_bpf::layout::{Attach, FOLLOWED, FOLLOWED_MAP, Object, can_follow, followed_key};
-use spile_kernel::bpf::{BpfError, Command, Errno, Map, perf_link};
+use spile_bpf::layout::{Attach, FOLLOWED, FOLLOWED_ARGUMENT, Object, can_follow};
+use spile_kernel::bpf::{BpfError, Command, Errno, perf_link};
 use spile_kernel::machine::{self, Version};
 use spile_kernel::perf::PerfEvent;
 use spile_kernel::process;
@@ -62,8 +61,6 @@ pub(crate) struct Following {
     target: u32,
     /// The task of the events that hold programs.
     holder: u32,
-    /// The map of places, if programs ask for places.
-    places: Option<OwnedFd>,
     /// Number of sets so far.
     sets: AtomicU32,
     made: Mutex<Made>,
@@ -83,11 +80,10 @@ struct Made {
     failure: Option<Errno>,
 }
 
-/// The programs of an object that can follow processes, if this kernel can and the object has a map
-/// of their places.
+/// The programs of an object that can follow processes, if this kernel can and the programs find the
+/// places that are hit.
 pub(crate) fn programs(object: &Object) -> Vec<String> {
-    let map = object.spec.maps.iter().find(|m| m.name == FOLLOWED_MAP);
-    if machine::version() < SINCE || map.is_none() {
+    if machine::version() < SINCE || !object.layout.follows {
         return Vec::new();
     }
     let followed = object
@@ -103,7 +99,7 @@ impl Following {
     ///
     /// # Errors
     /// If tracefs cannot be opened.
-    pub(crate) fn new(target: u32, places: Option<OwnedFd>) -> Result<Following, Errno> {
+    pub(crate) fn new(target: u32) -> Result<Following, Errno> {
         let tracefs = Tracefs::open_writable().map_err(|e| e.errno)?;
         remove_abandoned(&tracefs);
         let mut made = Made::default();
@@ -113,27 +109,16 @@ impl Following {
             group: format!("{GROUP}{}", std::process::id()),
             target,
             holder: without_memory().unwrap_or(target),
-            places,
             sets: AtomicU32::new(0),
             made: Mutex::new(made),
         })
     }
 
-    /// Divides the places of a file into sets, in which their keys differ.
-    pub(crate) fn sets<'p>(sites: &[AttachSite<'p>], replaced: bool) -> Vec<Vec<AttachSite<'p>>> {
-        let mut sets: Vec<Vec<AttachSite<'p>>> = Vec::new();
-        let mut used: HashMap<u64, usize> = HashMap::new();
-        for site in sites {
-            let key = followed_key(0, site.offset(), replaced);
-            let at = used.entry(key).or_default();
-            match sets.get_mut(*at) {
-                Some(set) => set.push(*site),
-                None => sets.push(vec![*site]),
-            }
-            *at += 1;
-        }
-        let parts = sets.iter().flat_map(|set| set.chunks(MOST_PLACES));
-        parts.map(<[_]>::to_vec).collect()
+    /// Divides the places of a file into sets.
+    pub(crate) fn sets<'s, 'p>(
+        sites: &'s [AttachSite<'p>],
+    ) -> impl Iterator<Item = &'s [AttachSite<'p>]> {
+        sites.chunks(MOST_PLACES)
     }
 
     /// Whether places are attached to.
@@ -190,16 +175,7 @@ impl Following {
         let holder = PerfEvent::open_in(id, self.holder, false).map_err(opened)?;
         self.made().checks.push(check);
         drop(mapped);
-        if let Some(places) = &self.places {
-            let map = Map::new(places.as_fd()).map_err(number)?;
-            for site in sites {
-                let key = followed_key(set, site.offset(), returns).to_ne_bytes();
-                map.update(&key, &site.cookie.to_ne_bytes(), 0)
-                    .map_err(number)?;
-            }
-        }
-        let cookie = FOLLOWED | u64::from(set);
-        let link = perf_link(program, holder.as_fd(), cookie).map_err(number)?;
+        let link = perf_link(program, holder.as_fd(), FOLLOWED).map_err(number)?;
         let tasks: Vec<u32> = self.made().tasks.iter().copied().collect();
         let events = self.inherited(id, &tasks)?;
         let mut made = self.made();
@@ -228,7 +204,8 @@ impl Following {
                 0 => String::new(),
                 at => format!("({at:#x})"),
             };
-            format!("{start}:{:#x}{semaphore}\n", site.offset())
+            let (offset, cookie) = (site.offset(), site.cookie.cast_signed());
+            format!("{start}:{offset:#x}{semaphore} {FOLLOWED_ARGUMENT}=\\{cookie}\n")
         };
         let text: String = sites.iter().map(line).collect();
         self.tracefs

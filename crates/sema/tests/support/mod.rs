@@ -230,8 +230,10 @@ pub(crate) fn bpf_options() -> BpfOptions {
             pages: None,
             uprobe: Some(spile_bpf::target::UprobeOffsets {
                 task_utask: 2496,
-                utask_auprobe: 112,
-                auprobe_place: -24,
+                utask_vaddr: 104,
+                hit_place: 0,
+                place_argument: 264,
+                argument_value: 8,
             }),
             unwind: Some(spile_bpf::target::UnwindOffsets {
                 task_mm: 8,

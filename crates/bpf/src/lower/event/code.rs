@@ -8,9 +8,8 @@ use spile_ir::{Event, Reg as IrReg, Space, Val};
 
 use super::pt_regs::Registers;
 use crate::error::{LowerError, Res};
-use crate::layout::{FOLLOWED_BITS, FOLLOWED_MAP, IN_PAGE, can_follow};
+use crate::layout::{FOLLOWED, can_follow};
 use crate::lower::{Arg, CTX, HandlerCodegen, TMP};
-use crate::target::UprobeOffsets;
 
 fn constant(n: Val) -> Res<i64> {
     match n {
@@ -59,53 +58,33 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// The cookie of the place that was hit. An attachment that follows processes has one cookie for
-    /// a set of places.
+    /// The cookie of the place that was hit. An attachment that follows processes has the cookie in the
+    /// trace event's description of the place.
     fn place_cookie(&mut self) -> Reg {
         let cookie = self.call_with_context(Helper::GetAttachCookie);
-        let Event::Code(probe) = self.event() else {
+        let uprobe = self.options.offsets.uprobe;
+        let (Event::Code(probe), Some(uprobe)) = (self.event(), uprobe) else {
             return cookie;
         };
         if !can_follow(probe) {
             return cookie;
         }
-        let Some(uprobe) = self.options.offsets.uprobe else {
-            return cookie;
-        };
-        let of_return = probe.ret && !probe.at_exits();
         let known = self.asm.label();
-        self.asm.jump_if(Cond::Sge, cookie, 0, known);
-        // The bit that marks it is shifted out.
-        self.asm.alu(AluOp::Lsh, cookie, FOLLOWED_BITS as i32);
-        self.asm.store(Size::DW, R10, TMP[0], cookie);
-        let at = if of_return {
-            let at = self.call_with_context(Helper::GetFuncIp);
-            self.asm.alu(AluOp::And, at, IN_PAGE as i32);
-            at
-        } else {
-            self.uprobe_place(uprobe)
-        };
-        let key = self.asm.word(R10, TMP[0]);
-        self.asm.add(key, at);
-        self.asm.store(Size::DW, R10, TMP[0], key);
-        let args = [Arg::Map(FOLLOWED_MAP.into()), Arg::Word(TMP[0])];
-        let row = self.asm.call_with(Helper::MapLookupElem, &args);
-        self.asm.mov(cookie, 0);
-        self.asm.jump_if(Cond::Eq, row, 0, known);
-        self.asm.load(Size::DW, cookie, row, 0);
-        self.asm.bind(known);
-        cookie
-    }
-
-    /// The offset in its file of the place that was hit, as the kernel has it.
-    fn uprobe_place(&mut self, uprobe: UprobeOffsets) -> Reg {
+        self.asm.jump_if(Cond::Ne, cookie, FOLLOWED as i32, known);
         let task = self.task();
         let utask = self.asm.read(Size::DW, task, uprobe.task_utask as i16);
-        let at = self.asm.read(Size::DW, utask, uprobe.utask_auprobe as i16);
-        let at = self.as_number(at);
-        self.asm.add(at, uprobe.auprobe_place);
-        self.copy_memory(Arg::Word(TMP[1]), 8, at.into());
-        self.asm.word(R10, TMP[1])
+        let mut word = self.asm.read(Size::DW, utask, uprobe.utask_vaddr as i16);
+        for offset in [
+            uprobe.hit_place,
+            uprobe.place_argument,
+            uprobe.argument_value,
+        ] {
+            self.asm.add(word, offset as i32);
+            word = self.kernel_word(word);
+        }
+        self.asm.mov(cookie, word);
+        self.asm.bind(known);
+        cookie
     }
 
     /// Sets a register of the probed program.

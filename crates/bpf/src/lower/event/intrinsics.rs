@@ -687,6 +687,16 @@ impl HandlerCodegen<'_> {
         }
     }
 
+    /// The eight bytes at an address of the kernel that can be read.
+    pub(in crate::lower) fn kernel_word(&mut self, from: Reg) -> Reg {
+        if self.loads_kernel_memory() {
+            let word = self.cast(from, |cast| cast.word);
+            return self.asm.read(Size::DW, word, 0);
+        }
+        self.copy_memory(Arg::Word(TMP[0]), 8, from.into());
+        self.asm.word(R10, TMP[0])
+    }
+
     /// `dst` = sign or zero extension of a number of `size` bytes, whose upper bits are zero. Changes
     /// `value`.
     pub(in crate::lower) fn extend_into(
