@@ -4,8 +4,8 @@
 
 use std::process::Command;
 
-/// Minutes of a run without `--minutes`.
-const MINUTES: u64 = 10;
+/// Seconds of a run that is given neither `--seconds` nor `--minutes`.
+const SECONDS: u64 = 600;
 
 /// Runs the fuzz test; the status is that of the test.
 pub(crate) fn run(args: &[String]) {
@@ -13,13 +13,14 @@ pub(crate) fn run(args: &[String]) {
         let at = args.iter().position(|a| a == name)?;
         args.get(at + 1)?.parse::<u64>().ok()
     };
-    let (minutes, seed) = (value("--minutes"), value("--seed"));
+    let (seconds, minutes, seed) = (value("--seconds"), value("--minutes"), value("--seed"));
     let debuginfo = args.iter().any(|a| a == "--debuginfo");
-    let values = usize::from(minutes.is_some()) + usize::from(seed.is_some());
-    if args.len() != 2 * values + usize::from(debuginfo) {
-        eprintln!("usage: cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]");
+    let values = [seconds, minutes, seed].iter().flatten().count();
+    if args.len() != 2 * values + usize::from(debuginfo) || seconds.and(minutes).is_some() {
+        eprintln!("usage: cargo xtask fuzz [--debuginfo] [--minutes N | --seconds N] [--seed S]");
         std::process::exit(2);
     }
+    let seconds = seconds.or(minutes.map(|m| 60 * m)).unwrap_or(SECONDS);
     let test: &[&str] = match debuginfo {
         true => &["-p", "spile-debuginfo", "--test", "it", "--", "long_run"],
         false => &["-p", "spile-sema", "--test", "fuzz", "--"],
@@ -29,7 +30,7 @@ pub(crate) fn run(args: &[String]) {
         .arg("test")
         .args(test)
         .arg("--nocapture")
-        .env("SPILE_FUZZ_MINUTES", minutes.unwrap_or(MINUTES).to_string())
+        .env("SPILE_FUZZ_SECONDS", seconds.to_string())
         .env("SPILE_SEED", seed.unwrap_or(1).to_string())
         .status();
     std::process::exit(match status {

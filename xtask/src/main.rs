@@ -26,7 +26,7 @@ mod vm;
 const USAGE: &str = "\
 usage: cargo xtask bench [start] [hits] [calls] [exact] [stress] [markers] [keys] [nginx] [profile] [floor] [system]
        cargo xtask dist [--no-packages] [--vm] [--in FOLDER]...
-       cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]
+       cargo xtask fuzz [--debuginfo] [--minutes N | --seconds N] [--seed S]
        cargo xtask performance
        cargo xtask programs
        cargo xtask recording
