@@ -125,11 +125,9 @@ pub const ROWS_MAP: &str = "stack_rows";
 /// Limit on the unwind rows of all files together.
 pub const MAX_ROWS: u32 = 1 << 20;
 
-/// The attach cookie of probes that follow the target's processes. The trace event of such a probe has
-/// the cookie of each place as an argument of this name, because an event has one attach cookie.
+/// The attach cookie of probes that follow the target's processes. A trace event has one attach cookie,
+/// so each of its places has its own cookie as its first argument.
 pub const FOLLOWED: u64 = u64::MAX;
-/// Name of the argument that holds a place's cookie.
-pub const FOLLOWED_ARGUMENT: &str = "cookie";
 
 /// Whether a probe can follow the target's processes: its breakpoints, and the counts of its
 /// semaphores, are then in the memory of these only.

@@ -30,7 +30,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use spile_bpf::layout::{Attach, FOLLOWED, FOLLOWED_ARGUMENT, Object, can_follow};
+use spile_bpf::layout::{Attach, FOLLOWED, Object, can_follow};
 use spile_kernel::bpf::{BpfError, Command, Errno, perf_link};
 use spile_kernel::machine::{self, Version};
 use spile_kernel::perf::PerfEvent;
@@ -205,7 +205,7 @@ impl Following {
                 at => format!("({at:#x})"),
             };
             let (offset, cookie) = (site.offset(), site.cookie.cast_signed());
-            format!("{start}:{offset:#x}{semaphore} {FOLLOWED_ARGUMENT}=\\{cookie}\n")
+            format!("{start}:{offset:#x}{semaphore} cookie=\\{cookie}\n")
         };
         let text: String = sites.iter().map(line).collect();
         self.tracefs
