@@ -185,7 +185,7 @@ fn attach_followed(
     let mut done = Ok(());
     let files = by_file(sites);
     for set in files.iter().flat_map(|f| Following::sets(f)) {
-        done = done.and_then(|()| link_by_bisection(set, None, &link, links, arming));
+        done = done.and_then(|()| link_by_bisection(&set, None, &link, links, arming));
     }
     let failure = following.failure();
     links.following = Some(following);

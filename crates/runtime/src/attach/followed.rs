@@ -24,7 +24,7 @@
 //! A perf event of a task with the file in its memory makes the kernel look at the instructions.
 //! The target does not run its program yet, so this process maps the file for that.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -114,11 +114,21 @@ impl Following {
         })
     }
 
-    /// Divides the places of a file into sets.
-    pub(crate) fn sets<'s, 'p>(
-        sites: &'s [AttachSite<'p>],
-    ) -> impl Iterator<Item = &'s [AttachSite<'p>]> {
-        sites.chunks(MOST_PLACES)
+    /// Divides the places of a file into sets. A set has no place twice with the same cookie, which a
+    /// trace event refuses; two probe points of a handler can mean one place.
+    pub(crate) fn sets<'p>(sites: &[AttachSite<'p>]) -> Vec<Vec<AttachSite<'p>>> {
+        let mut sets: Vec<Vec<AttachSite<'p>>> = Vec::new();
+        let mut used: HashMap<(u64, u64), usize> = HashMap::new();
+        for site in sites {
+            let number = used.entry((site.offset(), site.cookie)).or_default();
+            match sets.get_mut(*number) {
+                Some(set) => set.push(*site),
+                None => sets.push(vec![*site]),
+            }
+            *number += 1;
+        }
+        let parts = sets.iter().flat_map(|set| set.chunks(MOST_PLACES));
+        parts.map(<[_]>::to_vec).collect()
     }
 
     /// Whether places are attached to.

@@ -275,9 +275,14 @@ fn usual_folders(root: Option<&Path>) -> impl Iterator<Item = PathBuf> {
 /// a system whose libraries are in other directories: `/lib*/libc.so*`. Empty if it is no path of a library
 /// in a directory of the system.
 pub(super) fn loaded_by_name(pattern: &str, root: Option<&Path>) -> Vec<PathBuf> {
-    let Some(name) = system_library(pattern) else {
-        return Vec::new();
-    };
+    match system_library(pattern) {
+        Some(name) => loaded(name, root),
+        None => Vec::new(),
+    }
+}
+
+/// The libraries whose names match a pattern, in the first of the dynamic linker's directories that has one.
+fn loaded(name: &str, root: Option<&Path>) -> Vec<PathBuf> {
     let mut folders = usual_folders(root);
     let mut found = folders.find_map(|folder| {
         let all = matching(&folder.join(name).to_string_lossy()).into_iter();
@@ -325,7 +330,7 @@ fn library_in(folders: &mut dyn Iterator<Item = PathBuf>, name: &str) -> Option<
 }
 
 /// The files that a name or a pattern matches: a path, or a name that is searched in `$PATH`, or a
-/// library's name.
+/// library's name, which is searched in the dynamic linker's directories too.
 ///
 /// `root` is the root directory in which the name was written, if it is not this process's.
 pub(super) fn find_by_name(name: &str, root: Option<&Path>) -> Result<Vec<PathBuf>, String> {
@@ -337,6 +342,12 @@ pub(super) fn find_by_name(name: &str, root: Option<&Path>) -> Result<Vec<PathBu
         (true, false) => search_path()
             .flat_map(|d| matching(&format!("{d}/{name}")))
             .filter(|p| executable(p))
+            .chain(
+                name.contains(".so")
+                    .then(|| loaded(name, None))
+                    .into_iter()
+                    .flatten(),
+            )
             .collect(),
         (false, true) => vec![PathBuf::from(name)],
         (false, false) => search_path()
