@@ -3,7 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -11,8 +11,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const FILES: usize = 24;
 /// Soft limit from which on free descriptors are not counted.
 const PLENTY: u64 = 256;
-/// The soft limit of open files at the start of this process, plus one; 0 if it was not changed.
-static FILES_BEFORE: AtomicU64 = AtomicU64::new(0);
+/// The limits of open files at the start of this process.
+static FILES_BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
 /// The way out of an error that says that a limit is reached.
 #[must_use]
@@ -87,28 +87,34 @@ fn free_files(limit: u64) -> usize {
 }
 
 /// Raises the soft limit of open files to the hard limit: large scripts attach to thousands of
-/// places. Commands that this process starts get the original limit back by [`restore_open_files`].
+/// places. Commands that this process starts get the original limits back by [`restore_open_files`].
 pub fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
-    let Some(before) = limit.current.filter(|_| limit.current != limit.maximum) else {
-        return;
-    };
-    let all = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    if setrlimit(Resource::Nofile, all).is_ok() {
-        FILES_BEFORE.store(before + 1, Relaxed);
+    FILES_BEFORE.get_or_init(|| limit);
+    set_open_files(limit.maximum, limit.maximum);
+}
+
+/// Raises the hard limit too where `more` descriptors beyond those of a usual session pass it, as far as
+/// this process may: many systems start programs with one of 4,096.
+pub fn reserve_open_files(more: usize) {
+    let needed = PLENTY + more as u64;
+    let too_low = getrlimit(Resource::Nofile)
+        .maximum
+        .is_some_and(|m| m < needed);
+    if too_low {
+        set_open_files(Some(needed), Some(needed));
     }
 }
 
-/// Restores the limit in a new process before it executes another program; async-signal-safe.
+/// Where this is refused, the error of the call that finds no free descriptor names the limit.
+fn set_open_files(current: Option<u64>, maximum: Option<u64>) {
+    let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum });
+}
+
+/// Restores the limits in a new process before it executes another program; async-signal-safe.
 pub fn restore_open_files() {
-    if let Some(before) = FILES_BEFORE.load(Relaxed).checked_sub(1) {
-        let mut limit = getrlimit(Resource::Nofile);
-        limit.current = Some(before);
-        // This limit was set before.
-        let _ = setrlimit(Resource::Nofile, limit);
+    if let Some(before) = FILES_BEFORE.get() {
+        set_open_files(before.current, before.maximum);
     }
 }
 

@@ -24,6 +24,7 @@ use spile_ir::{
 };
 use spile_kernel::bpf::{BpfError, Errno, Ring, netfilter_link, prog_info, raw_tracepoint_open};
 use spile_kernel::perf::EventSpec;
+use spile_kernel::resources::{remedy, reserve_open_files};
 use spile_kernel::tracepoints::security_modules;
 
 use crate::attach::arming::Arming;
@@ -316,11 +317,15 @@ impl LoadedObject {
         let mut alone = Vec::new();
         let mut first_refusal = None;
         let attached = |p: &&ProgramInfo| p.attach != Attach::OnDemand && wanted(p);
+        let mut places = 0;
         for info in self.layout.programs.iter().filter(attached) {
             if let Attach::Code { probe, .. } = &info.attach {
-                arming.add(code::count(probe));
+                places += code::count(probe);
             }
         }
+        arming.add(places);
+        // Without links for many places, each has an event and a link.
+        reserve_open_files(2 * places);
         for info in self.layout.programs.iter().filter(attached) {
             let single = self.single.contains(&info.name);
             let handler = |id: &HandlerId| program.handlers.get(id.index());
@@ -560,7 +565,7 @@ fn cannot_follow(errno: Errno) -> Error {
 fn is_limit(e: &io::Error) -> bool {
     // EAGAIN has other causes here.
     let again = e.raw_os_error() == Some(libc::EAGAIN);
-    !again && spile_kernel::resources::remedy(e).is_some()
+    !again && remedy(e).is_some()
 }
 
 /// The message for an object that cannot be loaded.
