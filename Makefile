@@ -7,6 +7,9 @@ SPILE ?= target/release/spile
 RUST  := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 STRIP ?= strip
+# Programs of the tests that cargo builds.
+TOOLS := target/tools
+DENY  := $(TOOLS)/bin/cargo-deny
 # The folders of `make install`. DESTDIR is a prefix of all of them, for packages.
 PREFIX  ?= /usr/local
 UNITDIR ?= $(PREFIX)/lib/systemd/system
@@ -32,7 +35,7 @@ LONG_DEPS := php-cli
 # Programs that many machines have from other sources, each with the package to install if it is missing.
 TEST_PROGRAMS := go:golang-go npm:npm
 
-.PHONY: rust demo test test-all build install demo-deps test-deps long-deps lint bench clean
+.PHONY: rust demo test test-all build install demo-deps test-deps long-deps lint deny bench clean
 
 demo: demo-deps build
 	@echo "--- errno.stp against a real workload, for some seconds"
@@ -46,8 +49,8 @@ demo: demo-deps build
 build: rust
 	$(CARGO) build --release -p spile --bins
 
-test: test-deps lint
-	$(CARGO) run -q -p xtask -- test --guests --workspace --no-fail-fast
+test: test-deps lint deny
+	SPILE_FUZZ_SECONDS=30 $(CARGO) run -q -p xtask -- test --guests --workspace --no-fail-fast
 
 # Takes some hours: the long cases, all cases on the other kernels, mutants of the run-time library,
 # random scripts and sessions, and the packages.
@@ -69,6 +72,15 @@ rust:
 		echo "  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh    # the newest, for this user"; \
 		echo "  $(strip $(SUDO) apt-get) install rustup && rustup default stable          # Debian 13, Ubuntu 24.04 and newer"; \
 		exit 1; }
+
+# Checks the dependencies by deny.toml. Advisories need a database from the network.
+deny: $(DENY)
+	$(DENY) check --hide-inclusion-graph licenses bans sources
+	@if $(DENY) fetch db >/dev/null 2>&1; then $(DENY) check --disable-fetch advisories; \
+	else echo "deny: advisories are not checked, because their database cannot be fetched"; fi
+
+$(DENY):
+	$(CARGO) install cargo-deny --version 0.20.2 --locked --debug --no-default-features --root $(TOOLS)
 
 lint:
 	$(CARGO) fmt --all --check
