@@ -70,7 +70,7 @@ pub(crate) fn run(args: &[String]) {
         std::process::exit(1);
     });
     let (others, well) = match guests {
-        true => guests_say(crate::vm::short()),
+        true => guests_say(spile_guests::short()),
         false => (String::new(), true),
     };
     println!("{counts}{others}");

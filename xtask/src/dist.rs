@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::peers::printed;
+use spile_bench::printed;
 
 /// Maximum size of the executable in bytes.
 const MOST: u64 = 12_000_000;

@@ -4,24 +4,12 @@
 
 use std::process::ExitCode;
 
-mod bench;
-mod calls;
 mod counts;
 mod dist;
-mod floor;
 mod fuzz;
-mod keys;
-mod markers;
-mod nginx;
-mod peers;
 mod performance;
-mod profile;
-mod programs;
 mod recording;
 mod soak;
-mod stress;
-mod system;
-mod vm;
 
 const USAGE: &str = "\
 usage: cargo xtask bench [start] [hits] [calls] [exact] [stress] [markers] [keys] [nginx] [profile] [floor] [system]
@@ -40,16 +28,16 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let rest = args.get(1..).unwrap_or_default();
     match args.first().map(String::as_str) {
-        Some("bench") => bench::run(rest),
+        Some("bench") => spile_bench::run(rest),
         Some("dist") => return dist::run(rest),
         Some("fuzz") => fuzz::run(rest),
         Some("performance") => return performance::run(),
-        Some("programs") => return programs::run(),
+        Some("programs") => return spile_guests::programs::run(),
         Some("recording") => return recording::run(),
         Some("reference") => return reference(),
         Some("soak") => soak::run(rest),
         Some("test") => counts::run(rest),
-        Some("vm") => vm::run(rest),
+        Some("vm") => spile_guests::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode};
 
-use crate::peers::printed;
+use spile_bench::printed;
 
 /// Parts of the benchmark: an introduction for the reader, and the name.
 const PARTS: [(&str, &str, &str); 5] = [

@@ -152,7 +152,9 @@ fn every_library_has_its_reason() {
     let mut wanted = Vec::new();
     let dirs = std::fs::read_dir(root().join("crates")).expect("crates");
     let mut dirs: Vec<_> = dirs.flatten().map(|e| e.path()).collect();
-    dirs.push(root().join("xtask"));
+    dirs.extend(
+        ["xtask", "tests/bench", "tests/guests", "tests/workloads"].map(|d| root().join(d)),
+    );
     for dir in dirs {
         let name = dir
             .file_name()

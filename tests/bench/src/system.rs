@@ -4,9 +4,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::bench::{bpftrace_tool, median, named, report};
 use crate::peers::{Armed, Tool, built, output};
 use crate::profile::{compiled, env_number, trace_files};
+use crate::{bpftrace_tool, median, named, report};
 
 /// Default number of rounds; `SPILE_ROUNDS` overrides it.
 const ROUNDS: usize = 10;

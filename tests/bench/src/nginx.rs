@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::bench::{Empty, bpftrace_tool, median, named, report, spile};
 use crate::peers::{Armed, Tool, output};
+use crate::{Empty, bpftrace_tool, median, named, report, spile};
 
 /// Default number of rounds; `SPILE_ROUNDS` overrides it.
 const ROUNDS: usize = 20;

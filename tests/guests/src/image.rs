@@ -64,7 +64,7 @@ const NEEDLESS: [&str; 6] = [
 /// The root directory of the repository.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_owned()
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {

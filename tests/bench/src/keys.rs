@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::bench::{SAY, bpftrace_tool, median, millis, named, report, spile};
 use crate::peers::{Tool, built};
+use crate::{SAY, bpftrace_tool, median, millis, named, report, spile};
 
 /// Numbers of keys, each with its number of measurements.
 const SIZES: [(u64, usize); 4] = [(100, 9), (20_000, 9), (200_000, 7), (1_000_000, 5)];

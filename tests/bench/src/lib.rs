@@ -7,7 +7,19 @@ use std::time::Duration;
 
 use spile_kernel::bpf;
 
+mod calls;
+mod floor;
+mod keys;
+mod markers;
+mod nginx;
+mod peers;
+mod profile;
+mod stress;
+mod system;
+
 use crate::peers::{Armed, Tool, built, output};
+
+pub use crate::peers::printed;
 
 const ROUNDS: usize = 20;
 const HIT_ROUNDS: usize = 10;
@@ -19,8 +31,8 @@ const CALLS: u64 = 100_000;
 const EXACT_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const EXAMPLES: &str = "/usr/share/systemtap/examples";
 
-/// Runs the named parts, or all of them.
-pub(crate) fn run(parts: &[String]) {
+/// Runs the named parts, or those that take seconds if none is named.
+pub fn run(parts: &[String]) {
     let wants = |name: &str| parts.is_empty() || parts.iter().any(|p| p == name);
     if !built("spile").exists() {
         eprintln!(

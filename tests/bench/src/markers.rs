@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::bench::{SAY, bpftrace_tool, median, named, report, spile};
 use crate::peers::Tool;
+use crate::{SAY, bpftrace_tool, median, named, report, spile};
 
 const ROUNDS: usize = 3;
 /// Calls of the function with and without a dormant marker, in each of the workload's runs.
@@ -20,7 +20,7 @@ pub(crate) fn run() {
     let program = crate::peers::built("bench-markers");
     let built = Command::new("cc")
         .args(["-O2", "-I"])
-        .arg(root.join("../include"))
+        .arg(root.join("../../include"))
         .arg(root.join("programs/markers.c"))
         .arg("-o")
         .arg(&program)

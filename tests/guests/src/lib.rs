@@ -6,7 +6,8 @@ mod cpio;
 mod guest;
 mod image;
 mod measure;
-pub(crate) mod packages;
+mod packages;
+pub mod programs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub(crate) use image::root;
+use image::root;
 use packages::Kernel;
 
 /// Number of random scripts for each kernel in a short run, and with `--all`.
@@ -299,14 +300,14 @@ fn all(options: &Options) -> Result<bool, String> {
 }
 
 /// The short run on all kernels: their names, and whether all tests passed.
-pub(crate) fn short() -> Result<(String, bool), String> {
+pub fn short() -> Result<(String, bool), String> {
     let options = parse(&[])?;
     let passed = all(&options)?;
     Ok((options.kernels.join(", "), passed))
 }
 
 /// Runs the cases on all wanted kernels; the status is zero if all pass on all of them.
-pub(crate) fn run(args: &[String]) {
+pub fn run(args: &[String]) {
     let options = parse(args).unwrap_or_else(|why| {
         eprintln!("{why}\n{USAGE}");
         std::process::exit(2);

@@ -179,7 +179,7 @@ impl Running {
 }
 
 /// The output of a command; `None` if it is not installed or fails. Its errors are shown.
-pub(crate) fn printed(command: &mut Command) -> Option<String> {
+pub fn printed(command: &mut Command) -> Option<String> {
     let out = command.stderr(Stdio::inherit()).output().ok()?;
     let text = || String::from_utf8_lossy(&out.stdout).into_owned();
     out.status.success().then(text)

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use crate::vm::packages;
+use crate::packages;
 
 /// The suite that has the sources.
 const SUITE: &str = "bookworm";
@@ -49,11 +49,11 @@ const RECIPES: [Recipe; 2] = [
 
 /// Where the programs are. Guests have them at the same path.
 pub(crate) fn folder() -> PathBuf {
-    crate::vm::root().join("target/programs")
+    crate::root().join("target/programs")
 }
 
 /// Builds what is not there yet.
-pub(crate) fn run() -> ExitCode {
+pub fn run() -> ExitCode {
     for recipe in &RECIPES {
         let ready = folder().join(recipe.name);
         if ready.exists() {

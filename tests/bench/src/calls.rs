@@ -4,8 +4,8 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::bench::{median, millis};
 use crate::peers::built;
+use crate::{median, millis};
 
 const ROUNDS: usize = 5;
 /// Calls of the command: reads and writes of one byte.

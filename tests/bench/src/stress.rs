@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use spile_kernel::bpf::{self, ObjectKind};
 
-use crate::bench::{EXAMPLES, SAY, median, millis, named, spile};
 use crate::peers::built;
+use crate::{EXAMPLES, SAY, median, millis, named, spile};
 
 /// Number of times that each script is armed.
 const ROUNDS: usize = 5;

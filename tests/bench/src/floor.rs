@@ -4,16 +4,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::bench::{median, report};
 use crate::peers::{Tool, built, output};
 use crate::profile::{compiled, env_number};
+use crate::{median, report};
 
 /// Default number of rounds; `SPILE_ROUNDS` overrides it.
 const ROUNDS: usize = 10;
 /// Time limit of a run.
 const LIMIT: Duration = Duration::from_secs(120);
 /// The recorder's script.
-const SCRIPT: &str = include_str!("../../tools/profile.stp");
+const SCRIPT: &str = include_str!("../../../tools/profile.stp");
 
 /// A row of the table.
 struct Row {

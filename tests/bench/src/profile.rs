@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use spile_profile::file::read_path;
 use spile_profile::model::Profile;
 
-use crate::bench::{bpftrace_tool, median, millis, report};
 use crate::floor::empty_handlers;
 use crate::peers::{Tool, built, output};
+use crate::{bpftrace_tool, median, millis, report};
 
 /// Default number of rounds; `SPILE_ROUNDS` overrides it. With 0, calls and threads are only
 /// counted.
@@ -178,7 +178,7 @@ pub(crate) fn compiled(name: &str, option: &str) -> Option<PathBuf> {
 }
 
 fn compiled_by(compiler: &str, name: &str, option: &str) -> Option<PathBuf> {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../programs");
     let program = built(&format!("bench-{name}-{compiler}"));
     let done = Command::new(compiler)
         .args(["-O2", option])
