@@ -2,13 +2,10 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::btf::{Btf, BtfError};
-use crate::symbols::{SymbolError, Symbols};
-
 /// The other kernel's data, until they are taken.
 struct ForeignKernel {
-    btf: Mutex<Option<Result<Btf, BtfError>>>,
-    symbols: Mutex<Option<Result<Symbols, SymbolError>>>,
+    btf: Mutex<Option<Vec<u8>>>,
+    symbols: Mutex<String>,
 }
 
 static OTHER: OnceLock<ForeignKernel> = OnceLock::new();
@@ -17,11 +14,9 @@ static OTHER: OnceLock<ForeignKernel> = OnceLock::new();
 /// information, if it has any, `symbols` a text in the format of `/proc/kallsyms`. To be called
 /// once, before anything is looked up.
 pub fn activate(btf: Option<Vec<u8>>, symbols: String) {
-    let none = || BtfError::Format("the kernel of -r has no BTF".into());
-    let btf = btf.ok_or_else(none).and_then(Btf::parse);
     let _ = OTHER.set(ForeignKernel {
-        btf: Mutex::new(Some(btf)),
-        symbols: Mutex::new(Some(Symbols::parse(symbols))),
+        btf: Mutex::new(btf),
+        symbols: Mutex::new(symbols),
     });
 }
 
@@ -31,19 +26,16 @@ pub fn is_active() -> bool {
     OTHER.get().is_some()
 }
 
-/// The other kernel's types, for the cache of BTF.
-pub(crate) fn btf() -> Option<Result<Btf, BtfError>> {
-    let mut btf = OTHER
-        .get()?
-        .btf
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    btf.take()
+/// The other kernel's raw type information for the cache of BTF, which takes it: `Some(None)` if it has none.
+pub(crate) fn btf() -> Option<Option<Vec<u8>>> {
+    OTHER.get().map(|other| taken(&other.btf))
 }
 
-/// The other kernel's symbols, for the cache of symbols.
-pub(crate) fn symbols() -> Option<Result<Symbols, SymbolError>> {
-    let other = OTHER.get()?;
-    let mut symbols = other.symbols.lock().unwrap_or_else(PoisonError::into_inner);
-    symbols.take()
+/// The other kernel's symbols for the cache of symbols, which takes them.
+pub(crate) fn symbols() -> Option<String> {
+    OTHER.get().map(|other| taken(&other.symbols))
+}
+
+fn taken<T: Default>(of: &Mutex<T>) -> T {
+    std::mem::take(&mut *of.lock().unwrap_or_else(PoisonError::into_inner))
 }

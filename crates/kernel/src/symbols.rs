@@ -146,8 +146,8 @@ impl Symbols {
         static KERNEL: OnceLock<Result<Symbols, SymbolError>> = OnceLock::new();
         KERNEL
             .get_or_init(|| {
-                if let Some(symbols) = crate::foreign_kernel::symbols() {
-                    return symbols;
+                if let Some(text) = crate::foreign_kernel::symbols() {
+                    return Symbols::parse(text);
                 }
                 let text = crate::sysfile::read_fully(KALLSYMS)
                     .map_err(|e| SymbolError::Unreadable(e.to_string()))?;

@@ -2,6 +2,7 @@
 //! them (`crates/profile/tests/readers.rs`).
 
 mod chrome;
+mod files;
 mod hatchet;
 mod otf2;
 mod pprof;
@@ -11,6 +12,8 @@ mod tau;
 use std::fmt;
 
 use crate::run::Run;
+
+pub use files::ExportFiles;
 
 /// A format.
 #[derive(Debug)]
@@ -25,10 +28,6 @@ pub struct Format {
     pub trace: bool,
     make: fn(&Run) -> ExportFiles,
 }
-
-/// Files of an export: their paths in its folder, or a single one with its usual name, and their
-/// content.
-pub type ExportFiles = Vec<(String, Vec<u8>)>;
 
 /// All formats.
 pub const FORMATS: [Format; 8] = [
@@ -116,9 +115,4 @@ impl Format {
         }
         Ok((self.make)(run))
     }
-}
-
-/// A JSON value as a file.
-fn json(name: &str, value: &serde_json::Value) -> ExportFiles {
-    vec![(name.to_owned(), value.to_string().into_bytes())]
 }

@@ -18,69 +18,10 @@
 
 mod find;
 mod reader;
+mod row;
 mod writer;
-
-use serde::{Deserialize, Serialize};
-
-use crate::model::{
-    Call, Context, ContextTime, Event, Futex, Header, Ns, Process, Recorder, RecordingEnd, Stack,
-    Thread,
-};
 
 pub use find::{FoundProfiles, find};
 pub use reader::{FileNote, ReadProfile, UnusableFile, read, read_path};
+pub use row::EXTENSION;
 pub use writer::{Writer, name};
-
-/// The extension of file names.
-pub const EXTENSION: &str = "spile";
-
-/// A line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Row {
-    Header(Header),
-    Process(Process),
-    Thread(Thread),
-    Context(Context),
-    ContextTime(ContextTime),
-    Call(Call),
-    Stack(Stack),
-    Futex(Futex),
-    Recorder(Recorder),
-    Lost(LossRow),
-    Event(Event),
-    Snapshot(AccountEnd),
-    End(RecordingEnd),
-}
-
-/// The kinds of rows in [`Row`].
-const KINDS: [&str; 13] = [
-    "header",
-    "process",
-    "thread",
-    "context",
-    "context_time",
-    "call",
-    "stack",
-    "futex",
-    "recorder",
-    "lost",
-    "event",
-    "snapshot",
-    "end",
-];
-
-/// A reason of losses, with their number.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct LossRow {
-    what: String,
-    count: u64,
-}
-
-/// The end of an account.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct AccountEnd {
-    number: u64,
-    rows: u64,
-    at_ns: Ns,
-}

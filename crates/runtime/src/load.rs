@@ -28,11 +28,12 @@ use spile_kernel::resources::{remedy, reserve_open_files};
 use spile_kernel::tracepoints::security_modules;
 
 use crate::attach::arming::Arming;
-use crate::attach::code::{self, AttachSummary};
+use crate::attach::code;
 use crate::attach::followed::{self, Following};
 pub use crate::attach::links::Links;
-use crate::attach::links::RefusedPlace;
 use crate::attach::perf_events;
+use crate::attach::site::{self, RefusedPlace};
+use crate::attach::summary::AttachSummary;
 use crate::error::Error;
 use crate::load::map_prealloc::PremadeMaps;
 use crate::load::object::{KernelPrograms, LoadRefusal, MappedObject, PointLinks};
@@ -320,7 +321,7 @@ impl LoadedObject {
         let mut places = 0;
         for info in self.layout.programs.iter().filter(attached) {
             if let Attach::Code { probe, .. } = &info.attach {
-                places += code::count(probe);
+                places += site::count(probe);
             }
         }
         arming.add(places);

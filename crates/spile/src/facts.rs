@@ -468,7 +468,7 @@ impl MachineFacts for KernelFacts {
     }
 
     fn kernel_return_stack(&self) -> bool {
-        kernel_code::return_stack()
+        crate::machine::return_stack()
     }
 
     fn syscalls(&self) -> &[Syscall] {

@@ -16,8 +16,6 @@ use spile_kernel::perf;
 use spile_kernel::tracepoints::Tracefs;
 use spile_sema::facts::PerfEvent;
 
-use crate::facts::kernel_code::return_stack;
-
 /// Makes what scripts with kernel probes need, in the order in which the passes ask for it.
 pub(crate) fn preread() {
     let _ = Btf::vmlinux();
@@ -70,6 +68,18 @@ pub(crate) fn thread_pointer() -> Option<u32> {
         Arch::X86_64 => offset(Btf::vmlinux().ok()?, "task_struct", &["thread", "fsbase"]),
         Arch::Aarch64 => None,
     }
+}
+
+/// See [`spile_sema::facts::MachineFacts::kernel_return_stack`]. Since Linux 6.14 ftrace itself catches
+/// returns (`return_to_handler` in `arch/x86/kernel/ftrace_64.S`). The first versions showed a
+/// stack pointer below the saved registers, later ones show the right one, and nothing tells which
+/// it is. Older kernels, and single probes (`arch_rethook_trampoline_callback`), show the right
+/// one.
+pub(crate) fn return_stack() -> bool {
+    Btf::vmlinux().ok().is_none_or(|btf| {
+        let fprobe = btf.find_struct("fprobe");
+        fprobe.is_none_or(|s| btf.member(s, "hlist_array").is_none())
+    })
 }
 
 /// The offsets of facts about the current task that generated code reads. The page cache and the

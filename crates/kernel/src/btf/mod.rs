@@ -119,7 +119,11 @@ impl Btf {
     pub fn vmlinux() -> Result<&'static Btf, &'static BtfError> {
         static KERNEL: OnceLock<Result<Btf, BtfError>> = OnceLock::new();
         KERNEL
-            .get_or_init(|| crate::foreign_kernel::btf().unwrap_or_else(|| Btf::open(VMLINUX)))
+            .get_or_init(|| match crate::foreign_kernel::btf() {
+                None => Btf::open(VMLINUX),
+                Some(Some(blob)) => Btf::parse(blob),
+                Some(None) => Err(BtfError::Format("the kernel of -r has no BTF".into())),
+            })
             .as_ref()
     }
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::ExportFiles;
+use super::files::ExportFiles;
 use crate::model::ContextKind;
 use crate::run::{ContextIndex, OUTSIDE, Run, label};
 use crate::timeline::timelines;
@@ -68,7 +68,7 @@ pub(super) fn export(run: &Run) -> ExportFiles {
         }
     }
     let value = json!({ "traceEvents": events, "displayTimeUnit": "ns" });
-    super::json("trace.json", &value)
+    super::files::json("trace.json", &value)
 }
 
 fn named(what: &str, pid: usize, tid: u32, name: &str) -> Value {

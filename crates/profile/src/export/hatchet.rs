@@ -3,14 +3,14 @@
 
 use serde_json::{Value, json};
 
-use super::ExportFiles;
+use super::files::ExportFiles;
 use crate::paths::{Node, PlaceKind, trees};
 use crate::run::Run;
 
 /// The input of `GraphFrame.from_literal`.
 pub(super) fn literal(run: &Run) -> ExportFiles {
     let trees: Vec<Value> = trees(run).iter().map(node).collect();
-    super::json("profile.json", &Value::from(trees))
+    super::files::json("profile.json", &Value::from(trees))
 }
 
 fn node(node: &Node) -> Value {
@@ -66,7 +66,7 @@ pub(super) fn json(run: &Run) -> ExportFiles {
         "exclusive_metrics": ["time", "count"],
         "inclusive_metrics": ["time (inc)"],
     });
-    super::json("profile.json", &value)
+    super::files::json("profile.json", &value)
 }
 
 #[derive(Default)]

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::ExportFiles;
+use super::files::ExportFiles;
 use crate::model::{Context, ContextKind, Event};
 use crate::run::{ContextIndex, Run, label, region_name};
 use crate::timeline::timelines;

@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use prost::Message as _;
 
-use super::ExportFiles;
+use super::files::ExportFiles;
 use crate::paths::{PathPlace, PlaceKind, threads};
 use crate::run::Run;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::ExportFiles;
+use super::files::ExportFiles;
 use crate::paths::{PathPlace, threads};
 use crate::run::Run;
 
@@ -82,7 +82,7 @@ pub(super) fn speedscope(run: &Run) -> ExportFiles {
         "shared": { "frames": frames },
         "profiles": profiles,
     });
-    super::json("profile.speedscope.json", &value)
+    super::files::json("profile.speedscope.json", &value)
 }
 
 fn frame(place: &PathPlace) -> Value {

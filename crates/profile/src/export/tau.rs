@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ExportFiles;
+use super::files::ExportFiles;
 use crate::model::Ns;
 use crate::paths::{Node, PathPlace, PlaceKind, threads};
 use crate::run::Run;

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::{EXTENSION, read_path};
+use super::reader::read_path;
+use super::row::EXTENSION;
 use crate::model::Profile;
 
 /// The profiles of one run.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
-use super::{AccountEnd, KINDS, Row};
+use super::row::{AccountEnd, KINDS, Row};
 use crate::model::{FORMAT, Profile, Snapshot, VERSION};
 
 /// Maximum length of a line in bytes; a longer one is damaged.

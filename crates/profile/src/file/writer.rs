@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::{AccountEnd, EXTENSION, LossRow, Row};
+use super::row::{AccountEnd, EXTENSION, LossRow, Row};
 use crate::model::{Event, Header, RecordingEnd, Snapshot};
 
 /// Writes one profile, an account at a time. Each call ends in one `write` and a `flush`, so that

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
+use crate::machine::parallel::in_parallel;
 use crate::machine::signals::Signals;
 
 /// Work that takes less than this shows no progress.
@@ -143,6 +144,15 @@ impl PartSize {
         let fits = usize::try_from(fits).unwrap_or(usize::MAX);
         self.0 = fits.min(2 * self.0).clamp(PartSize::LEAST, PartSize::MOST);
     }
+}
+
+/// Drops values whose release blocks in the kernel: it waits until no processor runs the attached
+/// program, 30 to 80 ms for user code. Threads that wait at the same time share one wait.
+pub(crate) fn close_all<T: Send>(all: Vec<T>, closers: usize, progress: &Progress) {
+    in_parallel(all, closers, |one| {
+        drop(one);
+        progress.advance(1);
+    });
 }
 
 #[cfg(test)]

@@ -5,99 +5,26 @@
 //! A link is made for all its places or for none. If the kernel refuses one, a bisection finds the
 //! places that cannot be probed; these are left out and counted.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use spile_bpf::layout::CodeAttach;
-use spile_ir::{CodePlace, CodeProbe, CodeSite, OptionalSites, SiteId, Space};
+use spile_ir::{CodePlace, CodeProbe, OptionalSites, Space};
 use spile_kernel::bpf::{
     AttachPoints, BpfError, KernelFunctions, UprobeMulti, kprobe_multi, perf_link,
     raw_tracepoint_open, uprobe_multi,
 };
 use spile_kernel::features::{self, Feature};
 use spile_kernel::perf::{PerfEvent, ProbePlace};
-use spile_kernel::symbols::Symbols;
 
 use crate::attach::arming::{Arming, PartSize};
 use crate::attach::followed::Following;
-use crate::attach::links::{Links, RefusedPlace};
-use crate::error::{Error, to_io_error};
+use crate::attach::links::Links;
+use crate::attach::site::{AttachSite, RefusedPlace, place_error, refused_place, sites};
+use crate::error::Error;
 use crate::machine::parallel::in_parallel;
-
-/// A place with its cookie: the site's number, and in the upper half the distance from the
-/// function's first instruction.
-#[derive(Clone, Copy)]
-pub(crate) struct AttachSite<'p> {
-    pub(crate) cookie: u64,
-    site: &'p CodeSite,
-    /// The probed return instruction, as an offset in the file.
-    exit: Option<u64>,
-}
-
-impl AttachSite<'_> {
-    /// The offset in the file, or the address in the kernel; 0 for a function's name.
-    pub(crate) fn offset(&self) -> u64 {
-        match (&self.site.place, self.exit) {
-            (_, Some(offset)) => offset,
-            (CodePlace::File { offset, .. }, None) => *offset,
-            (CodePlace::Address(at) | CodePlace::Traced(at), None) => *at,
-            (CodePlace::Symbol { .. }, None) => 0,
-        }
-    }
-
-    /// The file.
-    pub(crate) fn path(&self) -> Option<&str> {
-        match &self.site.place {
-            CodePlace::File { path, .. } => Some(path),
-            _ => None,
-        }
-    }
-
-    /// Offset of the marker's semaphore in the file; 0 for none.
-    pub(crate) fn semaphore(&self) -> u64 {
-        self.site.semaphore
-    }
-
-    /// The place to attach to.
-    fn place_text(&self) -> CodePlace {
-        match (&self.site.place, self.exit) {
-            (CodePlace::File { path, .. }, Some(offset)) => CodePlace::File {
-                path: path.clone(),
-                offset,
-            },
-            (place, _) => place.clone(),
-        }
-    }
-}
-
-/// The places of a probe; for a probe at return instructions, these instructions.
-fn sites(probe: &CodeProbe) -> Vec<AttachSite<'_>> {
-    let mut all = Vec::new();
-    for site in &probe.sites {
-        let number = u64::from(site.number);
-        match site.exits.as_ref().filter(|_| probe.ret) {
-            None => all.push(AttachSite {
-                cookie: number,
-                site,
-                exit: None,
-            }),
-            Some(exits) => all.extend(exits.at.iter().map(|exit| AttachSite {
-                cookie: number | u64::from(exit.distance as u32) << 32,
-                site,
-                exit: Some(exit.offset),
-            })),
-        }
-    }
-    all
-}
-
-/// Number of places that a program is attached to, if none is refused.
-pub(crate) fn count(probe: &CodeProbe) -> usize {
-    sites(probe).len()
-}
 
 /// Attaches a program to all places that can be probed.
 ///
@@ -204,126 +131,6 @@ const NOT_OF_PLACES: [i32; 6] = [
     libc::ENFILE,
     libc::ESRCH,
 ];
-
-/// The attach kind of a probe's programs, and the number of places.
-#[derive(Debug)]
-pub(crate) struct AttachSummary {
-    /// The probe in the script, and its name.
-    pub probe: Option<SiteId>,
-    pub name: String,
-    how: &'static str,
-    places: usize,
-    left_out: usize,
-    programs: usize,
-    /// Number of places with another attach kind.
-    others: usize,
-}
-
-impl AttachSummary {
-    /// The attach kind of one program.
-    pub(crate) fn for_program(
-        (probe, name): (Option<SiteId>, String),
-        code: &CodeProbe,
-        (by, followed): (CodeAttach, bool),
-        left_out: usize,
-    ) -> AttachSummary {
-        AttachSummary {
-            probe,
-            name,
-            how: match followed {
-                true => followed_name(code),
-                false => kind_name(code, by),
-            },
-            places: count(code).saturating_sub(left_out),
-            left_out,
-            programs: 1,
-            others: 0,
-        }
-    }
-
-    /// Lines of text, with the programs of each probe joined.
-    pub(crate) fn lines(all: Vec<AttachSummary>) -> Vec<String> {
-        let mut lines: Vec<AttachSummary> = Vec::new();
-        let mut line_of: HashMap<_, usize> = HashMap::new();
-        for one in all {
-            let at = *line_of.entry((one.probe, one.how)).or_insert(lines.len());
-            match lines.get_mut(at).filter(|_| one.probe.is_some()) {
-                Some(line) => {
-                    line.others += usize::from(line.name != one.name);
-                    line.places += one.places;
-                    line.left_out += one.left_out;
-                    line.programs += 1;
-                }
-                None => lines.push(one),
-            }
-        }
-        lines.iter().map(ToString::to_string).collect()
-    }
-}
-
-impl fmt::Display for AttachSummary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)?;
-        match self.others {
-            0 => {}
-            1 => f.write_str(" and another")?,
-            n => write!(f, " and {n} others")?,
-        }
-        match self.places {
-            1 => write!(f, ": 1 place by {}", self.how)?,
-            n => write!(f, ": {n} places by {}", self.how)?,
-        }
-        if self.programs > 1 {
-            write!(f, ", {} programs", self.programs)?;
-        }
-        match self.left_out {
-            0 => Ok(()),
-            n => write!(f, ", {n} left out"),
-        }
-    }
-}
-
-/// The kernel's name of the attach kind in the memory of the target's processes.
-fn followed_name(probe: &CodeProbe) -> &'static str {
-    match (probe.at_exits(), probe.ret) {
-        (true, _) => "uprobe events at return instructions in the target's processes",
-        (false, true) => "uretprobe events in the target's processes",
-        (false, false) => "uprobe events in the target's processes",
-    }
-}
-
-/// The kernel's name of the attach kind.
-fn kind_name(probe: &CodeProbe, by: CodeAttach) -> &'static str {
-    if probe.at_exits() {
-        return match by {
-            CodeAttach::Multi => "uprobe.multi at return instructions",
-            _ => "uprobe at return instructions",
-        };
-    }
-    match (by, probe.space, probe.ret) {
-        (CodeAttach::Multi, Space::Kernel, false) => "kprobe.multi",
-        (CodeAttach::Multi, Space::Kernel, true) => "kretprobe.multi",
-        (CodeAttach::Multi, Space::User, false) => "uprobe.multi",
-        (CodeAttach::Multi, Space::User, true) => "uretprobe.multi",
-        (CodeAttach::Session, _, _) => "kprobe.session",
-        (CodeAttach::Single, Space::Kernel, false) => "kprobe",
-        (CodeAttach::Single, Space::Kernel, true) => "kretprobe",
-        (CodeAttach::Single, Space::User, false) => "uprobe",
-        (CodeAttach::Single, Space::User, true) => "uretprobe",
-        (CodeAttach::Trampoline(_), _, false) => "fentry",
-        (CodeAttach::Trampoline(_), _, true) => "fexit",
-    }
-}
-
-/// The warning about places that were left out.
-pub(crate) fn refusal_warning(refused: &[RefusedPlace]) -> Option<String> {
-    let first = refused.first()?;
-    let text = format!("{} cannot be probed: {}", first.place, first.why);
-    Some(match refused.len() {
-        1 => text,
-        n => format!("{n} places are left out: {text}"),
-    })
-}
 
 /// Groups places for links: one for each file; kernel places in one or two, by address or by name.
 fn by_file<'p>(sites: &[AttachSite<'p>]) -> Vec<Vec<AttachSite<'p>>> {
@@ -547,39 +354,13 @@ fn no_kprobe(space: Space, why: io::Error) -> io::Error {
     io::Error::other(text)
 }
 
-fn refused_place(site: &AttachSite<'_>, why: io::Error) -> RefusedPlace {
-    let place = match &site.place_text() {
-        CodePlace::File { path, offset } => format!("{path} at offset {offset:#x}"),
-        CodePlace::Symbol {
-            name, offset: 0, ..
-        } => format!("function {name}"),
-        CodePlace::Symbol { name, offset, .. } => format!("function {name}+{offset:#x}"),
-        CodePlace::Address(at) => format!("address {at:#x}"),
-        CodePlace::Traced(at) => match Symbols::kernel().map(|s| s.describe(*at)) {
-            Ok(name) => format!("function {name}"),
-            Err(_) => format!("function at {at:#x}"),
-        },
-    };
-    RefusedPlace { place, why }
-}
-
-/// The error of an attachment to a place.
-pub(crate) fn place_error(why: BpfError) -> io::Error {
-    /// The kernel's own `ENOTSUPP`, for which the C library has no text.
-    const ENOTSUPP: i32 = 524;
-    match why {
-        BpfError::Call { errno, .. } if errno.raw_os_error() == ENOTSUPP => io::Error::new(
-            io::ErrorKind::Unsupported,
-            "the kernel cannot probe this instruction",
-        ),
-        why => to_io_error(why),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use spile_ir::CodeSite;
     use spile_kernel::bpf::{Command, Errno};
+
+    use super::*;
+    use crate::attach::site::refusal_warning;
 
     fn site(offset: u64) -> CodeSite {
         CodeSite {
@@ -591,39 +372,6 @@ mod tests {
             number: 0,
             exits: None,
         }
-    }
-
-    #[test]
-    fn the_programs_of_a_probe_are_one_line_of_the_summary() {
-        let probe = CodeProbe {
-            space: Space::User,
-            ret: false,
-            pid: None,
-            tree: false,
-            optional_sites: Default::default(),
-            sites: (0..3).map(site).collect(),
-        };
-        let means = |id: Option<u32>, name: &str, by, left_out| {
-            AttachSummary::for_program((id.map(SiteId), name.into()), &probe, (by, false), left_out)
-        };
-        let (multi, single) = (CodeAttach::Multi, CodeAttach::Single);
-        let lines = AttachSummary::lines(vec![
-            means(Some(1), "f", multi, 0),
-            means(Some(1), "f", single, 2),
-            means(Some(2), "a", multi, 1),
-            means(Some(2), "b", multi, 0),
-            means(Some(2), "c", multi, 1),
-            means(None, "x", multi, 0),
-            means(None, "x", multi, 0),
-        ]);
-        let expected = [
-            "f: 3 places by uprobe.multi",
-            "f: 1 place by uprobe, 2 left out",
-            "a and 2 others: 7 places by uprobe.multi, 3 programs, 2 left out",
-            "x: 3 places by uprobe.multi",
-            "x: 3 places by uprobe.multi",
-        ];
-        assert_eq!(lines, expected);
     }
 
     #[test]

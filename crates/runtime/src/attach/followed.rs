@@ -37,9 +37,8 @@ use spile_kernel::perf::PerfEvent;
 use spile_kernel::process;
 use spile_kernel::tracepoints::Tracefs;
 
-use crate::attach::arming::Progress;
-use crate::attach::code::AttachSite;
-use crate::attach::links::close_all;
+use crate::attach::arming::{Progress, close_all};
+use crate::attach::site::AttachSite;
 use crate::machine::mapped::MappedFile;
 use crate::machine::parallel::in_parallel;
 

@@ -1,6 +1,5 @@
 //! The attachments of a session. Dropping them detaches.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -10,11 +9,11 @@ use spile_kernel::bpf::link_info;
 use spile_kernel::perf::PerfEvent;
 use spile_kernel::process::spawn_masked;
 
-use crate::attach::arming::Progress;
-use crate::attach::code::AttachSummary;
+use crate::attach::arming::{Progress, close_all};
 use crate::attach::followed::Following;
 use crate::attach::perf_events;
-use crate::machine::parallel::in_parallel;
+use crate::attach::site::RefusedPlace;
+use crate::attach::summary::AttachSummary;
 use crate::shared::state::StateMemory;
 
 /// Limit on the links that are closed in parallel.
@@ -59,15 +58,6 @@ impl Drop for Links {
     }
 }
 
-/// Drops values whose release blocks in the kernel: it waits until no processor runs the attached
-/// program, 30 to 80 ms for user code. Threads that wait at the same time share one wait.
-pub(crate) fn close_all<T: Send>(all: Vec<T>, closers: usize, progress: &Progress) {
-    in_parallel(all, closers, |one| {
-        drop(one);
-        progress.advance(1);
-    });
-}
-
 /// Attachments that another thread releases; dropping it waits for that. Their programs may still be
 /// called meanwhile.
 pub(crate) struct Detaching(Option<JoinHandle<()>>);
@@ -79,15 +69,6 @@ impl Drop for Detaching {
             let _ = thread.join();
         }
     }
-}
-
-/// A place that the kernel refused.
-#[derive(Debug)]
-pub struct RefusedPlace {
-    /// The place, for messages.
-    pub place: String,
-    /// The kernel's error.
-    pub why: io::Error,
 }
 
 impl Links {

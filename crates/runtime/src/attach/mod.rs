@@ -9,13 +9,17 @@
 //! | `arming` | progress of work on many places, and its early end |
 //! | `code` | uprobes, kprobes, fentry and fexit, with one link for many places where the kernel supports it |
 //! | `followed` | breakpoints in the memory of the target's processes only |
-//! | `links` | the attachments, and the places that the kernel refused |
+//! | `links` | the attachments |
 //! | `perf_events` | opens perf events and attaches programs to them |
+//! | `site` | places to attach to, and those that the kernel refused |
 //! | `staleness` | whether a file has changed since its places were resolved |
+//! | `summary` | how programs are attached, for `-v` |
 
 pub(crate) mod arming;
 pub(crate) mod code;
 pub(crate) mod followed;
 pub(crate) mod links;
 pub(crate) mod perf_events;
+pub(crate) mod site;
 pub(crate) mod staleness;
+pub(crate) mod summary;

@@ -11,8 +11,8 @@ use spile_bpf::layout::{
 use spile_ir::{CodePlace, Event, Program};
 use spile_kernel::bpf::Ring;
 
-use crate::attach::code;
 use crate::attach::links::{Detaching, Links};
+use crate::attach::site;
 use crate::error::Error;
 use crate::host::{Backend, Host, HostLosses, StartParams, Started};
 use crate::io::output;
@@ -67,7 +67,7 @@ impl Host for KernelHost<'_> {
             process_tree::mark_descendants(&state, at, *pid);
         }
         let user_files = user_files(&loaded, &state, &object.layout, program, options)?;
-        if let (false, Some(text)) = (options.quiet, code::refusal_warning(links.refused())) {
+        if let (false, Some(text)) = (options.quiet, site::refusal_warning(links.refused())) {
             output::warn(&text);
         }
         let ring = loaded.ring()?;
@@ -117,7 +117,7 @@ impl Backend for KernelBackend {
         let before = self.links.refused().len();
         self.loaded
             .attach_raising(program, &mut self.links, signals)?;
-        Ok(code::refusal_warning(&self.links.refused()[before..]))
+        Ok(site::refusal_warning(&self.links.refused()[before..]))
     }
 
     fn watch_command(&mut self, pid: u32) -> Result<(), Error> {

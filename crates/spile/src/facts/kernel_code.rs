@@ -235,18 +235,6 @@ impl KernelCode {
     }
 }
 
-/// See [`spile_sema::facts::MachineFacts::kernel_return_stack`]. Since Linux 6.14 ftrace itself catches
-/// returns (`return_to_handler` in `arch/x86/kernel/ftrace_64.S`). The first versions showed a
-/// stack pointer below the saved registers, later ones show the right one, and nothing tells which
-/// it is. Older kernels, and single probes (`arch_rethook_trampoline_callback`), show the right
-/// one.
-pub(crate) fn return_stack() -> bool {
-    KernelTypes::kernel().is_none_or(|types| {
-        let fprobe = types.btf.find_struct("fprobe");
-        fprobe.is_none_or(|s| types.btf.member(s, "hlist_array").is_none())
-    })
-}
-
 /// Whether a query is about source files, lines or inlined copies, which only debugging information
 /// has, or about an address from before the kernel was relocated.
 pub(crate) fn needs_source(query: &CodeQuery) -> bool {

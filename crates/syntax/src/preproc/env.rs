@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::cond::version_order;
+use super::version::version_order;
 
 /// The value of `runtime`.
 ///

@@ -20,6 +20,7 @@
 mod cond;
 mod env;
 mod macros;
+mod version;
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,0 +1,62 @@
+//! The rows of profile files.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    Call, Context, ContextTime, Event, Futex, Header, Ns, Process, Recorder, RecordingEnd, Stack,
+    Thread,
+};
+
+/// The extension of file names.
+pub const EXTENSION: &str = "spile";
+
+/// A line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Row {
+    Header(Header),
+    Process(Process),
+    Thread(Thread),
+    Context(Context),
+    ContextTime(ContextTime),
+    Call(Call),
+    Stack(Stack),
+    Futex(Futex),
+    Recorder(Recorder),
+    Lost(LossRow),
+    Event(Event),
+    Snapshot(AccountEnd),
+    End(RecordingEnd),
+}
+
+/// The kinds of rows in [`Row`].
+pub(super) const KINDS: [&str; 13] = [
+    "header",
+    "process",
+    "thread",
+    "context",
+    "context_time",
+    "call",
+    "stack",
+    "futex",
+    "recorder",
+    "lost",
+    "event",
+    "snapshot",
+    "end",
+];
+
+/// A reason of losses, with their number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct LossRow {
+    pub(super) what: String,
+    pub(super) count: u64,
+}
+
+/// The end of an account.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(super) struct AccountEnd {
+    pub(super) number: u64,
+    pub(super) rows: u64,
+    pub(super) at_ns: Ns,
+}
