@@ -19,7 +19,7 @@ const MEMORY: usize = 1400;
 /// Memory in MB of a second node, which has no processors. No page goes there that does not ask for it.
 const SECOND_NODE: usize = 128;
 /// Maximum time without output from a guest: longer than the longest case may take.
-const SILENCE: Duration = Duration::from_secs(1000);
+const SILENCE: Duration = Duration::from_secs(4000);
 /// Maximum time to power off after the last output.
 const FAREWELL: Duration = Duration::from_secs(30);
 /// The emulated processor. qemu 7.2 can lose the flags at a `cmpxchg16b`, after which the kernel
