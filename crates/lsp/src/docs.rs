@@ -106,7 +106,7 @@ mod tests {
                 d.word
             );
         }
-        for name in spile_syntax::parser::operator_names() {
+        for name in spile_syntax::parser::at_ops::operator_names() {
             assert!(find(name).is_some(), "{name}");
         }
         assert!(find("@cast").is_some() && find("nothing").is_none());

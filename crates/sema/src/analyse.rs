@@ -9,6 +9,7 @@ use spile_syntax::source::Sources;
 use crate::check;
 use crate::dump;
 use crate::facts::Facts;
+use crate::ids::UserIds;
 use crate::library::Library;
 use crate::lower::{LoweringOptions, lower};
 use crate::probe::{ProbeHandler, resolve_file, resolve_script};
@@ -58,38 +59,6 @@ pub struct AnalysisOptions {
     pub target_pidns: i64,
     /// The user namespace of the numbers that `ns_uid()` and similar functions give.
     pub target_users: UserIds,
-}
-
-/// The ids of users, or of groups, in a user namespace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdMap {
-    /// Ranges: first id inside, first id of the kernel, number of ids.
-    pub ranges: Vec<(u32, u32, u32)>,
-    /// The id for all others.
-    pub others: u32,
-}
-
-/// A user namespace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UserIds {
-    /// The map of user ids.
-    pub users: IdMap,
-    /// The map of group ids.
-    pub groups: IdMap,
-}
-
-impl Default for UserIds {
-    /// The initial namespace: the kernel's own numbers.
-    fn default() -> Self {
-        let own = IdMap {
-            ranges: vec![(0, 0, u32::MAX)],
-            others: u32::MAX,
-        };
-        UserIds {
-            users: own.clone(),
-            groups: own,
-        }
-    }
 }
 
 impl Default for AnalysisOptions {

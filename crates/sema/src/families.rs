@@ -12,149 +12,24 @@ use spile_syntax::pretty::point_text;
 use spile_syscalls::Syscall;
 
 pub(crate) use code::{CodeMatch, MatchedPlace};
+pub use kinds::{ArgSpec, ComponentName, ComponentSpec, Family};
+pub(crate) use kinds::{EventMaker, PointMatch};
 pub(crate) use table::CALL_FAMILIES;
 pub use table::FAMILIES;
 use table::S;
 
 use crate::codes;
 use crate::facts::{Facts, MachineFacts, Module, ModuleQuery};
-use crate::probe::handler::{ContextKind, TargetVar};
 use crate::probe::point::{bad_argument, modules, number_in, number_of, positive, string_of};
 use spile_glob::{is_pattern, matches, matches_point};
 
 mod code;
 mod data;
 mod hooks;
+mod kinds;
 pub(crate) mod perf;
 mod procfs;
 mod table;
-
-/// The argument of a component.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ArgSpec {
-    /// Nothing.
-    None,
-    /// A number or nothing.
-    OptNum,
-    /// A number.
-    Num,
-    /// A string.
-    Str,
-    /// A string or nothing.
-    OptStr,
-    /// A string or a number.
-    StrOrNum,
-    /// A string, a number or nothing.
-    Any,
-}
-
-/// The name of a component in the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ComponentName {
-    /// This word.
-    Is(&'static str),
-    /// The name of a system call.
-    Syscall,
-    /// The name of a perf event, in the group that the component before names.
-    PerfEvent,
-}
-
-/// A component: its name and its argument.
-#[derive(Debug, Clone, Copy)]
-pub struct ComponentSpec(pub ComponentName, pub ArgSpec);
-
-/// A family of probe points.
-#[derive(Debug)]
-pub struct Family {
-    /// The components.
-    pub comps: &'static [ComponentSpec],
-    /// Components that can follow; a point has at most one of them.
-    pub options: &'static [ComponentSpec],
-    /// The way to make the event.
-    pub(crate) make: EventMaker,
-    /// The place where its handlers run, and their variables.
-    pub context: ContextKind,
-    /// One line for `--dump-probe-types`.
-    pub doc: &'static str,
-}
-
-/// The way to make an event from a point.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum EventMaker {
-    /// `begin`, `end`, `error` with a sequence number.
-    Ordered(fn(i64) -> Event),
-    /// An event without arguments.
-    Plain(fn() -> Event),
-    /// `timer.UNIT(N)`: nanoseconds of a unit.
-    Timer(u64),
-    /// `timer.jiffies(N)`
-    Jiffies,
-    /// `timer.hz(N)`
-    Hz,
-    /// A tick on every CPU, CONFIG_HZ times a second.
-    Tick,
-    /// `timer.profile.freq.hz(N)`
-    ProfileHz,
-    /// `perf.type(N).config(M)`, and the components after it
-    PerfRaw,
-    /// `perf.GROUP.NAME`, and the components after it
-    PerfNamed,
-    /// `procfs`: made from all components.
-    Procfs,
-    /// `netfilter`: made from all components.
-    Netfilter,
-    /// `lsm("name")`
-    Lsm,
-    /// `kernel.trace("name")`
-    Trace,
-    /// System calls by name; `true` for their return.
-    Syscall(bool),
-    /// All system calls; `true` for their return.
-    SyscallAny(bool),
-    /// Places in code: made from all components.
-    Code,
-    /// Watched memory.
-    Data,
-    /// Events of processes: this alias of the library, in the processes that the first component
-    /// names.
-    Process(&'static str),
-}
-
-/// The meaning of a matched point.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum PointMatch {
-    /// One event and its point.
-    Event {
-        event: Event,
-        point: String,
-        kind: ContextKind,
-    },
-    /// A counter of `@perf`, and the program whose events it counts, as the script names it.
-    Counter {
-        event: Event,
-        point: String,
-        program: Option<Arc<str>>,
-    },
-    /// A place where the kernel calls BPF programs, with the arguments it passes.
-    Hook {
-        event: Event,
-        point: String,
-        name: Arc<str>,
-        targets: Vec<TargetVar>,
-    },
-    /// A tracepoint.
-    Trace {
-        name: Arc<str>,
-        /// `Some` where the script gives the subsystem, also as a pattern.
-        system: Option<Arc<str>>,
-    },
-    /// System calls: indexes into [`crate::facts::MachineFacts::syscalls`].
-    Syscalls { calls: Vec<usize>, ret: bool },
-    /// All system calls.
-    SyscallAny { ret: bool },
-    /// Places in code.
-    Code(CodeMatch),
-}
 
 /// Maximum of `.maxactive`.
 const MAX_ACTIVE: i64 = 65_535;

@@ -7,6 +7,7 @@
 //! | [`library`] | the files of a run, indexed |
 //! | [`missing`] | names that only SystemTap's library has |
 //! | [`families`], [`probe`] | probe points to handlers with their contexts |
+//! | [`ids`] | maps of user and group ids between namespaces |
 //! | [`ctype`] | C types and walks through structures |
 //! | [`types`] | names and types of bodies |
 //! | [`check`] | placement: the operations allowed in each handler |
@@ -23,6 +24,7 @@ pub mod facts;
 #[cfg(feature = "fake")]
 pub mod fake;
 pub mod families;
+pub mod ids;
 pub mod library;
 pub mod lower;
 pub mod missing;

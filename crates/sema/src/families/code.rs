@@ -7,7 +7,7 @@ use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 use spile_syntax::pretty::{literal, point_text};
 
-use super::PointMatch;
+use super::kinds::PointMatch;
 use crate::codes;
 use crate::facts::*;
 use crate::probe::point::{self, bad_argument, named, number_in, process_number, string_of};

@@ -5,7 +5,7 @@ use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 use spile_syntax::pretty::point_text;
 
-use super::PointMatch;
+use super::kinds::PointMatch;
 use crate::codes;
 use crate::facts::{CodeFacts, DataPlace, Module, ModuleQuery};
 use crate::probe::handler::ContextKind;

@@ -5,7 +5,7 @@ use spile_syntax::ast::Component;
 use spile_syntax::diag::DiagResult;
 use spile_syntax::pretty::point_text;
 
-use super::PointMatch;
+use super::kinds::PointMatch;
 use crate::probe::handler::ContextKind;
 use crate::probe::point::{bad_argument, number_in, string_of};
 

@@ -2,7 +2,8 @@
 
 use spile_ir::Event;
 
-use super::{ArgSpec, ComponentName, ComponentSpec, ContextKind, EventMaker, Family};
+use super::kinds::{ArgSpec, ComponentName, ComponentSpec, EventMaker, Family};
+use crate::probe::handler::ContextKind;
 
 const fn w(word: &'static str) -> ComponentSpec {
     ComponentSpec(ComponentName::Is(word), ArgSpec::None)

@@ -6,8 +6,9 @@ use spile_ir::{Bytes, Executor, Program};
 use spile_kernel::btf::{Btf, VMLINUX};
 use spile_kernel::process::IdRange;
 use spile_kernel::{names, nfs};
-use spile_sema::analyse::{self, Analysis, IdMap, Inputs, UserIds};
+use spile_sema::analyse::{self, Analysis, Inputs};
 use spile_sema::codes;
+use spile_sema::ids::{IdMap, UserIds};
 use spile_syntax::diag::Diagnostic;
 
 use super::parse::Frontend;

@@ -12,15 +12,15 @@
 //! so that passes over the tree can recurse without overflowing the stack: a tree is never higher
 //! than twice that.
 
-pub(crate) mod at_ops;
+pub mod at_ops;
+mod doc;
 pub(crate) mod expr;
 mod items;
 mod precedence;
 mod probe;
 mod stmt;
 
-pub use at_ops::operator_names;
-pub use items::doc_comment;
+pub use doc::doc_comment;
 
 use rustc_hash::FxHashMap;
 

@@ -9,7 +9,7 @@ use spile_syntax::diag::Diagnostic;
 use spile_syntax::visit::each_stmt;
 
 use super::{FnDecl, Resolver, SUGGESTIONS};
-use crate::analyse::IdMap;
+use crate::ids::IdMap;
 use crate::probe::syscall_table;
 use crate::types::codes;
 use crate::types::hir::*;

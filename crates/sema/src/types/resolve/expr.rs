@@ -5,29 +5,12 @@ use spile_syntax::ast::{self, Key, Span, StatOp};
 use spile_syntax::diag::Diagnostic;
 
 use super::autocast::{known, same};
+use super::operators::num_op;
 use super::{Resolver, VarMeaning};
 use crate::ctype::CTy;
 use crate::types::codes;
 use crate::types::hir::*;
 use crate::types::unify::Base;
-
-/// Arithmetic operators.
-pub(super) fn num_op(op: ast::BinOp) -> Option<BinOp> {
-    Some(match op {
-        ast::BinOp::Add => BinOp::Add,
-        ast::BinOp::Sub => BinOp::Sub,
-        ast::BinOp::Mul => BinOp::Mul,
-        ast::BinOp::Div => BinOp::Div,
-        ast::BinOp::Mod => BinOp::Mod,
-        ast::BinOp::Shl => BinOp::Shl,
-        ast::BinOp::Shr => BinOp::Shr,
-        ast::BinOp::UShr => BinOp::UShr,
-        ast::BinOp::And => BinOp::And,
-        ast::BinOp::Or => BinOp::Or,
-        ast::BinOp::Xor => BinOp::Xor,
-        _ => return None,
-    })
-}
 
 /// Comparison operators.
 fn cmp_op(op: ast::BinOp) -> Option<CmpOp> {

@@ -10,11 +10,13 @@
 
 mod autocast;
 mod call;
+mod counters;
 mod embedded;
 mod entry;
 mod expr;
 mod finish;
 mod memory;
+mod operators;
 mod pretty;
 mod print;
 mod register_members;
@@ -42,8 +44,8 @@ use super::codes;
 use super::dead_stores::RemovedStmt;
 use super::hir::*;
 use super::unify::{Base, TyVar, Types};
-use crate::analyse::UserIds;
 use crate::facts::{CTypeId, Facts};
+use crate::ids::UserIds;
 use crate::library::Library;
 use crate::probe::{Context, ProbeHandler};
 
@@ -159,7 +161,7 @@ pub struct Resolver<'a> {
     tables: FxHashMap<String, usize>,
     entries: usize,
     /// The perf events that `@perf` can read.
-    counters: value::NamedCounters,
+    counters: counters::NamedCounters,
     /// Conditions of probe points.
     conditions: Vec<Expr>,
     /// Statements that were left out.
@@ -214,7 +216,7 @@ impl<'a> Resolver<'a> {
             value_calls: Vec::new(),
             tables: FxHashMap::default(),
             entries: 0,
-            counters: value::counters(handlers),
+            counters: counters::counters(handlers),
             conditions: Vec::new(),
             removed: Vec::new(),
             pretty_units: FxHashMap::default(),

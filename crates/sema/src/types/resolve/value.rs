@@ -1,49 +1,17 @@
 //! Constructs that only some events have: `$value` of `procfs` files, and the counters of `@perf`.
 
-use std::sync::Arc;
-
-use rustc_hash::FxHashMap;
-use spile_ir::Event;
 use spile_ir::intrinsics::Intrinsic;
 use spile_syntax::ast::{self, Pretty, Span};
 use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
+use super::counters::Counter;
 use super::write::WRITE;
 use crate::codes as probe_codes;
 use crate::facts::{Module, ModuleQuery};
-use crate::probe::{ContextKind, ProbeHandler, TargetSource};
+use crate::probe::{ContextKind, TargetSource};
 use crate::types::codes;
 use crate::types::hir::*;
-
-/// A named perf event.
-pub(super) struct Counter {
-    ty: u32,
-    config: u64,
-    /// The program whose events it counts, where the script names one.
-    program: Option<Arc<str>>,
-}
-
-/// The counters by their names.
-pub(super) type NamedCounters = FxHashMap<String, Counter>;
-
-/// The counters of a script.
-pub(super) fn counters(handlers: &[ProbeHandler]) -> NamedCounters {
-    let counter = |d: &ProbeHandler| match &d.event {
-        Event::Counter { name, ty, config } => {
-            let program = d.ctx.name.clone();
-            let (ty, config) = (*ty, *config);
-            let counter = Counter {
-                ty,
-                config,
-                program,
-            };
-            Some((name.to_string(), counter))
-        }
-        _ => None,
-    };
-    handlers.iter().filter_map(counter).collect()
-}
 
 impl Resolver<'_> {
     /// Whether the handler is a procfs file's, which has a `$value`.

@@ -6,7 +6,7 @@ use spile_syntax::ast::{self, AtOp, Span};
 use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
-use super::expr::num_op;
+use super::operators::num_op;
 use crate::types::codes;
 use crate::types::hir::*;
 
