@@ -32,30 +32,26 @@
 //! start time since the beginning, in units of 1,024 ns; negative if before. A thread that ran at
 //! the beginning, or whose start was not seen, has no `start`.
 
+mod builder;
 mod counts;
 mod intervals;
 mod lifetimes;
 mod places;
 mod unfinished;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use spile_profile::model::{
     BLOCKED, Call, CallParts, Context, ContextKind, ContextTime, Event, Futex, Ns, PREEMPTED,
-    Process, READY, ROOT, Snapshot, Stack, Thread, TimeParts, Times, Wake,
+    READY, ROOT, Snapshot, Stack, Thread, TimeParts, Times, Wake,
 };
 
 use spile_runtime::io::rows::Row;
 
-pub(super) use self::lifetimes::ThreadIdentity;
+pub(super) use self::builder::{ProfileBuilder, ThreadIdentity};
+use self::builder::{REUSED, SingleCall, call_parts};
 use self::places::{ends_path, frame, in_file, variable};
-use super::times::CountFolder;
 use crate::rows::Fields;
-
-/// Number of bits of a thread's key that hold its id: the kernel's largest id is 4,194,304.
-const TID_BITS: u32 = 22;
-/// Added to the id of a thread for each earlier thread that had it.
-const REUSED: u32 = 10_000_000;
 
 /// Rows that report single events, and belong to no account.
 const LIVES: [&str; 10] = [
@@ -71,89 +67,11 @@ const KINDS: [ContextKind; 5] = [
     ContextKind::Mpi,
 ];
 
-/// The state that the rows so far built up.
-#[derive(Debug, Default)]
-pub(super) struct ProfileBuilder {
-    /// The monotonic clock at the beginning: the origin of all times.
-    origin: i64,
-    /// Processor time of this process at the beginning.
-    used_before: Ns,
-    /// The clock of the day at the beginning, in nanoseconds since 1970.
-    pub started_unix_ns: u64,
-    snapshot: Snapshot,
-    /// Indexes into `snapshot.threads` by the thread's key, and of calls by thread, region and
-    /// name.
-    threads: HashMap<i64, usize>,
-    calls: HashMap<(u32, u32, String), usize>,
-    /// Indexes into `snapshot.context_times` by thread and region.
-    in_contexts: HashMap<(u32, u32), usize>,
-    /// The places where threads count their times in regions.
-    counts: Vec<counts::CountPlace>,
-    /// Indexes into `counts`, by the index of the thread that still counts there.
-    counting: HashMap<usize, usize>,
-    /// Bytes of changes of regions that were not made intervals yet.
-    raw: usize,
-    processes: BTreeMap<u32, Process>,
-    /// Contexts by process and by number there.
-    contexts: HashMap<(u32, u64), u32>,
-    /// By thread id: the number of earlier threads that had it.
-    earlier_threads: HashMap<u32, u32>,
-    /// By former thread id: when a thread took its leader's id.
-    renamed: HashMap<u32, Ns>,
-    open: Vec<unfinished::LiveThread>,
-    /// Calls that the end of their thread cut short.
-    cuts: Vec<SingleCall>,
-    /// Calls that a thread makes once, each in a row of its own.
-    single_calls: Vec<SingleCall>,
-    /// The file name of the library that reports regions.
-    library: Option<String>,
-    /// Indexes into `snapshot.futexes` by process, address and region.
-    futexes: HashMap<(u32, u64, u32), usize>,
-    /// Whether a trace is recorded.
-    trace: bool,
-    /// The trace since it was last taken.
-    pub events: Vec<Event>,
-    malformed: u64,
-    first: Option<u32>,
-    /// The folder with the files in which programs count their times in regions.
-    pub folder: Option<CountFolder>,
-    /// Gives the identity of a live thread without `start`, by its id.
-    identify: Option<fn(u32) -> Option<ThreadIdentity>>,
-    /// The process that is known to have ended.
-    ended_process: Option<u32>,
-    /// Whether the current account is the last.
-    pub ended: bool,
-    /// Whether the account is complete: the next row of sums begins another.
-    complete: bool,
-}
-
 /// A number of events and their time.
 fn times(f: &mut Fields<'_>) -> Option<Times> {
     Some(Times {
         count: f.number()?,
         ns: f.ns()?,
-    })
-}
-
-/// One call of a thread.
-#[derive(Debug)]
-struct SingleCall {
-    thread: usize,
-    region: u64,
-    name: String,
-    total: Ns,
-    parts: CallParts,
-}
-
-/// The parts of calls that took `total` together: the next fields are the time off a processor or
-/// taken, ready, and taken.
-fn call_parts(total: Ns, f: &mut Fields<'_>) -> Option<CallParts> {
-    let [off, runnable, taken] = [f.ns()?, f.ns()?, f.ns()?];
-    Some(CallParts {
-        cpu: total.saturating_sub(off),
-        blocked: off.saturating_sub(runnable).saturating_sub(taken),
-        runnable,
-        taken,
     })
 }
 

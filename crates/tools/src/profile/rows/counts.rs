@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use spile_profile::model::{Ns, Snapshot};
 
 use super::super::changes::ChangeRing;
-use super::ProfileBuilder;
+use super::builder::ProfileBuilder;
 use super::intervals::OpenRegions;
 use crate::rows::Fields;
 

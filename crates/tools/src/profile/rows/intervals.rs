@@ -4,7 +4,7 @@
 use spile_profile::model::{Context, Event, Ns, REGION, ROOT};
 
 use super::super::changes::Change;
-use super::ProfileBuilder;
+use super::builder::ProfileBuilder;
 use crate::rows::Fields;
 
 /// Maximum depth of nested regions on a time line.

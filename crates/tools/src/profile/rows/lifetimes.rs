@@ -2,21 +2,8 @@
 
 use spile_profile::model::{Ns, Process, Thread};
 
-use super::{ProfileBuilder, REUSED, TID_BITS};
+use super::builder::{ProfileBuilder, REUSED, TID_BITS};
 use crate::rows::Fields;
-
-/// The identity of a thread, from another source than rows.
-#[derive(Debug)]
-pub(crate) struct ThreadIdentity {
-    /// Process id.
-    pub pid: u32,
-    /// Process id of the parent.
-    pub ppid: u32,
-    /// The thread's name.
-    pub name: String,
-    /// The name of its process, which is that of the process's first thread.
-    pub process: String,
-}
 
 /// The thread id in a key.
 fn tid_of_key(key: i64) -> u32 {

@@ -1,5 +1,6 @@
 //! Rows, and the accounts made from them.
 
+use super::builder::TID_BITS;
 use super::*;
 use crate::rows::with_row;
 

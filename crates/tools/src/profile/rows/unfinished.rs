@@ -2,22 +2,8 @@
 
 use spile_profile::model::{BLOCKED, CallParts, Event, Ns, PREEMPTED, ROOT, Snapshot, Thread};
 
-use super::{ProfileBuilder, REUSED, SingleCall, call_parts};
+use super::builder::{LiveThread, ProfileBuilder, REUSED, SingleCall, call_parts};
 use crate::rows::Fields;
-
-/// A thread that was alive when the recording ended.
-#[derive(Debug)]
-pub(super) struct LiveThread {
-    thread: usize,
-    what: i64,
-    call: String,
-    total: Ns,
-    waited: Ns,
-    off: Ns,
-    taken: Ns,
-    region: u64,
-    ready: bool,
-}
 
 /// Whether a call ends its thread by design.
 fn ends_a_thread(call: &str) -> bool {
