@@ -11,7 +11,6 @@ use spile_ir::intrinsics::Intrinsic;
 use spile_ir::marks::{BodyId, Marks};
 use spile_ir::{Executor, Program, ProgramFacts, SiteId, Ty};
 use spile_lir::Module;
-use spile_lir::library::module_with;
 
 use self::program::ProgramCodegen;
 use crate::attach::{self, AttachPlan, Group};
@@ -168,7 +167,7 @@ impl Programs<'_> {
             });
             let function = match &attach {
                 Attach::Switch(all) => {
-                    let module = module_with(counters::switch_handler(&name, all.len()));
+                    let module = Module::from(counters::switch_handler(&name, all.len()));
                     let none = FxHashMap::default();
                     let function = self.pool.program(module, self.plan, none);
                     function.map_err(program_error)?
@@ -206,14 +205,14 @@ impl Programs<'_> {
     fn own_programs(&mut self) -> Result<(), CompileError> {
         if let Some(at) = self.plan.tree {
             let tracker = process_tree::fork_tracker(at, &self.options.offsets);
-            let module = module_with(tracker.map_err(program_error)?);
+            let module = Module::from(tracker.map_err(program_error)?);
             // Attached before all other programs.
             self.own_program(0, process_tree::info(), module)?;
             let offsets = &self.options.offsets;
             let events = offsets.uprobe.and(offsets.task_perf_events);
             let follows = |p: &ProgramInfo| matches!(&p.attach, Attach::Code { probe, .. } if can_follow(probe));
             if let Some(events) = events.filter(|_| self.infos.iter().any(follows)) {
-                let module = module_with(unfollowed::program(at, events));
+                let module = Module::from(unfollowed::program(at, events));
                 self.own_program(0, unfollowed::info(), module)?;
             }
         }
@@ -223,7 +222,7 @@ impl Programs<'_> {
                 fields: vec![Ty::Long; 2],
                 words: 0,
             });
-            let module = module_with(exec_notifier::program(shape));
+            let module = Module::from(exec_notifier::program(shape));
             // Attached before the search for existing processes.
             self.own_program(0, exec_notifier::info(), module)?;
         }

@@ -319,7 +319,7 @@ fn text_functions_of_the_library_run_as_interpreted() {
                 && part_length.is_some_and(|n| n < part as usize)
             {
                 function(
-                    &library::module_with(find),
+                    &Module::from(find),
                     &name,
                     &args,
                     std::slice::from_ref(&memory),
@@ -441,7 +441,7 @@ fn open_loops_leave_themselves() {
         });
         f.ret(sum);
     });
-    let module = library::module_with(func);
+    let module = Module::from(func);
     spile_lir::verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
     let memory = [5u64.to_le_bytes().to_vec(), vec![0; 32]].concat();
     let has = features::has(features::Feature::MayGoto).is_available();

@@ -270,6 +270,23 @@ pub struct Module {
     pub funcs: Vec<Func>,
 }
 
+/// A module of one function.
+impl From<Func> for Module {
+    fn from(func: Func) -> Module {
+        Module::from(vec![func])
+    }
+}
+
+/// A module of functions alone.
+impl From<Vec<Func>> for Module {
+    fn from(funcs: Vec<Func>) -> Module {
+        Module {
+            funcs,
+            ..Module::default()
+        }
+    }
+}
+
 impl Module {
     /// The function with this name.
     pub fn func(&self, name: &str) -> Option<&Func> {

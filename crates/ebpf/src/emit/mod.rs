@@ -39,7 +39,6 @@ use regalloc2::{
     Algorithm, Ctx, MachineEnv, PReg, PRegSet, RegAllocError, RegClass, RegallocOptions,
 };
 use rustc_hash::FxHashMap;
-use spile_lir::library::module_with;
 use spile_lir::{Func, Module, counted, repeat};
 
 pub use self::code::symbol;
@@ -156,7 +155,7 @@ fn with_loops(
     around: &ObjectSymbols,
     memory: &mut Ctx,
 ) -> Result<Vec<Function>, EmitError> {
-    let mut module = module_with(func.clone());
+    let mut module = Module::from(func.clone());
     repeat::outline(&mut module).map_err(EmitError::Loop)?;
     module.funcs.iter_mut().for_each(match around.may_goto {
         true => counted::count_closed,

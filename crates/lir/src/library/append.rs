@@ -7,9 +7,9 @@
 //! A width is a number of columns, negative for padding on the right. Padding is copied from runs of
 //! spaces and zeros, so no function has a loop.
 
-use super::MAX_SLOT;
 use super::numbers::{eight_hex, significant_hex, write_decimal, write_octal};
 use super::quote::in_front_of_zero;
+use super::strings::MAX_SLOT;
 use crate::builder::{Builder, Val, Var, build};
 use crate::func::{ConstantData, Func, MemoryPlace, Module};
 use crate::helpers::Helper;

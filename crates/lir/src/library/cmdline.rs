@@ -1,6 +1,7 @@
 //! The current process's command line.
 
-use super::{MAX_SLOT, PAGE, every};
+use super::PAGE;
+use super::strings::{MAX_SLOT, every};
 use crate::builder::{Builder, Val, build};
 use crate::func::{ConstantData, Module};
 use crate::helpers::Helper;
@@ -82,7 +83,7 @@ for each byte.";
             name: "zeros".into(),
             bytes: vec![0; MAX_SLOT as usize],
         }],
-        ..super::module_with(func)
+        ..Module::from(func)
     }
 }
 

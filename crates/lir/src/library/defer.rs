@@ -7,7 +7,7 @@
 
 use super::append::{AppendLayout, TextAppender};
 use super::numbers::eight_hex;
-use super::{module_of, usermem};
+use super::usermem;
 use crate::builder::build;
 use crate::func::{MemoryPlace, Module};
 use crate::helpers::Helper;
@@ -102,5 +102,5 @@ Cost: about 110 instructions and a record.";
         t.store_length();
         f.ret(0);
     });
-    module_of(vec![func])
+    Module::from(vec![func])
 }

@@ -6,7 +6,6 @@
 //! functions. What changes between iterations is in these words, which costs less than the words of a
 //! loop's context: a step reads each one where it needs it.
 
-use super::module_of;
 use super::strings::MAX_SLOT;
 use crate::builder::{BlockExit, Builder, IntoOperand, Val, build};
 use crate::func::{Extern, Func, MAX_REPEAT, MemoryPlace, Module};
@@ -153,7 +152,7 @@ pub fn module(layout: &HeapLayout) -> Module {
     };
     Module {
         externs: layout.texts.map(|_| order).into_iter().collect(),
-        ..module_of(funcs)
+        ..Module::from(funcs)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Large arrays: the layout of their elements in the memory of a map, and the function that adds to an
 //! element.
 
-use super::module_with;
 use crate::builder::{BlockExit, Builder, Val, Var, build};
 use crate::func::{MemoryPlace, Module};
 use crate::helpers::Helper;
@@ -163,7 +162,7 @@ value: to add. generation: the lowest bit counts. slot: offset of a free slot in
 Cost: a look-up of the memory, about 60 instructions if the key's first cell has it, about 12 for each
 further one.";
     let params = ["value", "generation", "slot"];
-    module_with(build(&at.name, contract, params, |f, p| {
+    Module::from(build(&at.name, contract, params, |f, p| {
         let [value, generation, slot] = p;
         let block = f.addr(MemoryPlace::Cpu(0));
         let generation = match at.double {

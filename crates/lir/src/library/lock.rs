@@ -1,6 +1,5 @@
 //! Locks: words that are 0 while nobody holds them.
 
-use super::module_of;
 use crate::builder::build;
 use crate::func::{LoopForm, MAX_REPEAT, MemoryPlace, Module};
 use crate::helpers::Helper;
@@ -47,5 +46,5 @@ Cost: an exchange and a look at the clock for each attempt.";
         }
         f.ret(0);
     });
-    module_of(vec![wait_lock])
+    Module::from(vec![wait_lock])
 }

@@ -87,11 +87,6 @@ pub use strings::{CHUNK, MAX_SLOT};
 /// Bytes of a page.
 const PAGE: i32 = 4096;
 
-/// A word with this byte in each place.
-fn every(byte: u8) -> u64 {
-    u64::from_ne_bytes([byte; 8])
-}
-
 /// Builds a function.
 type BuildFunction = fn() -> Func;
 
@@ -115,28 +110,20 @@ const FUNCTIONS: &[(&str, BuildFunction)] = &[
     (eviction::DROP_OLD, eviction::drop_old),
 ];
 
-/// A module with one function that is made for its caller.
-pub fn module_with(func: Func) -> Module {
-    module_of(vec![func])
-}
-
-/// A module of functions alone.
-fn module_of(funcs: Vec<Func>) -> Module {
-    Module {
-        funcs,
-        ..Module::default()
-    }
-}
-
 /// The functions that are the same for all callers.
 pub fn module() -> &'static Module {
-    static MODULE: LazyLock<Module> =
-        LazyLock::new(|| module_of(FUNCTIONS.iter().map(|(_, make)| make()).collect()));
+    static MODULE: LazyLock<Module> = LazyLock::new(|| {
+        FUNCTIONS
+            .iter()
+            .map(|(_, make)| make())
+            .collect::<Vec<_>>()
+            .into()
+    });
     &MODULE
 }
 
 /// A module with one function of the library. Only this function is built.
 pub fn only(name: &str) -> Option<Module> {
     let (_, make) = FUNCTIONS.iter().find(|(n, _)| *n == name)?;
-    Some(module_with(make()))
+    Some(Module::from(make()))
 }

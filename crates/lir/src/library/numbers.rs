@@ -1,6 +1,6 @@
 //! Numbers: their digits, and numbers of digits.
 
-use super::{MAX_SLOT, every};
+use super::strings::{MAX_SLOT, every};
 use crate::builder::{Builder, Val, build};
 use crate::func::Func;
 use crate::op::{ExtOp, Size};

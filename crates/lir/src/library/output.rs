@@ -1,6 +1,5 @@
 //! The processor's output buffer.
 
-use super::module_with;
 use crate::builder::build;
 use crate::func::{MemoryPlace, Module};
 use crate::helpers::Helper;
@@ -33,7 +32,7 @@ pub fn flush(at: &FlushLayout) -> Module {
     let contract = "\
 Sends the output buffer, if there is anything in it, and empties it; returns 0.
 Cost: about 25 instructions and a record.";
-    module_with(build(FLUSH, contract, [], |f, []| {
+    Module::from(build(FLUSH, contract, [], |f, []| {
         let block = f.addr(MemoryPlace::Cpu(0));
         let of_block = |offset: u32| block + offset.cast_signed();
         let position = of_block(at.position);

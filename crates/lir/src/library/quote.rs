@@ -1,7 +1,7 @@
 //! Escapes, as in C source: whole texts, and texts of limited length with or without quotes.
 
-use super::every;
 use super::numbers::eight_hex;
+use super::strings::every;
 use crate::builder::{Builder, Val, build};
 use crate::func::{ConstantData, Func, Module};
 use crate::helpers::Helper;

@@ -5,7 +5,6 @@
 //! every index is compared with it, and for a correct table the comparison never holds. Rows and positions
 //! are words of [`area`], in memory that the verifier knows nothing about. So it follows each step once.
 
-use super::{module_of, module_with};
 use crate::builder::{BlockExit, Builder, IntoOperand, Val, Var, build};
 use crate::func::{ConstantData, Extern, Func, Module};
 use crate::op::Size;
@@ -177,7 +176,7 @@ Cost: a step for each eight bytes, 13 instructions for each byte.";
     Module {
         externs: steps(&[MATCH_AT]),
         data: tables.into(),
-        ..module_with(func)
+        ..Module::from(func)
     }
 }
 
@@ -228,13 +227,13 @@ Cost: three steps for each four bytes, about 25 instructions for each byte.";
     Module {
         externs: steps(&names),
         data: tables,
-        ..module_with(func)
+        ..Module::from(func)
     }
 }
 
 /// The steps of [`find`].
 pub fn find_steps() -> Module {
-    module_of(vec![find_on(), find_back(), find_tags(), find_ops()])
+    Module::from(vec![find_on(), find_back(), find_tags(), find_ops()])
 }
 
 /// A table: its constant, its number of entries, and their size.

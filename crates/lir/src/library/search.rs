@@ -1,7 +1,7 @@
 //! Texts: find, replace, the next token. Each function is made for the widths of its slots, which
 //! bound its accesses.
 
-use super::every;
+use super::strings::every;
 use crate::builder::{Builder, Val, Var, build};
 use crate::func::Func;
 use crate::helpers::Helper;

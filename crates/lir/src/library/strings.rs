@@ -9,6 +9,11 @@ pub const CHUNK: u32 = 4;
 /// The largest slot of a text in bytes.
 pub const MAX_SLOT: u32 = 4104;
 
+/// A word with this byte in each place.
+pub(super) fn every(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
 pub(super) fn compare() -> Func {
     let contract = "\
 The order of two texts: -1, 0 or 1, as bytes without sign.

@@ -14,7 +14,7 @@
 //! In: where the host has what the functions need ([`UsermemLayout`]). Out: a module; its `user_text` is
 //! what the host calls.
 
-use super::{PAGE, module_of};
+use super::PAGE;
 use crate::builder::{BlockExit, Builder, Val, Var, build};
 use crate::func::{Func, MemoryPlace, Module};
 use crate::helpers::{Helper, NO_MAPPING};
@@ -105,7 +105,7 @@ pub fn module(layout: &UsermemLayout) -> Module {
     if let Some(pages) = &layout.pages {
         funcs.extend([user_vma(layout, pages), user_page(layout, pages)]);
     }
-    module_of(funcs)
+    Module::from(funcs)
 }
 
 /// Parts of a function.

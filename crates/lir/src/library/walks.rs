@@ -5,7 +5,6 @@
 
 use super::arithmetic::quotient;
 use super::heap::node;
-use super::module_with;
 use crate::builder::{BlockExit, Builder, Val, build};
 use crate::func::{Extern, MemoryPlace, Module};
 use crate::helpers::Helper;
@@ -52,7 +51,7 @@ pub fn find(name: &str, map: &str) -> Module {
 The address of an element of the map, or 0.
 key: the address of its key.
 Cost: a look-up.";
-    module_with(build(name, contract, ["key"], |f, [key]| {
+    Module::from(build(name, contract, ["key"], |f, [key]| {
         let map = f.addr(MemoryPlace::Map(map.to_owned()));
         f.ret(f.helper(Helper::MapLookup, &[map, key]));
     }))
@@ -83,7 +82,7 @@ map, value: not read. key: the element's. context: the address of the wanted key
 Cost: three instructions for each word of a given field."
         }
     };
-    module_with(build(name, contract, PARAMS, |f, p| {
+    Module::from(build(name, contract, PARAMS, |f, p| {
         let [map, key, _, context] = p;
         f.block(|other| {
             fields.compare((key, context.load_u64(0)), other);
@@ -225,7 +224,7 @@ Cost: a look-up, about 25 instructions, two for each word that is copied, and a 
     };
     Module {
         externs: calls.then_some(variance).into_iter().collect(),
-        ..module_with(func)
+        ..Module::from(func)
     }
 }
 

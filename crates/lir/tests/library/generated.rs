@@ -3,9 +3,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use spile_lir::func::Module;
 use spile_lir::helpers::Helper;
 use spile_lir::library::search::{self, Replace, token};
-use spile_lir::library::{decimal, hex_bytes, module_with, quote, unicode};
+use spile_lir::library::{decimal, hex_bytes, quote, unicode};
 use spile_lir::op::Size;
 
 use super::forms::{Arg, forms, number, properties, slot, text};
@@ -36,7 +37,7 @@ const FP_SLOT: u32 = 2048;
 /// The floating-point number of a text.
 fn to_fp(text: &str) -> f64 {
     let forms = forms("string_to_fp", || {
-        module_with(decimal::string_to_fp(FP_SLOT))
+        Module::from(decimal::string_to_fp(FP_SLOT))
     });
     let args = [
         slot_and_more(text.as_bytes(), FP_SLOT, 4),
@@ -153,7 +154,7 @@ fn the_longest_text_is_within_loop_bounds() {
             Arg::Memory(slot(part, 0)),
             number(part.len()),
         ];
-        forms("find_4096_8", || module_with(search::find(4096, 8)))
+        forms("find_4096_8", || Module::from(search::find(4096, 8)))
             .run("find_4096_8", &args)
             .0
     };
@@ -277,7 +278,7 @@ properties! {
                 slot_and_more(&part, part_wide, 0),
                 number(part.len()),
             ];
-            let make = || module_with(search::find(wide, part_wide));
+            let make = || Module::from(search::find(wide, part_wide));
             let found = forms(&name, make).run(&name, &args).0;
             prop_assert_eq!(found, place.map_or(0, |p| p as u64 + 1));
         }
@@ -307,7 +308,7 @@ properties! {
                 slot_and_more(&new, widths.new, 0),
                 Arg::Memory(vec![0; size]),
             ];
-            let forms = forms(&format!("{name} {room}"), || module_with(search::replace(widths)));
+            let forms = forms(&format!("{name} {room}"), || Module::from(search::replace(widths)));
             let (length, memory) = forms.run(&name, &args);
             let mut expected = replaced(&text, &part, &new, room as usize);
             prop_assert_eq!(length, expected.len() as u64);
@@ -327,7 +328,7 @@ properties! {
         let delimiters = format!("{}{delimiters}", "x".repeat(more.min(most_more)));
         let text = &text[..text.len().min(most as usize - 1)];
         let name = format!("token_{wide}");
-        let forms = forms(&format!("{name} {most}"), || module_with(search::next_token(wide, most)));
+        let forms = forms(&format!("{name} {most}"), || Module::from(search::next_token(wide, most)));
         let is = |c: char| delimiters.contains(c);
         let expected: Vec<&str> = text.split(is).filter(|t| !t.is_empty()).collect();
         let mut found = Vec::new();
@@ -364,7 +365,7 @@ properties! {
     200 cases: fn tokens_end_with_the_slot(text in "[a,]{16}", from in 0..17u64) {
         let words = [from, 9, 9, 9].map(u64::to_le_bytes).concat();
         let args = [Arg::Memory(text.clone().into_bytes()), slot_and_more(b",", 8, 0), Arg::Memory(words)];
-        let forms = forms("token_8 16", || module_with(search::next_token(8, 16)));
+        let forms = forms("token_8 16", || Module::from(search::next_token(8, 16)));
         let memory = forms.run("token_8", &args).1;
         let rest = &text[from as usize..];
         let start = rest.find('a').map_or(-1, |at| (from + at as u64).cast_signed());
@@ -447,7 +448,7 @@ properties! {
                 let mut room = bytes.clone();
         room.resize(44, 0xee);
         let args = [Arg::Memory(room), Arg::Memory(vec![0; 88]), number(bytes.len())];
-        let memory = forms("hex_bytes", || module_with(hex_bytes(40))).run("hex_bytes", &args).1;
+        let memory = forms("hex_bytes", || Module::from(hex_bytes(40))).run("hex_bytes", &args).1;
         let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
         prop_assert_eq!(&memory[1][..digits.len()], digits.as_bytes());
     }
@@ -462,7 +463,7 @@ properties! {
             if end {
                 bytes.resize(bytes.len() + unit.bytes() as usize, 0);
             }
-            let make = || module_with(unicode::utf("utf", Helper::Read, unit, room as u32));
+            let make = || Module::from(unicode::utf("utf", Helper::Read, unit, room as u32));
             let args = [Arg::Memory(bytes), Arg::Memory(vec![0; room])];
             let (status, memory) = forms(&format!("utf {unit:?} {room}"), make).run("utf", &args);
             let mut expected = String::new();

@@ -6,11 +6,10 @@
 
 use spile_ebpf::isa::insn::Cond;
 use spile_ir::{Inst, Intrinsic, Program, Reg as IrReg, Val};
-use spile_lir::Func;
+
 use spile_lir::builder::{Builder, Val as Value, build};
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::{Func, MemoryPlace, Module};
 use spile_lir::helpers::Helper;
-use spile_lir::library::module_with;
 
 use crate::error::Res;
 use crate::layout::{ErrorKind, counter_map};
@@ -173,7 +172,7 @@ impl HandlerCodegen<'_> {
         let n = n.ok_or("a counter that is no constant")?;
         let name = format!("count{n}");
         self.pool
-            .define_module(module_with(read_counter(&name, n)))?;
+            .define_module(Module::from(read_counter(&name, n)))?;
         let fail = self.fail_label(ErrorKind::Counter);
         let count = self.asm.call_sub_with(name, &[]);
         self.asm.jump_if(Cond::Gt, count, ERRORS, fail);

@@ -4,8 +4,8 @@
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::interp::strtol;
 use spile_ir::{Reg as IrReg, Val};
-use spile_lir::Func;
-use spile_lir::library::{self, quote, search};
+use spile_lir::func::{Func, Module};
+use spile_lir::library::{quote, search};
 
 use super::escapes::{ESCAPE, escapes, table};
 use crate::error::{LowerError, Res};
@@ -26,7 +26,7 @@ impl HandlerCodegen<'_> {
 
     /// Defines a function that is made for this call, and returns its name.
     pub(in crate::lower) fn made(&mut self, func: Func) -> Res<String> {
-        self.pool.define_module(library::module_with(func))
+        self.pool.define_module(Module::from(func))
     }
 
     /// A string in the per-CPU area with readable memory behind it: constants are copied to the copy

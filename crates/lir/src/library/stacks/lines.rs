@@ -5,8 +5,8 @@ use super::texts::{HEX, StackLayout, StackTexts, module, texts};
 use crate::builder::{BlockExit, Val};
 use crate::func::{ConstantData, Module};
 use crate::helpers::Helper;
-use crate::library::every;
 use crate::library::quote::{first_mark, in_front_of_mark, zero_marks};
+use crate::library::strings::every;
 
 /// How lines are appended.
 pub mod line {

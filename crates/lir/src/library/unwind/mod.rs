@@ -25,8 +25,8 @@ mod mappings;
 mod step;
 mod walk;
 
+use super::PAGE;
 use super::tables::RowTable;
-use super::{PAGE, module_of};
 use crate::builder::{BlockExit, Builder, IntoOperand, Val, build};
 use crate::func::{Func, MemoryPlace, Module};
 use crate::helpers::Helper;
@@ -265,7 +265,7 @@ pub struct UnwindLayout {
 
 /// The functions that look addresses up: `user_address` is what the host calls.
 pub fn addresses(layout: &UnwindLayout) -> Module {
-    module_of(vec![
+    Module::from(vec![
         walk::user_address(layout),
         mappings::user_map(layout),
         mappings::user_file(layout),
