@@ -167,9 +167,11 @@ pub enum ProbeCheck {
 }
 
 /// The `type` of the events of a source with a dynamic type.
-fn source_type(source: &str) -> Option<u32> {
+fn source_type(source: &str) -> Result<u32, Errno> {
     let path = format!("/sys/bus/event_source/devices/{source}/type");
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
+    text.trim().parse().map_err(|_| Errno::INVAL)
 }
 
 /// A request that the kernel refused.
@@ -286,7 +288,7 @@ impl PerfEvent {
             ProbePlace::File { .. } => "uprobe",
             ProbePlace::Function { .. } | ProbePlace::Address(_) => "kprobe",
         };
-        let ty = source_type(source).ok_or(refused("look up perf's probes", Errno::NOENT))?;
+        let ty = source_type(source).map_err(|e| refused("look up perf's probes", e))?;
         let (name, number, semaphore) = match *place {
             ProbePlace::File {
                 path,
