@@ -15,7 +15,7 @@
 //! | [`opt`] | the optimiser |
 //! | [`verify`] | the invariants of the IR |
 //! | [`storage`] | how each global is stored |
-//! | [`visit`], [`eval`] | the operands, effects and results of instructions |
+//! | [`visit`] | the operands and effects of instructions |
 //! | [`wide`] | texts of floating-point numbers and of integers of 128 bits |
 //! | [`stats`], [`hist`] | values of statistics, pictures of histograms |
 //! | [`event`] | the events that handlers run at |
@@ -23,7 +23,6 @@
 
 pub mod analysis;
 pub mod arch;
-pub mod eval;
 pub mod event;
 pub mod fmt;
 pub mod hist;

@@ -17,9 +17,11 @@
 use std::sync::Arc;
 
 pub(crate) mod ids;
+pub(crate) mod operators;
 pub(crate) mod types;
 
 pub use ids::*;
+pub use operators::*;
 pub use types::*;
 
 use crate::event::{Event, Watch, WatchOwner};
@@ -106,6 +108,28 @@ pub enum GlobalKind {
         /// `%`: a new element evicts the oldest one instead of failing.
         wrap: bool,
     },
+}
+
+impl GlobalKind {
+    /// The layout of its statistic, or of its elements' statistics.
+    pub fn stats(&self) -> Option<&StatsSpec> {
+        match self {
+            GlobalKind::Stats(s)
+            | GlobalKind::Array {
+                value: ElemTy::Stats(s),
+                ..
+            } => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The types of the keys; empty for a scalar.
+    pub fn keys(&self) -> &[Ty] {
+        match self {
+            GlobalKind::Array { keys, .. } => keys,
+            _ => &[],
+        }
+    }
 }
 
 /// A global variable.

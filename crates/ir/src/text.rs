@@ -100,14 +100,6 @@ macro_rules! words {
         }
     };
 }
-words!(BIN_OPS: BinOp {
-    Add "add", Sub "sub", Mul "mul", Div "div", Mod "mod", And "and", Or "or", Xor "xor",
-    Shl "shl", Shr "shr", UShr "ushr", Eq "eq", Ne "ne", Lt "lt", Le "le", Gt "gt", Ge "ge",
-});
-words!(CMP_OPS: CmpOp {
-    Eq "str_eq", Ne "str_ne", Lt "str_lt", Le "str_le", Gt "str_gt", Ge "str_ge",
-});
-words!(UN_OPS: UnOp { Neg "neg", Not "not", BitNot "bitnot" });
 words!(EXTRACTS: Extract {
     Count "count", Sum "sum", Min "min", Max "max", Avg "avg", Variance "variance",
 });

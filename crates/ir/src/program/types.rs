@@ -91,24 +91,6 @@ impl Hist {
     }
 }
 
-/// Two-operand integer operations; comparisons are signed and give 0 or 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-#[rustfmt::skip]
-pub enum BinOp { Add, Sub, Mul, Div, Mod, And, Or, Xor, Shl, Shr, UShr, Eq, Ne, Lt, Le, Gt, Ge }
-
-/// Comparisons of strings, byte by byte; 0 or 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-#[rustfmt::skip]
-pub enum CmpOp { Eq, Ne, Lt, Le, Gt, Ge }
-
-/// One-operand integer operations. `Not` is logical.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-#[rustfmt::skip]
-pub enum UnOp { Neg, Not, BitNot }
-
 /// A value that can be extracted from a statistic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]

@@ -2,7 +2,7 @@
 
 use super::token::Token;
 use super::{Reader, Res};
-use crate::text::{BIN_OPS, CMP_OPS, EXTRACTS, SPACES, STREAMS, UN_OPS};
+use crate::text::{EXTRACTS, SPACES, STREAMS};
 use crate::*;
 
 /// The value of a word in a table of words.
@@ -238,7 +238,7 @@ impl Reader {
 
     /// Parses a line with a result.
     fn assign(&mut self, word: &str, dst: Reg) -> Res<Option<Inst>> {
-        if let Some(op) = find(BIN_OPS, word) {
+        if let Some(op) = find(BinOp::WORDS, word) {
             return Ok(Some(Inst::Bin {
                 dst,
                 op,
@@ -246,7 +246,7 @@ impl Reader {
                 b: self.next_val()?,
             }));
         }
-        if let Some(op) = find(CMP_OPS, word) {
+        if let Some(op) = find(CmpOp::WORDS, word) {
             return Ok(Some(Inst::StrCmp {
                 dst,
                 op,
@@ -254,7 +254,7 @@ impl Reader {
                 b: self.next_val()?,
             }));
         }
-        if let Some(op) = find(UN_OPS, word) {
+        if let Some(op) = find(UnOp::WORDS, word) {
             return Ok(Some(Inst::Un {
                 dst,
                 op,

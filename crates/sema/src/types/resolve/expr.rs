@@ -366,7 +366,7 @@ impl Resolver<'_> {
         // `num_op` knows every remaining operator.
         let op = num_op(op).unwrap_or(BinOp::Add);
         let kind = match (&a.kind, &b.kind) {
-            (ExprKind::Num(x), ExprKind::Num(y)) => fold_num(op, *x, *y).map(ExprKind::Num),
+            (ExprKind::Num(x), ExprKind::Num(y)) => op.eval(*x, *y).map(ExprKind::Num),
             _ => None,
         };
         let kind = kind.unwrap_or_else(|| ExprKind::Bin(op, Box::new(a), Box::new(b)));
@@ -632,24 +632,6 @@ impl Resolver<'_> {
             }
         }
     }
-}
-
-/// The result of an operation on two numbers; `None` where it fails.
-fn fold_num(op: BinOp, a: i64, b: i64) -> Option<i64> {
-    Some(match op {
-        BinOp::Add => a.wrapping_add(b),
-        BinOp::Sub => a.wrapping_sub(b),
-        BinOp::Mul => a.wrapping_mul(b),
-        BinOp::Div if b != 0 => a.wrapping_div(b),
-        BinOp::Mod if b != 0 => a.wrapping_rem(b),
-        BinOp::And => a & b,
-        BinOp::Or => a | b,
-        BinOp::Xor => a ^ b,
-        BinOp::Shl => a.wrapping_shl(b as u32 & 63),
-        BinOp::Shr => a.wrapping_shr(b as u32 & 63),
-        BinOp::UShr => ((a as u64) >> (b as u32 & 63)) as i64,
-        _ => return None,
-    })
 }
 
 /// The result of comparing two literals.
