@@ -1,4 +1,4 @@
-//! 64-bit ARM. No session runs there yet; unit tests hold the value.
+//! 64-bit ARM. No session has run there yet; unit tests hold the value.
 //!
 //! Sources: the procedure call standard (AAPCS64) and its DWARF supplement (AADWARF64);
 //! `arch/arm64/include/asm/ptrace.h`, `arch/arm64/include/uapi/asm/ptrace.h`,

@@ -293,9 +293,7 @@ pub struct ProgramInfo {
     pub idle: bool,
 }
 
-/// The smallest page size of all machines, in bytes: a page is either resident or not. Code that
-/// looks into pages is for x86-64, whose pages all have this size.
-pub const PAGE: u32 = 4096;
+pub use spile_abi::PAGE;
 
 /// The ring buffer in which handlers send [`RingRecord`]s.
 pub const RING: &str = "out";

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use spile_ir::Arch;
+use spile_abi::Abi;
 pub use spile_lir::library::unwind::UnwindOffsets;
 pub use spile_lir::library::usermem::PageOffsets;
 use spile_syscalls::Syscall;
@@ -12,8 +12,8 @@ use spile_syscalls::Syscall;
 /// Properties of the machine that the object is for, and compiler options.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The processor architecture.
-    pub arch: Arch,
+    /// The processor.
+    pub abi: &'static Abi,
     /// Number of possible CPUs (highest number plus one).
     pub cpus: u32,
     /// Size of the ring buffer in bytes, a power of two and whole pages.
@@ -71,7 +71,7 @@ pub struct KernelOffsets {
     /// `user_ns` in `struct cred`, and `level` in `struct user_namespace`.
     pub cred_user_ns: Option<u32>,
     pub user_ns_level: Option<u32>,
-    /// `thread_info.status` in task_struct (x86: bit 1 marks a 32-bit system call).
+    /// `thread_info.status` in task_struct, if the processor has 32-bit system calls that it marks there.
     pub task_ti_status: Option<u32>,
     /// `signal_struct.pids[PIDTYPE_PGID]`, `[PIDTYPE_SID]`, and `struct pid.numbers[0].nr`.
     pub signal_pgrp: Option<u32>,

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use spile_bpf::compile;
 use spile_bpf::target::{Features, KernelOffsets, Target, UnwindOffsets};
 use spile_ebpf::isa::asm::Function;
-use spile_ir::{Arch, reader, verify};
+use spile_ir::{reader, verify};
 use spile_syscalls::fake::{arg, call};
 use spile_syscalls::{ArgKind, Syscall};
 use spile_testing::files::below;
@@ -47,7 +47,6 @@ const WITHOUT: &[(&str, &str)] = &[
     ("values", "operands, which all tests have"),
     ("data/thread_record_facts", "computes facts"),
     ("event/deferred_modes", "computes facts"),
-    ("event/pt_regs", "only data"),
     ("text/escapes", "a table of bytes"),
     ("text/fields", "only data"),
     ("text/put", "the parts of all subprograms that append"),
@@ -55,7 +54,7 @@ const WITHOUT: &[(&str, &str)] = &[
 
 fn options(share: Option<bool>) -> Target {
     Target {
-        arch: Arch::named("x86_64").expect("known"),
+        abi: &spile_abi::X86_64,
         cpus: 2,
         ring_bytes: 1 << 20,
         timing: false,
@@ -99,10 +98,6 @@ fn unwind() -> UnwindOffsets {
         dentry_parent: 24,
         dentry_name: 40,
         returns: None,
-        regs_ip: 128,
-        regs_sp: 152,
-        regs_bp: 32,
-        regs_cs: 136,
     }
 }
 

@@ -150,7 +150,7 @@ fn options(lines: bool) -> Target {
         syscalls: &[],
         functions: Default::default(),
         share: None,
-        arch: spile_ir::Arch::named(std::env::consts::ARCH).expect("a known processor"),
+        abi: spile_abi::HOST,
         resident: false,
     }
 }

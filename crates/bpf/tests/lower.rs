@@ -68,7 +68,7 @@ fn options() -> Target {
         syscalls: &[],
         functions: Default::default(),
         share: None,
-        arch: spile_ir::Arch::default(),
+        abi: &spile_abi::X86_64,
         resident: false,
     }
 }

@@ -7,20 +7,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
-
 use crate::cfi;
+use crate::code::{Control, ProbedInstruction};
 use crate::exits::code;
 use crate::module::Module;
 use crate::plt;
 use crate::symbols::{Symbol, SymbolKind};
-use crate::uprobes::{KernelVersion, Verdict, verdict};
+use crate::uprobes::{KernelVersion, Verdict};
 
-const EM_X86_64: u16 = 62;
 /// Maximum number of instructions that an entry is moved by.
 const MAX_SKIPPED: usize = 8;
-/// The longest instruction.
-const LONGEST: u64 = 15;
 
 /// What a place means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +74,7 @@ impl<'m> Breakpoints<'m> {
     /// # Errors
     /// Why no breakpoint may go there.
     pub fn check(&mut self, address: u64, place: PlaceUse) -> Result<u64, String> {
-        if self.module.image().machine() != EM_X86_64 {
+        if self.module.image().instructions().is_none() {
             return Ok(address);
         }
         let range = self.range_of(address);
@@ -96,21 +92,19 @@ impl<'m> Breakpoints<'m> {
         }
         Err(format!(
             "at {address:#x} there is `{}`, which {} {why}",
-            name(&i),
-            self.kernel
+            i.name, self.kernel
         ))
     }
 
     /// The verdict about an instruction, with what the function around it says about the red zone.
-    fn verdict_at(&mut self, i: &Instruction, range: Option<Range>) -> Verdict {
-        let bytes = self.module.image().bytes_at(i.ip(), i.len());
-        let found = verdict(bytes.unwrap_or_default(), self.kernel);
+    fn verdict_at(&mut self, i: &ProbedInstruction, range: Option<Range>) -> Verdict {
+        let (found, address) = (i.verdict, i.instruction.address);
         // A function that begins has nothing there yet.
-        if found != Verdict::OverwritesRedZone || self.is_start(i.ip()) {
+        if found != Verdict::OverwritesRedZone || self.is_start(address) {
             return found;
         }
         match range {
-            Some(range) if range.0 == i.ip() || self.decode(range).calls => found,
+            Some(range) if range.0 == address || self.decode(range).calls => found,
             _ => Verdict::Wrong(
                 "replaces by a call, which overwrites data of functions that call no other",
             ),
@@ -130,8 +124,9 @@ impl<'m> Breakpoints<'m> {
         }
         let Some(range) = range else {
             // The assembler itself wrote the address of a marker, if it has what a marker has.
-            let nop = |i: Instruction| i.mnemonic() == Mnemonic::Nop;
-            return match place == PlaceUse::Marker && self.instruction(address).is_ok_and(nop) {
+            let nop = |i: ProbedInstruction| i.instruction.nop;
+            let here = self.instruction(address);
+            return match place == PlaceUse::Marker && here.is_ok_and(nop) {
                 true => Ok(()),
                 false => Err(format!(
                     "nothing says in which function {address:#x} is, so no instruction is known to \
@@ -191,41 +186,38 @@ impl<'m> Breakpoints<'m> {
         self.decoded.entry(range.0).or_insert_with(|| {
             let mut found = Decoded::default();
             let bytes = code(module.image(), range.0, range.1).unwrap_or_default();
-            let mut decoder = Decoder::with_ip(64, bytes, range.0, DecoderOptions::NONE);
-            let mut i = Instruction::default();
-            while decoder.can_decode() {
-                decoder.decode_out(&mut i);
-                if i.is_invalid() {
+            let known = module.image().instructions();
+            let all = known.map(|known| (known.decode)(bytes, range.0, bytes.len()));
+            for i in all.into_iter().flatten() {
+                if i.control == Control::Invalid {
                     break;
                 }
-                found.starts.push(i.ip());
-                match i.flow_control() {
-                    FlowControl::Call | FlowControl::IndirectCall => found.calls = true,
-                    FlowControl::IndirectBranch => found.computed = true,
-                    FlowControl::ConditionalBranch
-                    | FlowControl::UnconditionalBranch
-                    | FlowControl::XbeginXabortXend => {
-                        found.targets.insert(i.near_branch_target());
+                found.starts.push(i.address);
+                match i.control {
+                    Control::Call(_) => found.calls = true,
+                    Control::Computed => found.computed = true,
+                    Control::Branch(to) | Control::Jump(to) | Control::Transaction(to) => {
+                        found.targets.insert(to);
                     }
-                    _ => {}
+                    Control::Next | Control::Stop | Control::Invalid => {}
                 }
             }
             found
         })
     }
 
-    fn instruction(&self, address: u64) -> Result<Instruction, String> {
+    fn instruction(&self, address: u64) -> Result<ProbedInstruction, String> {
         let image = self.module.image();
-        let available = (1..=LONGEST)
+        let known = image
+            .instructions()
+            .ok_or("its instructions are not known")?;
+        let available = (1..=known.longest)
             .rev()
             .find_map(|n| code(image, address, address.checked_add(n)?));
         let bytes = available.filter(|_| image.is_code(address));
         let bytes = bytes.ok_or_else(|| format!("the file has no code at {address:#x}"))?;
-        let i = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
-        match i.is_invalid() {
-            true => Err(format!("there is no instruction at {address:#x}")),
-            false => Ok(i),
-        }
+        (known.examine)(bytes, address, self.kernel)
+            .ok_or_else(|| format!("there is no instruction at {address:#x}"))
     }
 
     /// The first instruction behind an entry that can be probed in its place: those before it change
@@ -236,18 +228,19 @@ impl<'m> Breakpoints<'m> {
             let i = self.instruction(at).ok()?;
             let right = self.verdict_at(&i, Some(range)) == Verdict::Right;
             if right && at != address {
-                return self.is_only_entry(address, at, range).then_some(at);
+                let only = self.is_only_entry([address, at], range);
+                return only.then_some(at);
             }
-            if !leaves_arguments(&i) {
+            if !i.leaves_arguments {
                 return None;
             }
-            at = i.next_ip();
+            at = i.instruction.next;
         }
         None
     }
 
     /// Whether code runs from one address to the other each time, and comes to the other only so.
-    fn is_only_entry(&mut self, from: u64, to: u64, range: Range) -> bool {
+    fn is_only_entry(&mut self, [from, to]: [u64; 2], range: Range) -> bool {
         if (from + 1..=to).any(|a| self.is_start(a)) {
             return false;
         }
@@ -263,24 +256,4 @@ impl<'m> Breakpoints<'m> {
             !part.computed && part.targets.range(from + 1..=to).next().is_none()
         })
     }
-}
-
-/// Whether an instruction changes only vector and mask registers, which handlers cannot read.
-fn leaves_arguments(i: &Instruction) -> bool {
-    let vector = |r: Register| r.is_vector_register() || r.is_k();
-    match i.mnemonic() {
-        Mnemonic::Nop | Mnemonic::Vzeroupper | Mnemonic::Vzeroall => true,
-        // Their results are in general registers, which they do not name.
-        Mnemonic::Vpcmpestri | Mnemonic::Vpcmpistri => false,
-        _ => {
-            i.flow_control() == FlowControl::Next
-                && i.op0_kind() == OpKind::Register
-                && vector(i.op0_register())
-        }
-    }
-}
-
-/// The name of an instruction.
-fn name(i: &Instruction) -> String {
-    format!("{:?}", i.mnemonic()).to_lowercase()
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::code::Control;
 use crate::dwarf::{Die, Dwarf, Entry, flag};
 use crate::functions::{FunctionPlace, Pattern, PlaceKinds};
 
@@ -215,25 +216,20 @@ impl Dwarf {
         self.text(at, value)
     }
 
-    /// The address of a jump to a function's first instruction that ends its caller, on x86-64.
+    /// The address of a jump to a function's first instruction that ends its caller.
     #[must_use]
     pub fn jump_to(&self, jump: JumpAt, target: u64) -> Option<u64> {
-        // `jmp` with a distance of four bytes or of one.
-        let forms = [(0xe9, 5u64), (0xeb, 2)];
-        forms.into_iter().find_map(|(opcode, size)| {
+        let known = self.main.instructions()?;
+        known.jumps.iter().find_map(|&size| {
             let at = match jump {
                 JumpAt::Here(at) => at,
                 JumpAt::Before(behind) => behind.checked_sub(size)?,
             };
             let code = self.main.bytes_at(at, usize::try_from(size).ok()?)?;
-            let (first, distance) = code.split_first()?;
-            let distance = match *distance {
-                [a] => i64::from(a.cast_signed()),
-                [a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
-                _ => return None,
+            let [i] = (known.decode)(code, at, 1)[..] else {
+                return None;
             };
-            let to = at.wrapping_add(size).wrapping_add_signed(distance);
-            (*first == opcode && to == target).then_some(at)
+            (i.control == Control::Jump(target) && i.next == at.wrapping_add(size)).then_some(at)
         })
     }
 }

@@ -1,8 +1,7 @@
 //! Call frame information: finds the caller's frame from any instruction.
 //!
 //! `.eh_frame`, and `.debug_frame` for code that it omits, become compact rows that an unwinder
-//! without an interpreter can follow. The register names are those of x86-64; the rows themselves
-//! hold DWARF numbers.
+//! without an interpreter can follow.
 
 use std::collections::HashMap;
 
@@ -11,14 +10,11 @@ use gimli::{
     RegisterRule, UnwindContext, UnwindExpression, UnwindSection,
 };
 
+use spile_abi::Abi;
+
 use crate::image::Image;
 
 type R<'a> = EndianSlice<'a, LittleEndian>;
-
-/// DWARF number of the frame pointer on x86-64 (psABI).
-pub const RBP: u16 = 6;
-/// DWARF number of the stack pointer on x86-64 (psABI).
-pub const RSP: u16 = 7;
 
 /// Maximum length of a CIE: its instructions are run again for each of its FDEs.
 const MAX_CIE: usize = 1024;
@@ -44,8 +40,8 @@ pub enum Cfa {
         /// Offset in bytes.
         offset: i32,
     },
-    /// Stubs of the procedure linkage table: rsp + 8, and 8 more from the given byte of each
-    /// 16-byte stub on (`((rip & 15) >= byte) << 3`).
+    /// Stubs of the procedure linkage table that push a word: the stack pointer plus the return address, and
+    /// a word more from the given byte of each 16-byte stub on (`((pc & 15) >= byte) << 3`).
     Plt {
         /// 11, or 10 in some linkers' stubs.
         byte: u8,
@@ -81,8 +77,8 @@ pub struct UnwindRow {
     pub start: u64,
     /// The canonical frame address.
     pub cfa: Cfa,
-    /// The location of the caller's rbp.
-    pub rbp: SavedRule,
+    /// The location of the caller's frame pointer.
+    pub frame_pointer: SavedRule,
     /// The location of the return address.
     pub ra: SavedRule,
     /// Whether it is a signal frame: its return address is that of an interrupted instruction, not
@@ -91,11 +87,23 @@ pub struct UnwindRow {
 }
 
 impl UnwindRow {
+    /// The row of a function's first instruction.
+    fn entry(start: u64, abi: &Abi) -> UnwindRow {
+        UnwindRow {
+            cfa: frame_at_entry(abi),
+            ra: match abi.link {
+                Some(_) => SavedRule::Same,
+                None => SavedRule::AtCfa(-(abi.calls.popped as i32)),
+            },
+            ..UnwindRow::gap(start)
+        }
+    }
+
     fn gap(start: u64) -> UnwindRow {
         UnwindRow {
             start,
             cfa: Cfa::Unknown,
-            rbp: SavedRule::Same,
+            frame_pointer: SavedRule::Same,
             ra: SavedRule::Other,
             signal: false,
         }
@@ -121,14 +129,17 @@ pub(crate) fn eh_frame(
 #[must_use]
 pub fn rows(image: &Image, debug: Option<&Image>) -> Vec<UnwindRow> {
     let mut pieces = Vec::new();
+    let Some(abi) = image.abi() else {
+        return Vec::new();
+    };
     if let Some((section, bases)) = eh_frame(image) {
-        collect(&section, &bases, &mut pieces);
+        collect(&section, &bases, abi, &mut pieces);
     }
     for image in std::iter::once(image).chain(debug.filter(|d| d.path() != image.path())) {
         if let Some(bytes) = image.section(".debug_frame") {
             let mut section = DebugFrame::new(&bytes, LittleEndian);
             section.set_address_size(8);
-            collect(&section, &BaseAddresses::default(), &mut pieces);
+            collect(&section, &BaseAddresses::default(), abi, &mut pieces);
         }
     }
     // The first description of an address wins; `.eh_frame` came first and the sort is stable.
@@ -149,21 +160,13 @@ pub fn row_for(image: &Image, debug: Option<&Image>, address: u64) -> Option<Unw
 /// The row at one address through `.eh_frame_hdr`; `None` also if the file has no such table.
 #[must_use]
 pub fn by_header(image: &Image, address: u64) -> Option<UnwindRow> {
+    let abi = image.abi()?;
     with_header(image, address, |section, bases, fde| {
         let mut context = UnwindContext::new();
         let row = fde
             .unwind_info_for_address(section, bases, &mut context, address)
             .ok()?;
-        Some(UnwindRow {
-            start: row.start_address(),
-            cfa: cfa(section, row.cfa()),
-            rbp: saved(section, row.register(gimli::Register(RBP)).as_ref()),
-            ra: saved(
-                section,
-                row.register(fde.cie().return_address_register()).as_ref(),
-            ),
-            signal: fde.is_signal_trampoline(),
-        })
+        Some(unwind_row(section, row, abi, fde))
     })
 }
 
@@ -207,22 +210,15 @@ fn with_header<T>(
 }
 
 /// Adds rows for the first instructions of functions (`entries`) without a description: the return
-/// address is on top of the stack there. `rows` are those of [`rows`].
+/// address is where the call left it. `rows` are those of [`rows`].
 #[must_use]
-pub fn with_entries(mut rows: Vec<UnwindRow>, mut entries: Vec<u64>) -> Vec<UnwindRow> {
+pub fn with_entries(mut rows: Vec<UnwindRow>, mut entries: Vec<u64>, abi: &Abi) -> Vec<UnwindRow> {
     entries.sort_unstable();
     entries.dedup();
     entries.retain(|e| row_at(&rows, *e).is_none());
     let mut more = Vec::new();
     for start in entries {
-        more.push(UnwindRow {
-            cfa: Cfa::Register {
-                register: RSP,
-                offset: 8,
-            },
-            ra: SavedRule::AtCfa(-8),
-            ..UnwindRow::gap(start)
-        });
+        more.push(UnwindRow::entry(start, abi));
         let next = start.saturating_add(1);
         if row_at(&rows, next).is_none() {
             more.push(UnwindRow::gap(next));
@@ -259,7 +255,7 @@ struct FunctionRows {
 
 /// Adds the rows of a section, function by function. Damaged functions are left out; damage that
 /// hides the start of the next one ends the section.
-fn collect<'a, S>(section: &S, bases: &BaseAddresses, pieces: &mut Vec<FunctionRows>)
+fn collect<'a, S>(section: &S, bases: &BaseAddresses, abi: &Abi, pieces: &mut Vec<FunctionRows>)
 where
     S: UnwindSection<R<'a>>,
 {
@@ -284,20 +280,12 @@ where
         if fde.cie().entry_len() > MAX_CIE || fde.len() == 0 || total > MAX_ROWS {
             continue;
         }
-        let signal = fde.is_signal_trampoline();
-        let ra = fde.cie().return_address_register();
         let Ok(mut table) = fde.rows(section, bases, &mut context) else {
             continue;
         };
         let mut rows = Vec::new();
         while let Ok(Some(row)) = table.next_row() {
-            let next = UnwindRow {
-                start: row.start_address(),
-                cfa: cfa(section, row.cfa()),
-                rbp: saved(section, row.register(gimli::Register(RBP)).as_ref()),
-                ra: saved(section, row.register(ra).as_ref()),
-                signal,
-            };
+            let next = unwind_row(section, row, abi, &fde);
             if rows.last().is_none_or(|l: &UnwindRow| l.start < next.start) {
                 rows.push(next);
             }
@@ -308,6 +296,31 @@ where
             end: fde.initial_address().saturating_add(fde.len()),
             rows,
         });
+    }
+}
+
+/// The compact form of a row.
+fn unwind_row<'a, S: UnwindSection<R<'a>>>(
+    section: &S,
+    row: &gimli::UnwindTableRow<usize>,
+    abi: &Abi,
+    fde: &gimli::FrameDescriptionEntry<R<'a>>,
+) -> UnwindRow {
+    let saved = |register| saved(section, row.register(register).as_ref());
+    UnwindRow {
+        start: row.start_address(),
+        cfa: cfa(section, row.cfa(), abi),
+        frame_pointer: saved(gimli::Register(abi.frame_pointer)),
+        ra: saved(fde.cie().return_address_register()),
+        signal: fde.is_signal_trampoline(),
+    }
+}
+
+/// The frame at a function's first instruction, and at its return.
+pub(crate) fn frame_at_entry(abi: &Abi) -> Cfa {
+    Cfa::Register {
+        register: abi.stack_pointer,
+        offset: abi.calls.popped as i32,
     }
 }
 
@@ -348,7 +361,7 @@ fn join(pieces: Vec<FunctionRows>) -> Vec<UnwindRow> {
     out
 }
 
-fn cfa<'a, S: UnwindSection<R<'a>>>(section: &S, rule: &CfaRule<usize>) -> Cfa {
+fn cfa<'a, S: UnwindSection<R<'a>>>(section: &S, rule: &CfaRule<usize>, abi: &Abi) -> Cfa {
     match rule {
         CfaRule::RegisterAndOffset { register, offset } => match i32::try_from(*offset) {
             Ok(offset) => Cfa::Register {
@@ -357,12 +370,14 @@ fn cfa<'a, S: UnwindSection<R<'a>>>(section: &S, rule: &CfaRule<usize>) -> Cfa {
             },
             Err(_) => Cfa::Unknown,
         },
-        CfaRule::Expression(e) => cfa_expression(&operations(section, e)).unwrap_or(Cfa::Unknown),
+        CfaRule::Expression(e) => {
+            cfa_expression(&operations(section, e), abi).unwrap_or(Cfa::Unknown)
+        }
     }
 }
 
 /// Recognises the forms of expressions that compilers and linkers emit.
-fn cfa_expression(ops: &[Operation<R<'_>>]) -> Option<Cfa> {
+fn cfa_expression(ops: &[Operation<R<'_>>], abi: &Abi) -> Option<Cfa> {
     if let [
         Operation::RegisterOffset {
             register, offset, ..
@@ -383,8 +398,7 @@ fn cfa_expression(ops: &[Operation<R<'_>>]) -> Option<Cfa> {
                 shift,
                 Operation::Shl,
                 Operation::Plus,
-            ] if register == RSP
-                && offset == 8
+            ] if frame_at_entry(abi) == (Cfa::Register { register, offset })
                 && small(mask) == Some(15)
                 && small(shift) == Some(3) =>
             {

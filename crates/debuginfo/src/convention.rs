@@ -1,4 +1,4 @@
-//! The calling convention for return values (System V, x86-64).
+//! The calling convention for return values, of processors that classify each word of a structure.
 
 use gimli::AttributeValue;
 
@@ -7,8 +7,6 @@ use crate::types::{Type, TypeId};
 
 /// Size of a register in bytes.
 const WORD: u32 = 8;
-/// Maximum size in bytes of a value returned in registers.
-const IN_REGISTERS: u32 = 2 * WORD;
 /// Maximum nesting of members, and maximum number of members: structures of 16 bytes have no more.
 const MAX_NESTING: usize = 16;
 const MAX_MEMBERS: usize = 256;
@@ -57,11 +55,14 @@ impl Dwarf {
     /// The way in which a function returns a structure of a type.
     #[must_use]
     pub fn return_convention(&self, function: Die, ty: TypeId) -> ReturnConvention {
-        let Type::Struct { size, .. } = self.ctype(ty) else {
+        let calls = self.main.abi().map(|abi| &abi.calls);
+        let (Some(calls), Type::Struct { size, .. }) =
+            (calls.filter(|calls| calls.classifies_words), self.ctype(ty))
+        else {
             return ReturnConvention::Unknown;
         };
         let class = self.definition_of(ty);
-        if size > IN_REGISTERS || class.is_some_and(|(d, e)| self.by_reference(d, &e, 0)) {
+        if size > calls.in_registers || class.is_some_and(|(d, e)| self.by_reference(d, &e, 0)) {
             return ReturnConvention::Memory;
         }
         if !self.keeps_convention(function) {

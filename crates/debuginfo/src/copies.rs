@@ -8,8 +8,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
-
 use crate::dwarf::{Die, Dwarf, number_of, origin};
 use crate::flow::Flow;
 use crate::functions::FunctionPlace;
@@ -172,11 +170,8 @@ impl<'d> CopyStarts<'d> {
 
     fn decode(&self, copy: &InlinedCopy) -> Around {
         let parts = self.dwarf.function_ranges(copy.start);
-        let x86 = self.dwarf.main.machine() == crate::exits::EM_X86_64;
         let start = parts.first().map_or(copy.start, |r| r.0);
-        let flow = x86
-            .then(|| Flow::decode(&self.dwarf.main, &parts, start))
-            .flatten();
+        let flow = Flow::decode(&self.dwarf.main, &parts, start);
         let loops = flow.as_ref().map(|f| f.loops(&|_| true));
         Around {
             start: copy.around,
@@ -220,13 +215,15 @@ impl<'d> CopyStarts<'d> {
             calls += 1;
         }
         let settled = |(copy, marks): (&InlinedCopy, &BTreeSet<u64>)| -> BTreeSet<u64> {
-            let there = |n: usize| copy.has(flow.all[n].ip());
+            let there = |n: usize| copy.has(flow.all[n].address);
             let own = marks.iter().copied().filter(|m| copy.has(*m));
             let mut at: BTreeSet<u64> = own.collect();
             for &mark in marks.iter().filter(|m| !copy.has(**m)) {
                 // Variables are known in the copy's own code.
                 let beside = flow.at(mark).and_then(|n| flow.beside(n, &there));
-                let beside = beside.map(|n| flow.all[n].ip()).filter(|b| !at.contains(b));
+                let beside = beside
+                    .map(|n| flow.all[n].address)
+                    .filter(|b| !at.contains(b));
                 at.insert(beside.unwrap_or(mark));
             }
             at
@@ -323,10 +320,10 @@ impl<'d> CopyStarts<'d> {
     }
 
     fn first(&self, flow: &Flow, copy: &InlinedCopy, around: &Around) -> (u64, Option<Inexact>) {
-        let inside: Vec<bool> = flow.all.iter().map(|i| copy.has(i.ip())).collect();
+        let inside: Vec<bool> = flow.all.iter().map(|i| copy.has(i.address)).collect();
         let reached = flow.reached(&|n| inside[n]);
         let start = match reached[..] {
-            [one] if copy.named.is_none() => flow.all[one].ip(),
+            [one] if copy.named.is_none() => flow.all[one].address,
             _ => copy.start,
         };
         let Some(first) = flow.at(start) else {
@@ -334,14 +331,14 @@ impl<'d> CopyStarts<'d> {
         };
         // No-operations in front of a loop around align it, and are executed once.
         let padding = flow.all[first..].iter();
-        let padding = padding.take_while(|i| i.mnemonic() == Mnemonic::Nop);
+        let padding = padding.take_while(|i| i.nop);
         let behind = first + padding.count();
-        let in_own = |n: usize| around.is_in_loop_of(copy, flow.all[n].ip());
+        let in_own = |n: usize| around.is_in_loop_of(copy, flow.all[n].address);
         let first = match inside.get(behind) {
             Some(true) if !in_own(behind) => behind,
             _ => first,
         };
-        let start = flow.all[first].ip();
+        let start = flow.all[first].address;
         if in_own(first) {
             return (start, Some(Inexact::Loop));
         }
@@ -409,7 +406,7 @@ impl Around {
         let Some(at) = flow.at(address).filter(|n| self.in_loops.contains(n)) else {
             return false;
         };
-        let own = flow.loops(&|n| copy.has(flow.all[n].ip()));
+        let own = flow.loops(&|n| copy.has(flow.all[n].address));
         own.iter().any(|l| l.contains(&at))
     }
 
@@ -417,32 +414,10 @@ impl Around {
     fn has_vectors(&self, copy: &InlinedCopy) -> Option<Inexact> {
         let flow = self.flow.as_ref()?;
         let mut own = self.in_loops.iter().map(|n| &flow.all[*n]);
-        own.any(|i| copy.has(i.ip()) && is_packed(i))
+        own.any(|i| copy.has(i.address) && i.packed)
             .then_some(Inexact::Vectors)
     }
 }
-
-/// Whether an instruction calculates with all elements of vector registers.
-fn is_packed(i: &Instruction) -> bool {
-    let vectors = (0..i.op_count()).filter(|n| i.op_kind(*n) == OpKind::Register);
-    let mut vectors = vectors
-        .map(|n| i.op_register(n))
-        .filter(|r: &Register| r.is_vector_register());
-    if vectors.next().is_none() {
-        return false;
-    }
-    let name = format!("{:?}", i.mnemonic());
-    let name = name.strip_prefix('V').unwrap_or(&name);
-    if SINGLE.iter().any(|p| name.starts_with(p)) {
-        return false;
-    }
-    name.starts_with('P') || name.ends_with("ps") || name.ends_with("pd")
-}
-
-/// The starts of names of vector instructions that compilers use for single values, too.
-const SINGLE: [&str; 9] = [
-    "Mov", "Cvt", "Unpck", "Xor", "And", "Or", "Pxor", "Pinsr", "Pextr",
-];
 
 /// Whether the first instruction of a function is the start of a loop, too: each round is a hit.
 #[must_use]
@@ -452,7 +427,6 @@ pub fn begins_with_loop(module: &Module, entry: u64) -> bool {
     if !parts.iter().any(|r| r.0 <= entry && entry < r.1) {
         parts = crate::exits::extent(module, entry).into_iter().collect();
     }
-    let x86 = module.image().machine() == crate::exits::EM_X86_64;
-    let flow = x86.then(|| Flow::decode(module.image(), &parts, entry));
-    flow.flatten().is_some_and(|f| f.is_jumped_to(entry))
+    let flow = Flow::decode(module.image(), &parts, entry);
+    flow.is_some_and(|f| f.is_jumped_to(entry))
 }

@@ -12,9 +12,6 @@ use crate::location::{LocBinary, LocContext, LocOp, Location, Unavailable};
 use crate::scopes::{Scope, ScopeKind};
 use crate::variables::Variable;
 
-const EM_X86_64: u16 = 62;
-/// The register of the static link at a function's first instruction, in the ABI of x86-64.
-const STATIC_LINK: u16 = 10;
 /// Maximum nesting that is followed.
 const MAX_DEPTH: usize = 128;
 const MAX_TABLES: usize = 64;
@@ -166,9 +163,10 @@ impl Dwarf {
                 && self.entry_pc(function, unit, entry, &code) == Some(address),
             outer: frame,
         };
-        let base = Ok(vec![LocOp::Reg(STATIC_LINK)]);
+        let register = self.main.abi().map(|abi| LocOp::Reg(abi.static_link));
+        let base = Ok(register.iter().copied().collect());
         let stored = stored_link(unit, value);
-        if context.at_entry && stored && self.main.machine() == EM_X86_64 {
+        if context.at_entry && stored && register.is_some() {
             context.outer = Some(&base);
         }
         let (Location::Address(mut ops) | Location::Value(mut ops)) = context.attribute(value)?
@@ -177,12 +175,13 @@ impl Dwarf {
         };
         // The first instructions store the register that the expression loads.
         if let [
-            LocOp::Reg(STATIC_LINK),
+            link,
             LocOp::Const(_),
             LocOp::Binary(LocBinary::Add),
             LocOp::Load { size: 8 },
             ..,
         ] = ops[..]
+            && Some(link) == register
             && context.at_entry
             && stored
         {

@@ -1,20 +1,12 @@
 //! The exits of a function: its return instructions, and its jumps to other functions, which return
-//! in its place. Found by decoding x86-64 instructions; an ambiguous case is refused or reported as
-//! unknown.
+//! in its place. An ambiguous case is refused or reported as unknown.
 
-use std::collections::BTreeMap;
-
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
-
-use crate::cfi::{self, Cfa, RSP};
+use crate::cfi;
 use crate::image::Image;
 use crate::module::Module;
 
-pub(crate) const EM_X86_64: u16 = 62;
 /// Size in bytes from which on a function is taken for damage.
 const MAX_BYTES: u64 = 16 << 20;
-/// Maximum number of parts of one function.
-const MAX_PARTS: usize = 16;
 
 /// The exits of a function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,25 +34,10 @@ pub struct TailJump {
 /// # Errors
 /// Why the exits cannot be determined.
 pub fn find(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<Exits, String> {
-    if module.image().machine() != EM_X86_64 {
-        return Err("its instructions are not of x86-64".into());
+    match module.image().instructions() {
+        Some(known) => (known.exits)(module, entry, code),
+        None => Err("the instructions of its processor are not known".into()),
     }
-    let exact = code.iter().any(|r| r.0 <= entry && entry < r.1);
-    let mut function = FunctionDecoder {
-        module,
-        entry,
-        exact,
-        parts: Vec::new(),
-        all: BTreeMap::new(),
-    };
-    match exact {
-        true => function.parts = code.to_vec(),
-        false => function
-            .parts
-            .push(extent(module, entry).ok_or("its end is not known")?),
-    }
-    function.decode()?;
-    function.collect_exits()
 }
 
 /// The range of a function by symbols or unwind tables.
@@ -77,229 +54,6 @@ pub(crate) fn extent(module: &Module, entry: u64) -> Option<(u64, u64)> {
         }
     };
     Some((entry, end))
-}
-
-/// A function being decoded.
-struct FunctionDecoder<'m> {
-    module: &'m Module,
-    entry: u64,
-    /// Whether the parts are complete.
-    exact: bool,
-    parts: Vec<(u64, u64)>,
-    /// Its instructions by address.
-    all: BTreeMap<u64, Instruction>,
-}
-
-impl FunctionDecoder<'_> {
-    /// Decodes the instructions of all parts, including those found on the way.
-    fn decode(&mut self) -> Result<(), String> {
-        for part in self.parts.clone() {
-            self.decode_part(part)?;
-        }
-        while let Some(part) = self.part_missing() {
-            if self.parts.len() >= MAX_PARTS {
-                return Err("it has too many parts".into());
-            }
-            self.parts.push(part);
-            self.decode_part(part)?;
-        }
-        let mut inside = self.all.values().filter_map(to);
-        match inside.any(|t| within(&self.parts, t) && !self.all.contains_key(&t)) {
-            true => Err("it has data among its instructions".into()),
-            false => Ok(()),
-        }
-    }
-
-    /// A part that a jump leads to and that was not decoded.
-    fn part_missing(&self) -> Option<(u64, u64)> {
-        let mut out = self.all.values().filter(|_| !self.exact);
-        out.find_map(|i| {
-            let target = to(i).filter(|t| !within(&self.parts, *t))?;
-            self.part_at(i.ip(), target)
-        })
-    }
-
-    /// Decodes the instructions of a part in order.
-    fn decode_part(&mut self, (start, end): (u64, u64)) -> Result<(), String> {
-        let bytes = code(self.module.image(), start, end).ok_or("its code is not in the file")?;
-        let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
-        let mut last = None;
-        while decoder.can_decode() {
-            let i = decoder.decode();
-            if i.is_invalid() {
-                return Err(format!("at {:#x} it has no instruction", i.ip()));
-            }
-            if !matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Int3) {
-                last = Some(i);
-            }
-            self.all.insert(i.ip(), i);
-        }
-        // A call at the end is to a function that does not return.
-        let on = last.is_none_or(|i| {
-            matches!(
-                i.flow_control(),
-                FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend
-            ) && i.mnemonic() != Mnemonic::Hlt
-        });
-        match on {
-            true => Err("it runs on into the code behind it".into()),
-            false => Ok(()),
-        }
-    }
-
-    /// The part of the function that a jump leads to, if the target is one: cold code that
-    /// compilers move away. Its frame is that of the jump; a function's entry has no frame yet.
-    fn part_at(&self, from: u64, target: u64) -> Option<(u64, u64)> {
-        let symbols = self.module.symbols();
-        let (symbol, _) = symbols.function_at(target).unzip();
-        let own = |name: &str| {
-            let (first, _) = name.split_once(".cold")?;
-            let mut here = symbols.starting_at(self.entry);
-            here.any(|s| s.name == first).then_some(())
-        };
-        let end = |start: u64, size: u64| Some((start, start.checked_add(size)?));
-        if let Some(s) = symbol
-            && s.size > 0
-            && own(s.name).is_some()
-        {
-            return end(s.address, s.size);
-        }
-        let (here, there) = (self.frame(from)?, self.frame(target)?);
-        if here == there && here != RETURN_ON_TOP {
-            let (start, end) = cfi::function_at(self.module.image(), target)?;
-            return Some((start, end));
-        }
-        None
-    }
-
-    fn frame(&self, at: u64) -> Option<Cfa> {
-        Some(cfi::by_header(self.module.image(), at)?.cfa)
-    }
-
-    /// The exits among the instructions.
-    fn collect_exits(&self) -> Result<Exits, String> {
-        let mut exits = Exits::default();
-        for (at, i) in &self.all {
-            match i.flow_control() {
-                FlowControl::Return if i.mnemonic() == Mnemonic::Ret => {
-                    if self.replaces_return(*at) {
-                        return Err(format!("at {at:#x} it returns to a computed address"));
-                    }
-                    exits.returns.push(*at);
-                }
-                FlowControl::Return => {
-                    return Err(format!("at {at:#x} it returns as the kernel does"));
-                }
-                FlowControl::Call | FlowControl::IndirectCall => exits.calls = true,
-                FlowControl::IndirectBranch if !self.is_switch(i) => {
-                    exits.jumps.push(TailJump { at: *at, to: None });
-                }
-                FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => match to(i) {
-                    Some(t) if within(&self.parts, t) => {}
-                    to => exits.jumps.push(TailJump { at: *at, to }),
-                },
-                _ => {}
-            }
-        }
-        Ok(exits)
-    }
-
-    /// Whether the return address on the stack was pushed just before, as by retpolines.
-    fn replaces_return(&self, at: u64) -> bool {
-        let Some((_, before)) = self.all.range(..at).next_back() else {
-            return false;
-        };
-        match before.mnemonic() {
-            Mnemonic::Push => true,
-            Mnemonic::Mov => {
-                before.op0_kind() == OpKind::Memory
-                    && before.memory_base() == Register::RSP
-                    && before.memory_index() == Register::None
-                    && before.memory_displacement64() == 0
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether an indirect jump stays in the function: there is a frame, which a jump to another
-    /// function would have removed, or the table of a nearby load leads back into the function.
-    fn is_switch(&self, jump: &Instruction) -> bool {
-        // `notrack`: compilers emit it only for tables.
-        let memory = jump.op0_kind() == OpKind::Memory;
-        if !memory && jump.segment_prefix() == Register::DS {
-            return true;
-        }
-        let epilogue = self.frame(jump.ip()).is_none_or(|f| f == RETURN_ON_TOP);
-        if !epilogue {
-            return true;
-        }
-        if memory {
-            return jump.memory_index_scale() == 8
-                && self
-                    .table_of(jump)
-                    .and_then(|t| self.word::<8>(t))
-                    .is_some_and(|w| self.is_decoded(u64::from_le_bytes(w)));
-        }
-        // `movslq (table,index,4), r; add table, r; jmp *r`
-        let load = self.all.range(..jump.ip()).rev().take(12).map(|(_, i)| i);
-        let load = load.filter(|i| i.memory_index() != Register::None);
-        load.take(1)
-            .any(|i| match (i.mnemonic(), i.memory_index_scale()) {
-                (Mnemonic::Movsxd, 4) => self.table_of(i).is_some_and(|t| {
-                    let far = self.word::<4>(t).map(i32::from_le_bytes);
-                    far.is_some_and(|d| self.is_decoded(t.wrapping_add_signed(d.into())))
-                }),
-                (Mnemonic::Mov, 8) => {
-                    let word = self.table_of(i).and_then(|t| self.word::<8>(t));
-                    word.is_some_and(|w| self.is_decoded(u64::from_le_bytes(w)))
-                }
-                _ => false,
-            })
-    }
-
-    fn is_decoded(&self, address: u64) -> bool {
-        self.all.contains_key(&address)
-    }
-
-    /// Address of the table that an instruction loads an element of.
-    fn table_of(&self, i: &Instruction) -> Option<u64> {
-        let base = i.memory_base();
-        if base == Register::None {
-            return Some(i.memory_displacement64());
-        }
-        let before = self.all.range(..i.ip()).rev().map(|(_, i)| i);
-        let mut leas = before.filter(|l| {
-            l.mnemonic() == Mnemonic::Lea
-                && l.op0_register() == base
-                && l.is_ip_rel_memory_operand()
-        });
-        let table = leas.next()?.ip_rel_memory_address();
-        Some(table.wrapping_add(i.memory_displacement64()))
-    }
-
-    fn word<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
-        let bytes = code(self.module.image(), at, at.checked_add(N as u64)?)?;
-        bytes.try_into().ok()
-    }
-}
-
-/// The frame at a function's entry and at its return.
-const RETURN_ON_TOP: Cfa = Cfa::Register {
-    register: RSP,
-    offset: 8,
-};
-
-/// The address that a direct jump names.
-fn to(i: &Instruction) -> Option<u64> {
-    let jumps = matches!(
-        i.flow_control(),
-        FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
-    );
-    jumps.then(|| i.near_branch_target())
-}
-
-fn within(parts: &[(u64, u64)], address: u64) -> bool {
-    parts.iter().any(|r| r.0 <= address && address < r.1)
 }
 
 /// The file's bytes from one linked address to another.

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
-
+use crate::code::{Control, Instruction};
 use crate::exits::code;
 use crate::image::Image;
 
@@ -28,15 +27,16 @@ pub(crate) struct Flow {
 pub(crate) type Loop = Vec<usize>;
 
 impl Flow {
-    /// Decodes a function. `None`: it is too large, or not all of its code is in the file.
+    /// Decodes a function. `None`: it is too large, not all of its code is in the file, or the
+    /// processor's instructions are not known.
     pub(crate) fn decode(image: &Image, parts: &[(u64, u64)], entry: u64) -> Option<Flow> {
+        let decode = image.instructions()?.decode;
         let mut all = Vec::new();
         for (start, end) in parts {
             let bytes = code(image, *start, *end)?;
-            let decoder = Decoder::with_ip(64, bytes, *start, DecoderOptions::NONE);
-            all.extend(decoder.into_iter().take(MAX_INSTRUCTIONS));
+            all.extend(decode(bytes, *start, MAX_INSTRUCTIONS));
         }
-        all.sort_by_key(Instruction::ip);
+        all.sort_by_key(|i| i.address);
         if all.len() > MAX_INSTRUCTIONS {
             return None;
         }
@@ -50,7 +50,7 @@ impl Flow {
         flow.first = flow.at(entry)?;
         flow.next = flow.all.iter().map(|i| flow.after(i)).collect();
         flow.targets = flow.next.iter().filter_map(|n| n[1]).collect();
-        let jumps = |i: &Instruction| i.flow_control() == FlowControl::IndirectBranch;
+        let jumps = |i: &Instruction| i.control == Control::Computed;
         if flow.all.iter().any(jumps) {
             let known: BTreeSet<u32> = flow.next.iter().flatten().flatten().copied().collect();
             let unknown = (0..flow.all.len()).filter(|n| !known.contains(&(*n as u32)));
@@ -61,24 +61,19 @@ impl Flow {
 
     /// The number of the instruction at an address.
     pub(crate) fn at(&self, address: u64) -> Option<usize> {
-        self.all
-            .binary_search_by_key(&address, Instruction::ip)
-            .ok()
+        self.all.binary_search_by_key(&address, |i| i.address).ok()
     }
 
     fn after(&self, i: &Instruction) -> [Option<u32>; 2] {
         let number = |address| Some(self.at(address)? as u32);
-        let (on, to) = match i.flow_control() {
-            FlowControl::ConditionalBranch => (true, true),
-            FlowControl::UnconditionalBranch => (false, true),
-            FlowControl::Return
-            | FlowControl::IndirectBranch
-            | FlowControl::Exception
-            | FlowControl::Interrupt => (false, false),
-            _ => (true, false),
+        let (on, to) = match i.control {
+            Control::Branch(to) => (true, Some(to)),
+            Control::Jump(to) => (false, Some(to)),
+            Control::Stop | Control::Computed | Control::Invalid => (false, None),
+            Control::Next | Control::Call(_) | Control::Transaction(_) => (true, None),
         };
-        let on = on.then(|| number(i.next_ip())).flatten();
-        let to = to.then(|| number(i.near_branch_target())).flatten();
+        let on = on.then(|| number(i.next)).flatten();
+        let to = to.and_then(number);
         [on, to]
     }
 
@@ -102,7 +97,7 @@ impl Flow {
         let jumps = self.next.iter().zip(&self.all);
         jumps
             .into_iter()
-            .any(|(next, i)| next[1] == Some(at as u32) && i.ip() >= address)
+            .any(|(next, i)| next[1] == Some(at as u32) && i.address >= address)
     }
 
     /// Follows the function from its start, and gives the first `wanted` instruction on each path.
@@ -120,7 +115,7 @@ impl Flow {
                 continue;
             }
             todo.extend(self.next[n].iter().flatten().map(|n| *n as usize));
-            if !jumped && self.all[n].flow_control() == FlowControl::IndirectBranch {
+            if !jumped && self.all[n].control == Control::Computed {
                 jumped = true;
                 todo.extend(&self.computed);
             }

@@ -448,7 +448,10 @@ impl Dwarf {
             gimli::Operation::Register { register }
             | gimli::Operation::RegisterOffset { register, .. },
         ) = base.and_then(first)
-            && register.0 != crate::cfi::RSP
+            && self
+                .main
+                .abi()
+                .is_none_or(|abi| register.0 != abi.stack_pointer)
         {
             return true;
         }

@@ -2,87 +2,12 @@
 //! room, it calls `runtime.morestack`, which moves the stack, and begins again: its first instruction
 //! is executed twice for one call.
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
-
-use crate::image::Image;
 use crate::module::Module;
-
-/// Maximum number of instructions of a check (of a large frame: `mov`, `sub`, `jb`, `cmp`, `jbe`), with
-/// the load of the goroutine before Go 1.17.
-const MAX_CHECK: usize = 7;
-/// Maximum number of instructions that save and restore arguments around the call: two for each of nine
-/// integer and fifteen floating-point registers.
-const MAX_CALL: usize = 64;
-/// Maximum length of an instruction in bytes.
-const MAX_LENGTH: usize = 15;
-/// The start of the names of the functions that make room.
-const MORE_STACK: &str = "runtime.morestack";
 
 /// The address behind the stack check of the function of Go at a linked address, where a call arrives
 /// once; the address itself if there is none. Arguments are where they were.
 #[must_use]
 pub fn behind_stack_check(module: &Module, entry: u64) -> u64 {
-    let mut behind = entry;
-    for i in instructions(module.image(), entry, MAX_CHECK) {
-        match i.flow_control() {
-            FlowControl::ConditionalBranch => {
-                if !makes_room(module, i.near_branch_target(), entry) {
-                    break;
-                }
-                behind = i.next_ip();
-            }
-            FlowControl::Next if checks(&i) => {}
-            _ => break,
-        }
-    }
-    behind
-}
-
-/// Whether an instruction can be part of the check: it compares, or calculates in a register that
-/// arguments are not in.
-fn checks(i: &Instruction) -> bool {
-    match i.mnemonic() {
-        Mnemonic::Cmp => true,
-        Mnemonic::Lea | Mnemonic::Mov | Mnemonic::Sub => {
-            matches!(
-                i.op0_register(),
-                Register::R12 | Register::R13 | Register::RCX
-            )
-        }
-        _ => false,
-    }
-}
-
-/// Whether the code at an address calls for more stack and goes back to the entry.
-fn makes_room(module: &Module, address: u64, entry: u64) -> bool {
-    let mut called = false;
-    for i in instructions(module.image(), address, MAX_CALL) {
-        match i.flow_control() {
-            FlowControl::Call => {
-                let mut named = module.symbols().starting_at(i.near_branch_target());
-                if !named.any(|s| s.name.starts_with(MORE_STACK)) {
-                    return false;
-                }
-                called = true;
-            }
-            FlowControl::UnconditionalBranch => return called && i.near_branch_target() == entry,
-            FlowControl::Next => {}
-            _ => return false,
-        }
-    }
-    false
-}
-
-/// The instructions from an address on.
-fn instructions(image: &Image, at: u64, count: usize) -> impl Iterator<Item = Instruction> {
-    let bytes = (1..=count * MAX_LENGTH).rev().step_by(MAX_LENGTH);
-    let bytes = bytes.filter_map(|n| image.bytes_at(at, n)).next();
-    let decoder = Decoder::with_ip(64, bytes.unwrap_or_default(), at, DecoderOptions::NONE);
-    let valid = |i: &Instruction| i.code() != Code::INVALID;
-    decoder
-        .into_iter()
-        .take_while(valid)
-        .take(count)
-        .collect::<Vec<_>>()
-        .into_iter()
+    let known = module.image().instructions();
+    known.map_or(entry, |known| (known.behind_stack_check)(module, entry))
 }

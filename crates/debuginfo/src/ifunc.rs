@@ -4,15 +4,13 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
-
 use crate::cfi;
+use crate::code::{Instructions, Reference};
 use crate::exits;
 use crate::module::Module;
 use crate::relocations::{self, SlotValue};
 use crate::symbols::SymbolKind;
 
-const EM_X86_64: u16 = 62;
 /// Levels of calls and jumps from a resolver to the code that takes the addresses of implementations.
 const MOST_CALLS: u32 = 2;
 /// Maximum number of instructions of a function that are read.
@@ -32,9 +30,9 @@ pub fn begins_function(module: &Module, address: u64) -> bool {
 /// Empty if its code is not understood.
 #[must_use]
 pub fn implementations(module: &Module, resolver: u64) -> Vec<u64> {
-    if module.image().machine() != EM_X86_64 {
+    let Some(known) = module.image().instructions() else {
         return Vec::new();
-    }
+    };
     let words = OnceCell::new();
     let mut found = BTreeSet::new();
     let mut code = BTreeSet::from([resolver]);
@@ -43,6 +41,7 @@ pub fn implementations(module: &Module, resolver: u64) -> Vec<u64> {
         for start in code {
             let reader = CodeReader {
                 module,
+                known,
                 words: &words,
             };
             reader.addresses(start, &mut found, &mut called);
@@ -59,6 +58,7 @@ pub fn implementations(module: &Module, resolver: u64) -> Vec<u64> {
 /// A reader of addresses in code.
 struct CodeReader<'a> {
     module: &'a Module,
+    known: &'static Instructions,
     /// The words that the loader fills.
     words: &'a OnceCell<HashMap<u64, SlotValue<'a>>>,
 }
@@ -72,34 +72,19 @@ impl CodeReader<'_> {
         let Some(bytes) = exits::code(self.module.image(), start, end) else {
             return;
         };
-        let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
-        for i in decoder.iter().take(MOST_INSTRUCTIONS) {
-            let outside = |a: &u64| !(start..end).contains(a);
-            let taken = self.taken(&i).filter(outside);
+        let outside = |a: &u64| !(start..end).contains(a);
+        let references = (self.known.references)(bytes, start, MOST_INSTRUCTIONS);
+        for reference in references {
+            let taken = match reference {
+                Reference::Code(to) => {
+                    called.extend(Some(to).filter(outside));
+                    continue;
+                }
+                Reference::Address(at) => Some(at),
+                Reference::Word(at) => self.word(at),
+            };
+            let taken = taken.filter(outside);
             found.extend(taken.filter(|a| begins_function(self.module, *a)));
-            let direct = matches!(
-                i.flow_control(),
-                FlowControl::Call | FlowControl::UnconditionalBranch
-            );
-            let to = Some(i.near_branch_target()).filter(outside);
-            called.extend(to.filter(|_| direct));
-        }
-    }
-
-    /// The address that an instruction takes: of code beside it, as a constant, or from a word that the
-    /// loader fills.
-    fn taken(&self, i: &Instruction) -> Option<u64> {
-        use iced_x86::Mnemonic as M;
-        let load = matches!(i.mnemonic(), M::Mov | M::Cmove | M::Cmovne)
-            || matches!(i.mnemonic(), M::Cmovs | M::Cmovns | M::Cmovb | M::Cmovae);
-        match i.op1_kind() {
-            OpKind::Memory if !i.is_ip_rel_memory_operand() => None,
-            OpKind::Memory if i.mnemonic() == M::Lea => Some(i.ip_rel_memory_address()),
-            OpKind::Memory if load => self.word(i.ip_rel_memory_address()),
-            OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64 if load => {
-                Some(i.immediate(1))
-            }
-            _ => None,
         }
     }
 

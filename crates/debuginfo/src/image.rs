@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use object::read::elf::{ElfFile64, ElfSection64, FileHeader, ProgramHeader, Sym};
 use object::{LittleEndian, Object, ObjectSection, elf};
+use spile_abi::Abi;
 
 use crate::error::Error;
 use crate::map::{Blob, MappedFile};
@@ -105,10 +106,10 @@ impl Image {
         &self.elf
     }
 
-    /// The processor: `EM_X86_64` is 62.
+    /// The processor; `None` if it is none of [`spile_abi::ALL`].
     #[must_use]
-    pub fn machine(&self) -> u16 {
-        self.elf.elf_header().e_machine(LittleEndian).0
+    pub fn abi(&self) -> Option<&'static Abi> {
+        Abi::of_machine(self.elf.elf_header().e_machine(LittleEndian).0)
     }
 
     /// Whether it can be loaded at another address than the linked one (PIE, shared library).

@@ -6,9 +6,11 @@
 //!
 //! Addresses are those of the file as linked. Its load address is the caller's concern.
 
+mod aarch64;
 pub mod breakpoints;
 mod calls;
 pub mod cfi;
+mod code;
 mod convention;
 pub mod copies;
 mod debuginfod;
@@ -52,6 +54,7 @@ mod unlinked;
 pub mod uprobes;
 mod variables;
 mod variants;
+mod x86_64;
 
 pub use calls::{Call, CallKind, Calls, JumpAt};
 pub use convention::{ReturnConvention, ReturnWord};

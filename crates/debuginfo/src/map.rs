@@ -65,10 +65,10 @@ impl MappedFile {
     /// Releases the memory of the pages wholly inside a part of the mapping. Later accesses read
     /// them from the file again.
     fn release(&self, part: &[u8]) {
-        const PAGE: usize = 4096;
+        let page = rustix::param::page_size();
         let base = self.start.as_ptr() as usize;
-        let from = (part.as_ptr() as usize).next_multiple_of(PAGE);
-        let to = (part.as_ptr() as usize + part.len()) / PAGE * PAGE;
+        let from = (part.as_ptr() as usize).next_multiple_of(page);
+        let to = (part.as_ptr() as usize + part.len()) / page * page;
         if from >= to || from < base || to > base + self.len {
             return;
         }

@@ -13,7 +13,6 @@
 use std::collections::{HashMap, HashSet};
 
 use gimli::UnitOffset;
-use iced_x86::{Decoder, DecoderOptions};
 use object::LittleEndian;
 use object::read::elf::Sym;
 
@@ -103,7 +102,9 @@ impl Dwarf {
     /// Whether an instruction of some code calls or jumps to an address.
     fn goes_to(&self, (start, end): (u64, u64), address: u64) -> bool {
         let bytes = crate::exits::code(&self.main, start, end).unwrap_or_default();
-        let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
-        decoder.iter().any(|i| i.near_branch_target() == address)
+        self.main.instructions().is_some_and(|known| {
+            let all = (known.decode)(bytes, start, bytes.len());
+            all.iter().any(|i| i.control.target() == Some(address))
+        })
     }
 }

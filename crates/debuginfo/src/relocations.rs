@@ -30,30 +30,6 @@ pub enum SlotValue<'a> {
     Chosen(u64),
 }
 
-/// Types of relocations of a processor (psABI).
-struct Types {
-    machine: u16,
-    /// The address of a symbol: absolute, for data, for calls.
-    symbol: [u32; 3],
-    relative: u32,
-    irelative: u32,
-}
-
-const TYPES: [Types; 2] = [
-    Types {
-        machine: 62,
-        symbol: [1, 6, 7],
-        relative: 8,
-        irelative: 37,
-    },
-    Types {
-        machine: 183,
-        symbol: [257, 1025, 1026],
-        relative: 1027,
-        irelative: 1032,
-    },
-];
-
 /// The relocations of a file that the loader applies, those of static programs included. Packed ones
 /// (`SHT_RELR`) are missing: their values are in the file itself.
 #[must_use]
@@ -62,9 +38,10 @@ pub fn of(image: &Image) -> Vec<Relocation<'_>> {
     let data = image.elf().data();
     let sections = image.elf().elf_section_table();
     let mut found = Vec::new();
-    let Some(types) = TYPES.iter().find(|t| t.machine == image.machine()) else {
+    let Some(abi) = image.abi() else {
         return found;
     };
+    let types = &abi.relocations;
     let versions = sections.versions(e, data).ok().flatten();
     for section in sections.iter() {
         if !section.sh_flags(e).contains(elf::SHF_ALLOC) {
@@ -88,7 +65,7 @@ pub fn of(image: &Image) -> Vec<Relocation<'_>> {
             let (kind, addend) = (entry.r_type(e, false).0, entry.r_addend(e));
             let value = match kind {
                 _ if kind == types.relative => Some(SlotValue::Own(addend.cast_unsigned())),
-                _ if kind == types.irelative => Some(SlotValue::Chosen(addend.cast_unsigned())),
+                _ if kind == types.chosen => Some(SlotValue::Chosen(addend.cast_unsigned())),
                 _ if types.symbol.contains(&kind) => entry.symbol(e, false).and_then(symbol),
                 _ => None,
             };

@@ -9,10 +9,13 @@
 use std::collections::HashMap;
 
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
+use spile_abi::Abi;
 
-mod operand;
+use crate::code::operand_reader;
 
-pub use operand::{ArgPlace, Assembler, Operand};
+pub(crate) mod operand;
+
+pub use operand::{ArgPlace, Operand};
 
 /// Number of the note type (`NT_STAPSDT`).
 const NOTE_TYPE: u32 = 3;
@@ -55,7 +58,9 @@ impl std::error::Error for Malformed {}
 /// When the bytes are not an ELF file.
 pub fn markers(data: &[u8]) -> Result<Vec<Marker>, Malformed> {
     let file = object::File::parse(data).map_err(|e| Malformed(e.to_string()))?;
-    let machine = Assembler::for_architecture(file.architecture());
+    let machine = data.get(18..20).and_then(|n| n.first_chunk());
+    let abi = machine.and_then(|n| Abi::of_code(u16::from_le_bytes(*n)));
+    let read = abi.and_then(operand_reader);
     let reader = Reader {
         wide: file.is_64(),
         little: file.is_little_endian(),
@@ -90,7 +95,7 @@ pub fn markers(data: &[u8]) -> Result<Vec<Marker>, Malformed> {
                 table.get(name).copied()
             };
             let args = operand::split(&raw.args)
-                .map(|text| Operand::parse(text, machine, &mut symbol))
+                .map(|text| Operand::parse(text, read, &mut symbol))
                 .collect();
             found.push(Marker {
                 provider: raw.provider,

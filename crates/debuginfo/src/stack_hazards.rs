@@ -6,13 +6,12 @@
 //! The absence of a hazard is shown by what a file refers to, and by its instructions. A file of
 //! which that cannot be said has one.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{LittleEndian as Little, elf};
 
+use crate::code::Instructions;
 use crate::image::Image;
 
-const EM_X86_64: u16 = 62;
 /// Size in bytes up to which a file's code is examined.
 const MAX_CODE: usize = 16 << 20;
 
@@ -69,9 +68,9 @@ const FUNCTIONS: [(&[&str], &str); 10] = [
 /// nothing can.
 #[must_use]
 pub fn hazard(image: &Image) -> Option<String> {
-    if image.machine() != EM_X86_64 {
-        return Some("its instructions are not of x86-64".into());
-    }
+    let Some(known) = image.instructions() else {
+        return Some("the instructions of its processor are not known".into());
+    };
     if image.is_go() {
         return Some("a program in Go moves its stacks".into());
     }
@@ -80,7 +79,7 @@ pub fn hazard(image: &Image) -> Option<String> {
         return None;
     }
     let linked_statically = image.needed().is_empty();
-    symbol_hazard(image, linked_statically).or_else(|| instruction_hazard(image))
+    symbol_hazard(image, linked_statically).or_else(|| instruction_hazard(image, known))
 }
 
 fn is_c_library(image: &Image) -> bool {
@@ -133,7 +132,7 @@ fn meaning(name: &str) -> Option<&'static str> {
 }
 
 /// The first instruction that sets the stack pointer to another stack, or makes a system call.
-fn instruction_hazard(image: &Image) -> Option<String> {
+fn instruction_hazard(image: &Image, known: &Instructions) -> Option<String> {
     let (endian, data) = (Little, image.elf().data());
     let Ok(sections) = image.elf().elf_header().sections(endian, data) else {
         return Some("its code is damaged".into());
@@ -151,66 +150,16 @@ fn instruction_hazard(image: &Image) -> Option<String> {
         if seen > MAX_CODE {
             return Some("it has too much code to be examined".into());
         }
-        let decoder = Decoder::with_ip(64, code, section.sh_addr(endian), DecoderOptions::NONE);
-        if let Some((at, what)) = decoder.into_iter().find_map(|i| Some((i.ip(), does(&i)?))) {
+        if let Some((at, what)) = (known.hazard)(code, section.sh_addr(endian)) {
             return Some(format!("its code at {at:#x} {what}"));
         }
     }
     (seen == 0).then(|| "its code is not known".into())
 }
 
-fn does(i: &Instruction) -> Option<&'static str> {
-    if matches!(i.mnemonic(), Mnemonic::Syscall | Mnemonic::Sysenter)
-        || (i.mnemonic() == Mnemonic::Int && i.flow_control() == FlowControl::Interrupt)
-    {
-        return Some("makes a system call itself");
-    }
-    let second = i.mnemonic() == Mnemonic::Xchg && i.op1_register() == Register::RSP;
-    if i.op0_register() != Register::RSP && !second {
-        return None;
-    }
-    let within = |r: Register| matches!(r, Register::RSP | Register::RBP);
-    let same_stack = match i.mnemonic() {
-        Mnemonic::Add | Mnemonic::Sub | Mnemonic::And | Mnemonic::Or => true,
-        Mnemonic::Push | Mnemonic::Cmp | Mnemonic::Test => true,
-        Mnemonic::Mov => within(i.op1_register()),
-        Mnemonic::Lea => within(i.memory_base()),
-        _ => false,
-    };
-    (!same_stack).then_some("sets the stack pointer")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn instructions_that_switch_stacks_are_told_from_those_of_frames() {
-        let what = |bytes: &[u8]| {
-            does(&Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE).decode()).is_some()
-        };
-        // mov rsp, rdi; pop rsp; xchg rax, rsp; lea rsp, [r10-8]; syscall; int 0x80
-        let switches: [&[u8]; 6] = [
-            &[0x48, 0x89, 0xfc],
-            &[0x5c],
-            &[0x48, 0x94],
-            &[0x49, 0x8d, 0x62, 0xf8],
-            &[0x0f, 0x05],
-            &[0xcd, 0x80],
-        ];
-        // mov rsp, rbp; sub rsp, 16; lea rsp, [rbp-40]; leave; push rsp; mov rbp, rsp; int3
-        let frames: [&[u8]; 7] = [
-            &[0x48, 0x89, 0xec],
-            &[0x48, 0x83, 0xec, 0x10],
-            &[0x48, 0x8d, 0x65, 0xd8],
-            &[0xc9],
-            &[0x54],
-            &[0x48, 0x89, 0xe5],
-            &[0xcc],
-        ];
-        assert!(switches.iter().all(|i| what(i)));
-        assert!(!frames.iter().any(|i| what(i)));
-    }
 
     #[test]
     fn names_have_their_meaning() {

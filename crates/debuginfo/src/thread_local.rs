@@ -8,12 +8,6 @@ use crate::dynamic;
 use crate::image::Image;
 use crate::location::{LocBinary, LocOp, Unavailable};
 
-const EM_X86_64: u16 = 62;
-/// Relocations of a word with the number of a module, and with a variable's distance from the thread
-/// pointer (psABI).
-const MODULE: u32 = 16;
-const DISTANCE: u32 = 18;
-
 /// Tags of `.dynamic` (generic ABI).
 const SONAME: u64 = 14;
 const FLAGS_1: u64 = 0x6fff_fffb;
@@ -30,9 +24,10 @@ pub(crate) fn block(image: &Image) -> Result<Vec<LocOp>, Unavailable> {
             "it is a thread-local variable, {why}"
         )))
     };
-    if image.machine() != EM_X86_64 {
+    let abi = image.abi();
+    let Some(abi) = abi.filter(|abi| abi.kernel.thread_pointer.is_some()) else {
         return unknown("which this processor keeps in a register that the kernel does not save");
-    }
+    };
     let e = LittleEndian;
     let mut headers = image.elf().elf_program_headers().iter();
     let Some(segment) = headers.find(|p| p.p_type(e) == elf::PT_TLS) else {
@@ -55,10 +50,10 @@ pub(crate) fn block(image: &Image) -> Result<Vec<LocOp>, Unavailable> {
     {
         return unknown("whose block only glibc's tables have");
     }
-    if let Some(slot) = slot(image, MODULE) {
+    if let Some(slot) = slot(image, abi.relocations.tls_module) {
         return Ok(of_module(slot.address));
     }
-    match slot(image, DISTANCE) {
+    match slot(image, abi.relocations.tls_distance) {
         Some(Slot { address, offset }) => Ok([LocOp::ThreadPointer]
             .into_iter()
             .chain(word(address))

@@ -12,9 +12,9 @@ use object::{
 use crate::image::{Elf, Segment};
 
 /// The first address; address 0 has a special meaning in too many places.
-const FIRST: u64 = 0x1000;
+const FIRST: u64 = spile_abi::PAGE as u64;
 /// Sections begin at multiples of this, or of their own larger alignment.
-const ALIGNED: u64 = 0x1000;
+const ALIGNED: u64 = FIRST;
 /// Maximum plausible alignment.
 const MAX_ALIGNED: u64 = 1 << 20;
 

@@ -9,7 +9,6 @@
 //! | [`interp`] | the reference interpreter, and globals in ordinary memory |
 //! | [`text`], [`reader`] | the text form |
 //! | [`regex`] | regular expressions as tables |
-//! | [`arch`] | processors that programs are for |
 //! | [`marks`] | the data flow of texts that only the controller can make |
 //! | [`analysis`] | facts about bodies: orders of blocks, fixpoints, liveness, contents |
 //! | [`opt`] | the optimiser |
@@ -22,7 +21,6 @@
 //! | `testgen` | random programs, for tests |
 
 pub mod analysis;
-pub mod arch;
 pub mod event;
 pub mod fmt;
 pub mod hist;
@@ -43,7 +41,6 @@ pub mod visit;
 pub mod wide;
 
 pub use analysis::body_facts::{BodyFacts, ProgramFacts};
-pub use arch::Arch;
 pub use event::*;
 pub use intrinsics::Intrinsic;
 pub use program::*;

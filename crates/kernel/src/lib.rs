@@ -24,6 +24,7 @@ spile_testing::main!();
 
 pub mod bpf;
 pub mod btf;
+pub mod cycles;
 pub mod features;
 pub mod foreign_kernel;
 pub mod functions;

@@ -163,7 +163,9 @@ pub fn large_heap() {
         // More than is left of the first piece, and less than the threshold.
         libc::free(std::hint::black_box(libc::malloc(512 << 10)));
         let end = libc::sbrk(0);
-        if (start as usize).is_multiple_of(4096) && end as usize > start as usize {
+        if (start as usize).is_multiple_of(crate::machine::page_size())
+            && end as usize > start as usize
+        {
             libc::madvise(start, end as usize - start as usize, libc::MADV_HUGEPAGE);
         }
     }

@@ -35,7 +35,7 @@ fn machine() -> Machine {
         syscalls: &[],
         functions: Default::default(),
         share: None,
-        arch: spile_ir::Arch::named(std::env::consts::ARCH).expect("a known processor"),
+        abi: spile_abi::HOST,
         resident: false,
     }
 }

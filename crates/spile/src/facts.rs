@@ -472,7 +472,7 @@ impl MachineFacts for KernelFacts {
     }
 
     fn syscalls(&self) -> &[Syscall] {
-        spile_syscalls::all()
+        spile_syscalls::of(spile_abi::HOST)
     }
 
     fn perf_events(&self) -> Vec<PerfEvent> {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use spile_abi::HOST;
 use spile_bpf::target::{
     CastKfunc, Features, InterruptKfuncs, KernelOffsets, PageOffsets, PreemptionKfuncs,
     SessionKfuncs, TypedFunction, UnwindOffsets, UprobeOffsets,
 };
-use spile_ir::{Arch, CodePlace, CodeProbe, Event, Handler, Program, ProgramFacts, Space};
+use spile_ir::{CodePlace, CodeProbe, Event, Handler, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{self, Availability, Feature, helper};
@@ -64,10 +65,8 @@ fn offset(btf: &Btf, of: &str, path: &[&str]) -> Option<u32> {
 
 /// The offset in `task_struct` of the thread pointer of programs, where the kernel keeps it.
 pub(crate) fn thread_pointer() -> Option<u32> {
-    match arch() {
-        Arch::X86_64 => offset(Btf::vmlinux().ok()?, "task_struct", &["thread", "fsbase"]),
-        Arch::Aarch64 => None,
-    }
+    let path = HOST.kernel.thread_pointer?;
+    offset(Btf::vmlinux().ok()?, "task_struct", path)
 }
 
 /// See [`spile_sema::facts::MachineFacts::kernel_return_stack`]. Since Linux 6.14 ftrace itself catches
@@ -128,11 +127,6 @@ pub(crate) fn offsets(btf: &Btf, facts: &ProgramFacts) -> KernelOffsets {
     }
 }
 
-/// The processor of this machine.
-pub(crate) fn arch() -> Arch {
-    Arch::named(std::env::consts::ARCH).unwrap_or_default()
-}
-
 /// The offsets for the cookie of a place in a trace event.
 fn uprobe_offsets(btf: &Btf) -> Option<UprobeOffsets> {
     let at = |of, path: &[&str]| offset(btf, of, path);
@@ -148,7 +142,7 @@ fn uprobe_offsets(btf: &Btf) -> Option<UprobeOffsets> {
 
 /// The offsets for walking stacks of programs, on supported processors.
 fn unwind_offsets(btf: &Btf) -> Option<UnwindOffsets> {
-    if arch() != Arch::X86_64 {
+    if !HOST.kernel.reads_programs {
         return None;
     }
     let at = |of, path: &[&str]| offset(btf, of, path);
@@ -170,10 +164,6 @@ fn unwind_offsets(btf: &Btf) -> Option<UnwindOffsets> {
         dentry_parent: at("dentry", &["d_parent"])?,
         dentry_name: at("dentry", &["d_name", "name"])?,
         returns: replaced_returns(btf),
-        regs_ip: at("pt_regs", &["ip"])?,
-        regs_sp: at("pt_regs", &["sp"])?,
-        regs_bp: at("pt_regs", &["bp"])?,
-        regs_cs: at("pt_regs", &["cs"])?,
     })
 }
 
@@ -192,7 +182,7 @@ fn replaced_returns(btf: &Btf) -> Option<[u32; 5]> {
 /// The offsets for finding the page of a file, on supported processors.
 fn page_offsets(btf: &Btf) -> Option<PageOffsets> {
     let find = Feature::Helper(prog_type::RAW_TRACEPOINT, helper::FIND_VMA);
-    if arch() != Arch::X86_64 || !since(5, 17, find) {
+    if !HOST.kernel.reads_programs || !since(5, 17, find) {
         return None;
     }
     let vma = |name| offset(btf, "vm_area_struct", &[name]);

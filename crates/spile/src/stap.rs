@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit};
 
+use spile_abi::HOST;
 use spile_debuginfo::trust;
 
 use crate::cli::Cli;
@@ -112,12 +113,7 @@ const OPTIONS: &[StapOption] = {
         row("D", "", Needed, Same),
         row("B", "", Needed, NoEffect(NO_BUILD)),
         row("", "debug", No, NoEffect(NO_BUILD)),
-        row(
-            "a",
-            "",
-            Needed,
-            Only(&[ARCH, std::env::consts::ARCH], ELSEWHERE),
-        ),
+        row("a", "", Needed, Only(&OWN_NAMES, ELSEWHERE)),
         row("", "modinfo", Needed, NoEffect(NO_BUILD)),
         row("G", "", Needed, Same),
         row(
@@ -273,11 +269,8 @@ const OPTIONS: &[StapOption] = {
     ]
 };
 
-/// The architecture in SystemTap's spelling.
-const ARCH: &str = match std::env::consts::ARCH.as_bytes() {
-    b"aarch64" => "arm64",
-    _ => std::env::consts::ARCH,
-};
+/// The names of the processor, in SystemTap's spelling and in that of `uname`.
+static OWN_NAMES: [&str; 2] = [HOST.script_name, HOST.name];
 
 /// A command line without the options that only `stap` has.
 #[derive(Debug, Default, PartialEq)]
@@ -669,7 +662,7 @@ mod tests {
             Some(words(&["s", "-"]))
         );
         assert_eq!(
-            same(&["s", "-a", ARCH, "-ZÄ", "f"]),
+            same(&["s", "-a", HOST.script_name, "-ZÄ", "f"]),
             Some(words(&["s", "-ZÄ", "f"]))
         );
         assert_eq!(same(&["s", "-a", "vax"]), None);

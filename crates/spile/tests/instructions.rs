@@ -268,7 +268,10 @@ fn instructions_under_breakpoints_are_as_the_table_says() {
     let runs: BTreeSet<usize> = (0..cases.len()).filter(runs).collect();
     let kernel = KernelVersion::of_release(&spile_kernel::machine::release());
     let found = instructions(&all, cases.len());
-    let judged: Vec<Verdict> = found.iter().map(|i| verdict(&i.bytes, kernel)).collect();
+    let judged: Vec<Verdict> = found
+        .iter()
+        .map(|i| verdict(spile_abi::HOST, &i.bytes, kernel).expect("known"))
+        .collect();
     one_by_one(&all, &found, &judged, &runs, &first, kernel);
     let keep = |(n, _): &(usize, Case)| {
         runs.contains(n) && matches!(judged[*n], Verdict::Right | Verdict::OverwritesRedZone)

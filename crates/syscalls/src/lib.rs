@@ -21,24 +21,25 @@ pub mod fake;
 mod model;
 mod tables;
 
+use spile_abi::{Abi, HOST};
+
 pub use model::{
     Arg, ArgForm, ArgKind, Base, Case, Field, FieldKind, Flag, FlagTable, ResultForm, Structure,
     StructureText, Syscall, ValueKind, Variable, Variants,
 };
 
-/// The system calls of this machine in the order of numbers: native ones, then those of 32-bit programs.
+/// The system calls of a processor in the order of numbers: native ones, then those of 32-bit programs.
 #[must_use]
-pub fn all() -> &'static [Syscall] {
-    match cfg!(target_arch = "aarch64") {
-        true => tables::AARCH64,
-        false => tables::X86_64,
-    }
+pub fn of(abi: &Abi) -> &'static [Syscall] {
+    let mut tables = tables::CALLS.iter();
+    let own = tables.find(|(name, _)| *name == abi.name);
+    own.map_or(&[], |(_, calls)| calls)
 }
 
 /// The call of this machine with that number, as in [`spile_ir::NrSet`].
 #[must_use]
 pub fn by_nr(nr: u32) -> Option<&'static Syscall> {
-    let calls = all();
+    let calls = of(HOST);
     let at = calls.binary_search_by_key(&nr, |call| call.nr).ok()?;
     calls.get(at)
 }

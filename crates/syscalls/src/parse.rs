@@ -1,5 +1,7 @@
 //! Reads the tables of `data`, for the build script. What is read stays for the rest of the process.
 
+use spile_abi::{AARCH64, X86_64};
+
 use super::model::{
     Arg, ArgKind, Base, COMPAT, Case, Field, FieldKind, Flag, FlagTable, IPC, ResultForm,
     SOCKETCALL, Structure, StructureText, Syscall, Variable, Variants,
@@ -15,22 +17,22 @@ const VARIANTS: File = ("variants.tsv", include_str!("../data/variants.tsv"));
 const VARIABLES: File = ("variables.tsv", include_str!("../data/variables.tsv"));
 
 /// The kinds of programs, in the order of the columns of numbers in `syscalls.tsv`.
-const ABIS: [Abi; 3] = [
-    Abi {
+static ABIS: [ProgramKind; 3] = [
+    ProgramKind {
         column: 0,
-        table: "X86_64",
+        table: X86_64.name,
         word: 64,
         base: 0,
     },
-    Abi {
+    ProgramKind {
         column: 1,
-        table: "X86_64",
+        table: X86_64.name,
         word: 32,
         base: COMPAT,
     },
-    Abi {
+    ProgramKind {
         column: 2,
-        table: "AARCH64",
+        table: AARCH64.name,
         word: 64,
         base: 0,
     },
@@ -38,10 +40,10 @@ const ABIS: [Abi; 3] = [
 
 /// The numbers and words of a kind of program.
 #[derive(Clone, Copy)]
-struct Abi {
+struct ProgramKind {
     /// The column of its numbers.
     column: usize,
-    /// The table of its processor.
+    /// The name of its processor.
     table: &'static str,
     /// Bits of a long.
     word: u8,
@@ -60,7 +62,7 @@ pub(crate) struct Named {
 /// All tables.
 pub(crate) struct Tables {
     pub(crate) named: Named,
-    /// The calls of each processor in the order of numbers, by the table's name.
+    /// The calls of each processor in the order of numbers, by its name.
     pub(crate) calls: Vec<(&'static str, Vec<Syscall>)>,
 }
 
@@ -121,7 +123,7 @@ pub(crate) fn tables() -> Result<Tables, String> {
 /// A call whose variants and variables are still read.
 struct OpenCall {
     call: Syscall,
-    abi: Abi,
+    abi: ProgramKind,
     variants: Option<OpenVariants>,
     variables: Vec<Variable>,
 }
@@ -154,7 +156,7 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
 }
 
 /// A row's calls in this table: none, one, or one for each number.
-fn parse_calls(abi: Abi, line: &'static str, named: Named) -> Option<Vec<OpenCall>> {
+fn parse_calls(abi: ProgramKind, line: &'static str, named: Named) -> Option<Vec<OpenCall>> {
     let mut columns = line.splitn(ABIS.len() + 1, '\t');
     let numbers = columns.nth(abi.column)?.split(',').filter(|n| *n != "-");
     let rest = columns.nth(ABIS.len() - abi.column - 1)?;
@@ -170,7 +172,7 @@ fn parse_calls(abi: Abi, line: &'static str, named: Named) -> Option<Vec<OpenCal
 }
 
 /// A number of the table of calls: `s3` is a part of `socketcall`, `i2` one of `ipc`.
-fn parse_number(abi: Abi, text: &str) -> Option<u32> {
+fn parse_number(abi: ProgramKind, text: &str) -> Option<u32> {
     let digits = text.trim_start_matches(['s', 'i']);
     let base = match text.strip_suffix(digits)? {
         "" => abi.base,
@@ -181,7 +183,7 @@ fn parse_number(abi: Abi, text: &str) -> Option<u32> {
 }
 
 /// The call of that number: the columns behind the numbers.
-fn parse_call(abi: Abi, nr: u32, line: &'static str, named: Named) -> Option<Syscall> {
+fn parse_call(abi: ProgramKind, nr: u32, line: &'static str, named: Named) -> Option<Syscall> {
     let mut columns = line.split('\t');
     let names = columns.next()?;
     let (names, entry) = names
@@ -502,7 +504,7 @@ impl Decider {
 }
 
 /// Bits of a call's times. From 403 on, i386 has the calls with 64-bit time.
-fn time_bits(abi: Abi, nr: u32) -> u8 {
+fn time_bits(abi: ProgramKind, nr: u32) -> u8 {
     let long = abi.word == 64 || (COMPAT + 403..SOCKETCALL).contains(&nr);
     if long { 64 } else { 32 }
 }

@@ -146,8 +146,8 @@ pub(crate) fn source(tables: &Tables) -> String {
     };
     table("FLAGS", "FlagTable", &tables.named.flags);
     table("STRUCTURES", "Structure", &tables.named.structures);
-    for (name, calls) in &tables.calls {
-        table(name, "Syscall", &calls.as_slice());
-    }
+    let calls = tables.calls.iter();
+    let calls: Vec<_> = calls.map(|(name, calls)| (*name, &calls[..])).collect();
+    table("CALLS", "(&str, &[Syscall])", &&calls[..]);
     out
 }

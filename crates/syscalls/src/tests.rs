@@ -5,6 +5,7 @@ mod headers;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
+use spile_abi::{AARCH64, HOST, X86_64};
 use spile_kernel::tracepoints::Tracefs;
 
 use super::model::{COMPAT, IPC, SOCKETCALL};
@@ -22,9 +23,7 @@ fn structure(name: &str) -> Option<&'static Structure> {
 /// The calls of a table that `syscall.NAME` selects, of 32-bit programs or others.
 fn selected(compat: bool, name: &str) -> impl Iterator<Item = &'static Syscall> {
     let of_name = move |c: &&Syscall| [c.name, c.probe, c.point].contains(&name);
-    let own = tables::X86_64
-        .iter()
-        .filter(move |c| c.is_compat() == compat);
+    let own = of(&X86_64).iter().filter(move |c| c.is_compat() == compat);
     own.filter(of_name)
 }
 
@@ -96,7 +95,7 @@ fn show_set(of: &FlagTable, value: i64) -> String {
 
 #[test]
 fn calls_have_numbers_and_words() {
-    for (calls, least) in [(tables::X86_64, 800), (tables::AARCH64, 300)] {
+    for (calls, least) in [(of(&X86_64), 800), (of(&AARCH64), 300)] {
         assert!(calls.len() > least);
         assert!(
             calls.is_sorted_by(|a, b| a.nr < b.nr),
@@ -114,7 +113,7 @@ fn calls_have_numbers_and_words() {
             }
         }
     }
-    for call in all() {
+    for call in of(HOST) {
         assert_eq!(by_nr(call.nr), Some(call));
     }
     assert_eq!(by_nr(400), None);
@@ -152,9 +151,9 @@ fn numbers_are_those_of_the_headers() {
         "/usr/include/asm-generic",
     ];
     for (calls, base, file) in [
-        (tables::X86_64, 0, "unistd_64.h"),
-        (tables::X86_64, COMPAT, "unistd_32.h"),
-        (tables::AARCH64, 0, "unistd.h"),
+        (of(&X86_64), 0, "unistd_64.h"),
+        (of(&X86_64), COMPAT, "unistd_32.h"),
+        (of(&AARCH64), 0, "unistd.h"),
     ] {
         let texts = dirs
             .iter()
@@ -217,7 +216,7 @@ fn parameters_are_those_of_the_running_kernel() {
         Err(why) => spile_testing::skip!("{why}"),
     };
     let mut checked = 0;
-    for call in tables::X86_64.iter().filter(|c| !c.is_compat()) {
+    for call in of(&X86_64).iter().filter(|c| !c.is_compat()) {
         let path = format!("events/syscalls/sys_enter_{}/format", call.entry);
         let Ok(text) = fs.read(&path) else { continue };
         let fields: Vec<(&str, &str)> = text
@@ -330,30 +329,27 @@ fn names_of_probe_points_lead_to_calls() {
 
 #[test]
 fn compat_words_are_short() {
-    let pread = numbered(tables::X86_64, COMPAT + 180).expect("pread64");
+    let pread = numbered(of(&X86_64), COMPAT + 180).expect("pread64");
     assert_eq!(pread.args[3].kind, ArgKind::Pair(Base::Signed));
-    let fallocate = numbered(tables::X86_64, COMPAT + 324).expect("fallocate");
+    let fallocate = numbered(of(&X86_64), COMPAT + 324).expect("fallocate");
     assert_eq!(
         fallocate.args.iter().map(|a| a.word).collect::<Vec<_>>(),
         [0, 1, 2, 4]
     );
     assert_eq!(
-        numbered(tables::X86_64, COMPAT + 3).expect("read").args[2].kind,
+        numbered(of(&X86_64), COMPAT + 3).expect("read").args[2].kind,
         ArgKind::Uint(32)
     );
     assert_eq!(
-        numbered(tables::X86_64, 0).expect("read").args[2].kind,
+        numbered(of(&X86_64), 0).expect("read").args[2].kind,
         ArgKind::Uint(64)
     );
     assert_eq!(
-        numbered(tables::X86_64, COMPAT + 162)
-            .expect("nanosleep")
-            .args[0]
-            .kind,
+        numbered(of(&X86_64), COMPAT + 162).expect("nanosleep").args[0].kind,
         ArgKind::Timespec(32)
     );
     assert_eq!(
-        numbered(tables::X86_64, COMPAT + 407).expect("time64").args[2].kind,
+        numbered(of(&X86_64), COMPAT + 407).expect("time64").args[2].kind,
         ArgKind::Timespec(64)
     );
 }
@@ -398,7 +394,7 @@ fn flags_are_found_by_name() {
 #[test]
 fn structures_and_variants_fit_the_code_generator() {
     let mut decided = 0;
-    for call in tables::X86_64.iter().chain(tables::AARCH64) {
+    for call in of(&X86_64).iter().chain(of(&AARCH64)) {
         if let Some(variants) = call.variants {
             decided += 1;
             assert!(usize::from(variants.word) < call.args.len());

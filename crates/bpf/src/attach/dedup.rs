@@ -9,46 +9,28 @@
 //! else can be interrupted. It also holds for the ends of page faults, and for handlers that do
 //! nothing, which have nothing to lose.
 
+use spile_abi::Abi;
 use spile_ir::{HandlerId, Inst, Program, Term};
 
 use super::Group;
 use crate::layout::Attach;
 use crate::layout::symbolic::takes_kernel_stack;
 
-/// Tracepoints that are hit only in interrupts of the processor, with interrupts off, without
-/// `_entry` and `_exit`: the system `irq_vectors` of x86 (arch/x86/include/asm/trace/irq_vectors.h;
-/// its other events, about the assignment of vectors, come at any time), and handlers of device
-/// interrupts.
-const INTERRUPTS: [&str; 12] = [
-    "call_function",
-    "call_function_single",
-    "deferred_error_apic",
-    "error_apic",
-    "irq_handler",
-    "irq_work",
-    "local_timer",
-    "reschedule",
-    "spurious_apic",
-    "thermal_apic",
-    "threshold_apic",
-    "x86_platform_ipi",
-];
-
 /// `PERF_TYPE_SOFTWARE`, and its events for the end of page faults, of which a thread has one at a
 /// time: `PERF_COUNT_SW_PAGE_FAULTS_MIN` and `_MAJ`.
 const SOFTWARE: u32 = 1;
 const FAULTS: [u64; 2] = [5, 6];
 
-/// Whether a raw tracepoint is in [`INTERRUPTS`].
-fn of_interrupts(name: &str) -> bool {
+/// Whether a raw tracepoint is hit only in interrupts, with interrupts off.
+fn of_interrupts(abi: &Abi, name: &str) -> bool {
     let what = name.strip_suffix("_entry");
     let what = what.or_else(|| name.strip_suffix("_exit"));
-    what.is_some_and(|what| INTERRUPTS.contains(&what))
+    what.is_some_and(|what| abi.kernel.interrupts.contains(&what))
 }
 
 /// Merges groups with the same code into the first one. Callers skip this for per-handler times,
 /// and for objects in files, where a section names one tracepoint.
-pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program) {
+pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program, abi: &Abi) {
     let mut merged: Vec<Group> = Vec::with_capacity(groups.len());
     let mut idle_at = None;
     for group in std::mem::take(groups) {
@@ -58,7 +40,7 @@ pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program) {
         let at = match idle {
             true => idle_at,
             false => merged.iter().position(|g| {
-                can_share_program(&g.attach, &attach)
+                can_share_program(&g.attach, &attach, abi)
                     && have_same_bodies(program, &g.handlers, &handlers)
             }),
         };
@@ -79,8 +61,8 @@ pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program) {
 }
 
 /// Whether one program may serve both attachments.
-fn can_share_program(a: &Attach, b: &Attach) -> bool {
-    let first = |names: &[String]| names.first().is_some_and(|name| of_interrupts(name));
+fn can_share_program(a: &Attach, b: &Attach, abi: &Abi) -> bool {
+    let first = |names: &[String]| names.first().is_some_and(|name| of_interrupts(abi, name));
     let faults = |configs: &[u64]| configs.iter().all(|c| FAULTS.contains(c));
     match (a, b) {
         (Attach::RawTracepoint(a), Attach::RawTracepoint(b)) => first(a) && first(b),
@@ -141,7 +123,7 @@ mod tests {
     #[test]
     fn entries_and_exits_of_interrupts_are_points_of_interrupts() {
         for name in ["local_timer_entry", "reschedule_exit", "irq_handler_entry"] {
-            assert!(of_interrupts(name), "{name}");
+            assert!(of_interrupts(&spile_abi::X86_64, name), "{name}");
         }
         for name in [
             "softirq_entry",
@@ -150,7 +132,7 @@ mod tests {
             "vector_alloc",
             "sys_exit",
         ] {
-            assert!(!of_interrupts(name), "{name}");
+            assert!(!of_interrupts(&spile_abi::X86_64, name), "{name}");
         }
     }
 }

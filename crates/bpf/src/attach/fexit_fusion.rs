@@ -292,7 +292,7 @@ handler "f.return" points 1 code(kernel return, symbol "" "f" 0) @0 {
             syscalls: &[],
             functions: [("f".to_owned(), typed)].into(),
             share: None,
-            arch: spile_ir::Arch::default(),
+            abi: &spile_abi::X86_64,
             resident: false,
         };
         let (program, idle) = rewrite(&program, &options);

@@ -88,7 +88,7 @@ mod tests {
             syscalls: &[],
             functions: functions.iter().map(named).collect(),
             share: None,
-            arch: spile_ir::Arch::default(),
+            abi: &spile_abi::X86_64,
             resident: false,
         }
     }

@@ -63,7 +63,7 @@ impl AttachPlan {
         // Not with per-handler times, nor in an object for a file, where a section names one
         // tracepoint.
         if !options.timing && !options.lines {
-            dedup::merge_identical(&mut groups, program);
+            dedup::merge_identical(&mut groups, program, options.abi);
         }
         AttachPlan {
             groups,

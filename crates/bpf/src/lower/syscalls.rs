@@ -21,26 +21,6 @@ use super::{Arg, CTX, HandlerCodegen, NR, TASK};
 use crate::error::{LowerError, Res};
 use crate::layout::shared;
 
-/// Offsets in `struct pt_regs`, and bits of system-call numbers: x86-64.
-pub(super) mod arch {
-    /// Arguments of a native call: di, si, dx, r10, r8, r9.
-    pub(crate) const ARGS: [i16; 6] = [112, 104, 96, 56, 72, 64];
-    /// Arguments of a 32-bit call: bx, cx, dx, si, di, bp.
-    pub(crate) const ARGS_COMPAT: [i16; 6] = [40, 88, 96, 104, 112, 32];
-    /// The call's number.
-    pub(crate) const NUMBER: i16 = 120;
-    /// The first argument of a 32-bit call.
-    pub(crate) const FIRST_COMPAT: i16 = ARGS_COMPAT[0];
-    /// Bit of `thread_info.status`: in a 32-bit call.
-    pub(crate) const TS_COMPAT: i32 = 2;
-    /// Bit of the number: an x32 call.
-    pub(crate) const X32: i32 = 0x4000_0000;
-    /// `rt_sigreturn`, which leaves no call's registers at its end.
-    pub(crate) const SIGRETURN: i32 = 15;
-    /// `rt_sigreturn` in the 32-bit table.
-    pub(crate) const SIGRETURN_COMPAT: i32 = 173;
-}
-
 /// Table ids that no constant table of a program has.
 const NAMES: u32 = u32::MAX;
 /// Bytes of a name in the table.
@@ -70,20 +50,24 @@ pub(crate) fn unlinked_number(asm: &mut Asm) -> Reg {
 impl HandlerCodegen<'_> {
     /// 0, or in a 32-bit call a word with one bit.
     fn compat(&mut self) -> Reg {
-        match self
-            .options
-            .offsets
-            .task_ti_status
-            .and_then(|o| i16::try_from(o).ok())
-        {
-            Some(off) => {
+        let status = self.options.offsets.task_ti_status;
+        let status = status.and_then(|o| i16::try_from(o).ok());
+        match status.zip(self.options.abi.syscalls.compat.as_ref()) {
+            Some((off, compat)) => {
                 let task = self.task();
                 let status = self.asm.read(Size::W, task, off);
-                self.asm.alu(AluOp::And, status, arch::TS_COMPAT);
+                self.asm.alu(AluOp::And, status, compat.status);
                 status
             }
             None => self.asm.copy(0),
         }
+    }
+
+    /// Offsets of the arguments of 32-bit calls. Where there are none, nothing gets to their code.
+    pub(super) fn compat_arguments(&self) -> [i16; 6] {
+        let calls = &self.options.abi.syscalls;
+        let compat = calls.compat.as_ref();
+        compat.map_or(calls.arguments, |compat| compat.arguments)
     }
 
     /// The address of the current task's registers, for loads.
@@ -100,7 +84,7 @@ impl HandlerCodegen<'_> {
     /// The number of the current task's system call.
     pub(super) fn call_of_task(&mut self) -> Res<Reg> {
         let regs = self.regs()?;
-        Ok(self.asm.word(regs, arch::NUMBER))
+        Ok(self.asm.word(regs, self.options.abi.syscalls.number))
     }
 
     /// Stores the call's number as in `NrSet`, or -1 for a number of no table, and the current task
@@ -110,6 +94,7 @@ impl HandlerCodegen<'_> {
     /// number, so that its state covers the later paths.
     pub(crate) fn store_number(&mut self, entry: bool) -> Res {
         let [native, small, unknown, end] = [(); 4].map(|()| self.asm.label());
+        let calls = &self.options.abi.syscalls;
         if !entry || self.options.offsets.task_ti_status.is_some() {
             self.save_task();
         }
@@ -125,8 +110,8 @@ impl HandlerCodegen<'_> {
         let number = self.asm.word(R10, NR);
         self.asm.jump_if(Cond::Eq, compat, 0, native);
         self.asm.mov32(number, number);
-        if !entry {
-            self.sigreturn(number, arch::SIGRETURN_COMPAT);
+        if let Some(compat) = calls.compat.as_ref().filter(|_| !entry) {
+            self.sigreturn(number, compat.sigreturn);
         }
         self.asm
             .jump_if(Cond::Lt, number, NrSet::COMPAT as i32, small);
@@ -140,9 +125,9 @@ impl HandlerCodegen<'_> {
         self.asm.bind(native);
         self.asm.mov32(number, number);
         if !entry {
-            self.sigreturn(number, arch::SIGRETURN);
+            self.sigreturn(number, calls.sigreturn);
         }
-        self.asm.alu(AluOp::And, number, !arch::X32);
+        self.asm.alu(AluOp::And, number, !calls.other_abi);
         self.asm.mov32(number, number);
         self.asm
             .jump_if(Cond::Lt, number, NrSet::COMPAT as i32, end);
@@ -250,12 +235,13 @@ impl HandlerCodegen<'_> {
             .jump_if(Cond::Sge, number, NrSet::COMPAT as i32, small);
         // The verifier follows this path first; it leaves the argument less constrained than the
         // other.
-        self.asm.load(Size::DW, arg, arg, arch::ARGS[n]);
+        let at = self.options.abi.syscalls.arguments[n];
+        self.asm.load(Size::DW, arg, arg, at);
         self.asm.jump(end);
         self.asm.bind(small);
         match self.sees_parts() {
             true => self.compat_word(number, arg, n),
-            false => self.asm.load(Size::W, arg, arg, arch::ARGS_COMPAT[n]),
+            false => self.asm.load(Size::W, arg, arg, self.compat_arguments()[n]),
         }
         self.asm.bind(end);
         Ok(arg)

@@ -222,8 +222,8 @@ fn symbol_maps(lines: bool) -> Vec<MapSpec> {
         array(SYMBOL_ROWS_MAP, 8, symbol_row::MAX),
         array(
             NAMES_MAP,
-            symbol_row::NAMES_PAGE,
-            symbol_row::NAMES / symbol_row::NAMES_PAGE,
+            symbol_row::NAMES_VALUE,
+            symbol_row::NAMES / symbol_row::NAMES_VALUE,
         ),
     ];
     if lines {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use spile_ir::storage::Storage;
 use spile_ir::testgen::{self, Config};
-use spile_ir::{Arch, Hist, Program, ProgramFacts, StatsSpec, reader};
+use spile_ir::{Hist, Program, ProgramFacts, StatsSpec, reader};
 use spile_lir::library::append::DIGITS;
 
 use super::values::agg_layout;
@@ -24,7 +24,7 @@ fn options(cpus: u32) -> Target {
         syscalls: &[],
         functions: BTreeMap::new(),
         share: None,
-        arch: Arch::named("x86_64").expect("known"),
+        abi: &spile_abi::X86_64,
         resident: false,
     }
 }

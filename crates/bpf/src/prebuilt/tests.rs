@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use spile_ebpf::emit::CpuBlocks;
 use spile_ebpf::prebuilt::extract::{Choice, emitted, extract};
 use spile_ebpf::prebuilt::samples::samples;
-use spile_ir::{Arch, reader};
+use spile_ir::reader;
 use spile_lir::library::routine::Routine;
 use spile_lir::library::{append, arguments};
 use spile_syscalls::fake::{arg, call};
@@ -174,10 +174,6 @@ fn options() -> Target {
         dentry_parent: 24,
         dentry_name: 40,
         returns: Some([2896, 8, 24, 32, 48]),
-        regs_ip: 128,
-        regs_sp: 152,
-        regs_bp: 32,
-        regs_cs: 136,
     };
     Target {
         cpus: 6,
@@ -196,7 +192,7 @@ fn options() -> Target {
         syscalls: &SYSCALLS,
         functions: BTreeMap::new(),
         share: None,
-        arch: Arch::named("x86_64").expect("known"),
+        abi: &spile_abi::X86_64,
         resident: false,
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn options() -> Target {
         syscalls: &[],
         functions: Default::default(),
         share: None,
-        arch: spile_ir::Arch::named(std::env::consts::ARCH).expect("a known processor"),
+        abi: spile_abi::HOST,
         resident: false,
     }
 }

@@ -1,12 +1,13 @@
 //! Operands of all forms, and notes that are damaged.
 
 use proptest::prelude::*;
+use spile_abi::{AARCH64, Abi, X86_64};
 
-use super::operand::{ArgPlace, Assembler, Operand, split};
+use super::operand::{ArgPlace, Operand, split};
 use super::*;
 
-fn parse(text: &str, machine: Assembler) -> Operand {
-    Operand::parse(text, machine, &mut |name| {
+fn parse(text: &str, abi: Option<&Abi>) -> Operand {
+    Operand::parse(text, abi.and_then(operand_reader), &mut |name| {
         (name == "table").then_some(0x4000)
     })
 }
@@ -59,7 +60,7 @@ fn operands_of_x86_are_read() {
         ("1@%sil", reg(4)),
     ];
     for (text, place) in table {
-        assert_eq!(parse(text, Assembler::X86).place, place, "{text}");
+        assert_eq!(parse(text, Some(&X86_64)).place, place, "{text}");
     }
     for text in [
         "8f@%xmm0",
@@ -75,7 +76,7 @@ fn operands_of_x86_are_read() {
         "@",
         "8@--5",
     ] {
-        let parsed = parse(text, Assembler::X86);
+        let parsed = parse(text, Some(&X86_64));
         assert_eq!(parsed.place, ArgPlace::Unreadable(text.into()), "{text}");
     }
 }
@@ -103,10 +104,10 @@ fn operands_of_aarch64_are_read() {
         ("8@xzr", ArgPlace::Constant(0)),
     ];
     for (text, place) in table {
-        assert_eq!(parse(text, Assembler::Aarch64).place, place, "{text}");
+        assert_eq!(parse(text, Some(&AARCH64)).place, place, "{text}");
     }
     for text in ["8f@d0", "8@x31", "8@[x0, x1, sxtw 3]", "8@[", "8@[sp, 16"] {
-        let parsed = parse(text, Assembler::Aarch64);
+        let parsed = parse(text, Some(&AARCH64));
         assert_eq!(parsed.place, ArgPlace::Unreadable(text.into()), "{text}");
     }
 }
@@ -114,7 +115,7 @@ fn operands_of_aarch64_are_read() {
 #[test]
 fn sizes_and_signs_of_operands_are_read() {
     let of = |text| {
-        let o = parse(text, Assembler::X86);
+        let o = parse(text, Some(&X86_64));
         (o.size, o.signed, o.float)
     };
     assert_eq!(of("-2@%ax"), (2, true, false));
@@ -177,7 +178,7 @@ fn what_is_no_elf_file_is_an_error() {
 proptest! {
     #[test]
     fn no_operand_panics(text in "[-+%$@()\\[\\],a-z0-9 ]{0,40}") {
-        for machine in [Assembler::X86, Assembler::Aarch64, Assembler::Other] {
+        for machine in [Some(&X86_64), Some(&AARCH64), None] {
             for part in split(&text) {
                 parse(part, machine);
             }

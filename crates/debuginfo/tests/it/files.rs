@@ -261,7 +261,7 @@ fn unwind_rows_are_ordered() {
     assert_eq!(
         entry.cfa,
         Cfa::Register {
-            register: cfi::RSP,
+            register: spile_abi::X86_64.stack_pointer,
             offset: 8
         }
     );
@@ -270,11 +270,11 @@ fn unwind_rows_are_ordered() {
     assert_eq!(
         inside.cfa,
         Cfa::Register {
-            register: cfi::RBP,
+            register: spile_abi::X86_64.frame_pointer,
             offset: 16
         }
     );
-    assert_eq!(inside.rbp, SavedRule::AtCfa(-16));
+    assert_eq!(inside.frame_pointer, SavedRule::AtCfa(-16));
     assert!(
         rows.iter().any(|r| matches!(r.cfa, Cfa::Plt { .. }))
             || plt::entries(module.image()).is_empty()

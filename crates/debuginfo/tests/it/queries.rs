@@ -25,7 +25,11 @@ pub(crate) fn run_all(bytes: Vec<u8>) {
     let rows = cfi::rows(image, module.debug_image());
     assert!(rows.is_sorted_by_key(|r| r.start));
     let entries = module.symbols().all().iter().map(|s| s.address);
-    let more = cfi::with_entries(rows.clone(), entries.collect());
+    let more = cfi::with_entries(
+        rows.clone(),
+        entries.collect(),
+        image.abi().unwrap_or(spile_abi::HOST),
+    );
     assert!(
         more.is_sorted_by_key(|r| r.start)
             && cfi::described_bytes(&more) >= cfi::described_bytes(&rows)

@@ -159,6 +159,7 @@ fn sample_stacks(text: append::AppendLayout) -> StackLayout {
 
 fn sample_walk() -> unwind::UnwindLayout {
     unwind::UnwindLayout {
+        abi: &spile_abi::X86_64,
         base: SOME,
         most: FRAMES,
         frames: SOME,
@@ -183,10 +184,6 @@ fn sample_walk() -> unwind::UnwindLayout {
             dentry_parent: SOME,
             dentry_name: SOME,
             returns: Some([SOME; 5]),
-            regs_ip: SOME,
-            regs_sp: SOME,
-            regs_bp: SOME,
-            regs_cs: SOME,
         },
         files: "stack_files",
         rows: "stack_rows",

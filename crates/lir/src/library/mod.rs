@@ -85,7 +85,7 @@ pub use numbers::hex_bytes;
 pub use strings::{CHUNK, MAX_SLOT};
 
 /// Bytes of a page.
-const PAGE: i32 = 4096;
+const PAGE: i32 = spile_abi::PAGE.cast_signed();
 
 /// Builds a function.
 type BuildFunction = fn() -> Func;

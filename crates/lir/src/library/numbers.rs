@@ -65,7 +65,7 @@ fn write_words<'b>(f: &'b Builder, room: Val<'b>, words: [Val<'b>; 3]) -> Val<'b
 
 /// The eight digits of a number of 24 bits, as numbers from 0 to 7, the first one in the lowest byte.
 fn eight_octal<'b>(f: &'b Builder, n: Val<'b>) -> Val<'b> {
-    let x = (n >> 12) | ((n & 0xfff) << 32);
+    let x = (n >> 12) | ((n & 0o7777) << 32);
     let low = f.constant(0x0000_003f_0000_003f);
     let x = ((x >> 6) & low) | ((x & low) << 16);
     let low = f.constant(0x0007_0007_0007_0007);

@@ -195,7 +195,7 @@ numbers! { PageOffsets {
 } }
 
 numbers! { unwind::UnwindLayout {
-    code: most, files, rows, copies, ring;
+    code: abi, most, files, rows, copies, ring;
     parts: offsets;
     OFFSET: base, frames, count, first, guessed, cut_stacks, lost_output, no_memory;
     ANY: next_file, file_record, copy_record, wakeup;
@@ -212,7 +212,7 @@ numbers! { UnwindOffsets {
     code: ;
     parts: returns;
     OFFSET: task_mm, task_tgid, mm_root, mm_vdso, vma_start, vma_end, vma_pgoff, vma_file, vma_flags, file_inode,
-        file_dentry, inode_ino, inode_sb, sb_dev, dentry_parent, dentry_name, regs_ip, regs_sp, regs_bp, regs_cs;
+        file_dentry, inode_ino, inode_sb, sb_dev, dentry_parent, dentry_name;
 } }
 
 impl Routine {

@@ -198,7 +198,7 @@ impl<'a> Kernel<'a> {
         set(COUNT, 8 * world.room as u64);
         set(FIRST, (world.first as u64).wrapping_mul(8));
         // Names begin in front of the end of a page, so that some are in two.
-        let mut names = Names(vec![0; symbol_row::NAMES_PAGE as usize - 64]);
+        let mut names = Names(vec![0; symbol_row::NAMES_VALUE as usize - 64]);
         let (mut symbol_rows, mut line_rows, mut files) = (vec![0], vec![0, 0], Vec::new());
         for file in &world.files {
             let component = file.path.rfind('/').map_or(0, |at| at + 1);
@@ -226,7 +226,7 @@ impl<'a> Kernel<'a> {
             }
             kernel.extend([u64::from(*start) | name << 32, u64::from(*line)]);
         }
-        let page = u64::from(symbol_row::NAMES_PAGE);
+        let page = u64::from(symbol_row::NAMES_VALUE);
         names
             .0
             .resize(names.0.len().next_multiple_of(page as usize), 0);

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use spile_bpf::layout::{Layout, counters};
 use spile_ir::Program;
+use spile_kernel::cycles::cycles;
 
 use crate::report::losses::LossReport;
 use crate::shared::state::StateMemory;
@@ -110,23 +111,6 @@ impl CycleClock {
         let ran = cycles().wrapping_sub(self.cycles) as f64;
         if ran > 0.0 && ns > 0.0 { ran / ns } else { 1.0 }
     }
-}
-
-/// The processor's cycle counter; 0 if programs cannot read one.
-pub fn cycles() -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the instruction is part of the base instruction set and touches no memory.
-    return unsafe { std::arch::x86_64::_rdtsc() };
-    #[cfg(target_arch = "aarch64")]
-    {
-        let ticks: u64;
-        // SAFETY: reading the virtual counter is allowed to programs on Linux and touches no
-        // memory.
-        unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
-        return ticks;
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return 0;
 }
 
 /// The report's text: a line for each handler with hits, then the reasons for delays.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use spile_abi::HOST;
 use spile_debuginfo::{CallKind, Calls, Die, Dwarf, FunctionPlace, PlaceKinds};
 use spile_glob as glob;
 use spile_ir::BinOp;
@@ -15,7 +16,6 @@ use spile_sema::facts::{FoundPlace, FunctionKind, LinePattern, LocOp, VarLocatio
 
 use super::code_owner::CodeOwner;
 use super::dwarf::{PlaceInfo, QueriedFile, in_lines, pattern};
-use crate::machine::arch;
 
 /// Maximum number of ways to the callees of one point.
 const MOST_WAYS: usize = 2000;
@@ -138,7 +138,7 @@ impl QueriedFile<'_> {
         if callee.ways.iter().any(Vec::is_empty) {
             return Ok(None);
         }
-        let counter = arch().program_counter();
+        let counter = HOST.program_counter;
         let bias = match self.home {
             CodeOwner::Program(_) if !self.file.image().position_independent() => Vec::new(),
             CodeOwner::Kernel(_) => Vec::new(),
@@ -158,7 +158,7 @@ impl QueriedFile<'_> {
             match n {
                 1 if ret => ops.push(LocOp::Reg(counter)),
                 1 if first => ops.extend([
-                    LocOp::Reg(arch().stack_pointer()),
+                    LocOp::Reg(HOST.stack_pointer),
                     LocOp::Load {
                         size: 8,
                         signed: false,

@@ -1,18 +1,13 @@
-//! The calling convention for parameters and results of functions of programs (System V, x86-64),
-//! as location programs.
+//! The calling convention for parameters and results of functions of programs as location
+//! programs.
 
+use spile_abi::HOST;
 use spile_debuginfo::{Die, Dwarf, ReturnConvention, ReturnWord, Type};
 use spile_ir::BinOp;
 use spile_sema::facts::{LocOp, LocationPiece, VarLocation};
 
 use super::locations::extend_to_type;
 
-/// DWARF numbers of the registers of the first integer parameters.
-const PARAMETERS: [u16; 6] = [5, 4, 1, 2, 8, 9];
-/// The integer registers that return a structure: `rax`, `rdx`.
-const RESULTS: [LocOp; 2] = [LocOp::Ret, LocOp::Reg(1)];
-/// Maximum size in bytes of a structure passed in registers.
-const IN_REGISTERS: u32 = 16;
 /// The reason why a floating-point number is missing.
 pub(super) const FLOATING: &str = "it is in a floating point register";
 
@@ -29,7 +24,8 @@ pub(super) fn structure(returned: &ReturnConvention) -> VarLocation {
 
 /// A structure in the result registers.
 pub(super) fn in_registers(words: &[ReturnWord]) -> VarLocation {
-    let mut results = RESULTS.into_iter();
+    let [_, second] = HOST.calls.results;
+    let mut results = [LocOp::Ret, LocOp::Reg(second)].into_iter();
     let value = |word: &ReturnWord| match word {
         ReturnWord::Integer => Ok(results.next().into_iter().collect()),
         ReturnWord::Float => Err(FLOATING.into()),
@@ -48,12 +44,12 @@ pub(super) fn in_registers(words: &[ReturnWord]) -> VarLocation {
 pub(super) fn first_seen(moved: VarLocation, passed: Option<Vec<LocOp>>, ty: &Type) -> VarLocation {
     match (passed, ty) {
         (Some(ops), _) => VarLocation::Value(ops),
-        (None, Type::Struct { size, .. }) if *size > IN_REGISTERS => moved,
+        (None, Type::Struct { size, .. }) if *size > HOST.calls.in_registers => moved,
         (None, _) => VarLocation::Absent("it is not yet in memory when the function begins".into()),
     }
 }
 
-/// Parameters as the caller passes them, counted (psABI).
+/// Parameters as the caller passes them, counted.
 pub(super) struct Arguments {
     words: usize,
     /// An earlier parameter was of a kind whose registers depend on its members.
@@ -86,13 +82,15 @@ impl Arguments {
         if self.lost {
             return None;
         }
-        let ops = match PARAMETERS.get(n) {
+        let abi = HOST;
+        let registers = abi.calls.arguments;
+        let ops = match registers.get(n) {
             Some(&register) => vec![LocOp::Reg(register)],
             None => {
                 // Offset above the return address.
-                let offset = 8 * (n - PARAMETERS.len() + 1) as i64;
+                let offset = abi.calls.popped + 8 * (n - registers.len()) as i64;
                 vec![
-                    LocOp::Reg(7),
+                    LocOp::Reg(abi.stack_pointer),
                     LocOp::Const(offset),
                     LocOp::Bin(BinOp::Add),
                     LocOp::Load {

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use spile_abi::HOST;
 use spile_debuginfo::{
     Die, Dwarf, FunctionPlace, LineQuery, Location, Module as File, Pattern, PlaceKinds, Type,
     Unavailable, plt,
@@ -14,8 +15,6 @@ use spile_sema::facts::{
     CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, FunctionPart, LinePattern, LocOp,
     LocationPiece, Member, TypeHome, VarKind, VarLocation, Variable, Variants,
 };
-
-use crate::machine;
 
 use super::callees::CalleeQuery;
 use super::code_owner::CodeOwner;
@@ -521,11 +520,11 @@ impl QueriedFile<'_> {
         let bias = match at {
             _ if !moves => vec![LocOp::Const(0)],
             Some(at) => vec![
-                LocOp::Reg(machine::arch().program_counter()),
+                LocOp::Reg(HOST.program_counter),
                 LocOp::Const(at as i64),
                 LocOp::Bin(BinOp::Sub),
             ],
-            None => vec![LocOp::Bias(machine::arch().program_counter())],
+            None => vec![LocOp::Bias(HOST.program_counter)],
         };
         let ty = dwarf.ctype(ty);
         let absent = |why: &str| VarLocation::Absent(why.into());

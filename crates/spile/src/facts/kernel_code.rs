@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use spile_abi::HOST;
 use spile_debuginfo::ReturnWord;
 use spile_ir::{BinOp, CodePlace};
 use spile_kernel::btf::{Btf, Type};
@@ -68,10 +69,6 @@ fn is_module(line: &str, name: &str) -> bool {
     let own = file.split_once(".ko").map_or("", |(own, _)| own);
     own.replace('-', "_") == name
 }
-
-/// Number of integer argument registers of x86-64 functions.
-const ARGUMENTS: usize = 6;
-const STACK_POINTER: u16 = 7;
 
 /// Flag in [`FoundPlace::id`], above an index into the kernel's symbols: the BTF number is looked
 /// up when it is needed.
@@ -345,8 +342,9 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
         value: Ok(vec![LocOp::Arg(n as u8)]),
     };
     let mut used = 0;
+    let calls = &HOST.calls;
     // Offset above the return address.
-    let mut stack: i64 = 8;
+    let mut stack = calls.popped;
     for (n, p) in proto.params().enumerate() {
         if p.ty == 0 {
             break; // what follows is not named
@@ -354,7 +352,7 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
         let composite = types.btf.composite(p.ty).is_some();
         let loc = match class(&types, p.ty) {
             ParamClass::Registers(0) => VarLocation::Absent("it takes no memory".into()),
-            ParamClass::Registers(words) if used + words <= ARGUMENTS => {
+            ParamClass::Registers(words) if used + words <= calls.arguments.len() => {
                 let first = used;
                 used += words;
                 match (composite, words) {
@@ -398,7 +396,7 @@ fn stack_slot(stack: &mut i64, bytes: i64) -> VarLocation {
     let at = *stack;
     *stack += bytes;
     VarLocation::Address(vec![
-        LocOp::Reg(STACK_POINTER),
+        LocOp::Reg(HOST.stack_pointer),
         LocOp::Const(at),
         LocOp::Bin(BinOp::Add),
     ])

@@ -8,7 +8,7 @@ use spile_glob as glob;
 use spile_ir::{BinOp, CodePlace};
 use spile_sema::facts::{FoundPlace, LONG, LocOp, VarKind, VarLocation, Variable};
 
-use crate::machine;
+use spile_abi::HOST;
 
 /// Flag in the id of a place that is a marker; the rest is its index among the markers of the file.
 /// Addresses of programs have the bit clear.
@@ -16,7 +16,7 @@ pub(super) const MARK: u64 = 1 << 63;
 
 /// DWARF's number of the program counter in location programs: the last register that is saved.
 fn pc() -> u16 {
-    machine::arch().program_counter()
+    HOST.program_counter
 }
 
 /// Markers whose provider and name match. As in SystemTap, `-` in a name stands for `__`.

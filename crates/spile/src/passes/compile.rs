@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use spile_abi::HOST;
 use spile_bpf::layout::Object;
 use spile_bpf::object::dump;
 use spile_bpf::object::elf::MapSpec;
@@ -72,7 +73,7 @@ fn bpf_target(
     let _ = spile_kernel::machine::preempts();
     let btf = kernel_types()?;
     Ok(Some(target::Target {
-        arch: machine::arch(),
+        abi: HOST,
         cpus: machine::cpus(),
         ring_bytes: ring_bytes(cli),
         timing: cli.timing,
@@ -81,7 +82,7 @@ fn bpf_target(
         lines: cli.pass == Some(4) || cli.dump.is_some(),
         offsets: machine::offsets(btf, facts),
         features: machine::bpf_features(btf, program, facts),
-        syscalls: spile_syscalls::all(),
+        syscalls: spile_syscalls::of(HOST),
         functions: machine::typed_functions(btf, program),
         share: None,
         resident: cli.resident,

@@ -344,15 +344,9 @@ fn now() -> Ns {
 /// The processors' counter; `None` where the kernel does not trust it, for example where processors
 /// differ.
 fn counter() -> Option<u64> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        static TRUSTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-        let trusted = TRUSTED.get_or_init(counter_is_trusted);
-        // SAFETY: every processor that runs x86-64 has the instruction, and reading has no effect.
-        trusted.then(|| unsafe { std::arch::x86_64::_rdtsc() })
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    None
+    static TRUSTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    let trusted = TRUSTED.get_or_init(counter_is_trusted);
+    trusted.then(spile_kernel::cycles::cycles)
 }
 
 /// Whether the kernel trusts the processors' counter now.

@@ -6,7 +6,6 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::intrinsics::{ContextOp, Intrinsic};
 use spile_ir::{Event, Reg as IrReg, Space, Val};
 
-use super::pt_regs::Registers;
 use crate::error::{LowerError, Res};
 use crate::layout::{FOLLOWED, can_follow};
 use crate::lower::{Arg, CTX, HandlerCodegen, TMP};
@@ -42,7 +41,9 @@ impl HandlerCodegen<'_> {
         match op {
             ContextOp::CtxArg => self.register_arg(args[0], 0),
             ContextOp::CtxReg | ContextOp::CtxRegNow => self.register(constant(args[0])?),
-            ContextOp::CtxRet if probe.ret => self.register(self.registers().ret.into()),
+            ContextOp::CtxRet if probe.ret => {
+                self.register(self.options.abi.calls.results[0].into())
+            }
             ContextOp::CtxRet => Err("the result of a function before it returns".into()),
             ContextOp::CtxSite => match *probe.sites {
                 [ref one] => Ok(self.asm.copy(one.number as i32)),
@@ -90,9 +91,7 @@ impl HandlerCodegen<'_> {
     /// Sets a register of the probed program.
     pub(in crate::lower) fn set_register(&mut self, number: Val, value: Val) -> Res {
         let number = constant(number)?;
-        let offset = self.registers().offset(number);
-        let offset = offset
-            .ok_or_else(|| LowerError::malformed(format!("register {number} is not there")))?;
+        let offset = self.saved_register(number)?;
         let value = self.number_in_reg(value)?;
         let context = self.asm.word(R10, CTX);
         self.asm.store(Size::DW, context, offset, value);
@@ -142,9 +141,11 @@ impl HandlerCodegen<'_> {
         Ok(self.as_number(cookie))
     }
 
-    /// Where the processor that the object is for has its registers.
-    fn registers(&self) -> &'static Registers {
-        Registers::for_arch(self.options.arch)
+    /// Offset of a register among those that the kernel saves.
+    fn saved_register(&self, number: i64) -> Res<i16> {
+        let register = u16::try_from(number).ok();
+        let offset = register.and_then(|register| self.options.abi.offset(register));
+        offset.ok_or_else(|| LowerError::malformed(format!("register {number} is not there")))
     }
 
     /// Whether the context contains the registers of the interrupted code. In a perf event's
@@ -157,7 +158,7 @@ impl HandlerCodegen<'_> {
     /// The address of the interrupted instruction.
     pub(in crate::lower) fn interrupted_at(&mut self) -> Res<Reg> {
         if self.has_registers() {
-            return self.register(self.registers().pc.into());
+            return self.register(self.options.abi.program_counter.into());
         }
         Ok(self.asm.copy(0))
     }
@@ -177,7 +178,7 @@ impl HandlerCodegen<'_> {
                 let distance = self.place_cookie();
                 self.asm.alu(AluOp::Arsh, distance, 32);
                 let at = self.asm.word(R10, CTX);
-                if let Some(pc) = self.registers().offset(self.registers().pc.into()) {
+                if let Some(pc) = self.options.abi.offset(self.options.abi.program_counter) {
                     self.asm.load(Size::DW, at, at, pc);
                 }
                 self.asm.alu(AluOp::Sub, at, distance);
@@ -220,7 +221,7 @@ impl HandlerCodegen<'_> {
         if self.plan.attach.on_trampoline(self.handler) {
             return self.of_trampoline(ContextOp::CtxArg, &[Val::Imm(n - first)]);
         }
-        let args = self.registers().args;
+        let args = self.options.abi.calls.arguments;
         let number = usize::try_from(n - first).ok().and_then(|n| args.get(n));
         let number = number
             .ok_or_else(|| LowerError::malformed(format!("argument {n} is in no register")))?;
@@ -235,24 +236,20 @@ impl HandlerCodegen<'_> {
 
     /// A register of the interrupted code, by its DWARF number.
     fn register(&mut self, number: i64) -> Res<Reg> {
-        let registers = self.registers();
-        let at = |number| {
-            let offset = registers.offset(number);
-            offset.ok_or_else(|| LowerError::malformed(format!("register {number} is not there")))
-        };
-        let [pc, sp] = [registers.pc, registers.sp].map(i64::from);
+        let abi = self.options.abi;
+        let [pc, sp] = [abi.program_counter, abi.stack_pointer].map(i64::from);
         let context = self.asm.word(R10, CTX);
         if number == pc && self.at_exit() {
             let value = TMP[0];
             self.asm.store(Size::DW, R10, value, 0);
-            let top = self.asm.word(context, at(sp)?);
+            let top = self.asm.word(context, self.saved_register(sp)?);
             let args = [Arg::Word(value), 8.into(), top.into()];
             self.asm.call_with(Helper::ProbeReadUser, &args);
             return Ok(self.asm.word(R10, value));
         }
-        let register = self.asm.word(context, at(number)?);
+        let register = self.asm.word(context, self.saved_register(number)?);
         if number == sp && self.at_exit() {
-            self.asm.add(register, 8);
+            self.asm.add(register, abi.calls.popped as i32);
         }
         Ok(register)
     }
@@ -264,9 +261,8 @@ impl HandlerCodegen<'_> {
         if !self.at_exit() {
             return Ok(false);
         }
-        let registers = self.registers();
-        const FRAME: u16 = 6;
-        let numbers = [registers.pc, registers.sp, FRAME].map(i64::from);
+        let abi = self.options.abi;
+        let numbers = [abi.program_counter, abi.stack_pointer, abi.frame_pointer].map(i64::from);
         for (word, number) in words.into_iter().zip(numbers) {
             let register = self.register(number)?;
             self.store(word, register);

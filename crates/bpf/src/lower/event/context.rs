@@ -9,16 +9,6 @@ use crate::error::{LowerError, Res};
 use crate::layout::percpu;
 use crate::lower::{CTX, HandlerCodegen, block_at};
 
-/// The processor mode in the registers of a perf event (`struct bpf_perf_event_data`): x86-64.
-mod arch {
-    /// Offset of `cs`.
-    pub(super) const MODE: i16 = 136;
-    /// Bits of `cs` that hold the privilege level.
-    pub(super) const MASK: i32 = 3;
-    /// The privilege level of user mode.
-    pub(super) const USER: i32 = 3;
-}
-
 impl HandlerCodegen<'_> {
     /// `dst` = the field at that offset.
     pub(in crate::lower) fn task_field_load(
@@ -41,10 +31,11 @@ impl HandlerCodegen<'_> {
         let user = self.asm.copy(i32::from(event.in_user_code()));
         if perf {
             let kernel = self.asm.label();
+            let saved = &self.options.abi.saved;
             let mode = self.asm.word(R10, CTX);
-            self.asm.load(Size::DW, mode, mode, arch::MODE);
-            self.asm.alu(AluOp::And, mode, arch::MASK);
-            self.asm.jump_if(Cond::Ne, mode, arch::USER, kernel);
+            self.asm.load(Size::DW, mode, mode, saved.mode);
+            self.asm.alu(AluOp::And, mode, saved.level);
+            self.asm.jump_if(Cond::Ne, mode, saved.user_level, kernel);
             self.asm.mov(user, 1);
             self.asm.bind(kernel);
         }

@@ -7,7 +7,7 @@ use spile_ir::intrinsics::{
     ClockOp, ContextOp, EventOp, Intrinsic, IntrinsicClass, MemoryOp, RunOp, SessionOp, SymbolOp,
     SyscallOp, TaskNumber, TaskOp, TextOp,
 };
-use spile_ir::{Arch, Event, Executor, Reg as IrReg, Space, Ty, Val};
+use spile_ir::{Event, Executor, Reg as IrReg, Space, Ty, Val};
 
 use crate::error::{LowerError, Res};
 use crate::layout::{ErrorKind, Quote, shared};
@@ -670,10 +670,9 @@ impl HandlerCodegen<'_> {
         self.extend_into(dst, value, (size, signed))
     }
 
-    /// Whether loads through a cast pointer cannot reach memory of programs. On x86 they compare each
-    /// address with the limits of the kernel's.
+    /// Whether loads through a cast pointer cannot reach memory of programs.
     fn loads_kernel_memory(&self) -> bool {
-        self.options.arch == Arch::X86_64 && self.options.features.cast.is_some()
+        self.options.abi.kernel.checks_casts && self.options.features.cast.is_some()
     }
 
     /// An address as a pointer to a structure of the kernel. Without casts it stays what it is.

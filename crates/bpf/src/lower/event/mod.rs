@@ -7,7 +7,7 @@
 //! | file | what it lowers |
 //! |---|---|
 //! | `intrinsics` | the dispatch of intrinsics; time |
-//! | `code`, `pt_regs` | registers, arguments and results at probed code |
+//! | `code` | registers, arguments and results at probed code |
 //! | `context`, `task_fields` | the interrupted code, the current task |
 //! | `counters` | perf events counted for each thread |
 //! | `stacks`, `unwind` | stacks of the kernel and of programs |
@@ -20,7 +20,6 @@ pub(crate) mod counters;
 pub(crate) mod deferred;
 pub(crate) mod deferred_modes;
 pub(crate) mod intrinsics;
-mod pt_regs;
 pub(crate) mod stacks;
 pub(crate) mod task_fields;
 pub(crate) mod unwind;

@@ -26,7 +26,6 @@ use crate::error::Res;
 use crate::layout::Quote;
 use crate::lower::event::usermem::{staging_area, use_user_text};
 use crate::lower::event::{deferred, usermem};
-use crate::lower::syscalls::arch;
 use crate::lower::text::append::flag;
 use crate::lower::text::escapes::escape_table;
 use crate::lower::text::quote;
@@ -44,7 +43,7 @@ const WORDS: u32 = 16;
 /// Scratch word behind the arguments: the row of descriptors.
 const CHOSEN: u32 = WORDS + 8 * ARGS as u32;
 
-/// Names of the signals from 0 on (x86-64, `signal(7)`).
+/// Names of the signals from 0 on (`signal(7)`; the same on all processors of [`spile_abi::ALL`]).
 const SIGNALS: &str = "SIG_0 SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 \
 SIGSEGV SIGUSR2 SIGPIPE SIGALRM SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN \
 SIGTTOU SIGURG SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO/SIGPOLL SIGPWR SIGSYS";
@@ -462,11 +461,11 @@ impl HandlerCodegen<'_> {
                     self.asm.store(Size::DW, BLOCK, to + 8 * i as i16, word);
                 }
             }
-            false => store(self.asm, Size::W, arch::ARGS_COMPAT),
+            false => store(self.asm, Size::W, self.compat_arguments()),
         }
         self.asm.jump(end);
         self.asm.bind(native);
-        store(self.asm, Size::DW, arch::ARGS);
+        store(self.asm, Size::DW, self.options.abi.syscalls.arguments);
         self.asm.bind(end);
         Ok(())
     }

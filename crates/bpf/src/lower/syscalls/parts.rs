@@ -1,4 +1,4 @@
-//! The calls that `socketcall` and `ipc` of 32-bit programs stand for: x86-64.
+//! The calls that `socketcall` and `ipc` of 32-bit programs stand for.
 //!
 //! Their first argument says which call is meant. `socketcall` has the arguments in memory, `ipc` has them in
 //! other registers. If a handler of the script serves such a part, the number on the stack is the part's; see
@@ -9,7 +9,6 @@ use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, NrSet, Program};
 
-use super::arch::{ARGS_COMPAT, FIRST_COMPAT};
 use crate::error::Res;
 use crate::lower::{Arg, HandlerCodegen, TMP};
 use crate::target::Target;
@@ -40,17 +39,17 @@ const OLD_MSGRCV: u32 = 12;
 /// `msgrcv` with a version in the upper half of the first argument.
 const NEW_MSGRCV: u32 = OLD_MSGRCV + 16;
 
-const FIRST: Word = Word::Register(ARGS_COMPAT[1]);
-const SECOND: Word = Word::Register(ARGS_COMPAT[2]);
-const THIRD: Word = Word::Register(ARGS_COMPAT[3]);
-const POINTER: Word = Word::Register(ARGS_COMPAT[4]);
-const FIFTH: Word = Word::Register(ARGS_COMPAT[5]);
+const FIRST: Word = Word::Argument(1);
+const SECOND: Word = Word::Argument(2);
+const THIRD: Word = Word::Argument(3);
+const POINTER: Word = Word::Argument(4);
+const FIFTH: Word = Word::Argument(5);
 
 /// Where a word of a call's arguments is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
-    /// At this offset of the registers.
-    Register(i16),
+    /// In the register of this argument.
+    Argument(usize),
     /// This number of bytes behind the address in [`POINTER`].
     Behind(i32),
     /// Nowhere.
@@ -102,7 +101,7 @@ impl HandlerCodegen<'_> {
         let regs = self.regs()?;
         // The number is known here, so it need not outlive a call.
         self.asm.mov(number, NrSet::SOCKETCALL as i32);
-        let part = self.asm.read(Size::W, regs, FIRST_COMPAT);
+        let part = self.asm.read(Size::W, regs, self.compat_arguments()[0]);
         self.asm.jump_if(Cond::Eq, part, 0, end);
         self.asm.jump_if(Cond::Gt, part, SOCKETCALLS, end);
         self.asm.add(part, NrSet::PARTS as i32);
@@ -111,7 +110,7 @@ impl HandlerCodegen<'_> {
         self.asm.bind(ipc);
         let regs = self.regs()?;
         self.asm.mov(number, NrSet::IPC as i32);
-        let first = self.asm.read(Size::W, regs, FIRST_COMPAT);
+        let first = self.asm.read(Size::W, regs, self.compat_arguments()[0]);
         let part = self.asm.alu_of(AluOp::And, first, 0xffff);
         let [other, known] = [(); 2].map(|()| self.asm.label());
         self.asm.jump_if(Cond::Ne, part, OLD_MSGRCV as i32, other);
@@ -166,7 +165,8 @@ impl HandlerCodegen<'_> {
         let [part, ipc, end] = [(); 3].map(|()| self.asm.label());
         self.asm
             .jump_if(Cond::Ge, number, NrSet::PARTS as i32, part);
-        self.asm.load(Size::W, word, word, ARGS_COMPAT[n]);
+        self.asm
+            .load(Size::W, word, word, self.compat_arguments()[n]);
         self.asm.jump(end);
         self.asm.bind(part);
         let served = self.parts().unwrap_or(0);
@@ -176,7 +176,7 @@ impl HandlerCodegen<'_> {
                 .jump_if(Cond::Ge, number, NrSet::IPC_PARTS as i32, ipc);
         }
         if sockets {
-            self.user_word(word, ARGS_COMPAT[1], 4 * n as i32);
+            self.user_word(word, self.compat_arguments()[1], 4 * n as i32);
         }
         if sockets && ipcs {
             self.asm.jump(end);
@@ -201,6 +201,7 @@ impl HandlerCodegen<'_> {
                 None => places.push((*at, vec![call])),
             }
         }
+        let arguments = self.compat_arguments();
         let end = self.asm.label();
         let labels: Vec<_> = places.iter().map(|_| self.asm.label()).collect();
         for ((_, calls), label) in places.iter().zip(&labels) {
@@ -214,8 +215,8 @@ impl HandlerCodegen<'_> {
             self.asm.jump(end);
             self.asm.bind(label);
             match *at {
-                Word::Register(off) => self.asm.load(Size::W, word, word, off),
-                Word::Behind(off) => self.user_word(word, ARGS_COMPAT[4], off),
+                Word::Argument(n) => self.asm.load(Size::W, word, word, arguments[n]),
+                Word::Behind(off) => self.user_word(word, self.compat_arguments()[4], off),
                 Word::Zero => self.asm.mov(word, 0),
             }
         }

@@ -81,7 +81,7 @@ impl<'b> StackTexts<'_, 'b> {
 
     /// The address of the name at that position of the names, which counts words.
     fn name(&self, position: Val<'b>, none: BlockExit<'b>) -> Val<'b> {
-        let page = symbol_row::NAMES_PAGE;
+        let page = symbol_row::NAMES_VALUE;
         let table = self.table(self.at.names, self.at.walk + at::MID);
         let words = (page / 8).trailing_zeros();
         let names = table.row(position >> words.cast_signed(), none);

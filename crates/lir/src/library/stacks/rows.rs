@@ -19,7 +19,7 @@ pub mod symbol_row {
     /// Bytes of names.
     pub const NAMES: u32 = 16 << 20;
     /// Bytes of an element of the map of names.
-    pub const NAMES_PAGE: u32 = 4096;
+    pub const NAMES_VALUE: u32 = 4096;
     /// In a file's element: its first row, the number of rows, the index of its name (in words); 0
     /// and 0 if they are not loaded.
     pub const FIRST: i16 = 0;

@@ -25,6 +25,8 @@ mod mappings;
 mod step;
 mod walk;
 
+use spile_abi::Abi;
+
 use super::PAGE;
 use super::tables::RowTable;
 use crate::builder::{BlockExit, Builder, IntoOperand, Val, build};
@@ -81,8 +83,8 @@ pub mod row {
     /// 16 bits, signed: the value in words to add to the register for the CFA; in PLT stubs the
     /// byte of each 16 from which it is one word more.
     pub const CFA: i16 = 4;
-    /// 8 bits: words from the saved rbp to the CFA, 0 if rbp is unchanged.
-    pub const RBP: i16 = 6;
+    /// 8 bits: words from the saved frame pointer to the CFA, 0 if it is unchanged.
+    pub const SAVED: i16 = 6;
     /// 8 bits: [`kind`].
     pub const KIND: i16 = 7;
 
@@ -90,14 +92,14 @@ pub mod row {
     pub mod kind {
         /// Unknown.
         pub const NONE: u8 = 0;
-        /// rsp plus the offset.
-        pub const RSP: u8 = 1;
-        /// rbp plus the offset.
-        pub const RBP: u8 = 2;
-        /// The word at rsp plus the offset.
-        pub const AT_RSP: u8 = 3;
-        /// The word at rbp plus the offset.
-        pub const AT_RBP: u8 = 4;
+        /// The stack pointer plus the offset.
+        pub const STACK: u8 = 1;
+        /// The frame pointer plus the offset.
+        pub const FRAME: u8 = 2;
+        /// The word at the stack pointer plus the offset.
+        pub const AT_STACK: u8 = 3;
+        /// The word at the frame pointer plus the offset.
+        pub const AT_FRAME: u8 = 4;
         /// Stubs of the procedure linkage table.
         pub const PLT: u8 = 5;
         /// The outermost frame.
@@ -214,17 +216,14 @@ pub struct UnwindOffsets {
     /// task_struct`; `return_instances` in `struct uprobe_task`; `stack`, `orig_ret_vaddr`, `next`
     /// in `struct return_instance`.
     pub returns: Option<[u32; 5]>,
-    /// In `struct pt_regs`.
-    pub regs_ip: u32,
-    pub regs_sp: u32,
-    pub regs_bp: u32,
-    pub regs_cs: u32,
 }
 
 /// Where the host has what the functions need. Offsets are those of bytes in the per-CPU area,
 /// unless something else is said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnwindLayout {
+    /// The processor.
+    pub abi: &'static Abi,
     /// The words of walks ([`at`]).
     pub base: u32,
     /// Limit on the frames of a stack.

@@ -1,6 +1,5 @@
-//! A step of a walk: the caller's registers, by unwind rows or frame pointers.
-//!
-//! Source: the signal frame from `arch/x86/include/uapi/asm/ucontext.h`.
+//! A step of a walk: the caller's registers, by unwind rows or frame pointers. The code is for processors whose
+//! calls push the return address.
 
 use super::row::{self, kind};
 use super::{EXACT, StackWalker, UnwindLayout, VDSO, at, walk};
@@ -13,18 +12,6 @@ const HALVINGS: u32 = 22;
 
 /// Result of `user_step` if the file's rows are still being loaded.
 pub(super) const WANTS_COPY: i32 = 2;
-
-/// First instructions of functions: `push %rbp`, `endbr64`, `ret`, and `mov %rsp,%rbp` behind the
-/// push. Each has a mask, the code, and whether the frame pointer is pushed.
-const CODE: [(u32, u32, bool); 4] = [
-    (0xff, 0x55, false),
-    (0xffff_ffff, 0xfa1e_0ff3, false),
-    (0xff, 0xc3, false),
-    (0xff_ffff, 0xe5_8948, true),
-];
-
-/// The registers in a signal frame, as offsets from the stack pointer. The last one replaces it.
-const SIGNAL: [(i32, u32); 3] = [(120, at::BP), (168, at::IP), (160, at::SP)];
 
 pub(super) fn user_step(layout: &UnwindLayout) -> Func {
     let contract = "\
@@ -63,7 +50,7 @@ Cost: up to 23 look-ups and two reads.";
 fn follow<'b>(w: &StackWalker<'_, 'b>, row: Val<'b>, [chain, stop]: [BlockExit<'b>; 2]) {
     let f = w.f;
     let rule = row.load_u8(row::KIND);
-    let saved = row.load_u8(row::RBP);
+    let saved = row.load_u8(row::SAVED);
     let distance = row.load_signed(Size::U16, row::CFA);
     let is = |kind: u8| rule.eq(i32::from(kind));
     chain.leave_if(is(kind::NONE));
@@ -82,17 +69,17 @@ fn follow<'b>(w: &StackWalker<'_, 'b>, row: Val<'b>, [chain, stop]: [BlockExit<'
             plain.leave();
         });
         f.block(|stack| {
-            f.block(|rbp| {
-                rbp.leave_if(is(kind::RBP));
-                rbp.leave_if(is(kind::AT_RBP));
+            f.block(|pointer| {
+                pointer.leave_if(is(kind::FRAME));
+                pointer.leave_if(is(kind::AT_FRAME));
                 stack.leave();
             });
             frame.set(w.get(at::BP));
         });
         frame.set((distance << 3) + frame);
         f.block(|deref| {
-            deref.leave_if(is(kind::AT_RBP));
-            deref.leave_if(is(kind::AT_RSP));
+            deref.leave_if(is(kind::AT_FRAME));
+            deref.leave_if(is(kind::AT_STACK));
             plain.leave();
         });
         frame.set(w.user(8, frame.get(), stop));
@@ -121,7 +108,13 @@ fn signal_frame<'b>(w: &StackWalker<'_, 'b>, stop: BlockExit<'b>) {
         let exact = frame.load_u64(offset - 8) | f.constant(EXACT);
         frame.store_u64(offset - 8, exact);
     });
-    for (off, field) in SIGNAL {
+    let frame = w.at.abi.unwind.signal_frame;
+    let registers = [
+        (frame.frame_pointer, at::BP),
+        (frame.program_counter, at::IP),
+        (frame.stack_pointer, at::SP),
+    ];
+    for (off, field) in registers {
         w.set(field, w.user(8, w.get(at::SP) + off, stop));
     }
     w.set(at::EXACT, 1);
@@ -139,11 +132,12 @@ fn frame_pointers<'b>(w: &StackWalker<'_, 'b>, stop: BlockExit<'b>) {
                         innermost.leave_if(w.get(at::N).eq(1));
                         made.leave_if(w.get(at::EXACT).eq(0));
                     });
-                    let code = w.user(5, w.get(at::IP), made);
-                    for (mask, bytes, pushed) in CODE {
-                        let first = code.alu(Width::W32, AluOp::And, mask.cast_signed());
-                        let to = if pushed { follow } else { entry };
-                        to.leave_if(first.eq(f.constant(bytes.into())));
+                    let patterns = &w.at.abi.unwind;
+                    let code = w.user(patterns.entry_bytes, w.get(at::IP), made);
+                    for known in patterns.entry {
+                        let first = code.alu(Width::W32, AluOp::And, known.mask.cast_signed());
+                        let to = if known.pushed { follow } else { entry };
+                        to.leave_if(first.eq(f.constant(known.code.into())));
                     }
                 });
                 let bp = w.get(at::BP);

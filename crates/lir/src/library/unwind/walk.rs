@@ -8,10 +8,6 @@ use crate::op::Size;
 
 /// The largest number of return-probed calls to search for a frame's return address.
 const RETURNS: u32 = 64;
-/// The selector of 32-bit code, whose frames are not followed.
-const COMPAT: i32 = 0x23;
-/// The privilege level in a selector; programs have all bits.
-const LEVEL: i32 = 3;
 
 pub(super) fn user_walk(layout: &UnwindLayout) -> Func {
     let contract = "\
@@ -34,19 +30,24 @@ Cost: user_frame and user_return for each frame.";
         let tgid = task.load_bytes(Size::U32, displacement(o.task_tgid));
         w.set(at::TGID, tgid);
         let registers = f.helper(Helper::Registers, &[task]);
-        let selector = registers.load_u64(displacement(o.regs_cs)) & 0xffff;
-        f.ret_if((selector & LEVEL).ne(LEVEL), 0);
+        let abi = layout.abi;
+        let mode = registers.load_u64(abi.saved.mode) & 0xffff;
+        f.ret_if((mode & abi.saved.level).ne(abi.saved.user_level), 0);
         f.if_(most.ne(GIVEN), || {
             let fields = [
-                (o.regs_ip, at::IP),
-                (o.regs_sp, at::SP),
-                (o.regs_bp, at::BP),
+                (abi.program_counter, at::IP),
+                (abi.stack_pointer, at::SP),
+                (abi.frame_pointer, at::BP),
             ];
-            for (from, field) in fields {
-                w.set(field, registers.load_u64(displacement(from)));
+            for (register, field) in fields {
+                let from = abi.offset(register).unwrap_or_default();
+                w.set(field, registers.load_u64(from));
             }
         });
-        f.if_(selector.eq(COMPAT), || w.set(at::SP, -1));
+        if let Some(compat) = abi.saved.compat_mode {
+            // Frames of 32-bit code are not followed.
+            f.if_(mode.eq(compat), || w.set(at::SP, -1));
+        }
         // One more call, which reports the end.
         f.repeat_inline(layout.most + 1, || {
             let stepped = f.call("user_frame", &[]);

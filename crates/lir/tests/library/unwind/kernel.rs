@@ -34,7 +34,7 @@ pub(super) fn row_word((start, rule, distance, saved): Row) -> u64 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&start.to_le_bytes());
     bytes[row::CFA as usize..][..2].copy_from_slice(&distance.to_le_bytes());
-    bytes[row::RBP as usize] = saved;
+    bytes[row::SAVED as usize] = saved;
     bytes[row::KIND as usize] = rule;
     u64::from_le_bytes(bytes)
 }
@@ -133,8 +133,16 @@ impl<'a> Kernel<'a> {
         kernel.task = structure(memory, &[mm, 0xdead_0000_0000 | 77, utask]);
         let selector = if world.compat { 0x23 } else { 0x33 };
         // Other bits than the selector's are anything.
-        let registers = [world.ip, world.sp, world.bp, selector | 0xabc_0000];
-        kernel.registers = structure(memory, &registers);
+        let mut registers = [0; 21];
+        for (offset, value) in [
+            (128, world.ip),
+            (152, world.sp),
+            (32, world.bp),
+            (136, selector),
+        ] {
+            registers[offset / 8] = value | if offset == 136 { 0xabc_0000 } else { 0 };
+        }
+        kernel.registers = words(memory, &registers);
         kernel
     }
 }

@@ -17,8 +17,8 @@ use world::*;
 
 fn rows() -> impl Strategy<Value = Vec<Row>> {
     let rule = prop_oneof![
-        1 => Just(kind::NONE), 8 => Just(kind::RSP), 4 => Just(kind::RBP), 1 => Just(kind::AT_RSP),
-        1 => Just(kind::AT_RBP), 2 => Just(kind::PLT), 1 => Just(kind::END), 1 => Just(kind::SIGNAL),
+        1 => Just(kind::NONE), 8 => Just(kind::STACK), 4 => Just(kind::FRAME), 1 => Just(kind::AT_STACK),
+        1 => Just(kind::AT_FRAME), 2 => Just(kind::PLT), 1 => Just(kind::END), 1 => Just(kind::SIGNAL),
     ];
     let distance = prop_oneof![9 => 1..12i16, 1 => -2..20i16];
     vec((0..0x8000u32, rule, distance, 0..5u8), 1..30).prop_map(|mut rows| {
@@ -178,7 +178,7 @@ properties! {
                 for (field, n) in [(at::IP, world.ip), (at::SP, world.sp), (at::BP, world.bp)] {
                     set(field, n);
                 }
-                machine.memory.write(kernel.registers, &[0xee; 24]).expect("registers");
+                machine.memory.write(kernel.registers, &[0xee; 136]).expect("registers");
             }
             let result = machine.run("user_walk", &[most.cast_unsigned()], &mut kernel);
             prop_assert_eq!(result, Ok(0));

@@ -48,10 +48,6 @@ pub(super) const OFFSETS: UnwindOffsets = UnwindOffsets {
     dentry_parent: 8,
     dentry_name: 16,
     returns: Some([24, 8, 8, 16, 24]),
-    regs_ip: 8,
-    regs_sp: 16,
-    regs_bp: 24,
-    regs_cs: 32,
 };
 
 /// A structure, whose first word is none of its fields.
@@ -61,6 +57,7 @@ pub(super) fn structure(memory: &mut Memory, fields: &[u64]) -> u64 {
 
 pub(super) fn layout() -> UnwindLayout {
     UnwindLayout {
+        abi: &spile_abi::X86_64,
         base: BASE as u32,
         most: MOST,
         frames: FRAMES as u32,
@@ -380,9 +377,9 @@ impl<'a> Reference<'a> {
             }
             kind::PLT if (ip & 15) < i64::from(distance).cast_unsigned() => sp.wrapping_add(8),
             kind::PLT => sp.wrapping_add(16),
-            kind::RBP => bp.wrapping_add_signed(bytes),
-            kind::AT_RBP => word(bp.wrapping_add_signed(bytes))?,
-            kind::AT_RSP => word(sp.wrapping_add_signed(bytes))?,
+            kind::FRAME => bp.wrapping_add_signed(bytes),
+            kind::AT_FRAME => word(bp.wrapping_add_signed(bytes))?,
+            kind::AT_STACK => word(sp.wrapping_add_signed(bytes))?,
             _ => sp.wrapping_add_signed(bytes),
         };
         if frame <= sp {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use spile_bpf::layout::Object;
 use spile_bpf::target::{self, Features, KernelOffsets};
-use spile_ir::{Arch, Program};
+use spile_ir::Program;
 use spile_sema::analyse::{AnalysisOptions, Inputs, analyse};
 use spile_sema::fake::FakeMachine;
 use spile_sema::library::Library;
@@ -60,7 +60,7 @@ pub(super) fn compile(script: &str) -> (Program, Object) {
 
 fn machine() -> target::Target {
     target::Target {
-        arch: Arch::named("x86_64").expect("known"),
+        abi: &spile_abi::X86_64,
         cpus: 2,
         ring_bytes: 1 << 20,
         timing: false,

@@ -9,14 +9,14 @@ pub(crate) mod places;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use spile_abi::HOST;
 use spile_debuginfo::{KernelQuery, Module as File, PlacedSection, SearchPaths, build_id_of_notes};
 use spile_kernel::symbols::Symbols;
 
 /// Symbols that reveal the kernel's relocation.
 const LANDMARKS: [&str; 2] = ["_stext", "_text"];
-/// Start of the kernel's own image (x86-64: `__START_KERNEL_map`); lower addresses of its file are
-/// not relocated with it.
-const IMAGE: u64 = 0xffff_ffff_8000_0000;
+/// Start of the kernel's own image; lower addresses of its file are not relocated with it.
+static IMAGE: u64 = HOST.kernel_image;
 
 /// The kernel or a module, with its load address.
 pub struct KernelImage {

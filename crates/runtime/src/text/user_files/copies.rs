@@ -4,10 +4,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
+use spile_abi::{Abi, HOST};
 use spile_bpf::layout::{self, EXACT, copy, unwind_row::kind};
 use spile_debuginfo::cfi;
 
-use super::{FramePlace, UserFiles, packed, packed_rule};
+use super::packed_rows::{packed, packed_rule};
+use super::{FramePlace, UserFiles};
 use crate::shared::ring_record::{FieldValue, OutputRecord};
 
 /// Number of copies that are remembered.
@@ -32,11 +34,14 @@ struct Mapping {
 
 /// Registers of a frame, and the stack.
 struct StackWalk<'a> {
+    abi: &'static Abi,
     ip: u64,
     /// The address to look up.
     at: u64,
     sp: u64,
     bp: u64,
+    /// The link register of the innermost frame, if the processor has one and it is known.
+    link: Option<u64>,
     base: u64,
     words: &'a [u64],
 }
@@ -70,35 +75,45 @@ impl StackWalk<'_> {
         let Some(row) = row else {
             return self.by_frame_pointer().map(|()| false);
         };
-        let (how, rbp) = ((row >> 56) as u8, (row >> 48) as u8);
+        let (how, saved) = ((row >> 56) as u8, (row >> 48) as u8);
         let cfa = i64::from((row >> 32) as i16);
         let from = |register: u64| register.wrapping_add_signed(8 * cfa);
         let cfa = match how {
             kind::END => return None,
             kind::SIGNAL => {
-                let [bp, ip, sp] = [120, 168, 160].map(|o| self.word(self.sp.wrapping_add(o)));
-                (self.bp, self.ip, self.sp) = (bp?, ip?, sp?);
+                let frame = &self.abi.unwind.signal_frame;
+                let word = |at: i32| self.word(self.sp.wrapping_add_signed(at.into()));
+                let [bp, ip] = [frame.frame_pointer, frame.program_counter].map(word);
+                let (sp, link) = (word(frame.stack_pointer)?, frame.link.and_then(word));
+                (self.bp, self.ip, self.sp, self.link) = (bp?, ip?, sp, link);
                 self.at = self.ip;
                 return Some(true);
             }
-            kind::RSP => from(self.sp),
-            kind::RBP => from(self.bp),
-            kind::AT_RSP => self.word(from(self.sp))?,
-            kind::AT_RBP => self.word(from(self.bp))?,
+            kind::STACK => from(self.sp),
+            kind::FRAME => from(self.bp),
+            kind::AT_STACK => self.word(from(self.sp))?,
+            kind::AT_FRAME => self.word(from(self.bp))?,
             kind::PLT => {
                 let later = i64::try_from(self.ip & 15).is_ok_and(|byte| byte >= cfa);
                 self.sp + if later { 16 } else { 8 }
             }
             _ => return self.by_frame_pointer().map(|()| false),
         };
-        // Callers have higher stack pointers.
-        if cfa <= self.sp {
+        let link = self.link.take().filter(|_| saved == 0);
+        // Callers have higher stack pointers, except those of functions without a frame.
+        if cfa < self.sp || cfa == self.sp && link.is_none() {
             return None;
         }
-        if rbp != 0 {
-            self.bp = self.word(cfa.wrapping_sub(8 * u64::from(rbp)))?;
+        let place = cfa.wrapping_sub(8 * u64::from(saved));
+        let ip = match self.abi.link {
+            None => self.word(cfa.wrapping_sub_signed(self.abi.calls.popped))?,
+            Some(_) if saved == 0 => link?,
+            Some(_) => self.word(place.wrapping_add(8))?,
+        };
+        if saved != 0 {
+            self.bp = self.word(place)?;
         }
-        (self.ip, self.sp) = (self.word(cfa.wrapping_sub(8))?, cfa);
+        (self.ip, self.sp) = (ip, cfa);
         self.at = self.ip.wrapping_sub(1);
         Some(false)
     }
@@ -132,10 +147,13 @@ impl UserFiles {
             .ok()?
             .checked_mul(PAGE as usize / 8)?;
         let mut walk = StackWalk {
+            abi: HOST,
             ip,
             at,
             sp,
             bp,
+            // The copy begins behind it.
+            link: None,
             base: sp & !(PAGE - 1),
             words: piece.words.get(..words.min(room))?,
         };
@@ -214,7 +232,7 @@ impl UserFiles {
         }
         let image = file.module.as_ref()?.image();
         let row = cfi::by_header(image, image.address_of_offset(place.offset)?)?;
-        Some(packed_rule(&row))
+        Some(packed_rule(&row, image.abi()?))
     }
 
     fn rows(&mut self, number: u64) -> Option<Rc<[u64]>> {
@@ -234,6 +252,8 @@ mod tests {
     fn stack_walks_step_by_their_rows() {
         let words = [0, 1, 2, 0x7f00, 0x8010, 0x9001, 6, 7];
         let walk = || StackWalk {
+            abi: &spile_abi::X86_64,
+            link: None,
             ip: 5,
             at: 5,
             sp: 0x8000,
@@ -244,14 +264,92 @@ mod tests {
         assert_eq!(walk().word(0x8008), Some(1));
         assert_eq!(walk().word(0x8001), Some(1 << 56));
         assert_eq!((walk().word(0x7ff8), walk().word(0x8040)), (None, None));
-        let row = |how: u8, rbp: u64, cfa: u64| Some(u64::from(how) << 56 | rbp << 48 | cfa << 32);
+        let row =
+            |how: u8, saved: u64, cfa: u64| Some(u64::from(how) << 56 | saved << 48 | cfa << 32);
         let mut w = walk();
-        assert_eq!(w.by_row(row(kind::RSP, 2, 6)), Some(false));
+        assert_eq!(w.by_row(row(kind::STACK, 2, 6)), Some(false));
         assert_eq!((w.ip, w.at, w.sp, w.bp), (0x9001, 0x9000, 0x8030, 0x8010));
         assert_eq!(walk().by_row(row(kind::END, 0, 0)), None);
-        assert_eq!(walk().by_row(row(kind::RSP, 0, 0)), None);
+        assert_eq!(walk().by_row(row(kind::STACK, 0, 0)), None);
         let mut w = walk();
         assert_eq!(w.by_row(None), Some(false));
         assert_eq!((w.ip, w.sp, w.bp), (0x9001, 0x8030, 0x8010));
+    }
+
+    /// A stack of three functions as clang makes their frames for 64-bit ARM: `leaf` has none, `inner` has
+    /// 32 bytes with the record of its caller's registers at the bottom, `outer` has 48 with the record on top.
+    #[test]
+    fn stacks_of_processors_with_a_link_register_are_unwound() {
+        use spile_abi::AARCH64;
+        use spile_debuginfo::cfi::{Cfa, SavedRule, UnwindRow};
+        let (sp, fp) = (AARCH64.stack_pointer, AARCH64.frame_pointer);
+        let row = |register, offset, frame_pointer, ra| {
+            let row = UnwindRow {
+                start: 0,
+                cfa: Cfa::Register { register, offset },
+                frame_pointer,
+                ra,
+                signal: false,
+            };
+            Some(packed_rule(&row, &AARCH64))
+        };
+        // The rows of `llvm-dwarfdump --eh-frame`.
+        let leaf = row(sp, 0, SavedRule::Same, SavedRule::Same);
+        let inner = row(fp, 32, SavedRule::AtCfa(-32), SavedRule::AtCfa(-24));
+        let outer = row(fp, 16, SavedRule::AtCfa(-16), SavedRule::AtCfa(-8));
+        // x29, x30, x19, padding; locals of `outer`, x29, x30.
+        let words = [0x8040, 0x106c, 0, 0, 1, 2, 3, 4, 0x9000, 0x2010];
+        let mut w = StackWalk {
+            abi: &AARCH64,
+            ip: 0x1004,
+            at: 0x1004,
+            sp: 0x8000,
+            bp: 0x8000,
+            link: Some(0x1024),
+            base: 0x8000,
+            words: &words,
+        };
+        assert_eq!(w.by_row(leaf), Some(false));
+        assert_eq!((w.ip, w.sp, w.bp), (0x1024, 0x8000, 0x8000));
+        assert_eq!(w.by_row(inner), Some(false));
+        assert_eq!((w.ip, w.at, w.sp, w.bp), (0x106c, 0x106b, 0x8020, 0x8040));
+        assert_eq!(w.by_row(outer), Some(false));
+        assert_eq!((w.ip, w.sp, w.bp), (0x2010, 0x8050, 0x9000));
+        // Only the innermost function can have its return address in the register.
+        assert_eq!(w.by_row(leaf), None);
+        // By frame pointers alone.
+        let mut w = StackWalk {
+            link: None,
+            sp: 0x8000,
+            bp: 0x8000,
+            ip: 0x1024,
+            ..w
+        };
+        assert_eq!(w.by_row(None), Some(false));
+        assert_eq!((w.ip, w.bp), (0x106c, 0x8040));
+        assert_eq!(w.by_row(None), Some(false));
+        assert_eq!((w.ip, w.bp), (0x2010, 0x9000));
+    }
+
+    #[test]
+    fn signal_frames_of_64_bit_arm_are_followed() {
+        use spile_abi::AARCH64;
+        let mut words = [0; 80];
+        // x29, x30, sp, pc
+        words[68..72].copy_from_slice(&[0x8100, 0x3000, 0x80f0, 0x4444]);
+        let mut w = StackWalk {
+            abi: &AARCH64,
+            ip: 1,
+            at: 1,
+            sp: 0x8000,
+            bp: 0,
+            link: None,
+            base: 0x8000,
+            words: &words,
+        };
+        let signal = Some(u64::from(kind::SIGNAL) << 56);
+        assert_eq!(w.by_row(signal), Some(true));
+        assert_eq!((w.ip, w.at, w.sp, w.bp), (0x4444, 0x4444, 0x80f0, 0x8100));
+        assert_eq!(w.link, Some(0x3000));
     }
 }

@@ -11,6 +11,7 @@
 
 mod copies;
 pub mod names;
+mod packed_rows;
 pub mod reader;
 
 use std::collections::HashMap;
@@ -25,8 +26,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, NO_ROWS, VDSO, unwind_row::kind};
-use spile_debuginfo::cfi::{self, Cfa, RBP, RSP, SavedRule, UnwindRow};
+use spile_abi::HOST;
+use spile_bpf::layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, NO_ROWS, VDSO};
 use spile_debuginfo::{Image, Module, SearchPaths, dynamic};
 use spile_kernel::bpf::Map;
 
@@ -38,10 +39,8 @@ use reader::{ReadJob, ReadTables, TableReader, WantedTables};
 
 /// Limit on the size of a file with names of run-time generated code.
 const MOST_NAMES: u64 = 64 << 20;
-/// Directories of the libraries that programs name.
-const LIBRARIES: [&str; 8] = [
-    "/lib/x86_64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu",
+/// Directories of the libraries that programs name, behind those of the processor ([`spile_abi::Abi::multiarch`]).
+const LIBRARIES: [&str; 6] = [
     "/lib64",
     "/usr/lib64",
     "/lib",
@@ -167,8 +166,10 @@ impl UserFiles {
                 continue;
             };
             let own = dynamic::needs(&image).folders_from(&path);
+            let native = ["/lib", "/usr/lib"].map(|dir| Path::new(dir).join(HOST.multiarch));
             for name in image.needed() {
-                let folders = own.iter().chain(&given).map(PathBuf::as_path);
+                let folders = own.iter().chain(&given).chain(&native);
+                let folders = folders.map(PathBuf::as_path);
                 let folders = folders.chain(LIBRARIES.iter().map(Path::new));
                 let mut found = folders.map(|dir| dir.join(&name));
                 todo.extend(found.find(|p| p.exists()));
@@ -550,94 +551,8 @@ fn vdso() -> Option<Image> {
     Image::from_bytes(bytes, Path::new("[vdso]")).ok()
 }
 
-/// A file's rows. If much of its code has none, as without `.eh_frame`, rows for functions' first
-/// instructions are added.
-fn rows_of(module: &Module) -> Vec<UnwindRow> {
-    let rows = cfi::rows(module.image(), None);
-    let code = module.image().segments().iter().filter(|s| s.executable);
-    let code: u64 = code.map(|s| s.file_size).sum();
-    if cfi::described_bytes(&rows) >= code / 2 {
-        return rows;
-    }
-    let symbols = module.symbols();
-    let functions = symbols.functions().map(|s| s.address);
-    cfi::with_entries(rows, functions.collect())
-}
-
-/// A file's rows in the form that kernel handlers search, in order.
-fn packed(module: &Module) -> Vec<u64> {
-    const EM_X86_64: u16 = 62;
-    let image = module.image();
-    if image.machine() != EM_X86_64 {
-        return Vec::new();
-    }
-    pack(&rows_of(module), |address| {
-        let before = || image.file_offset(address.wrapping_sub(1));
-        let behind = || before().and_then(|o| o.checked_add(1));
-        image.file_offset(address).or_else(behind)
-    })
-}
-
-/// Packs rows; `offset` maps an address to its offset in the file.
-fn pack(rows: &[UnwindRow], offset: impl Fn(u64) -> Option<u64>) -> Vec<u64> {
-    let mut out: Vec<u64> = Vec::new();
-    let mut last = None;
-    for row in rows {
-        let Some(start) = offset(row.start).and_then(|o| u32::try_from(o).ok()) else {
-            continue;
-        };
-        let rest = packed_rule(row);
-        if last == Some(rest) {
-            continue;
-        }
-        last = Some(rest);
-        out.push(rest | u64::from(start));
-    }
-    out.sort_by_key(|r| *r as u32);
-    out
-}
-
-/// A row without its start.
-fn packed_rule(row: &UnwindRow) -> u64 {
-    let (how, cfa, rbp) = rule(row);
-    u64::from(how) << 56 | u64::from(rbp) << 48 | u64::from(cfa as u16) << 32
-}
-
-/// Kind, CFA and rbp of a row.
-fn rule(row: &UnwindRow) -> (u8, i16, u8) {
-    const NONE: (u8, i16, u8) = (kind::NONE, 0, 0);
-    if row.signal {
-        return (kind::SIGNAL, 0, 0);
-    }
-    match row.ra {
-        SavedRule::AtCfa(-8) => {}
-        SavedRule::Undefined => return (kind::END, 0, 0),
-        _ => return NONE,
-    }
-    let words = |offset: i32| (offset % 8 == 0).then(|| i16::try_from(offset / 8).ok());
-    let (how, offset) = match row.cfa {
-        Cfa::Register { register, offset } if register == RSP => (kind::RSP, offset),
-        Cfa::Register { register, offset } if register == RBP => (kind::RBP, offset),
-        Cfa::Deref { register, offset } if register == RSP => (kind::AT_RSP, offset),
-        Cfa::Deref { register, offset } if register == RBP => (kind::AT_RBP, offset),
-        Cfa::Plt { byte } => return (kind::PLT, i16::from(byte), 0),
-        _ => return NONE,
-    };
-    let Some(cfa) = words(offset).flatten() else {
-        return NONE;
-    };
-    let rbp = match row.rbp {
-        SavedRule::AtCfa(at) if at < 0 && at % 8 == 0 => u8::try_from(at.unsigned_abs() / 8).ok(),
-        SavedRule::AtCfa(_) | SavedRule::Register(_) | SavedRule::AtRegister { .. } => None,
-        SavedRule::Same | SavedRule::Undefined | SavedRule::Other => Some(0),
-    };
-    rbp.map_or(NONE, |rbp| (how, cfa, rbp))
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -699,57 +614,6 @@ mod tests {
         assert!(mounted(u64::MAX, Path::new("/x")).is_empty());
     }
 
-    fn saved() -> impl Strategy<Value = SavedRule> {
-        prop_oneof![
-            Just(SavedRule::Same),
-            Just(SavedRule::Undefined),
-            Just(SavedRule::Other),
-            any::<u16>().prop_map(SavedRule::Register),
-            any::<i32>().prop_map(SavedRule::AtCfa),
-            (-4..0).prop_map(|words| SavedRule::AtCfa(8 * words)),
-            (any::<u16>(), any::<i32>())
-                .prop_map(|(register, offset)| SavedRule::AtRegister { register, offset }),
-        ]
-    }
-
-    fn row() -> impl Strategy<Value = UnwindRow> {
-        let register = prop_oneof![Just(RSP), Just(RBP), any::<u16>()];
-        let offset = prop_oneof![any::<i32>(), (-2..99).prop_map(|words| 8 * words)];
-        let cfa = (0..4, register, offset, any::<u8>()).prop_map(
-            |(how, register, offset, byte)| match how {
-                0 => Cfa::Unknown,
-                1 => Cfa::Register { register, offset },
-                2 => Cfa::Deref { register, offset },
-                _ => Cfa::Plt { byte },
-            },
-        );
-        let all = (0..300u64, cfa, saved(), saved(), any::<bool>());
-        all.prop_map(|(start, cfa, rbp, ra, signal)| UnwindRow {
-            start,
-            cfa,
-            rbp,
-            ra,
-            signal,
-        })
-    }
-
-    proptest! {
-        /// A kernel handler's search for an address finds the address's row.
-        #[test]
-        fn packed_rows_say_the_same(mut rows in prop::collection::vec(row(), 0..60), at in 0..320u64) {
-            rows.sort_by_key(|r| r.start);
-            rows.dedup_by_key(|r| r.start);
-            let packed = pack(&rows, |a| Some(a + 0x1000));
-            prop_assert!(packed.is_sorted_by_key(|r| *r as u32));
-            let row = rows[..rows.partition_point(|r| r.start <= at)].last();
-            let found = packed.partition_point(|r| u64::from(*r as u32) <= at + 0x1000);
-            let found = packed[..found].last().map(|r| {
-                ((r >> 56) as u8, (r >> 32) as u16 as i16, (r >> 48) as u8)
-            });
-            prop_assert_eq!(found, row.map(rule));
-        }
-    }
-
     #[test]
     fn names_of_jit_code_are_read() {
         let names = jit_names("7f00 10 a b\nzz 1 c\n0x8000 0x20 d\n\n1 2\n");
@@ -758,36 +622,5 @@ mod tests {
             (0x8000, 0x20, "d".to_owned()),
         ];
         assert_eq!(names, want);
-    }
-
-    #[test]
-    fn unwind_rows_of_this_program_are_ordered() {
-        let path = Path::new("/proc/self/exe");
-        let module = Module::open(path, &SearchPaths::from_env()).expect("own program");
-        let rows = packed(&module);
-        assert!(rows.len() > 1000, "{}", rows.len());
-        assert!(rows.is_sorted_by_key(|r| *r as u32));
-        let of = |row| rule(&row);
-        let row = |cfa, rbp, ra| UnwindRow {
-            start: 0,
-            cfa,
-            rbp,
-            ra,
-            signal: false,
-        };
-        let sp = |offset| Cfa::Register {
-            register: RSP,
-            offset,
-        };
-        let ra = SavedRule::AtCfa(-8);
-        assert_eq!(
-            of(row(sp(16), SavedRule::AtCfa(-16), ra)),
-            (kind::RSP, 2, 2)
-        );
-        assert_eq!(of(row(sp(12), SavedRule::Same, ra)), (kind::NONE, 0, 0));
-        assert_eq!(
-            of(row(sp(8), SavedRule::Same, SavedRule::Undefined)),
-            (kind::END, 0, 0)
-        );
     }
 }

@@ -25,12 +25,6 @@ const MANY: usize = 4096;
 /// Limit on the number of these threads.
 const MOST_THREADS: usize = 8;
 
-/// The code to which signal handlers return: `mov $15,%rax; syscall`. Its symbol is local to the
-/// library, and missing without debugging information.
-const RETURN_OF_SIGNALS: &[u8] = &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
-/// Name of that symbol.
-const RESTORE: &str = "__restore_rt";
-
 /// The tables of one file. Positions of names count from the file's first name, which is its path.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct FileTables {
@@ -278,15 +272,18 @@ fn found_at<'s>(
     }
 }
 
-/// Whether signal handlers return to this address, which has no symbol.
-fn returns_from_signal(image: &Image, linked: u64) -> bool {
-    image.bytes_at(linked, RETURN_OF_SIGNALS.len()) == Some(RETURN_OF_SIGNALS)
+/// The name of the code at this address, if it is that to which signal handlers return. Its symbol is local to
+/// the library, and missing without debugging information.
+fn returns_from_signal(image: &Image, linked: u64) -> Option<&'static str> {
+    let patterns = &image.abi()?.unwind;
+    let code = image.bytes_at(linked, patterns.signal_return.len())?;
+    (code == patterns.signal_return).then_some(patterns.signal_return_name)
 }
 
 /// The symbol at a link-time address: demangled name, distance from its start, size.
 pub fn symbol_at(image: &Image, symbols: &Symbols<'_>, linked: u64) -> Option<(String, u64, u64)> {
     let Some((s, offset)) = found_at(image, symbols, linked) else {
-        return returns_from_signal(image, linked).then(|| (RESTORE.to_owned(), 0, 0));
+        return returns_from_signal(image, linked).map(|name| (name.to_owned(), 0, 0));
     };
     let name = spile_debuginfo::demangle::short_name(s.name);
     let name = name.unwrap_or_else(|| s.name.to_owned());
@@ -316,16 +313,17 @@ fn rows_of(module: &Module) -> Vec<(u64, SymbolRow<'_>)> {
                 size: symbol.size,
                 name: Some(symbol.name),
             },
-            None if linked.is_some_and(|l| returns_from_signal(image, l)) => SymbolRow {
-                base: offset,
-                size: 0,
-                name: Some(RESTORE),
-            },
-            None => SymbolRow {
-                base: offset.wrapping_sub(linked.unwrap_or(0)),
-                size: 0,
-                name: None,
-            },
+            None => {
+                let name = linked.and_then(|l| returns_from_signal(image, l));
+                SymbolRow {
+                    base: match name {
+                        Some(_) => offset,
+                        None => offset.wrapping_sub(linked.unwrap_or(0)),
+                    },
+                    size: 0,
+                    name,
+                }
+            }
         };
         if rows.last().is_none_or(|r| r.1 != row) {
             rows.push((place, row));

@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use spile_debuginfo::Module;
 
 use super::names::FileTables;
-use super::packed;
+use super::packed_rows::packed;
 
 /// A file to read.
 pub struct ReadJob {

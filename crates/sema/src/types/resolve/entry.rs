@@ -12,9 +12,10 @@
 
 use std::sync::Arc;
 
+use spile_abi::Abi;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{
-    Arch, BinOp, CodePlace, CodeProbe, CodeSite, ENTRY_ARRAY, Event, Space, UNSEEN_ENTRIES, UnOp,
+    BinOp, CodePlace, CodeProbe, CodeSite, ENTRY_ARRAY, Event, Space, UNSEEN_ENTRIES, UnOp,
 };
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
@@ -30,9 +31,6 @@ use crate::types::unify::{Base, TyVar};
 /// Number of elements of a hidden array. The oldest element makes room, because a thread that ends
 /// inside a system call never takes its own.
 const ENTRY_MAX: i64 = 8192;
-
-/// DWARF's number of the register that holds the goroutine in functions of Go.
-const GOROUTINE: u16 = 14;
 
 /// The `@entry` expressions of a handler.
 #[derive(Default)]
@@ -168,12 +166,12 @@ impl Resolver<'_> {
             keys.push(self.intrinsic_of(Intrinsic::CtxActivation, None, span));
             return keys;
         }
-        let (arch, shared) = (self.arch(), probe.shares_exits());
-        let popped = if at_entry { arch.return_address() } else { 0 };
+        let (abi, shared) = (self.abi(), probe.shares_exits());
+        let popped = if at_entry { abi.calls.popped } else { 0 };
         if probe.of_goroutines() {
             keys = self.goroutine_keys(popped, span);
         } else {
-            let sp = self.intrinsic_of(Intrinsic::CtxReg, Some(arch.stack_pointer().into()), span);
+            let sp = self.intrinsic_of(Intrinsic::CtxReg, Some(abi.stack_pointer.into()), span);
             keys.push(self.op_imm(BinOp::Add, sp, popped, span));
         }
         if shared {
@@ -187,11 +185,11 @@ impl Resolver<'_> {
     /// that of the caller.
     fn return_address(&mut self, at_entry: bool, span: Span) -> Expr {
         if !at_entry {
-            let pc = self.arch().program_counter();
+            let pc = self.abi().program_counter;
             return self.intrinsic_of(Intrinsic::CtxReg, Some(pc.into()), span);
         }
         let top = [
-            LocOp::Reg(self.arch().stack_pointer()),
+            LocOp::Reg(self.abi().stack_pointer),
             LocOp::Load {
                 size: 8,
                 signed: false,
@@ -202,25 +200,25 @@ impl Resolver<'_> {
     }
 
     /// The processor that the script is for; of others than these nothing is at code.
-    fn arch(&self) -> Arch {
-        Arch::named(self.facts.arch()).unwrap_or_default()
+    fn abi(&self) -> &'static Abi {
+        Abi::named(self.facts.arch()).unwrap_or(spile_abi::ALL[0])
     }
 
     /// The keys for Go: goroutines change threads, and their stacks move, so the keys are the
     /// goroutine and the distance of the stack pointer from the stack's end.
-    /// `cmd/compile/abi-internal.md` and `runtime/runtime2.go` of Go define both: r14 is the
-    /// goroutine, and its second word is the stack's end.
+    /// `runtime/runtime2.go` of Go defines the goroutine: its second word is the stack's end.
     fn goroutine_keys(&mut self, popped: i64, span: Span) -> Vec<Expr> {
-        let goroutine = self.intrinsic_of(Intrinsic::CtxReg, Some(GOROUTINE.into()), span);
+        let abi = self.abi();
+        let goroutine = self.intrinsic_of(Intrinsic::CtxReg, Some(abi.goroutine.into()), span);
         let depth = [
-            LocOp::Reg(GOROUTINE),
+            LocOp::Reg(abi.goroutine),
             LocOp::Const(8),
             LocOp::Bin(BinOp::Add),
             LocOp::Load {
                 size: 8,
                 signed: false,
             },
-            LocOp::Reg(self.arch().stack_pointer()),
+            LocOp::Reg(self.abi().stack_pointer),
             LocOp::Bin(BinOp::Sub),
             LocOp::Const(popped),
             LocOp::Bin(BinOp::Sub),

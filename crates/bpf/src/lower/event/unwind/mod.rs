@@ -57,6 +57,7 @@ fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Target) -> Res {
             words: (copy::BYTES - copy::HEAD) / 8,
         });
         let layout = UnwindLayout {
+            abi: options.abi,
             base: u32::from(base.cast_unsigned()),
             most: room.most,
             frames: room.frames,
