@@ -149,6 +149,8 @@ struct Evaluator<'a, 'c> {
     lost: bool,
     /// Paths that wait at forward jumps; the one to be met next is on top.
     waiting: Vec<PendingPath>,
+    /// The last constant of the table of addresses.
+    indexed: Option<i64>,
 }
 
 /// A path through an expression that continues at a later operation.
@@ -262,6 +264,7 @@ impl LocContext<'_> {
             result: None,
             lost: false,
             waiting: Vec::new(),
+            indexed: None,
         };
         let mut ops = expression.operations(self.unit.encoding());
         for step in 0.. {
@@ -362,6 +365,20 @@ impl LocContext<'_> {
             )),
         }
     }
+
+    /// The width of a basic type that LLVM made for a conversion, by its name: its size is in whole
+    /// bytes.
+    fn bits_of(&self, offset: gimli::UnitOffset) -> Option<u8> {
+        let entry = self.unit.entry(offset).ok()?;
+        bits_in(self.dwarf.name(self.die, &entry)?)
+    }
+}
+
+/// The number of bits in the name of a type that LLVM made for a conversion.
+fn bits_in(name: &str) -> Option<u8> {
+    let signs = ["DW_ATE_unsigned_", "DW_ATE_signed_"];
+    let bits = signs.iter().find_map(|s| name.strip_prefix(s))?;
+    bits.parse().ok().filter(|b| (1..64).contains(b))
 }
 
 /// A register plus an offset.
@@ -408,6 +425,43 @@ impl Evaluator<'_, '_> {
         let mut operand = self.pop()?;
         operand.push(op);
         self.push(operand)
+    }
+
+    fn convert(&mut self, to: gimli::UnitOffset) -> Result<(), Unavailable> {
+        let ty = self.context.base_type(to)?;
+        match self.context.bits_of(to) {
+            Some(bits) => self.keep_bits(bits, ty.1),
+            None => self.extend(ty),
+        }
+    }
+
+    /// The address of a thread-local variable, from its offset.
+    fn thread_local(&mut self) -> Result<(), Unavailable> {
+        let mut offset = self.pop()?;
+        let image = &self.context.dwarf.main;
+        if let ([LocOp::Const(o)], Some(at)) = (&mut offset[..], self.indexed)
+            && *o == at
+        {
+            *o = thread_local::offset_of_index(image, at)?;
+        }
+        let mut p = thread_local::block(image)?;
+        p.extend(offset);
+        p.push(LocOp::Binary(LocBinary::Add));
+        self.push(p)
+    }
+
+    /// Keeps the low bits of a number.
+    fn keep_bits(&mut self, bits: u8, signed: bool) -> Result<(), Unavailable> {
+        let unused = 64 - i64::from(bits);
+        let shifts = match signed {
+            true => [LocBinary::Shl, LocBinary::Sar],
+            false => [LocBinary::Shl, LocBinary::Shr],
+        };
+        for shift in shifts {
+            self.push(vec![LocOp::Const(unused)])?;
+            self.binary(shift)?;
+        }
+        Ok(())
     }
 
     fn extend(&mut self, (size, signed): (u8, bool)) -> Result<(), Unavailable> {
@@ -506,6 +560,7 @@ impl Evaluator<'_, '_> {
                 let a = dwarf
                     .address(self.context.unit, index)
                     .map_err(|_| Unavailable::damaged())?;
+                self.indexed = Some(a as i64);
                 self.push(vec![LocOp::Const(a as i64)])?;
             }
             Operation::Register { register } => {
@@ -555,8 +610,7 @@ impl Evaluator<'_, '_> {
                 self.extend((size, signed))?;
             }
             Operation::Convert { base_type } | Operation::Reinterpret { base_type } => {
-                let ty = self.context.base_type(base_type)?;
-                self.extend(ty)?;
+                self.convert(base_type)?;
             }
             Operation::EntryValue { expression } => self.entry_value(expression)?,
             Operation::StackValue => {
@@ -575,13 +629,7 @@ impl Evaluator<'_, '_> {
                 size_in_bits,
                 bit_offset,
             } => self.piece(size_in_bits, bit_offset)?,
-            Operation::TLS => {
-                let offset = self.pop()?;
-                let mut p = thread_local::block(&self.context.dwarf.main)?;
-                p.extend(offset);
-                p.push(LocOp::Binary(B::Add));
-                self.push(p)?;
-            }
+            Operation::TLS => self.thread_local()?,
             Operation::ParameterRef { .. } => {
                 return Err(Unavailable::new("only the caller knows it"));
             }
@@ -726,4 +774,17 @@ pub(crate) fn little_endian(bytes: &[u8]) -> i64 {
         *w = *b;
     }
     i64::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bits_in;
+
+    #[test]
+    fn types_of_conversions_have_bits() {
+        assert_eq!(bits_in("DW_ATE_unsigned_1"), Some(1));
+        assert_eq!(bits_in("DW_ATE_signed_12"), Some(12));
+        assert_eq!(bits_in("DW_ATE_unsigned_64"), None);
+        assert_eq!(bits_in("unsigned int"), None);
+    }
 }

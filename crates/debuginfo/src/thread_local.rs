@@ -17,6 +17,32 @@ const FLAG_PIE: u64 = 0x0800_0000;
 const ADD: LocOp = LocOp::Binary(LocBinary::Add);
 const LOAD: LocOp = LocOp::Load { size: 8 };
 
+/// The offset in its block of a variable whose entry refers to the table of addresses. clang has the
+/// offset there. gcc 12 has the address in the block's initial image: it emits `.quad name` where its
+/// other debugging information has `name@dtpoff`.
+pub(crate) fn offset_of_index(image: &Image, value: i64) -> Result<i64, Unavailable> {
+    let e = LittleEndian;
+    let mut headers = image.elf().elf_program_headers().iter();
+    let block = headers.find(|p| p.p_type(e) == elf::PT_TLS);
+    let (start, size) = block.map_or((0, 0), |p| (p.p_vaddr(e), p.p_memsz(e)));
+    offset_in(start.cast_signed(), size.cast_signed(), value).ok_or_else(|| {
+        Unavailable::new(
+            "it is a thread-local variable whose place in split debugging information has two \
+             meanings; compile without -gsplit-dwarf",
+        )
+    })
+}
+
+fn offset_in(start: i64, size: i64, value: i64) -> Option<i64> {
+    let from_start = value.checked_sub(start)?;
+    let block = 0..size;
+    match (block.contains(&value), block.contains(&from_start)) {
+        (true, false) => Some(value),
+        (false, true) => Some(from_start),
+        _ => None,
+    }
+}
+
 /// A program that computes the address of the current thread's block of a module.
 pub(crate) fn block(image: &Image) -> Result<Vec<LocOp>, Unavailable> {
     let unknown = |why: &str| {
@@ -149,4 +175,18 @@ fn slot_of(image: &Image, kind: u32, local: bool) -> Option<Slot> {
             })
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::offset_in;
+
+    #[test]
+    fn an_indexed_offset_has_one_meaning_or_none() {
+        assert_eq!(offset_in(0x3dc0, 0x34, 0x30), Some(0x30));
+        assert_eq!(offset_in(0x3dc0, 0x34, 0x3df0), Some(0x30));
+        assert_eq!(offset_in(0x3dc0, 0x34, 0x34), None);
+        assert_eq!(offset_in(0x3dc0, 0x4000, 0x3dc8), None);
+        assert_eq!(offset_in(i64::MIN, 8, 1), None);
+    }
 }
