@@ -177,20 +177,6 @@ impl Dwarf {
         by.is_some_and(|name| name.slice().starts_with(b"GNU "))
     }
 
-    /// The language of an entry's unit.
-    pub(crate) fn language(&self, die: Die) -> Option<gimli::DwLang> {
-        let unit = self.unit(die.part, die.unit)?;
-        let mut entries = unit.entries();
-        entries.next_entry().ok()?;
-        let entry = entries.current()?;
-        match entry.attr_value(gimli::DW_AT_language)? {
-            AttributeValue::Language(l) => Some(l),
-            _ => number_of(entry, gimli::DW_AT_language)
-                .and_then(|n| u16::try_from(n).ok())
-                .map(gimli::DwLang),
-        }
-    }
-
     /// Classifies each word of an object at an offset in bits. `Some(false)`: in a packed
     /// structure, which is in memory as a whole. `None`: unknown, or too large.
     fn classify(

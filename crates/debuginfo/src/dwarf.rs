@@ -102,6 +102,7 @@ pub struct Dwarf {
     lines: Mutex<LineTables>,
     ranges: OnceLock<Vec<UnitRange>>,
     signatures: OnceLock<HashMap<u64, Die>>,
+    pub(crate) importers: OnceLock<crate::languages::Importers>,
     /// The cached index.
     pub(crate) kept: OnceLock<Option<crate::index::Index>>,
     /// The new index, where none was cached.
@@ -208,6 +209,7 @@ impl Dwarf {
             looked: Mutex::default(),
             lines: Mutex::default(),
             ranges: OnceLock::new(),
+            importers: OnceLock::new(),
             signatures: OnceLock::new(),
             kept: OnceLock::new(),
             index: OnceLock::new(),

@@ -30,6 +30,7 @@ mod image;
 mod index;
 mod kernel;
 mod labels;
+mod languages;
 mod lines;
 mod location;
 mod map;

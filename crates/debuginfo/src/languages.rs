@@ -1,0 +1,73 @@
+//! The languages of units.
+
+use std::collections::HashMap;
+
+use gimli::AttributeValue;
+
+use crate::dwarf::{Die, Dwarf, number_of};
+
+/// Maximum number of units that import one another.
+const MAX_IMPORTS: usize = 8;
+
+/// For a unit that another one imports, by part and number: the importer.
+pub(crate) type Importers = HashMap<(u8, u32), (u8, u32)>;
+
+impl Dwarf {
+    /// The language of an entry's unit. dwz moves entries that several units have to units without a
+    /// language, which these import.
+    pub(crate) fn language(&self, die: Die) -> Option<gimli::DwLang> {
+        let mut at = (die.part, die.unit);
+        for _ in 0..MAX_IMPORTS {
+            if let Some(language) = self.own_language(at.0, at.1) {
+                return Some(language);
+            }
+            at = *self.importers.get_or_init(|| self.imports()).get(&at)?;
+        }
+        None
+    }
+
+    fn own_language(&self, part: u8, unit: u32) -> Option<gimli::DwLang> {
+        let unit = self.unit(part, unit)?;
+        let mut entries = unit.entries();
+        entries.next_entry().ok()?;
+        let entry = entries.current()?;
+        match entry.attr_value(gimli::DW_AT_language)? {
+            AttributeValue::Language(l) => Some(l),
+            _ => number_of(entry, gimli::DW_AT_language)
+                .and_then(|n| u16::try_from(n).ok())
+                .map(gimli::DwLang),
+        }
+    }
+
+    fn imports(&self) -> Importers {
+        let mut found = Importers::new();
+        for part in 0..self.parts().len().min(2) as u8 {
+            for number in 0..self.headers(part).len() as u32 {
+                let Some(unit) = self.unit(part, number) else {
+                    continue;
+                };
+                let mut entries = unit.entries();
+                let _ = entries.next_entry();
+                // The imports come first.
+                while let Ok(true) = entries.next_entry() {
+                    let Some(entry) = entries.current() else {
+                        break;
+                    };
+                    if entry.tag() != gimli::DW_TAG_imported_unit {
+                        break;
+                    }
+                    let from = Die {
+                        part,
+                        unit: number,
+                        offset: entry.offset().0,
+                    };
+                    let to = entry.attr_value(gimli::DW_AT_import);
+                    if let Some(to) = to.and_then(|to| self.refer(from, to)) {
+                        found.entry((to.part, to.unit)).or_insert((part, number));
+                    }
+                }
+            }
+        }
+        found
+    }
+}
