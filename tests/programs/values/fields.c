@@ -17,7 +17,7 @@
 //: $p->b ~ p->b
 //: $tiny ~ tiny
 //: $small ~ small
-//: $yes ~ yes
+//: $yes ~ yes & 1
 //: $colour ~ colour
 //: $negative ~ negative
 //: $wide ~ wide
