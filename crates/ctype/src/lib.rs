@@ -81,6 +81,9 @@ pub enum ObjectOp {
     Sub,
     /// `a * b`
     Mul,
+    /// Pushes the number of elements that the running program has for the array with that type number,
+    /// among the types of the file.
+    Count(u32),
 }
 
 impl<T> CType<T> {

@@ -7,10 +7,14 @@ use gimli::{AttributeValue, Operation};
 use spile_ctype::ObjectOp;
 
 use crate::dwarf::{Die, Dwarf, Entry, R, number, number_of};
-use crate::types::Type;
+use crate::location::{LocBinary, LocOp, Location, Unavailable};
+use crate::types::{Type, TypeId};
 
 /// Maximum number of operations of an expression.
 const MAX_OPS: usize = 64;
+
+/// Maximum number of pointers and arrays in one another.
+const MAX_LEVELS: usize = 8;
 
 /// Languages whose arrays are in column order unless their entries say otherwise.
 const FORTRAN: [gimli::DwLang; 6] = [
@@ -32,7 +36,163 @@ const ONE_BASED: [gimli::DwLang; 6] = [
     gimli::DW_LANG_PLI,
 ];
 
+/// Whether a dimension has an end.
+fn has_bound(dimension: &Entry) -> bool {
+    dimension.has_attr(gimli::DW_AT_count) || dimension.has_attr(gimli::DW_AT_upper_bound)
+}
+
 impl Dwarf {
+    /// The arrays in a type, and in what it points to, whose number of elements only the running program
+    /// has, each with its dimension.
+    #[must_use]
+    pub fn counted_arrays(&self, ty: TypeId) -> Vec<(TypeId, Die)> {
+        let mut found = Vec::new();
+        let mut at = ty;
+        for _ in 0..MAX_LEVELS {
+            let array = self.array_of(at);
+            let mut take = |skip: Option<usize>, id: TypeId| {
+                let (die, own) = array?;
+                let dimensions = self.dimensions(die);
+                let (at, dimension) = dimensions.get(skip.unwrap_or(own.into()))?;
+                if self.elements(*at, dimension) == 0 && has_bound(dimension) {
+                    found.push((id, *at));
+                }
+                Some(())
+            };
+            at = match self.ctype(at) {
+                Type::Ptr(to) | Type::Ref(to) => to,
+                Type::Array { elem, count } => {
+                    if count == 0 {
+                        take(None, at);
+                    }
+                    elem
+                }
+                Type::Strided { elem, strides, .. } => {
+                    for n in 0..strides.len() {
+                        let die = array.map_or(at, |a| self.dimension(a.0, n as u8));
+                        take(Some(n), die);
+                    }
+                    elem
+                }
+                _ => break,
+            };
+        }
+        found
+    }
+
+    /// The type and the value of a dimension's number of elements before the instruction at an address
+    /// executes.
+    ///
+    /// # Errors
+    /// When it is not known there, with the reason.
+    pub fn locate_count(
+        &self,
+        dimension: Die,
+        address: u64,
+    ) -> (TypeId, Result<Location, Unavailable>) {
+        (
+            self.word(),
+            self.count_at(dimension, address).map(Location::Value),
+        )
+    }
+
+    fn count_at(&self, dimension: Die, address: u64) -> Result<Vec<LocOp>, Unavailable> {
+        let (_, entry) = self.entry(dimension).ok_or_else(Unavailable::optimised)?;
+        let bound = |name| {
+            let value = entry.attr_value(name);
+            value.map(|v| self.number_at(dimension, v, address))
+        };
+        if let Some(count) = bound(gimli::DW_AT_count) {
+            return count;
+        }
+        let low = match bound(gimli::DW_AT_lower_bound) {
+            Some(low) => low?,
+            None => vec![LocOp::Const(self.first_index(dimension))],
+        };
+        let high = bound(gimli::DW_AT_upper_bound).ok_or_else(Unavailable::optimised)?;
+        let mut count = high?;
+        count.extend(low);
+        count.extend([
+            LocOp::Binary(LocBinary::Sub),
+            LocOp::Const(1),
+            LocOp::Binary(LocBinary::Add),
+        ]);
+        Ok(count)
+    }
+
+    /// The entry that a function at an address has for a variable of its abstract instance.
+    fn instance_of(&self, variable: Die, address: u64) -> Die {
+        let scopes = self.scopes_at(address);
+        let mut children = scopes.iter().rev().flat_map(|s| self.children(s.die));
+        let instance = children.find(|child| {
+            self.entry(*child)
+                .and_then(|(_, e)| crate::dwarf::origin(self, *child, &e))
+                .is_some_and(|origin| origin == variable)
+        });
+        instance.unwrap_or(variable)
+    }
+
+    /// The variable whose value is the whole expression, as gcc's link-time optimisation has it.
+    fn variable_in(&self, die: Die, value: &AttributeValue<R>) -> Option<Die> {
+        let AttributeValue::Exprloc(expression) = value else {
+            return None;
+        };
+        let unit = self.unit(die.part, die.unit)?;
+        let mut ops = expression.operations(unit.encoding());
+        match (ops.next().ok()?, ops.next().ok()?) {
+            (Some(Operation::VariableValue { offset }), None) => {
+                self.refer(die, AttributeValue::DebugInfoRef(offset))
+            }
+            _ => None,
+        }
+    }
+
+    /// An attribute that is a number, a variable's value, or what an expression computes.
+    fn number_at(
+        &self,
+        die: Die,
+        value: AttributeValue<R>,
+        address: u64,
+    ) -> Result<Vec<LocOp>, Unavailable> {
+        if let Some(n) = value
+            .sdata_value()
+            .or_else(|| value.udata_value().map(|v| v as i64))
+        {
+            return Ok(vec![LocOp::Const(n)]);
+        }
+        let several = || Unavailable::new("the number of elements is in several places at once");
+        let variable = self
+            .variable_in(die, &value)
+            .or_else(|| self.refer(die, value));
+        let Some(variable) = variable else {
+            return match self.locate_attribute(die, value, address)? {
+                Location::Address(ops) | Location::Value(ops) => Ok(ops),
+                _ => Err(several()),
+            };
+        };
+        let variable = self.variable_at(self.instance_of(variable, address));
+        let Type::Int {
+            size: size @ ..=8,
+            signed,
+            ..
+        } = self.ctype(variable.ty)
+        else {
+            return Err(Unavailable::new("the number of elements has no known type"));
+        };
+        let mut ops = match self.locate(&variable, address)? {
+            Location::Address(mut ops) => {
+                ops.push(LocOp::Load { size });
+                ops
+            }
+            Location::Value(ops) => ops,
+            _ => return Err(several()),
+        };
+        if size < 8 {
+            ops.push(LocOp::Extend { size, signed });
+        }
+        Ok(ops)
+    }
+
     /// The type of such an array; `None` for an array as C has it, `Some(Type::Unknown)` where the
     /// debugging information is not understood.
     pub(crate) fn strided(&self, die: Die, entry: &Entry) -> Option<Type> {
@@ -71,17 +231,24 @@ impl Dwarf {
         // The next dimension's step, if nothing else says it.
         let mut step = self
             .element_size(die, entry)
-            .and_then(|s| i64::try_from(s).ok());
+            .and_then(|s| Some(vec![ObjectOp::Const(i64::try_from(s).ok()?)]));
         let mut strides: Vec<Arc<[ObjectOp]>> = Vec::new();
-        for (at, dimension) in dimensions {
+        for (n, (at, dimension)) in (0..).zip(dimensions) {
             let own = dimension.attr_value(gimli::DW_AT_byte_stride);
             strides.push(match own {
                 Some(value) => self.object_program(*at, value)?,
                 None if dimension.has_attr(gimli::DW_AT_bit_stride) => return None,
-                None => [ObjectOp::Const(step?)].into(),
+                None => step.clone()?.into(),
             });
-            let count = i64::from(self.elements(*at, dimension));
-            step = step.and_then(|s| s.checked_mul(count)).filter(|s| *s > 0);
+            let count = match self.elements(*at, dimension) {
+                0 if has_bound(dimension) => Some(ObjectOp::Count(self.dimension(die, n))),
+                0 => None,
+                count => Some(ObjectOp::Const(count.into())),
+            };
+            step = step.zip(count).map(|(mut step, count)| {
+                step.extend([count, ObjectOp::Mul]);
+                step
+            });
         }
         Some(Type::Strided {
             elem: self.target_of(die, entry),

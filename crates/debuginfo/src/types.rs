@@ -277,6 +277,25 @@ impl Dwarf {
         })
     }
 
+    /// The array without its first dimensions.
+    pub(crate) fn dimension(&self, array: Die, skip: u8) -> TypeId {
+        self.intern(TypeKey::Dimension(array, skip))
+    }
+
+    /// A signed number of 8 bytes.
+    pub(crate) fn word(&self) -> TypeId {
+        self.intern(TypeKey::Word)
+    }
+
+    /// The entry of an array, and how many of its dimensions the type lacks.
+    pub(crate) fn array_of(&self, id: TypeId) -> Option<(Die, u8)> {
+        match self.key(id)? {
+            TypeKey::Dimension(die, skip) => Some((die, skip)),
+            TypeKey::Die(die) => Some((self.strip(die)?.0, 0)),
+            _ => None,
+        }
+    }
+
     /// Members in order; those of anonymous members and base classes are flattened.
     #[must_use]
     pub fn members(&self, id: TypeId) -> Vec<Member> {

@@ -227,7 +227,7 @@ impl Dwarf {
         address: u64,
         outer: Option<(Die, &OuterFrame)>,
     ) -> Result<Location, Unavailable> {
-        let (unit, entry) = self
+        let (_, entry) = self
             .entry(variable.die)
             .ok_or_else(Unavailable::optimised)?;
         if let Some((_, value)) = self.attr(variable.die, &entry, gimli::DW_AT_const_value) {
@@ -236,12 +236,29 @@ impl Dwarf {
         let (at, value) = self
             .attr(variable.die, &entry, gimli::DW_AT_location)
             .ok_or_else(Unavailable::optimised)?;
-        let unit = if at.unit == variable.die.unit && at.part == variable.die.part {
-            unit
-        } else {
-            self.unit(at.part, at.unit)
-                .ok_or_else(Unavailable::optimised)?
-        };
+        self.evaluate_at(at, value, address, outer)
+    }
+
+    /// What an attribute of an entry is at an address.
+    pub(crate) fn locate_attribute(
+        &self,
+        die: Die,
+        value: AttributeValue<crate::dwarf::R>,
+        address: u64,
+    ) -> Result<Location, Unavailable> {
+        self.evaluate_at(die, value, address, None)
+    }
+
+    fn evaluate_at(
+        &self,
+        at: Die,
+        value: AttributeValue<crate::dwarf::R>,
+        address: u64,
+        outer: Option<(Die, &OuterFrame)>,
+    ) -> Result<Location, Unavailable> {
+        let unit = self
+            .unit(at.part, at.unit)
+            .ok_or_else(Unavailable::optimised)?;
         let chain = self.scopes_at(address);
         let function = outer.map(|o| o.0).or(chain.first().map(|s| s.die));
         let starts = |die: Die| {

@@ -273,6 +273,9 @@ fn basic_type(words: &[&str]) -> Option<CBase> {
     })
 }
 
+/// Maximum number of arrays in one another.
+const MAX_ARRAYS: u32 = 8;
+
 /// One step of a walk. The walk's value starts as the base's value (a number or an address).
 #[derive(Debug, Clone, PartialEq)]
 pub enum WalkStep {
@@ -293,6 +296,8 @@ pub enum WalkStep {
         data: Arc<[ObjectOp]>,
         /// The indexes, each with the distance of neighbours.
         terms: Vec<(Box<Expr>, Arc<[ObjectOp]>)>,
+        /// The array, or a type beside it: where [`ObjectOp::Count`] numbers types.
+        of: CTy,
     },
 }
 
@@ -535,6 +540,16 @@ impl Walker<'_> {
             *size > 0 || !matches!(elem.shape(self.facts), TypeShape::Array { .. })
         };
         let size = elem.size(self.facts).filter(known);
+        if size.is_none()
+            && let Some(step) = self.counted_size(elem, MAX_ARRAYS)
+        {
+            self.steps.push(WalkStep::Strided {
+                data: [ObjectOp::Object].into(),
+                terms: vec![(Box::new(e.clone()), step.into())],
+                of: elem,
+            });
+            return Ok(WalkPosition::Object(elem));
+        }
         let Some(scale) = size.and_then(|s| u32::try_from(s).ok()) else {
             return Err(Box::new(
                 Diagnostic::error(
@@ -552,6 +567,21 @@ impl Walker<'_> {
             }),
         }
         Ok(WalkPosition::Object(elem))
+    }
+
+    /// The size of an array whose number of elements only the running program has.
+    fn counted_size(&self, ty: CTy, depth: u32) -> Option<Vec<ObjectOp>> {
+        let TypeShape::Array { elem, count } = ty.shape(self.facts) else {
+            let size = ty.size(self.facts)?;
+            return Some(vec![ObjectOp::Const(i64::try_from(size).ok()?)]);
+        };
+        let mut size = self.counted_size(elem, depth.checked_sub(1)?)?;
+        let count = match (count, ty.base) {
+            (0, CBase::Id(id)) => ObjectOp::Count(id.number),
+            _ => ObjectOp::Const(count.into()),
+        };
+        size.extend([count, ObjectOp::Mul]);
+        Some(size)
     }
 
     /// The next index of an array with steps of its own; `None` for other positions.
@@ -575,6 +605,7 @@ impl Walker<'_> {
             _ => self.steps.push(WalkStep::Strided {
                 data,
                 terms: vec![term],
+                of: ty,
             }),
         }
         Some(match indexes + 1 < strides.len() {
@@ -645,7 +676,11 @@ impl Walker<'_> {
             TypeShape::Array { elem, .. } => (FinalAccess::Address, elem.pointer()),
             TypeShape::Strided { elem, data, .. } => {
                 let terms = Vec::new();
-                self.steps.push(WalkStep::Strided { data, terms });
+                self.steps.push(WalkStep::Strided {
+                    data,
+                    terms,
+                    of: ty,
+                });
                 (FinalAccess::Address, elem.pointer())
             }
             _ => return Err(self.not_scalar(ty, span)),

@@ -246,6 +246,10 @@ pub struct Variable {
     pub loc: VarLocation,
 }
 
+/// The mark before a variable's name: the number of elements of an array in its type, which is the type
+/// of this entry. No script can write it.
+pub const COUNT_OF: char = '(';
+
 /// The location of a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum VarLocation {

@@ -11,7 +11,7 @@ use spile_syntax::ast::{Expr, ExprKind, Pretty, Span};
 use super::handler::{Context, ContextKind, SiteNames, TargetSource, TargetVar};
 use super::mentions::Mentions;
 use crate::ctype::CTy;
-use crate::facts::{CTypeId, Facts, LocOp, Module, VarKind, VarLocation, Variable};
+use crate::facts::{COUNT_OF, CTypeId, Facts, LocOp, Module, VarKind, VarLocation, Variable};
 use crate::families::{CodeMatch, MatchedPlace};
 
 /// Places that share a handler.
@@ -105,7 +105,7 @@ pub(crate) fn groups<'h>(
         let exists = |t: &str| variables.iter().any(|v| *v.name == *t);
         let strange = hit.places.len() == 1 && m.targets.iter().any(|t| !exists(t));
         let all = m.all_targets || strange;
-        let mentioned = |v: &Variable| all || m.targets.contains(&*v.name);
+        let mentioned = |v: &Variable| all || m.targets.contains(own_name(&v.name));
         let variables: Vec<_> = variables
             .into_iter()
             .filter(mentioned)
@@ -143,6 +143,11 @@ pub(crate) fn groups<'h>(
         list[at].numbers.push(number);
     }
     list
+}
+
+/// The name of a variable, or of the one whose type a hidden variable counts.
+fn own_name(name: &str) -> &str {
+    name.strip_prefix(COUNT_OF).unwrap_or(name)
 }
 
 fn target(variable: &Mentioned) -> TargetVar {

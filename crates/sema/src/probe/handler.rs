@@ -6,7 +6,7 @@ use spile_ir::Event;
 use spile_syntax::ast::{Block, Expr, FileId, Name, Span};
 
 use crate::ctype::CTy;
-use crate::facts::{Module, VarKind, VarLocation};
+use crate::facts::{COUNT_OF, Module, VarKind, VarLocation};
 
 /// A handler: its event, its bodies and its context.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,6 +144,13 @@ pub struct TargetVar {
     pub ty: CTy,
     /// Its kind.
     pub kind: VarKind,
+}
+
+impl TargetVar {
+    /// Whether it is the number of elements of an array that is the type of another variable, or in it.
+    pub fn is_count(&self) -> bool {
+        self.name.starts_with(COUNT_OF)
+    }
 }
 
 /// The source of a `$` variable's value.

@@ -16,7 +16,7 @@ use super::handler::{HandlerPart, TargetVar};
 use super::mentions::Mentions;
 use super::resolve::{PointSearch, ResolvedPoint};
 use crate::ctype::CTy;
-use crate::facts::{Facts, VarLocation};
+use crate::facts::{COUNT_OF, Facts, VarLocation};
 use crate::families::{
     ArgSpec, CodeMatch, ComponentName, FAMILIES, Family, MatchedPlace, PointMatch,
 };
@@ -185,7 +185,7 @@ impl Lister<'_> {
         let found = found.unwrap_or_default();
         let there = found
             .iter()
-            .filter(|v| !matches!(v.loc, VarLocation::Absent(_)));
+            .filter(|v| !matches!(v.loc, VarLocation::Absent(_)) && !v.name.starts_with(COUNT_OF));
         let spelled = there.map(|v| (v.name.to_string(), CTy::id(v.ty).spell(self.facts)));
         self.line(hit.point(place), Vec::new(), spelled.collect())
     }

@@ -12,8 +12,8 @@ use spile_debuginfo::{
 use spile_glob as glob;
 use spile_ir::{BinOp, Space};
 use spile_sema::facts::{
-    CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, FunctionPart, LinePattern, LocOp,
-    LocationPiece, Member, TypeHome, VarKind, VarLocation, Variable, Variants,
+    COUNT_OF, CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, FunctionPart, LinePattern,
+    LocOp, LocationPiece, Member, TypeHome, VarKind, VarLocation, Variable, Variants,
 };
 
 use super::callees::CalleeQuery;
@@ -445,6 +445,15 @@ impl QueriedFile<'_> {
                 },
                 loc,
             });
+            for (array, dimension) in dwarf.counted_arrays(v.ty) {
+                let count = dwarf.locate_count(dimension, place.address);
+                found.push(Variable {
+                    name: format!("{COUNT_OF}{}", v.name).into(),
+                    ty: self.ctype_id(array),
+                    kind: VarKind::Global,
+                    loc: self.place_of(dwarf, count, Some(place.counter)),
+                });
+            }
         }
         // Parameters first, in order.
         found.sort_by_key(|v| v.kind != VarKind::Parameter);

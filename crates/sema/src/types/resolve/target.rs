@@ -13,7 +13,7 @@ use super::Resolver;
 use super::pretty::ShownForm;
 use crate::codes as probe_codes;
 use crate::ctype::{self, CBase, CTy, FinalAccess, MemberWalk, WalkBase, WalkStep};
-use crate::facts::VarKind;
+use crate::facts::{CTypeId, VarKind};
 use crate::probe::{Context, ContextKind, TargetSource, TargetVar};
 use crate::types::codes;
 use crate::types::hir::*;
@@ -402,11 +402,12 @@ impl Resolver<'_> {
                     self.num(ExprKind::Bin(BinOp::Add, Box::new(v), Box::new(i)), span)
                 }
                 WalkStep::Deref => self.load(space, v, 8, false, span),
-                WalkStep::Strided { data, terms } => {
-                    let mut at = self.of_object(&data, &v, space, span);
+                WalkStep::Strided { data, terms, of } => {
+                    let object = (&v, of);
+                    let mut at = self.of_object(&data, object, space, span);
                     for (index, stride) in terms {
                         let index = self.number(&index);
-                        let stride = self.of_object(&stride, &v, space, span);
+                        let stride = self.of_object(&stride, object, space, span);
                         let step = ExprKind::Bin(BinOp::Mul, Box::new(index), Box::new(stride));
                         let step = self.num(step, span);
                         at = self.num(
@@ -447,8 +448,51 @@ impl Resolver<'_> {
         }
     }
 
+    /// The number of elements that the running program has for an array.
+    fn run_time_count(
+        &mut self,
+        array: u32,
+        beside: CTy,
+        space: Space,
+        span: Span,
+    ) -> Option<Expr> {
+        let CBase::Id(beside) = beside.base else {
+            return None;
+        };
+        let array = CTy::id(CTypeId::new(beside.home, array));
+        let ctx = self.cur.ctx.clone();
+        let counts = |t: &&TargetVar| t.ty == array && t.is_count();
+        let count = ctx.as_ref().and_then(|c| c.targets.iter().find(counts));
+        let found = match count {
+            Some(count) => self.source(&count.source, CTy::LONG, space, span),
+            None => {
+                let text = format!("the size of `{}` is not known", array.spell(self.facts));
+                self.report(Diagnostic::error(probe_codes::CANNOT_DEREF, text).at(span));
+                return None;
+            }
+        };
+        match found {
+            Ok((value, _)) => Some(value),
+            Err(why) => {
+                let text = format!(
+                    "the number of elements of `{}` is not available here: {why}",
+                    array.spell(self.facts)
+                );
+                let d = Diagnostic::error(probe_codes::ABSENT_VALUE, text).at(span);
+                self.report(d.help("`@defined` tests whether it is"));
+                None
+            }
+        }
+    }
+
     /// The value of a program about the object at an address; 0 where it is malformed.
-    fn of_object(&mut self, ops: &[ObjectOp], object: &Expr, space: Space, span: Span) -> Expr {
+    fn of_object(
+        &mut self,
+        ops: &[ObjectOp],
+        (object, of): (&Expr, CTy),
+        space: Space,
+        span: Span,
+    ) -> Expr {
         let mut stack: Vec<Expr> = Vec::new();
         for op in ops {
             let made = match *op {
@@ -457,6 +501,10 @@ impl Resolver<'_> {
                 ObjectOp::Load(size) => match stack.pop() {
                     Some(address) => self.load(space, address, size, false, span),
                     None => break,
+                },
+                ObjectOp::Count(array) => match self.run_time_count(array, of, space, span) {
+                    Some(count) => count,
+                    None => return self.bad(span),
                 },
                 ObjectOp::Add | ObjectOp::Sub | ObjectOp::Mul => {
                     let (Some(b), Some(a)) = (stack.pop(), stack.pop()) else {
