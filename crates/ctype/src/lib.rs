@@ -43,6 +43,8 @@ pub enum CType<T> {
         data: Arc<[ObjectOp]>,
         /// For each dimension the distance of neighbours in bytes.
         strides: Arc<[Arc<[ObjectOp]>]>,
+        /// For each dimension the number of elements, where it has an end.
+        counts: Arc<[Option<Arc<[ObjectOp]>>]>,
     },
     /// A structure, class or union with known members.
     Struct {
@@ -103,10 +105,12 @@ impl<T> CType<T> {
                 elem,
                 data,
                 strides,
+                counts,
             } => CType::Strided {
                 elem: number(elem),
                 data,
                 strides,
+                counts,
             },
             CType::Struct { name, size, union } => CType::Struct { name, size, union },
             CType::Enum { size, signed } => CType::Enum { size, signed },

@@ -233,6 +233,7 @@ impl Dwarf {
             .element_size(die, entry)
             .and_then(|s| Some(vec![ObjectOp::Const(i64::try_from(s).ok()?)]));
         let mut strides: Vec<Arc<[ObjectOp]>> = Vec::new();
+        let mut counts = Vec::new();
         for (n, (at, dimension)) in (0..).zip(dimensions) {
             let own = dimension.attr_value(gimli::DW_AT_byte_stride);
             strides.push(match own {
@@ -240,6 +241,7 @@ impl Dwarf {
                 None if dimension.has_attr(gimli::DW_AT_bit_stride) => return None,
                 None => step.clone()?.into(),
             });
+            counts.push(self.count_of_object(*at, dimension));
             let count = match self.elements(*at, dimension) {
                 0 if has_bound(dimension) => Some(ObjectOp::Count(self.dimension(die, n))),
                 0 => None,
@@ -254,7 +256,24 @@ impl Dwarf {
             elem: self.target_of(die, entry),
             data,
             strides: strides.into(),
+            counts: counts.into(),
         })
+    }
+
+    /// The number of elements of one dimension, by a program about the array; `None` where it has no end
+    /// or something else has it.
+    fn count_of_object(&self, at: Die, dimension: &Entry) -> Option<Arc<[ObjectOp]>> {
+        let program = |name| self.object_program(at, dimension.attr_value(name)?);
+        if let Some(count) = program(gimli::DW_AT_count) {
+            return Some(count);
+        }
+        let mut count = program(gimli::DW_AT_upper_bound)?.to_vec();
+        match dimension.has_attr(gimli::DW_AT_lower_bound) {
+            true => count.extend(program(gimli::DW_AT_lower_bound)?.iter()),
+            false => count.push(ObjectOp::Const(self.first_index(at))),
+        }
+        count.extend([ObjectOp::Sub, ObjectOp::Const(1), ObjectOp::Add]);
+        Some(count.into())
     }
 
     /// Number of elements of one dimension; 0 if only the running program has it.

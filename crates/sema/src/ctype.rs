@@ -73,6 +73,8 @@ pub enum TypeShape {
         data: Arc<[ObjectOp]>,
         /// For each dimension the distance of neighbours in bytes.
         strides: Arc<[Arc<[ObjectOp]>]>,
+        /// For each dimension the number of elements, where it has an end.
+        counts: Arc<[Option<Arc<[ObjectOp]>>]>,
     },
     /// Floating point, by its size in bytes.
     Float(u8),
@@ -145,10 +147,12 @@ impl CTy {
                     elem,
                     data,
                     strides,
+                    counts,
                 } => TypeShape::Strided {
                     elem: CTy::id(elem),
                     data,
                     strides,
+                    counts,
                 },
                 CType::Struct { size, .. } => TypeShape::Struct(id, size),
                 CType::Float { size } => TypeShape::Float(size),
@@ -595,6 +599,7 @@ impl Walker<'_> {
             elem,
             data,
             strides,
+            ..
         } = ty.shape(self.facts)
         else {
             return None;

@@ -188,11 +188,12 @@ fn is_text(expression: &str) -> bool {
     expression.ends_with('$')
 }
 
-/// A text in a form that both tools' texts have: without the marks of members, and without the blanks at
+/// A text in a form that both tools' texts have: without the marks of members and of arrays, and without the blanks at
 /// the end that Fortran's strings have.
 fn plain(text: &str) -> String {
     let text = text.trim_matches('"').trim_end().replace(" = ", "=");
-    text.replace("{.", "{").replace(", .", ", ")
+    let text = text.replace("{.", "{").replace(", .", ", ");
+    text.replace('[', "{").replace(']', "}")
 }
 
 /// The values at the first hit, and its address. A value that does not exist is `?`.

@@ -8,6 +8,8 @@
 !: $grid[2][1] ~ grid(3,2)
 !: $grid[0][1] ~ grid(1,2)
 !: $plain[2][1] ~ plain(3,2)
+!: $part$ ~ "[22, 33, 44, 55, 66]"
+!: $every$ ~ "[11, 33, 55, 77]"
 !: $shaped[1][1] ~ shaped(2,2)
 !: $assumed[1][1] ~ assumed(2,2)
 !: $local[1][2] ~ local(2,3)

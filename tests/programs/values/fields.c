@@ -22,6 +22,7 @@
 //: $negative ~ negative
 //: $wide ~ wide
 //: $vla[2] ~ vla[2]
+//: $vla$ ~ vla
 //: $n ~ n
 //: $grid[1][2] ~ grid[1][2]
 //: $pair->x ~ pair.x

@@ -10,6 +10,7 @@
 
 mod autocast;
 mod call;
+mod counted;
 mod counters;
 mod embedded;
 mod entry;

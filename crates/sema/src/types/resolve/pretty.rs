@@ -20,7 +20,7 @@ use crate::types::unify::Base;
 /// Maximum number of bytes shown of a string in a structure.
 const TEXT: i64 = 63;
 /// Maximum number of elements shown of an array.
-const ELEMENTS: u32 = 8;
+pub(super) const ELEMENTS: u32 = 8;
 /// Length at which no more text is added; a string ends there or before.
 const ROOM: usize = 480;
 

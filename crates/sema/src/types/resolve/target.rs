@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use spile_ctype::ObjectOp;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{BinOp, Event, Space};
 use spile_syntax::ast::{self, Access, AtOp, Pretty, Span};
@@ -13,7 +12,7 @@ use super::Resolver;
 use super::pretty::ShownForm;
 use crate::codes as probe_codes;
 use crate::ctype::{self, CBase, CTy, FinalAccess, MemberWalk, WalkBase, WalkStep};
-use crate::facts::{CTypeId, VarKind};
+use crate::facts::VarKind;
 use crate::probe::{Context, ContextKind, TargetSource, TargetVar};
 use crate::types::codes;
 use crate::types::hir::*;
@@ -276,7 +275,7 @@ impl Resolver<'_> {
     }
 
     /// The base of a walk: the variable's value, or its object's address.
-    fn source(
+    pub(super) fn source(
         &mut self,
         source: &TargetSource,
         ty: CTy,
@@ -349,7 +348,17 @@ impl Resolver<'_> {
                 Ok(w) if matches!(w.last, FinalAccess::Wide(_)) => {
                     ShownForm::Text(self.wide_object(base, w, t.ty, space, span))
                 }
-                Ok(w) => ShownForm::Value(self.apply(base, w, space, span)),
+                Ok(w) => {
+                    let all = Suffix {
+                        access: &[],
+                        addr_of: false,
+                        pretty,
+                    };
+                    match self.counted_text((&base, from), &w, all, space, span) {
+                        Some(text) => ShownForm::Text(text),
+                        None => ShownForm::Value(self.apply(base, w, space, span)),
+                    }
+                }
                 Err(_) => ShownForm::Nothing,
             };
             list.push((t.name.clone(), shown, t.ty, space));
@@ -372,6 +381,9 @@ impl Resolver<'_> {
                 (text, None)
             }
             Ok(w) => {
+                if let Some(text) = self.counted_text((&base, from), &w, suffix, space, span) {
+                    return (text, None);
+                }
                 let ty = match suffix.pretty {
                     Pretty::None => w.ty,
                     _ => w.shown,
@@ -445,84 +457,6 @@ impl Resolver<'_> {
                 let word = self.load(space, v, size, false, span);
                 self.extend(word, shift, width, signed, span)
             }
-        }
-    }
-
-    /// The number of elements that the running program has for an array.
-    fn run_time_count(
-        &mut self,
-        array: u32,
-        beside: CTy,
-        space: Space,
-        span: Span,
-    ) -> Option<Expr> {
-        let CBase::Id(beside) = beside.base else {
-            return None;
-        };
-        let array = CTy::id(CTypeId::new(beside.home, array));
-        let ctx = self.cur.ctx.clone();
-        let counts = |t: &&TargetVar| t.ty == array && t.is_count();
-        let count = ctx.as_ref().and_then(|c| c.targets.iter().find(counts));
-        let found = match count {
-            Some(count) => self.source(&count.source, CTy::LONG, space, span),
-            None => {
-                let text = format!("the size of `{}` is not known", array.spell(self.facts));
-                self.report(Diagnostic::error(probe_codes::CANNOT_DEREF, text).at(span));
-                return None;
-            }
-        };
-        match found {
-            Ok((value, _)) => Some(value),
-            Err(why) => {
-                let text = format!(
-                    "the number of elements of `{}` is not available here: {why}",
-                    array.spell(self.facts)
-                );
-                let d = Diagnostic::error(probe_codes::ABSENT_VALUE, text).at(span);
-                self.report(d.help("`@defined` tests whether it is"));
-                None
-            }
-        }
-    }
-
-    /// The value of a program about the object at an address; 0 where it is malformed.
-    fn of_object(
-        &mut self,
-        ops: &[ObjectOp],
-        (object, of): (&Expr, CTy),
-        space: Space,
-        span: Span,
-    ) -> Expr {
-        let mut stack: Vec<Expr> = Vec::new();
-        for op in ops {
-            let made = match *op {
-                ObjectOp::Object => object.clone(),
-                ObjectOp::Const(n) => self.num(ExprKind::Num(n), span),
-                ObjectOp::Load(size) => match stack.pop() {
-                    Some(address) => self.load(space, address, size, false, span),
-                    None => break,
-                },
-                ObjectOp::Count(array) => match self.run_time_count(array, of, space, span) {
-                    Some(count) => count,
-                    None => return self.bad(span),
-                },
-                ObjectOp::Add | ObjectOp::Sub | ObjectOp::Mul => {
-                    let (Some(b), Some(a)) = (stack.pop(), stack.pop()) else {
-                        break;
-                    };
-                    let op = match op {
-                        ObjectOp::Add => BinOp::Add,
-                        ObjectOp::Sub => BinOp::Sub,
-                        _ => BinOp::Mul,
-                    };
-                    self.num(ExprKind::Bin(op, Box::new(a), Box::new(b)), span)
-                }
-            };
-            stack.push(made);
-        }
-        match stack.pop() {
-            Some(value) => value,
-            None => self.num(ExprKind::Num(0), span),
         }
     }
 

@@ -1,0 +1,188 @@
+//! Arrays whose number of elements only the running program has.
+
+use spile_ctype::ObjectOp;
+use spile_ir::{BinOp, Space};
+use spile_syntax::ast::{self, Access, Pretty, Span};
+use spile_syntax::diag::Diagnostic;
+
+use super::Resolver;
+use super::pretty::{ELEMENTS, PrettyText};
+use super::target::Suffix;
+use crate::codes as probe_codes;
+use crate::ctype::{CBase, CTy, FinalAccess, MemberWalk, TypeShape, WalkBase, WalkStep};
+use crate::facts::CTypeId;
+use crate::probe::TargetVar;
+use crate::types::hir::*;
+
+impl Resolver<'_> {
+    /// The text of an array of one dimension that only the running program can count: `[1, 2, 3]`.
+    pub(super) fn counted_text(
+        &mut self,
+        (base, from): (&Expr, WalkBase),
+        walk: &MemberWalk,
+        suffix: Suffix<'_>,
+        space: Space,
+        span: Span,
+    ) -> Option<Expr> {
+        if suffix.pretty == Pretty::None || suffix.addr_of {
+            return None;
+        }
+        let (elem, count) = match walk.shown.shape(self.facts) {
+            TypeShape::Array { elem, count: 0 } => {
+                let CBase::Id(array) = walk.shown.base else {
+                    return None;
+                };
+                self.count_variable(array)?;
+                (
+                    elem,
+                    self.run_time_count(array.number, walk.shown, space, span)?,
+                )
+            }
+            TypeShape::Strided { elem, counts, .. } if counts.len() == 1 => {
+                let mut steps = walk.steps.clone();
+                steps.pop_if(|s| matches!(s, WalkStep::Strided { .. }));
+                let object = MemberWalk {
+                    steps,
+                    last: FinalAccess::Address,
+                    ..walk.clone()
+                };
+                let object = self.apply(base.clone(), object, space, span);
+                let count = counts.first()?.clone()?;
+                (
+                    elem,
+                    self.of_object(&count, (&object, walk.shown), space, span),
+                )
+            }
+            _ => return None,
+        };
+        let pretty = match (elem.shape(self.facts), suffix.pretty) {
+            // Levels count as in other arrays.
+            (TypeShape::Struct(..), Pretty::Shallow) | (TypeShape::Int { char: true, .. }, _) => {
+                return None;
+            }
+            _ => Pretty::Shallow,
+        };
+        let mut text = PrettyText::new(space);
+        text.lit("[");
+        for n in 0..ELEMENTS {
+            let index = ast::Expr {
+                kind: ast::ExprKind::Num(n.into()),
+                span,
+            };
+            let mut access = suffix.access.to_vec();
+            access.push(Access::Index(index));
+            let element = Suffix {
+                access: &access,
+                pretty,
+                ..suffix
+            };
+            let (shown, _) = self.walk(base.clone(), from, element, space, span);
+            let mut own = PrettyText::new(space);
+            own.lit(if n > 0 { ", " } else { "" });
+            own.append(shown);
+            let own = self.sprint(own, span);
+            let none = self.str(ExprKind::Str(b""[..].into()), span);
+            let part = self.above(&count, n.into(), (own, none), span);
+            text.append(part);
+        }
+        let more = self.str(ExprKind::Str(b", ...]"[..].into()), span);
+        let end = self.str(ExprKind::Str(b"]"[..].into()), span);
+        let part = self.above(&count, ELEMENTS.into(), (more, end), span);
+        text.append(part);
+        Some(self.sprint(text, span))
+    }
+
+    /// The first text where a number is above a limit, else the second one.
+    fn above(&mut self, n: &Expr, limit: i64, (yes, no): (Expr, Expr), span: Span) -> Expr {
+        let limit = self.num(ExprKind::Num(limit), span);
+        let above = ExprKind::Bin(BinOp::Gt, Box::new(n.clone()), Box::new(limit));
+        let above = self.num(above, span);
+        self.str(
+            ExprKind::Ternary(Box::new(above), Box::new(yes), Box::new(no)),
+            span,
+        )
+    }
+
+    /// The hidden variable that counts an array here.
+    fn count_variable(&self, array: CTypeId) -> Option<TargetVar> {
+        let targets = &self.cur.ctx.as_ref()?.targets;
+        let counts = |t: &&TargetVar| t.ty == CTy::id(array) && t.is_count();
+        targets.iter().find(counts).cloned()
+    }
+
+    /// The number of elements that the running program has for an array.
+    fn run_time_count(
+        &mut self,
+        array: u32,
+        beside: CTy,
+        space: Space,
+        span: Span,
+    ) -> Option<Expr> {
+        let CBase::Id(beside) = beside.base else {
+            return None;
+        };
+        let id = CTypeId::new(beside.home, array);
+        let array = CTy::id(id);
+        let found = match self.count_variable(id) {
+            Some(count) => self.source(&count.source, CTy::LONG, space, span),
+            None => {
+                let text = format!("the size of `{}` is not known", array.spell(self.facts));
+                self.report(Diagnostic::error(probe_codes::CANNOT_DEREF, text).at(span));
+                return None;
+            }
+        };
+        match found {
+            Ok((value, _)) => Some(value),
+            Err(why) => {
+                let text = format!(
+                    "the number of elements of `{}` is not available here: {why}",
+                    array.spell(self.facts)
+                );
+                let d = Diagnostic::error(probe_codes::ABSENT_VALUE, text).at(span);
+                self.report(d.help("`@defined` tests whether it is"));
+                None
+            }
+        }
+    }
+
+    /// The value of a program about the object at an address; 0 where it is malformed.
+    pub(super) fn of_object(
+        &mut self,
+        ops: &[ObjectOp],
+        (object, of): (&Expr, CTy),
+        space: Space,
+        span: Span,
+    ) -> Expr {
+        let mut stack: Vec<Expr> = Vec::new();
+        for op in ops {
+            let made = match *op {
+                ObjectOp::Object => object.clone(),
+                ObjectOp::Const(n) => self.num(ExprKind::Num(n), span),
+                ObjectOp::Load(size) => match stack.pop() {
+                    Some(address) => self.load(space, address, size, false, span),
+                    None => break,
+                },
+                ObjectOp::Count(array) => match self.run_time_count(array, of, space, span) {
+                    Some(count) => count,
+                    None => return self.bad(span),
+                },
+                ObjectOp::Add | ObjectOp::Sub | ObjectOp::Mul => {
+                    let (Some(b), Some(a)) = (stack.pop(), stack.pop()) else {
+                        break;
+                    };
+                    let op = match op {
+                        ObjectOp::Add => BinOp::Add,
+                        ObjectOp::Sub => BinOp::Sub,
+                        _ => BinOp::Mul,
+                    };
+                    self.num(ExprKind::Bin(op, Box::new(a), Box::new(b)), span)
+                }
+            };
+            stack.push(made);
+        }
+        match stack.pop() {
+            Some(value) => value,
+            None => self.num(ExprKind::Num(0), span),
+        }
+    }
+}
