@@ -710,7 +710,8 @@ impl Evaluator<'_, '_> {
                 self.push(vec![LocOp::Reg(register.0)])
             }
             _ => Err(Unavailable::new(
-                "not accessible at this address: only known when the function was entered",
+                "not accessible at this address: only known when the function was entered, where a \
+                 probe can keep it in a global",
             )),
         }
     }
@@ -730,7 +731,7 @@ impl Evaluator<'_, '_> {
 
     fn piece(&mut self, bits: u64, from: Option<u64>) -> Result<(), Unavailable> {
         if !bits.is_multiple_of(8) || from.unwrap_or(0) != 0 {
-            return Err(Unavailable::new("it is in pieces of odd bits"));
+            return Err(Unavailable::new("it is in pieces that are no whole bytes"));
         }
         let place = match self.result.take() {
             Some(r) => Some(r),
