@@ -19,11 +19,12 @@ use crate::layout::{
     Attach, Layout, Object, ProgramInfo, RING, RecordKind, RecordShape, StackWords, SymbolicForm,
     can_follow,
 };
+use crate::lower::body_context::ObjectContext;
 use crate::lower::event::counters::{self, CounterConfig};
 use crate::lower::event::usermem::USER_TEXT;
 use crate::lower::needs;
+use crate::lower::pool::Pool;
 use crate::lower::syscalls::parts::tells_parts;
-use crate::lower::{ObjectContext, Pool};
 use crate::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::plan::StateLayout;
 use crate::plan::depth;

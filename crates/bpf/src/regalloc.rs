@@ -30,7 +30,7 @@ pub(crate) mod numbers;
 const POOL: [Reg; 3] = [Reg::R6, Reg::R8, Reg::R9];
 /// Offset of the first spilled number, below the code generator's own slots.
 const STACK_TOP: i16 = -72;
-/// End of the spilled numbers; only [`crate::lower::THREAD_RECORDS`] and the verdict follow. Before
+/// End of the spilled numbers; only [`crate::lower::slots::THREAD_RECORDS`] and the verdict follow. Before
 /// 6.13 all frames share 512 bytes, and subprograms need the rest.
 const STACK_END: i16 = -240;
 /// End of the spilled numbers where a handler has a loop. Handlers of an event are one program, which

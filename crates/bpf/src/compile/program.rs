@@ -8,17 +8,19 @@ use spile_ir::{BodyFacts, Event, HandlerId, NrSet, Program};
 use crate::attach::{self, RAW_SYSCALLS};
 use crate::error::{CompileError, Res, program_error};
 use crate::layout::{Attach, CodeAttach};
+use crate::lower::body_context::{BodyContext, ObjectContext};
+use crate::lower::codegen::HandlerCodegen;
 use crate::lower::handler::entry::EntryState;
+use crate::lower::pool::Pool;
+use crate::lower::slots::{CTX, TMP, VERDICT, passed};
 use crate::lower::syscalls::parts::on_stack;
 use crate::lower::syscalls::{reads_number, unlinked_number};
-use crate::lower::{
-    ARGUMENTS, BodyContext, CTX, HandlerCodegen, ObjectContext, Pool, TMP, VERDICT, passed,
-};
 use crate::plan::StateLayout;
 use crate::programs::dispatch::{self, HandlerSub};
 use crate::programs::process_tree;
 use crate::regalloc::Allocation;
 use crate::target::Target;
+use spile_ebpf::isa::asm::ARGUMENTS;
 
 /// A larger number of handlers in one program become subprograms.
 const INLINE: usize = 4;

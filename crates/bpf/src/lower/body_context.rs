@@ -8,7 +8,7 @@ use spile_ir::{BlockId, Body, BodyFacts, GlobalId, HandlerId, Inst, Program, Spa
 use super::data::thread_record_facts::{FieldRef, RecordFacts};
 use super::event::deferred_modes;
 use super::event::task_fields::TaskFields;
-use super::handler::errors;
+use super::handler::error_kinds;
 
 use crate::error::Res;
 use crate::layout::{ErrorKind, GlobalPlace, Quote};
@@ -202,7 +202,7 @@ impl<'a> BodyContext<'a> {
                 kinds.push(ErrorKind::MaxAction);
             }
             for (inst, _) in guarded.flat_map(|b| &b.insts) {
-                for kind in errors::kinds(inst, self.program) {
+                for kind in error_kinds::kinds(inst, self.program) {
                     if !kinds.contains(&kind) {
                         kinds.push(kind);
                     }

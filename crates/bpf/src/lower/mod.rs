@@ -47,22 +47,12 @@ pub(crate) mod event;
 pub(crate) mod handler;
 pub(crate) mod lir_sources;
 pub(crate) mod needs;
-mod operand;
+pub(crate) mod operand;
 mod out_of_line;
 pub(crate) mod pool;
 mod select;
 mod shapes;
-mod slots;
+pub(crate) mod slots;
 pub(crate) mod syscalls;
 pub(crate) mod text;
 mod values;
-
-pub(crate) use spile_ebpf::isa::asm::{ARGUMENTS, Arg};
-
-pub(crate) use body_context::{BodyContext, ObjectContext};
-pub(crate) use codegen::HandlerCodegen;
-pub(crate) use operand::StrOperand;
-pub(crate) use pool::Pool;
-pub(crate) use slots::{
-    BLOCK, CTX, GEN, NR, TASK, THREAD_RECORDS, TMP, UNROLL, VERDICT, block_at, passed,
-};

@@ -20,6 +20,17 @@ use crate::target::Target;
 /// Length in bytes of the runs of zeros and of spaces: the largest width of a string.
 pub(crate) const RUN: u32 = 4104;
 
+/// The rows of descriptors of system calls' arguments in `.rodata`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SyscallRows {
+    /// Their offset.
+    pub at: u32,
+    /// Rows by the numbers of calls.
+    pub calls: u32,
+    /// These and those for values of arguments.
+    pub all: u32,
+}
+
 /// The shared items of an object, each created at its first use.
 #[derive(Default)]
 pub(crate) struct Pool {
@@ -34,7 +45,7 @@ pub(crate) struct Pool {
     pub records: Vec<RecordShape>,
     record_index: FxHashMap<String, u32>,
     /// The rows of system calls for their arguments' texts.
-    pub syscall_rows: Option<crate::lower::syscalls::argstr::RowTable>,
+    pub syscall_rows: Option<SyscallRows>,
     /// The functions that are made from LIR.
     pub lir: LirSources,
     /// Code of functions that is inserted in place of calls, by name.

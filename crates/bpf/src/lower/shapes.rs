@@ -3,9 +3,9 @@
 use spile_ir::intrinsics::{ClockOp, ContextOp, Intrinsic, IntrinsicClass, SessionOp, TaskNumber};
 use spile_ir::{BinOp, Block, BlockId, Event, GlobalId, Inst, SiteId, Term, Ty, UnOp, Val};
 
-use super::BodyContext;
 use super::operand::condition;
 use crate::layout::GlobalPlace;
+use crate::lower::body_context::BodyContext;
 use crate::regalloc::numbers::{self, Input, Numbers, Shape};
 
 impl BodyContext<'_> {

@@ -17,9 +17,11 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::intrinsics::{Intrinsic, IntrinsicClass, SyscallOp};
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
-use super::{Arg, CTX, HandlerCodegen, NR, TASK};
 use crate::error::{LowerError, Res};
 use crate::layout::shared;
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::slots::{CTX, NR, TASK};
+use spile_ebpf::isa::asm::Arg;
 
 /// Table ids that no constant table of a program has.
 const NAMES: u32 = u32::MAX;

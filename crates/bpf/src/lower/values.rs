@@ -9,7 +9,7 @@ use super::codegen::HandlerCodegen;
 use super::operand::StrOperand;
 use super::slots::{BLOCK, REACH};
 use crate::error::Res;
-use crate::lower::block_at;
+use crate::lower::slots::block_at;
 
 impl HandlerCodegen<'_> {
     /// A number in a register, which stays as it is.

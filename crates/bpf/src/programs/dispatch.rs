@@ -11,8 +11,9 @@ use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{Cond, Reg};
 use spile_ir::{HandlerId, NrSet};
 
+use crate::lower::slots::passed;
 use crate::lower::syscalls::unlinked_number;
-use crate::lower::{Arg, passed};
+use spile_ebpf::isa::asm::Arg;
 
 /// Up to this number of keys, comparisons are linear.
 const LINEAR: usize = 3;

@@ -16,8 +16,8 @@ use spile_lir::op::{AtomicOp, Size};
 
 use crate::error::{LowerError, Res};
 use crate::layout::{ProgramInfo, TREE_BYTES};
-use crate::lower::Arg;
 use crate::target::KernelOffsets;
+use spile_ebpf::isa::asm::Arg;
 
 /// Name of the program.
 const PROGRAM: &str = "p_tree";

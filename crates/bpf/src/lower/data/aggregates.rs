@@ -13,11 +13,14 @@ use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Ty, Val};
 
 use crate::error::{LowerError, Res};
 use crate::layout::{AggLayout, GOLDEN, GlobalPlace, PerCpuArray, SEQUENCE, ValueLayout, percpu};
+use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::KeyWord;
+use crate::lower::operand::StrOperand;
 use crate::lower::out_of_line::{CacheMiss, OutOfLine, WrapTest};
-use crate::lower::{Arg, BLOCK, GEN, HandlerCodegen, StrOperand, UNROLL, block_at};
+use crate::lower::slots::{BLOCK, GEN, UNROLL, block_at};
 use crate::plan::lanes;
 use crate::plan::outlining::Op;
+use spile_ebpf::isa::asm::Arg;
 
 /// Value of the word for the last updated slot when the element is in the map instead.
 const NO_SLOT: i32 = -1;

@@ -8,7 +8,7 @@ use spile_ir::{GlobalId, Val};
 
 use crate::error::Res;
 use crate::layout::{PerCpuArray, percpu};
-use crate::lower::HandlerCodegen;
+use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::KeyWord;
 use crate::lower::out_of_line::{CacheMiss, OutOfLine};
 

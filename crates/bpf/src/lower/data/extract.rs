@@ -7,7 +7,7 @@ use spile_ir::{Extract, GlobalId, Hist, Reg as IrReg, Val};
 
 use crate::error::{LowerError, Res};
 use crate::layout::{AggLayout, ErrorKind, GlobalPlace, ValueLayout};
-use crate::lower::HandlerCodegen;
+use crate::lower::codegen::HandlerCodegen;
 
 impl HandlerCodegen<'_> {
     /// The address of a statistic, and its layout. Goes to `missing` if an array has no element with the key.

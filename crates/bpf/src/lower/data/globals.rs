@@ -16,9 +16,12 @@ use spile_lir::library::walks::{KeyFields, Slice, slice};
 
 use crate::error::Res;
 use crate::layout::{GlobalPlace, ValueLayout, percpu, shared};
-use crate::lower::{Arg, GEN, HandlerCodegen, StrOperand, TMP, UNROLL, block_at};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
+use crate::lower::slots::{GEN, TMP, UNROLL, block_at};
 use crate::plan::EVICT;
 use crate::plan::outlining::Op;
+use spile_ebpf::isa::asm::Arg;
 
 /// Insertion attempts when other processors take the room that eviction made.
 const TRIES: i32 = 16;

@@ -18,9 +18,11 @@ use spile_lir::library::walks::{
 
 use crate::error::{LowerError, Res};
 use crate::layout::{GlobalPlace, SEQUENCE, ValueLayout};
-use crate::lower::{Arg, BLOCK, HandlerCodegen, TMP, block_at};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::slots::{BLOCK, TMP, block_at};
 use crate::plan::SnapshotMap;
 use crate::plan::iterators::{ElementPart, IterSource, IteratorLayout, maybe_unstarted, state};
+use spile_ebpf::isa::asm::Arg;
 
 impl HandlerCodegen<'_> {
     fn iterator(&self, it: IterId) -> Res<IteratorLayout> {

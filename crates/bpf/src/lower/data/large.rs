@@ -6,8 +6,9 @@ use spile_lir::library::large::{FULL, PutLayout, put};
 
 use crate::error::Res;
 use crate::layout::{LargeLayout, PerCpuArray, ValueLayout};
+use crate::lower::codegen::HandlerCodegen;
 use crate::lower::out_of_line::CacheMiss;
-use crate::lower::{BLOCK, HandlerCodegen};
+use crate::lower::slots::BLOCK;
 
 impl HandlerCodegen<'_> {
     /// Handles a miss in the cache of a large array.

@@ -14,8 +14,9 @@ use spile_ir::{BlockId, Reg as IrReg, Val};
 
 use crate::error::Res;
 use crate::layout::percpu;
+use crate::lower::codegen::HandlerCodegen;
 use crate::lower::data::thread_record_facts::{FieldRef, RecordState};
-use crate::lower::{HandlerCodegen, THREAD_RECORDS};
+use crate::lower::slots::THREAD_RECORDS;
 use crate::plan::outlining::Op;
 
 impl HandlerCodegen<'_> {

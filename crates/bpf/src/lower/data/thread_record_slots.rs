@@ -9,8 +9,10 @@ use spile_ir::Val;
 
 use crate::error::Res;
 use crate::layout::{ThreadSlots, percpu};
+use crate::lower::codegen::HandlerCodegen;
 use crate::lower::data::thread_record_facts::{FieldRef, key_of};
-use crate::lower::{Arg, BLOCK, HandlerCodegen};
+use crate::lower::slots::BLOCK;
+use spile_ebpf::isa::asm::Arg;
 
 /// Names of the subprograms for records outside of their slot. This one only searches the map.
 const LOOK: &str = "look_record";

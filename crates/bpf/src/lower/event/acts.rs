@@ -8,7 +8,9 @@ use spile_ir::intrinsics::ActOp;
 
 use crate::error::{LowerError, Res};
 use crate::layout::{ErrorKind, LOWEST_ERROR};
-use crate::lower::{Arg, HandlerCodegen, TMP};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::slots::TMP;
+use spile_ebpf::isa::asm::Arg;
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn act(&mut self, op: ActOp, args: &[Val]) -> Res {

@@ -8,7 +8,9 @@ use spile_ir::{Event, Reg as IrReg, Space, Val};
 
 use crate::error::{LowerError, Res};
 use crate::layout::{FOLLOWED, can_follow};
-use crate::lower::{Arg, CTX, HandlerCodegen, TMP};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::slots::{CTX, TMP};
+use spile_ebpf::isa::asm::Arg;
 
 fn constant(n: Val) -> Res<i64> {
     match n {

@@ -7,7 +7,8 @@ use spile_lir::library::cmdline::{CmdlineLayout, cmdline};
 
 use crate::error::{LowerError, Res};
 use crate::layout::percpu;
-use crate::lower::{CTX, HandlerCodegen, block_at};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::slots::{CTX, block_at};
 
 impl HandlerCodegen<'_> {
     /// `dst` = the field at that offset.

@@ -13,7 +13,7 @@ use spile_lir::helpers::Helper;
 
 use crate::error::Res;
 use crate::layout::{ErrorKind, counter_map};
-use crate::lower::HandlerCodegen;
+use crate::lower::codegen::HandlerCodegen;
 use crate::object::elf::{MapSpec, MapType};
 
 /// Map with each CPU's counters at its last switch.

@@ -18,7 +18,7 @@ use spile_lir::library::routine::Routine;
 
 use crate::error::Res;
 use crate::layout::{Quote, RING, RecordKind, RecordShape, SUBSTITUTE_SHIFT, percpu, shared};
-use crate::lower::HandlerCodegen;
+use crate::lower::codegen::HandlerCodegen;
 use crate::lower::text::append;
 use crate::plan::StateLayout;
 use crate::target::Target;
@@ -71,7 +71,7 @@ fn substitute(body: &Body, here: BlockId, dst: IrReg) -> Option<StrId> {
 /// read and appends a mark to the text being built. It returns nonzero if the read cannot be
 /// deferred.
 pub(in crate::lower) fn use_user_defer(
-    pool: &mut crate::lower::Pool,
+    pool: &mut crate::lower::pool::Pool,
     plan: &StateLayout,
     options: &Target,
 ) -> Res<bool> {

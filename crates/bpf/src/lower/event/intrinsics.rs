@@ -11,10 +11,12 @@ use spile_ir::{Event, Executor, Reg as IrReg, Space, Ty, Val};
 
 use crate::error::{LowerError, Res};
 use crate::layout::{ErrorKind, Quote, shared};
-use crate::lower::{Arg, CTX, HandlerCodegen, TMP, block_at};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::slots::{CTX, TMP, block_at};
 use crate::plan::outlining::Op;
 use crate::programs::process_tree;
 use crate::target::CastKfunc;
+use spile_ebpf::isa::asm::Arg;
 
 /// The largest number of arguments of a raw tracepoint.
 const CTX_ARGS: i64 = 12;
@@ -345,7 +347,7 @@ impl HandlerCodegen<'_> {
     /// The current task, as a pointer for loads.
     pub(in crate::lower) fn task(&mut self) -> Reg {
         match self.task_saved {
-            true => self.asm.word(R10, crate::lower::TASK),
+            true => self.asm.word(R10, crate::lower::slots::TASK),
             false => self.asm.call_with(Helper::GetCurrentTaskBtf, &[]),
         }
     }

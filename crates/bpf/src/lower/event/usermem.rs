@@ -7,7 +7,7 @@ use spile_lir::library::usermem::{self, UsermemLayout};
 
 use crate::error::Res;
 use crate::layout::shared;
-use crate::lower::HandlerCodegen;
+use crate::lower::codegen::HandlerCodegen;
 use crate::plan::StateLayout;
 use crate::target::Target;
 
@@ -25,7 +25,7 @@ pub(in crate::lower) fn staging_area(plan: &StateLayout) -> u32 {
 /// Defines `user_text(room, address, raw)`, which reads up to `room` bytes into the [`staging_area`]
 /// and terminates them with a NUL. Unless `raw` is set, it stops at a NUL.
 pub(in crate::lower) fn use_user_text(
-    pool: &mut crate::lower::Pool,
+    pool: &mut crate::lower::pool::Pool,
     plan: &StateLayout,
     options: &Target,
 ) -> Res {

@@ -5,7 +5,7 @@ use spile_ir::{BinOp, Reg as IrReg, UnOp, Val};
 
 use crate::error::Res;
 use crate::layout::ErrorKind;
-use crate::lower::HandlerCodegen;
+use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::condition;
 use crate::plan::outlining::Op;
 

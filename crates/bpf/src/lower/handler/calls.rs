@@ -6,8 +6,10 @@ use spile_ir::{Body, Inst, MAX_CALLERS, Ty, Val};
 
 use crate::error::Res;
 use crate::layout::{ErrorKind, RecordKind, RecordShape};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
+use crate::lower::slots::{BLOCK, block_at};
 use crate::lower::text::fields::OutputField;
-use crate::lower::{BLOCK, HandlerCodegen, StrOperand, block_at};
 use crate::plan::iterators::state;
 
 /// The fields of a [`RecordKind::Rethrown`]; `max` is the type of the longest string.

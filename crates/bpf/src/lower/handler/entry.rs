@@ -11,7 +11,8 @@ use spile_lir::library::lock::{GOT, OWN, WAIT_LOCK, wait_lock};
 
 use crate::error::Res;
 use crate::layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
-use crate::lower::{BLOCK, GEN, HandlerCodegen, VERDICT};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::slots::{BLOCK, GEN, VERDICT};
 use crate::plan::outlining::Op;
 use crate::regalloc::Location;
 use crate::target::PreemptionKfuncs;

@@ -2,14 +2,14 @@
 
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Size, Src};
-use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{Inst, Program, Reg as IrReg, Ty, Val};
+use spile_ir::{Reg as IrReg, Ty, Val};
 
 use crate::error::Res;
 use crate::layout::{ErrorKind, RecordKind, RecordShape, shared};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
 use crate::lower::out_of_line::{FailurePath, OutOfLine};
 use crate::lower::text::fields::OutputField;
-use crate::lower::{HandlerCodegen, StrOperand};
 use crate::plan::outlining::Op;
 
 /// The type of the value that an error of this kind carries, if any.
@@ -21,39 +21,6 @@ fn field(kind: ErrorKind, max_string: u32) -> Option<Ty> {
         | ErrorKind::UserStrFault => Some(Ty::Long),
         ErrorKind::Raised => Some(Ty::Str(max_string as u16)),
         _ => None,
-    }
-}
-
-/// The kinds of errors that an instruction can raise itself; a call of a function has those of the
-/// function's own instructions. `MaxAction` is that of the body
-/// ([`crate::lower::BodyContext::ticking`]).
-pub(in crate::lower) fn kinds(inst: &Inst, program: &Program) -> Vec<ErrorKind> {
-    use ErrorKind::*;
-    if !inst.fallible(program) {
-        return Vec::new();
-    }
-    match inst {
-        Inst::Bin { .. } => vec![DivisionByZero],
-        Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } => vec![Overflow(*g)],
-        // `%m` and `%M`: the address, and the number of bytes.
-        Inst::Sprint { .. } | Inst::Print { .. } => vec![ReadFault, Raised],
-        Inst::StatGet { .. } | Inst::PrintHist { .. } => vec![EmptyAggregate],
-        Inst::HistGet { .. } => vec![HistIndex],
-        Inst::Load { .. } => vec![ReadFault],
-        Inst::Raise { .. } => vec![Raised],
-        Inst::Enter => vec![MaxNesting],
-        Inst::Intr { f, .. } => match f {
-            Intrinsic::PerfCount => vec![Counter],
-            Intrinsic::VerdictSet => vec![Verdict],
-            Intrinsic::DecisionSet => vec![Decision],
-            Intrinsic::UserStore | Intrinsic::UserStoreText => vec![WriteFault],
-            Intrinsic::SendSignal => vec![Signal],
-            // The text itself can be invalid.
-            Intrinsic::KernelUtf => vec![KernelStrFault, Raised],
-            Intrinsic::UserUtf => vec![UserStrFault, Raised],
-            _ => vec![KernelStrFault, UserStrFault],
-        },
-        _ => Vec::new(),
     }
 }
 

@@ -16,11 +16,15 @@ use spile_ir::{Body, BodyFacts, GlobalId, Reg as IrReg, Ty, Val};
 
 use crate::error::Res;
 use crate::layout::{ErrorKind, percpu};
+use crate::lower::body_context::BodyContext;
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
 use crate::lower::pool::{Pool, common};
+use crate::lower::slots::{BLOCK, GEN, block_at};
 use crate::lower::text::append::APPEND_TEXT;
-use crate::lower::{Arg, BLOCK, BodyContext, GEN, HandlerCodegen, StrOperand, block_at};
 use crate::plan::outlining::Op;
 use crate::regalloc::{Allocation, Location};
+use spile_ebpf::isa::asm::Arg;
 
 /// The registers that a subprogram's code may use: all but the per-CPU area and the stack.
 pub(in crate::lower) const FREE: RegSet = CALLER_SAVED | 1 << 6 | 1 << 8 | 1 << 9;

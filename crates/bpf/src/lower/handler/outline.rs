@@ -15,8 +15,9 @@ use spile_lir::library::walks;
 
 use crate::error::Res;
 use crate::layout::{PerCpuArray, RING, percpu, shared};
+use crate::lower::codegen::HandlerCodegen;
 use crate::lower::handler::global_subprogram::FULL;
-use crate::lower::{BLOCK, GEN, HandlerCodegen, block_at};
+use crate::lower::slots::{BLOCK, GEN, block_at};
 
 /// Values that the subprogram of [`HandlerCodegen::element_outlined`] leaves in the first scratch
 /// word.

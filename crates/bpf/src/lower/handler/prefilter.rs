@@ -8,11 +8,14 @@ use spile_ir::{BlockId, Event, Inst, NrSet, Term, Ty, Val, intrinsics::Intrinsic
 
 use crate::error::Res;
 use crate::layout::GlobalPlace;
+use crate::lower::body_context::BodyContext;
 use crate::lower::body_context::{PrefilterSplit, PrefilterTest};
+use crate::lower::codegen::HandlerCodegen;
 use crate::lower::handler::entry::EntryState;
+use crate::lower::slots::{TASK, passed};
 use crate::lower::syscalls::{of_number, reads_number};
-use crate::lower::{ARGUMENTS, Arg, BodyContext, HandlerCodegen, TASK, passed};
 use crate::regalloc::Location;
+use spile_ebpf::isa::asm::{ARGUMENTS, Arg};
 
 /// Numbers that the leading tests can pass on to the rest: the argument registers that are left.
 const MAX_CARRIED: usize = 3;

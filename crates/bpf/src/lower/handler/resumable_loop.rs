@@ -14,9 +14,10 @@ use spile_ir::{BlockId, Event};
 
 use crate::error::Res;
 use crate::layout::ErrorKind;
+use crate::lower::codegen::HandlerCodegen;
 use crate::lower::out_of_line::{BackEdge, OutOfLine};
+use crate::lower::slots::{BLOCK, CTX, GEN, NR, TASK, TMP};
 use crate::lower::syscalls::reads_number;
-use crate::lower::{BLOCK, CTX, GEN, HandlerCodegen, NR, TASK, TMP};
 
 /// The limit on steps (the kernel's `BPF_MAX_LOOPS`).
 const STEPS: i32 = 1 << 23;

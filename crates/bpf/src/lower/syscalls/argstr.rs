@@ -24,12 +24,15 @@ use spile_syscalls::{
 
 use crate::error::Res;
 use crate::layout::Quote;
+use crate::lower::codegen::HandlerCodegen;
 use crate::lower::event::usermem::{staging_area, use_user_text};
 use crate::lower::event::{deferred, usermem};
+use crate::lower::pool::SyscallRows;
+use crate::lower::slots::BLOCK;
 use crate::lower::text::append::flag;
 use crate::lower::text::escapes::escape_table;
 use crate::lower::text::quote;
-use crate::lower::{Arg, BLOCK, HandlerCodegen};
+use spile_ebpf::isa::asm::Arg;
 
 const ARGS_LONG: i64 = ARGS as i64;
 /// Words of a row: six descriptors, the list of other rows, and the bits of the argument that decides.
@@ -53,17 +56,6 @@ SIGTTOU SIGURG SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO/SIGPOLL SIGPWR S
 enum ListUse {
     Flags,
     Choice(u8, bool),
-}
-
-/// The rows of descriptors in `.rodata`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RowTable {
-    /// Their offset.
-    at: u32,
-    /// Rows by the numbers of calls.
-    calls: u32,
-    /// These and those for values of arguments.
-    all: u32,
 }
 
 /// The lists of names as they are laid out in `.rodata`, one after the other.
@@ -401,7 +393,7 @@ impl HandlerCodegen<'_> {
 
     /// Stores the row of the call's descriptors for the values of its arguments; goes to `end` if the table
     /// lacks the call.
-    fn choose_row(&mut self, rows: RowTable, end: Label) {
+    fn choose_row(&mut self, rows: SyscallRows, end: Label) {
         let chosen = (self.plan.scratch.tmp + CHOSEN) as i16;
         let fixed = self.asm.label();
         let number = self.call_number();
@@ -422,7 +414,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The address of a row.
-    fn row(&mut self, rows: RowTable, number: Reg) -> Reg {
+    fn row(&mut self, rows: SyscallRows, number: Reg) -> Reg {
         let row = self.asm.address_of(&Arg::Constant(rows.at));
         let off = self.asm.alu_of(AluOp::Mul, number, ROW);
         self.asm.add(row, off);
@@ -430,7 +422,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The descriptor of argument i; goes to `end` if the call has no such argument.
-    fn descriptor(&mut self, rows: RowTable, i: usize, end: Label) -> Reg {
+    fn descriptor(&mut self, rows: SyscallRows, i: usize, end: Label) -> Reg {
         let number = self.block_word(self.plan.scratch.tmp + CHOSEN);
         self.asm.jump_if(Cond::Ge, number, rows.all as i32, end);
         let row = self.row(rows, number);
@@ -473,12 +465,12 @@ impl HandlerCodegen<'_> {
 
 impl HandlerCodegen<'_> {
     /// Offset and number of the rows of system calls, with which the object gets `put_arg`.
-    fn syscall_rows(&mut self) -> Res<RowTable> {
+    fn syscall_rows(&mut self) -> Res<SyscallRows> {
         if let Some(made) = self.pool.syscall_rows {
             return Ok(made);
         }
         let (rows, calls, lists) = tables(self.options.syscalls);
-        let made = RowTable {
+        let made = SyscallRows {
             all: rows.len() as u32 / ROW.cast_unsigned(),
             at: self.pool.constant(&rows),
             calls,

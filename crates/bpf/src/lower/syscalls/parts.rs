@@ -10,8 +10,10 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, NrSet, Program};
 
 use crate::error::Res;
-use crate::lower::{Arg, HandlerCodegen, TMP};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::slots::TMP;
 use crate::target::Target;
+use spile_ebpf::isa::asm::Arg;
 
 /// Parts of `socketcall`: 1 to 20.
 const SOCKETCALLS: i32 = 20;

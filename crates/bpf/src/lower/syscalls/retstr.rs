@@ -4,8 +4,11 @@ use spile_ebpf::isa::insn::{AluOp, Cond};
 use spile_ir::{NrSet, Reg as IrReg};
 
 use crate::error::Res;
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
+use crate::lower::slots::BLOCK;
 use crate::lower::text::append::{APPEND_TEXT, flag};
-use crate::lower::{Arg, BLOCK, HandlerCodegen, StrOperand};
+use spile_ebpf::isa::asm::Arg;
 
 /// Bytes of a name.
 const NAME: usize = 32;

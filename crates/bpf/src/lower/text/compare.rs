@@ -6,7 +6,8 @@ use spile_ebpf::isa::insn::Reg;
 use spile_lir::library::CHUNK;
 
 use crate::error::Res;
-use crate::lower::{HandlerCodegen, StrOperand};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
 
 /// Up to this total number of words, a comparison is entirely inline.
 const NARROW: u32 = 8;

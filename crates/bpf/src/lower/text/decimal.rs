@@ -6,7 +6,9 @@ use spile_ir::{Inst, Reg as IrReg, Val};
 use spile_lir::library::decimal;
 
 use crate::error::Res;
-use crate::lower::{HandlerCodegen, StrOperand, block_at};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
+use crate::lower::slots::block_at;
 
 /// Bytes of each per-CPU area that the program needs for conversions.
 pub(crate) fn room<'i>(mut insts: impl Iterator<Item = &'i Inst>) -> u32 {

@@ -5,7 +5,7 @@ use spile_ir::fmt::{Conv, ConvKind, Count, Format, MAX_MEM, Piece};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{FormatId, Inst, Program, Space, Ty, Val};
 
-use crate::lower::StrOperand;
+use crate::lower::operand::StrOperand;
 
 /// A width or precision: a constant, or an argument.
 #[derive(Clone, Copy)]

@@ -13,8 +13,11 @@ use spile_ir::{FormatId, Reg as IrReg, Val};
 use super::append::{APPEND_BYTES, APPEND_TEXT, MAX_COUNT, append_number, flag};
 use super::fields::{FieldSpec, MemoryArg, SizeOperand};
 use crate::error::Res;
-use crate::lower::{Arg, BLOCK, HandlerCodegen, NR, StrOperand, block_at};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
+use crate::lower::slots::{BLOCK, NR, block_at};
 use crate::plan::outlining::Op;
+use spile_ebpf::isa::asm::Arg;
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn concat(&mut self, dst: IrReg, a: Val, b: Val) -> Res {

@@ -11,7 +11,10 @@ use super::append::APPEND_TEXT;
 use super::fields::{FieldSpec, MemoryArg, OutputField, SizeOperand};
 use crate::error::Res;
 use crate::layout::ErrorKind;
-use crate::lower::{Arg, BLOCK, HandlerCodegen, StrOperand, block_at};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
+use crate::lower::slots::{BLOCK, block_at};
+use spile_ebpf::isa::asm::Arg;
 
 const MOST: i32 = MAX_MEM as i32;
 /// Scratch word: number of bytes to read.

@@ -8,8 +8,10 @@ use spile_ir::{FormatId, Hist, Stream, Ty, Val};
 use super::fields::{self, OutputField, piece_size};
 use crate::error::Res;
 use crate::layout::{RING, RecordKind, RecordShape, percpu, shared};
-use crate::lower::{Arg, HandlerCodegen, StrOperand};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
 use crate::plan::outlining::Op;
+use spile_ebpf::isa::asm::Arg;
 
 /// Bytes of the header of a buffer in the ring.
 const HEADER: i32 = 8;

@@ -8,7 +8,10 @@ use spile_lir::library::routine::Routine;
 use super::escapes::escape_table;
 use crate::error::{LowerError, Res};
 use crate::layout::ErrorKind;
-use crate::lower::{Arg, HandlerCodegen, Pool, block_at};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::pool::Pool;
+use crate::lower::slots::block_at;
+use spile_ebpf::isa::asm::Arg;
 
 /// Offsets of scratch words: the arguments of `quote` that are no addresses.
 mod word {

@@ -11,7 +11,10 @@ use spile_lir::library::routine::Routine;
 
 use crate::error::Res;
 use crate::layout::percpu;
-use crate::lower::{Arg, HandlerCodegen, StrOperand, block_at};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
+use crate::lower::slots::block_at;
+use spile_ebpf::isa::asm::Arg;
 
 const _: () = assert!(MAX_GROUPS == regex::MAX_GROUPS && NO_SLOT == regex::NO_SLOT as i32);
 

@@ -6,7 +6,9 @@ use spile_ir::{Reg as IrReg, Val, intrinsics::Intrinsic};
 use spile_lir::library::search::{self, Replace, token};
 
 use crate::error::Res;
-use crate::lower::{HandlerCodegen, StrOperand, block_at};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
+use crate::lower::slots::block_at;
 
 impl HandlerCodegen<'_> {
     /// `dst` = the string with every occurrence replaced.

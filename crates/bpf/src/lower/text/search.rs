@@ -9,9 +9,12 @@ use spile_lir::library::{quote, search};
 
 use super::escapes::{ESCAPE, escapes, table};
 use crate::error::{LowerError, Res};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
 use crate::lower::pool::Pool;
-use crate::lower::{Arg, HandlerCodegen, StrOperand, block_at};
+use crate::lower::slots::block_at;
 use crate::plan::StateLayout;
+use spile_ebpf::isa::asm::Arg;
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn needs_loop(&self, what: &str) -> Res {

@@ -7,8 +7,10 @@ use spile_ir::{CmpOp, Reg as IrReg, TableId, Ty, Val};
 
 use crate::error::Res;
 use crate::layout::percpu;
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
 use crate::lower::pool::RUN;
-use crate::lower::{HandlerCodegen, StrOperand, UNROLL, block_at};
+use crate::lower::slots::{UNROLL, block_at};
 
 impl HandlerCodegen<'_> {
     /// Word `i` of a string in its cheapest form.

@@ -8,7 +8,8 @@ use spile_lir::op::Size;
 
 use crate::error::Res;
 use crate::layout::ErrorKind;
-use crate::lower::{HandlerCodegen, block_at};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::slots::block_at;
 
 impl HandlerCodegen<'_> {
     /// `dst` = the text at an address. Errors are raised even if the result is unused.

@@ -6,7 +6,9 @@ use spile_lir::library::stacks::{self, line, place};
 
 use crate::error::Res;
 use crate::layout::SymbolicForm;
-use crate::lower::{Arg, HandlerCodegen, StrOperand};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
+use spile_ebpf::isa::asm::Arg;
 
 fn form_flags(form: SymbolicForm) -> i32 {
     match form {

@@ -26,9 +26,12 @@ use spile_lir::library::stacks::address;
 
 use crate::error::Res;
 use crate::layout::{SymbolicForm, shared, stack_words};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
+use crate::lower::slots::{BLOCK, CTX, TMP, block_at};
 use crate::lower::text::append::{APPEND_TEXT, flag};
-use crate::lower::{Arg, BLOCK, CTX, HandlerCodegen, StrOperand, TMP, block_at};
 use crate::plan::StackRoom;
+use spile_ebpf::isa::asm::Arg;
 
 /// The suffix of a symbol that is in no module.
 const KERNEL: &[u8; 9] = b" [kernel]";

@@ -8,7 +8,7 @@ use crate::error::{LowerError, Res};
 use crate::layout::{
     KERNEL_LINES_MAP, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, percpu,
 };
-use crate::lower::Pool;
+use crate::lower::pool::Pool;
 use crate::lower::text::append;
 use crate::plan::{StackRoom, StateLayout};
 

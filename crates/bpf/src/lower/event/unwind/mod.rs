@@ -19,9 +19,11 @@ use crate::layout::{
     COPIES_MAP, FILE_NAME, FILE_NAMES, FILES_MAP, RING, ROWS_MAP, RecordKind, RecordShape,
     SymbolicForm, copy, percpu, shared,
 };
-use crate::lower::{Arg, HandlerCodegen, Pool};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::pool::Pool;
 use crate::plan::{StackRoom, StateLayout};
 use crate::target::{Target, UnwindOffsets};
+use spile_ebpf::isa::asm::Arg;
 
 /// The flag of frames with all that a form of text needs.
 fn full(form: SymbolicForm) -> i32 {

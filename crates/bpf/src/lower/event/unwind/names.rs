@@ -9,7 +9,8 @@ use spile_lir::library::stacks::part;
 use super::walks;
 use crate::error::Res;
 use crate::layout::SymbolicForm;
-use crate::lower::{Arg, HandlerCodegen};
+use crate::lower::codegen::HandlerCodegen;
+use spile_ebpf::isa::asm::Arg;
 
 /// The parts that a form consists of.
 fn form_parts(form: SymbolicForm) -> i32 {

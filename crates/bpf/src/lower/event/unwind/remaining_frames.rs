@@ -8,8 +8,9 @@ use spile_lir::library::unwind::at;
 use super::walks;
 use crate::error::Res;
 use crate::layout::{COPIED, SymbolicForm, percpu, shared};
+use crate::lower::codegen::HandlerCodegen;
+use crate::lower::operand::StrOperand;
 use crate::lower::text::append::APPEND_HEX;
-use crate::lower::{HandlerCodegen, StrOperand};
 
 /// Bytes of the session's word at the start of a mark.
 const MARK_BYTES: u32 = 16;
