@@ -3,11 +3,13 @@
 //! of the stack therefore goes to the controller, with the registers. The controller has the file's
 //! tables, and continues the walk in the copy.
 
-use super::copy::{BYTES, HEAD, MAPPED, MAPPING, MAPPINGS, PAGES};
-use super::{COPIED, PAGE, StackWalker, UnwindLayout, at, displacement, walk};
+use super::layout::copy::{BYTES, HEAD, MAPPED, MAPPING, MAPPINGS, PAGES};
+use super::layout::{COPIED, UnwindLayout, at};
+use super::walker::{StackWalker, displacement, walk};
 use crate::builder::Val;
 use crate::func::Func;
 use crate::helpers::Helper;
+use crate::library::PAGE;
 use crate::op::Size;
 
 /// The largest number of mappings and gaps of a process to look at.

@@ -4,9 +4,8 @@
 //! Sources: `struct maple_range_64`, `struct maple_arange_64` and the tags in node pointers from
 //! `include/linux/maple_tree.h` (6.1 and later, 64 bits).
 
-use super::{
-    FILE_FIELDS, FILE_NAME, FILE_NAMES, StackWalker, UnwindLayout, VDSO, at, displacement, walk,
-};
+use super::layout::{FILE_FIELDS, FILE_NAME, FILE_NAMES, UnwindLayout, VDSO, at};
+use super::walker::{StackWalker, displacement, walk};
 use crate::builder::{BlockExit, Val};
 use crate::func::{Func, MemoryPlace};
 use crate::helpers::Helper;

@@ -1,8 +1,9 @@
 //! A step of a walk: the caller's registers, by unwind rows or frame pointers. The code is for processors whose
 //! calls push the return address.
 
-use super::row::{self, kind};
-use super::{EXACT, StackWalker, UnwindLayout, VDSO, at, walk};
+use super::layout::row::{self, kind};
+use super::layout::{EXACT, UnwindLayout, VDSO, at};
+use super::walker::{StackWalker, walk};
 use crate::builder::{BlockExit, Val};
 use crate::func::Func;
 use crate::op::{AluOp, Size, Width};

@@ -1,7 +1,8 @@
 //! The walk: frame after frame, and single addresses.
 
+use super::layout::{BEHIND, EXACT, GIVEN, UnwindLayout, at};
 use super::step::WANTS_COPY;
-use super::{BEHIND, EXACT, GIVEN, UnwindLayout, at, displacement, walk};
+use super::walker::{displacement, walk};
 use crate::func::Func;
 use crate::helpers::Helper;
 use crate::op::Size;
