@@ -10,7 +10,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
 /// Maximum number of files in an import cycle.
-const CYCLE: usize = 5;
+const CYCLE: usize = 3;
 
 /// Maximum length of a function in lines, except of tables.
 const LINES: usize = 80;
@@ -235,7 +235,7 @@ fn graph(files: &[&Source]) -> Vec<BTreeSet<usize>> {
         .iter()
         .enumerate()
         .map(|(i, file)| {
-            let files = file.imports.iter().filter_map(|path| {
+            let files = file.imports.iter().chain(&file.paths).filter_map(|path| {
                 // The longest prefix that is a file; the rest is within the file.
                 (0..=path.len())
                     .rev()

@@ -29,6 +29,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ("mod", "only modules"),
     ("data/mod", "only modules"),
     ("event/mod", "only modules"),
+    ("handler/error_kinds", "only data"),
     ("handler/mod", "only modules"),
     ("text/mod", "only modules"),
     ("body_context", "computes facts"),

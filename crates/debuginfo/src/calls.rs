@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use crate::code::Control;
-use crate::dwarf::{Die, Dwarf, Entry, flag};
+use crate::dwarf::Dwarf;
 use crate::functions::{FunctionPlace, Pattern, PlaceKinds};
+use crate::unit::{Die, Entry, flag};
 
 /// A call that debugging information describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,7 +124,7 @@ impl Dwarf {
     }
 
     /// The call of a call site; `None` for calls through pointers.
-    fn call_site(&self, at: Die, unit: &crate::dwarf::Unit, entry: &Entry) -> Option<Call> {
+    fn call_site(&self, at: Die, unit: &crate::unit::Unit, entry: &Entry) -> Option<Call> {
         let value = entry
             .attr_value(gimli::DW_AT_call_origin)
             .or_else(|| entry.attr_value(gimli::DW_AT_abstract_origin))?;

@@ -1,34 +1,9 @@
 //! What decodes the instructions of processors, as tables of functions. What the functions find is in terms that
 //! all processors have; the instructions themselves are in a folder for each processor.
 
-use spile_abi::{AARCH64, Abi, X86_64};
-
 use crate::exits::Exits;
-use crate::image::Image;
 use crate::module::Module;
-use crate::sdt::operand::ReadOperand;
 use crate::uprobes::{KernelVersion, Verdict};
-use crate::{aarch64, x86_64};
-
-/// What is known of a processor.
-struct Processor {
-    abi: &'static Abi,
-    operand: ReadOperand,
-    instructions: Option<&'static Instructions>,
-}
-
-static PROCESSORS: [Processor; 2] = [
-    Processor {
-        abi: &X86_64,
-        operand: x86_64::operand::read,
-        instructions: Some(&x86_64::INSTRUCTIONS),
-    },
-    Processor {
-        abi: &AARCH64,
-        operand: aarch64::operand::read,
-        instructions: None,
-    },
-];
 
 type FindExits = fn(&Module, u64, &[(u64, u64)]) -> Result<Exits, String>;
 type FindHazard = fn(&[u8], u64) -> Option<(u64, &'static str)>;
@@ -118,22 +93,4 @@ pub(crate) enum Reference {
     Word(u64),
     /// It calls or jumps to this address.
     Code(u64),
-}
-
-/// The functions for a processor's instructions, if they are known.
-pub(crate) fn instructions(abi: &Abi) -> Option<&'static Instructions> {
-    PROCESSORS.iter().find(|p| p.abi == abi)?.instructions
-}
-
-/// What reads operands in the syntax of a processor's assembler.
-pub(crate) fn operand_reader(abi: &Abi) -> Option<ReadOperand> {
-    let known = PROCESSORS.iter().find(|p| p.abi == abi)?;
-    Some(known.operand)
-}
-
-impl Image {
-    /// The functions for the file's instructions, if they are known.
-    pub(crate) fn instructions(&self) -> Option<&'static Instructions> {
-        instructions(self.abi()?)
-    }
 }

@@ -2,8 +2,10 @@
 
 use gimli::AttributeValue;
 
-use crate::dwarf::{Die, Dwarf, Entry, flag, number_of};
-use crate::types::{Type, TypeId};
+use crate::caches::TypeId;
+use crate::dwarf::Dwarf;
+use crate::types::Type;
+use crate::unit::{Die, Entry, flag, number_of};
 
 /// Size of a register in bytes.
 const WORD: u32 = 8;

@@ -8,12 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::dwarf::{Die, Dwarf, number_of, origin};
+use crate::caches::ScopeKind;
+use crate::dwarf::{Dwarf, origin};
 use crate::flow::Flow;
 use crate::functions::FunctionPlace;
 use crate::lines::{LineRow, LineTable};
 use crate::module::Module;
-use crate::scopes::ScopeKind;
+use crate::unit::{Die, number_of};
 
 /// Maximum number of instructions that are looked at for the copies of a function in another one.
 const MAX_WORK: usize = 100_000_000;

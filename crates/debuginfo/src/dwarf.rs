@@ -4,37 +4,20 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use gimli::{
-    AttributeValue, EndianSlice, LittleEndian, Section as _, SectionId, UnitHeader, UnitOffset,
-    UnitType,
-};
+use gimli::{AttributeValue, Section as _, SectionId, UnitHeader, UnitOffset, UnitType};
 
 use crate::find::SearchPaths;
 use crate::image::Image;
 use crate::lines::LineTable;
 use crate::split::{MissingUnits, SplitFiles};
+use crate::unit::{Die, Entry, MAX_CHAIN, R, SectionLoader, Unit};
 
-pub(crate) type R = EndianSlice<'static, LittleEndian>;
-pub(crate) type Unit = gimli::Unit<R>;
-pub(crate) type Entry = gimli::DebuggingInformationEntry<R>;
-
-/// Maximum length of a chain of references between entries.
-pub(crate) const MAX_CHAIN: usize = 16;
 /// Number of bytes of `.debug_info` after which a pass over all of it releases the memory.
 pub(crate) const CHUNK: usize = 1 << 20;
 /// Maximum number of parsed units in the cache.
 const MAX_UNITS_KEPT: usize = 256;
 /// Maximum number of file paths in the cache.
 const MAX_FILES_KEPT: usize = 4096;
-
-/// An entry of the DWARF of one module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Die {
-    /// 0 for the file itself, 1 for the part that dwz moved out.
-    pub(crate) part: u8,
-    pub(crate) unit: u32,
-    pub(crate) offset: usize,
-}
 
 /// One file with DWARF.
 pub(crate) struct DwarfPart {
@@ -50,49 +33,6 @@ pub(crate) struct DwarfPart {
     pub(crate) image: Arc<Image>,
 }
 
-/// Loads the sections of a file, and keeps the bytes of compressed ones.
-pub(crate) struct SectionLoader {
-    owned: Vec<Box<[u8]>>,
-    pub(crate) image: Arc<Image>,
-}
-
-impl SectionLoader {
-    pub(crate) fn new(image: &Arc<Image>) -> SectionLoader {
-        SectionLoader {
-            owned: Vec::new(),
-            image: image.clone(),
-        }
-    }
-
-    /// A section; empty if there is none. It must not outlive the loader.
-    pub(crate) fn load(&mut self, name: &str) -> R {
-        let bytes = match self.image.joined_sections(name) {
-            None => &[][..],
-            Some(std::borrow::Cow::Borrowed(b)) => b,
-            Some(std::borrow::Cow::Owned(v)) => {
-                self.owned.push(v.into_boxed_slice());
-                let last: &[u8] = self.owned.last().map_or(&[], |b| b);
-                // SAFETY: a box's bytes do not move when the vector grows, and the loader
-                // keeps the boxes for as long as what points into them.
-                unsafe { std::slice::from_raw_parts(last.as_ptr(), last.len()) }
-            }
-        };
-        EndianSlice::new(bytes, LittleEndian)
-    }
-
-    /// Releases the memory of a mapped part of a section.
-    pub(crate) fn release(&self, bytes: &[u8]) {
-        if self.owned.is_empty() {
-            self.image.release(bytes);
-        }
-    }
-
-    /// Releases the memory of the whole file.
-    pub(crate) fn release_all(&self) {
-        self.image.release(self.image.bytes());
-    }
-}
-
 /// The DWARF of a module.
 pub struct Dwarf {
     parsed: Mutex<HashMap<(u8, u32), Arc<Unit>>>,
@@ -102,19 +42,19 @@ pub struct Dwarf {
     lines: Mutex<LineTables>,
     ranges: OnceLock<Vec<UnitRange>>,
     signatures: OnceLock<HashMap<u64, Die>>,
-    pub(crate) importers: OnceLock<crate::languages::Importers>,
+    pub(crate) importers: OnceLock<crate::caches::Importers>,
     /// The cached index.
-    pub(crate) kept: OnceLock<Option<crate::index::Index>>,
+    pub(crate) kept: OnceLock<Option<crate::caches::Index>>,
     /// The new index, where none was cached.
-    pub(crate) index: OnceLock<crate::index::Index>,
+    pub(crate) index: OnceLock<crate::caches::Index>,
     pub(crate) index_path: Option<std::path::PathBuf>,
-    pub(crate) tables: crate::scopes::FunctionTables,
-    pub(crate) chains: crate::scopes::ScopeChains,
-    pub(crate) nested: crate::enclosing::NestedFunctions,
+    pub(crate) tables: crate::caches::FunctionTables,
+    pub(crate) chains: crate::caches::ScopeChains,
+    pub(crate) nested: crate::caches::NestedFunctions,
     /// Where the parts of split functions begin.
     pub(crate) split: OnceLock<HashSet<u64>>,
     files: Mutex<FilePaths>,
-    pub(crate) types: crate::types::TypeNumbers,
+    pub(crate) types: crate::caches::TypeNumbers,
     parts: Vec<DwarfPart>,
     pub(crate) main: Arc<Image>,
 }
@@ -214,12 +154,12 @@ impl Dwarf {
             kept: OnceLock::new(),
             index: OnceLock::new(),
             index_path: search.index_path(image),
-            tables: crate::scopes::FunctionTables::default(),
-            chains: crate::scopes::ScopeChains::default(),
-            nested: crate::enclosing::NestedFunctions::default(),
+            tables: crate::caches::FunctionTables::default(),
+            chains: crate::caches::ScopeChains::default(),
+            nested: crate::caches::NestedFunctions::default(),
             split: OnceLock::new(),
             files: Mutex::default(),
-            types: crate::types::TypeNumbers::default(),
+            types: crate::caches::TypeNumbers::default(),
             parts,
             main: main.clone(),
         }
@@ -443,7 +383,7 @@ impl Dwarf {
             own.own_header(unit as u32)
                 .is_none_or(|h| start(&h) > offset)
         };
-        let unit = crate::index::first_index(own.own, behind).checked_sub(1)? as u32;
+        let unit = crate::caches::first_index(own.own, behind).checked_sub(1)? as u32;
         within(&own.own_header(unit)?, offset).map(|offset| Die { part, unit, offset })
     }
 
@@ -685,21 +625,4 @@ pub(crate) fn origin(dwarf: &Dwarf, die: Die, entry: &Entry) -> Option<Die> {
         .attr_value(gimli::DW_AT_abstract_origin)
         .or_else(|| entry.attr_value(gimli::DW_AT_specification))?;
     dwarf.refer(die, value)
-}
-
-/// A small unsigned number, in any form.
-pub(crate) fn number(value: AttributeValue<R>) -> Option<u64> {
-    value
-        .udata_value()
-        .or_else(|| value.sdata_value().map(|v| v as u64))
-}
-
-/// The value of a number attribute.
-pub(crate) fn number_of(entry: &Entry, name: gimli::DwAt) -> Option<u64> {
-    entry.attr_value(name).and_then(number)
-}
-
-/// Whether a flag is set.
-pub(crate) fn flag(entry: &Entry, name: gimli::DwAt) -> bool {
-    matches!(entry.attr_value(name), Some(AttributeValue::Flag(true)))
 }

@@ -3,25 +3,21 @@
 //! one around it is in the same frame.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use gimli::{AttributeValue, Operation};
 
-use crate::dwarf::{Die, Dwarf, Entry, Unit};
-use crate::location::{LocBinary, LocContext, LocOp, Location, Unavailable};
-use crate::scopes::{Scope, ScopeKind};
+use crate::caches::ScopesAround;
+use crate::caches::{Scope, ScopeKind};
+use crate::dwarf::Dwarf;
+use crate::loc_program::{LocBinary, LocOp, Location, Unavailable};
+use crate::location::LocContext;
+use crate::unit::{Die, Entry, Unit};
 use crate::variables::Variable;
 
 /// Maximum nesting that is followed.
 const MAX_DEPTH: usize = 128;
 const MAX_TABLES: usize = 64;
-
-/// The scopes around the functions of units that are in other functions, innermost first, by the
-/// functions' offsets.
-#[derive(Default)]
-pub(crate) struct NestedFunctions(Mutex<HashMap<(u8, u32), Arc<ScopesAround>>>);
-
-type ScopesAround = HashMap<usize, Vec<Scope>>;
 
 /// How a function reaches a variable of one around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,7 +235,7 @@ fn list_nested(any: Die, unit: &Unit, found: &mut ScopesAround) -> Option<()> {
 }
 
 /// Whether a static link is loaded from the function's own frame.
-fn stored_link(unit: &Unit, value: AttributeValue<crate::dwarf::R>) -> bool {
+fn stored_link(unit: &Unit, value: AttributeValue<crate::unit::R>) -> bool {
     let Some(expression) = value.exprloc_value() else {
         return false;
     };

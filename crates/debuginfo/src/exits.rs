@@ -4,6 +4,7 @@
 use crate::cfi;
 use crate::image::Image;
 use crate::module::Module;
+use crate::symbols::Symbol;
 
 /// Size in bytes from which on a function is taken for damage.
 const MAX_BYTES: u64 = 16 << 20;
@@ -43,7 +44,7 @@ pub fn find(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<Exits, S
 /// The range of a function by symbols or unwind tables.
 pub(crate) fn extent(module: &Module, entry: u64) -> Option<(u64, u64)> {
     let symbols = module.symbols();
-    let at = |s: &&crate::Symbol<'_>| s.address == entry && s.size > 0;
+    let at = |s: &&Symbol<'_>| s.address == entry && s.size > 0;
     let named = symbols.starting_at(entry).find(at);
     let end = match named {
         Some(s) => entry.checked_add(s.size)?,

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crate::caches::Index;
+use crate::caches::ScopeKind;
 use crate::copies::{CopyStarts, Inexact, InlinedCopy};
-use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, Unit, number_of};
-use crate::index::{ANONYMOUS, Index, NameKind, NamedEntry};
+use crate::dwarf::Dwarf;
+use crate::index::{ANONYMOUS, NameKind, NamedEntry};
 use crate::lines::{LineTable, path_matches};
-use crate::scopes::ScopeKind;
+use crate::unit::{Die, Entry, MAX_CHAIN, Unit, number_of};
 
 /// A name or pattern.
 #[derive(Clone, Copy)]

@@ -19,9 +19,11 @@ use std::path::Path;
 
 use gimli::Section as _;
 
-use crate::dwarf::{Die, Dwarf, DwarfPart, R};
+use crate::caches::{Index, first_index};
+use crate::dwarf::{Dwarf, DwarfPart};
 use crate::map::{Blob, MappedFile};
 use crate::split::SplitFiles;
+use crate::unit::{Die, R};
 
 const MAGIC: u32 = 0x5844_4953;
 const VERSION: u32 = 6;
@@ -69,15 +71,6 @@ const KINDS: [NameKind; 8] = [
     NameKind::Typedef,
     NameKind::Base,
 ];
-
-/// The index of a module's DWARF.
-pub(crate) struct Index {
-    blob: Blob,
-    entries: usize,
-    scopes: usize,
-    code: usize,
-    inlined: usize,
-}
 
 /// The findings of the pass, in the order of the tables.
 #[derive(Default)]
@@ -321,20 +314,6 @@ impl Index {
                 offset: self.word(at(i) + 3) as usize,
             })
     }
-}
-
-/// The first index for which `holds` is true; it is true for all after it.
-pub(crate) fn first_index(count: usize, holds: impl Fn(usize) -> bool) -> usize {
-    let (mut low, mut high) = (0, count);
-    while low < high {
-        let middle = (low + high) / 2;
-        if holds(middle) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    low
 }
 
 /// The words that a valid cached index begins with, and its path.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::dwarf::{Die, Dwarf};
+use crate::dwarf::Dwarf;
 use crate::functions::Pattern;
+use crate::unit::Die;
 
 /// A label that has an address. Compilers drop labels that no code needs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,16 +1,13 @@
 //! The languages of units.
 
-use std::collections::HashMap;
-
 use gimli::AttributeValue;
 
-use crate::dwarf::{Die, Dwarf, number_of};
+use crate::caches::Importers;
+use crate::dwarf::Dwarf;
+use crate::unit::{Die, number_of};
 
 /// Maximum number of units that import one another.
 const MAX_IMPORTS: usize = 8;
-
-/// For a unit that another one imports, by part and number: the importer.
-pub(crate) type Importers = HashMap<(u8, u32), (u8, u32)>;
 
 impl Dwarf {
     /// The language of an entry's unit. dwz moves entries that several units have to units without a

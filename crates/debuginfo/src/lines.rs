@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::dwarf::{R, Unit};
+use crate::unit::{R, Unit};
 
 /// Maximum number of rows read from one unit.
 const MAX_ROWS: usize = 8 << 20;

@@ -3,9 +3,11 @@
 use gimli::{AttributeValue, Expression, Operation, RawLocListEntry};
 
 use crate::cfi::{self, Cfa};
-use crate::dwarf::{Die, Dwarf, R, Unit, number_of};
+use crate::dwarf::Dwarf;
 use crate::enclosing::OuterFrame;
+use crate::loc_program::{LocBinary, LocOp, Location, Unavailable};
 use crate::thread_local;
+use crate::unit::{Die, R, Unit, number_of};
 
 /// Maximum number of paths through an expression that are followed at once.
 const MAX_WAYS: usize = 8;
@@ -13,104 +15,6 @@ const MAX_WAYS: usize = 8;
 const MAX_OPS: usize = 512;
 /// Maximum number of operations of one expression.
 const MAX_STEPS: usize = 1024;
-
-/// One step. Numbers are 64-bit words; operators take their operands from the stack, the
-/// right one on top, and leave the result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LocOp {
-    /// The value of a register by its DWARF number.
-    Reg(u16),
-    /// A constant.
-    Const(i64),
-    /// The load bias of the module: its load address less the linked one.
-    Bias,
-    /// The current thread's pointer to its block of thread-local variables.
-    ThreadPointer,
-    /// Replaces an address by the memory content there, zero-extended.
-    Load {
-        /// Size in bytes: 1, 2, 4 or 8.
-        size: u8,
-    },
-    /// Keeps the low bytes of a number and extends them.
-    Extend {
-        /// Size in bytes: 1, 2, 4.
-        size: u8,
-        /// Whether to sign-extend.
-        signed: bool,
-    },
-    /// An operator of two operands.
-    Binary(LocBinary),
-    /// `-x`
-    Neg,
-    /// `~x`
-    Not,
-    /// `|x|`
-    Abs,
-}
-
-/// Operators of [`LocOp::Binary`]; comparisons are signed and give 0 or 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum LocBinary {
-    Add,
-    Sub,
-    Mul,
-    /// Signed.
-    Div,
-    /// Unsigned.
-    Mod,
-    And,
-    Or,
-    Xor,
-    Shl,
-    /// Logical.
-    Shr,
-    /// Arithmetic.
-    Sar,
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-}
-
-/// The location of a variable at an address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Location {
-    /// In memory at the address that the program computes.
-    Address(Vec<LocOp>),
-    /// The value that the program computes; its low bytes if the variable is narrower.
-    Value(Vec<LocOp>),
-    /// In pieces with their sizes in bytes, in order. `None`: that piece is lost.
-    Pieces(Vec<(u64, Option<Location>)>),
-    /// A pointer that is in no memory; the object to which it points is known.
-    Implicit {
-        /// The entry of the object.
-        to: Die,
-        /// The distance in bytes from its start.
-        offset: i64,
-    },
-}
-
-/// The reason why a variable cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unavailable(pub String);
-
-impl Unavailable {
-    pub(crate) fn new(reason: impl Into<String>) -> Unavailable {
-        Unavailable(reason.into())
-    }
-
-    pub(crate) fn optimised() -> Unavailable {
-        // SystemTap's words, followed by the reason.
-        Unavailable::new("not accessible at this address: optimised out")
-    }
-
-    fn damaged() -> Unavailable {
-        Unavailable::new("its location cannot be decoded")
-    }
-}
 
 const OUTER_REGISTER: &str =
     "a function around this one keeps it in a register, which is not known here";
@@ -516,7 +420,7 @@ impl Evaluator<'_, '_> {
 
     /// Joins the paths that meet at an operation: where they differ, the condition selects.
     fn join_paths(&mut self, at: usize) -> Result<(), Unavailable> {
-        use LocBinary as B;
+        use crate::loc_program::LocBinary as B;
         while let Some(way) = self.waiting.pop_if(|w| w.at <= at) {
             let own = std::mem::take(&mut self.stack);
             if own.len() != way.stack.len() || way.at != at {
@@ -542,7 +446,7 @@ impl Evaluator<'_, '_> {
     }
 
     fn step(&mut self, op: Operation<R>, depth: usize) -> Result<(), Unavailable> {
-        use LocBinary as B;
+        use crate::loc_program::LocBinary as B;
         let die = self.context.die;
         let dwarf = self.context.dwarf.forms(die.part, die.unit);
         match op {
@@ -646,7 +550,7 @@ impl Evaluator<'_, '_> {
     }
 
     fn arithmetic(&mut self, op: Operation<R>) -> Result<(), Unavailable> {
-        use LocBinary as B;
+        use crate::loc_program::LocBinary as B;
         match op {
             Operation::Drop => {
                 self.pop()?;

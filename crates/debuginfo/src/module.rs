@@ -7,7 +7,7 @@ use crate::dwarf::Dwarf;
 use crate::error::Error;
 use crate::find::{self, SearchPaths};
 use crate::image::Image;
-use crate::sdt::Marker;
+use crate::sdt::marker::Marker;
 use crate::symbols::Symbols;
 
 /// A file with its debugging information. Other files than the file itself are searched when a

@@ -16,7 +16,8 @@ use gimli::UnitOffset;
 use object::LittleEndian;
 use object::read::elf::Sym;
 
-use crate::dwarf::{Die, Dwarf, Entry, R, Unit, number_of};
+use crate::dwarf::Dwarf;
+use crate::unit::{Die, Entry, R, Unit, number_of};
 
 impl Dwarf {
     /// Whether an inlined copy of a function, directly inside code of the same function, goes on with

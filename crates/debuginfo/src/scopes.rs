@@ -1,42 +1,17 @@
 //! The scopes around an address: the function, inlined instances in it, blocks.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use gimli::{AttributeValue, EntriesRaw, UnitOffset};
 
-use crate::dwarf::{Die, Dwarf, Entry, R, Unit};
+use crate::caches::{Functions, Scope, ScopeKind};
+use crate::dwarf::Dwarf;
+use crate::unit::{Die, Entry, R, Unit};
 
 /// Maximum nesting that is followed.
 const MAX_DEPTH: usize = 128;
 
-/// The kind of a scope.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ScopeKind {
-    Function,
-    Inlined,
-    Block,
-}
-
-/// An entry whose code contains an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Scope {
-    pub kind: ScopeKind,
-    pub die: Die,
-}
-
-/// Code of the functions of a unit: start, end, offset of the entry; by start.
-pub(crate) type Functions = Arc<Vec<(u64, u64, usize)>>;
-
-/// A cache of the functions of units.
-#[derive(Default)]
-pub(crate) struct FunctionTables(Mutex<HashMap<u32, Functions>>);
-
 const MAX_TABLES: usize = 256;
-
-/// A cache of the scopes around addresses: each variable of a place needs them.
-#[derive(Default)]
-pub(crate) struct ScopeChains(Mutex<HashMap<u64, Arc<[Scope]>>>);
 
 const MAX_CHAINS: usize = 1024;
 

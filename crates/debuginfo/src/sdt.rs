@@ -11,31 +11,17 @@ use std::collections::HashMap;
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
 use spile_abi::Abi;
 
-use crate::code::operand_reader;
+use crate::image::Image;
+use crate::processors::operand_reader;
 
+pub(crate) mod marker;
 pub(crate) mod operand;
 
+pub use marker::Marker;
 pub use operand::{ArgPlace, Operand};
 
 /// Number of the note type (`NT_STAPSDT`).
 const NOTE_TYPE: u32 = 3;
-
-/// A marker at one place; several places can have the same name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Marker {
-    /// Provider.
-    pub provider: String,
-    /// Name.
-    pub name: String,
-    /// Address of the site, as the file is linked.
-    pub address: u64,
-    /// The site's offset in the file, which is what uprobes take.
-    pub offset: u64,
-    /// File offset of the semaphore (two bytes); 0 for none.
-    pub semaphore: u64,
-    /// Arguments; the first is `$arg1`.
-    pub args: Vec<Operand>,
-}
 
 /// The reason why an ELF file could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,7 +96,7 @@ pub fn markers(data: &[u8]) -> Result<Vec<Marker>, Malformed> {
     Ok(found)
 }
 
-impl crate::Image {
+impl Image {
     /// All markers of this file, in the order of the notes.
     #[must_use]
     pub fn markers(&self) -> Vec<Marker> {

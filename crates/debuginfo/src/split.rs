@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use gimli::{EndianSlice, LittleEndian, SectionId, UnitHeader, UnitType};
 
-use crate::dwarf::{R, SectionLoader, Unit};
 use crate::find::SearchPaths;
 use crate::image::Image;
+use crate::unit::{R, SectionLoader, Unit};
 
 /// Units whose entries are in files that were not found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::dwarf::{Die, Dwarf};
+use crate::caches::ScopeKind;
+use crate::dwarf::Dwarf;
 use crate::functions::Pattern;
 use crate::lines::path_matches;
-use crate::scopes::ScopeKind;
+use crate::unit::Die;
 
 /// The lines that a query selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use gimli::{AttributeValue, Operation};
 use spile_ctype::ObjectOp;
 
-use crate::dwarf::{Die, Dwarf, Entry, R, number, number_of};
-use crate::location::{LocBinary, LocOp, Location, Unavailable};
-use crate::types::{Type, TypeId};
+use crate::caches::TypeId;
+use crate::dwarf::Dwarf;
+use crate::loc_program::{LocBinary, LocOp, Location, Unavailable};
+use crate::types::Type;
+use crate::unit::{Die, Entry, R, number, number_of};
 
 /// Maximum number of operations of an expression.
 const MAX_OPS: usize = 64;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::dwarf::{Die, Dwarf};
+use crate::caches::ScopeKind;
+use crate::dwarf::Dwarf;
 use crate::lines::LineTable;
-use crate::scopes::ScopeKind;
+use crate::unit::Die;
 
 /// A function at an address and the line within it.
 #[derive(Debug, Clone, PartialEq, Eq)]

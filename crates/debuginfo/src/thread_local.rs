@@ -6,7 +6,7 @@ use object::{LittleEndian, elf};
 
 use crate::dynamic;
 use crate::image::Image;
-use crate::location::{LocBinary, LocOp, Unavailable};
+use crate::loc_program::{LocBinary, LocOp, Unavailable};
 
 /// Tags of `.dynamic` (generic ABI).
 const SONAME: u64 = 14;

@@ -1,15 +1,13 @@
 //! Types of the DWARF by small numbers: their kinds, members and names in C.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use gimli::{AttributeValue, DwTag};
 
-use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, flag, number, number_of};
+use crate::caches::{TypeId, TypeKey};
+use crate::dwarf::Dwarf;
 use crate::index::{ANONYMOUS, NameKind};
-
-/// A type of one module; 0 is `void`. Numbers are assigned when types are first met.
-pub type TypeId = u32;
+use crate::unit::{Die, Entry, MAX_CHAIN, flag, number, number_of};
 
 /// Maximum number of types with numbers, beyond that of any real file: a hostile file does not fill memory.
 const MAX_TYPES: usize = 1 << 24;
@@ -17,31 +15,6 @@ const MAX_TYPES: usize = 1 << 24;
 const MAX_NESTING: usize = 16;
 /// Maximum number of members listed of one type.
 const MAX_MEMBERS: usize = 1 << 16;
-
-/// The type that a number stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum TypeKey {
-    Die(Die),
-    /// An array without its first dimensions.
-    Dimension(Die, u8),
-    Pointer(TypeId),
-    /// A signed number of 8 bytes.
-    Word,
-    /// A floating-point number of that many bytes: a part of a complex one.
-    Part(u8),
-    /// A character of a string of Fortran.
-    Char,
-}
-
-/// The assigned numbers.
-#[derive(Default)]
-pub(crate) struct TypeNumbers(Mutex<TypeTable>);
-
-#[derive(Default)]
-struct TypeTable {
-    ids: HashMap<TypeKey, TypeId>,
-    keys: Vec<TypeKey>,
-}
 
 /// A type without typedefs and qualifiers.
 pub type Type = spile_ctype::CType<TypeId>;

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use spile_abi::Abi;
-
 /// A version of Linux, by which the behaviour is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KernelVersion {
@@ -54,17 +52,10 @@ const NEWEST: KernelVersion = KernelVersion {
     minor: u32::MAX,
 };
 
-/// What a kernel does with a breakpoint on an instruction of a processor, given by all of its bytes. `None`: the
-/// processor's instructions are not known.
-#[must_use]
-pub fn verdict(abi: &Abi, instruction: &[u8], kernel: KernelVersion) -> Option<Verdict> {
-    let known = crate::code::instructions(abi)?;
-    Some((known.verdict)(instruction, kernel))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::processors::verdict;
 
     #[test]
     fn versions_are_read_from_releases() {

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use gimli::AttributeValue;
 
-use crate::dwarf::{Die, Dwarf, Entry};
+use crate::caches::TypeId;
+use crate::caches::{Scope, ScopeKind};
+use crate::dwarf::Dwarf;
 use crate::enclosing::{OuterFrame, Reached};
 use crate::functions::Pattern;
 use crate::index::NameKind;
 use crate::lines::path_matches;
-use crate::location::{LocContext, LocOp, Location, Unavailable, little_endian};
-use crate::scopes::{Scope, ScopeKind};
-use crate::types::TypeId;
+use crate::loc_program::{LocOp, Location, Unavailable};
+use crate::location::{LocContext, little_endian};
+use crate::unit::{Die, Entry};
 
 /// Maximum number of variables listed at one place.
 const MAX_VARIABLES: usize = 4096;
@@ -200,7 +202,7 @@ impl Dwarf {
     /// The path of the source file of a unit.
     pub(crate) fn unit_path(&self, die: Die) -> Option<String> {
         let unit = self.unit(die.part, die.unit)?;
-        let text = |r: crate::dwarf::R| String::from_utf8_lossy(r.slice()).into_owned();
+        let text = |r: crate::unit::R| String::from_utf8_lossy(r.slice()).into_owned();
         let name = unit.name.map(text)?;
         Some(match unit.comp_dir.map(text) {
             Some(dir) if !name.starts_with('/') => format!("{dir}/{name}"),
@@ -243,7 +245,7 @@ impl Dwarf {
     pub(crate) fn locate_attribute(
         &self,
         die: Die,
-        value: AttributeValue<crate::dwarf::R>,
+        value: AttributeValue<crate::unit::R>,
         address: u64,
     ) -> Result<Location, Unavailable> {
         self.evaluate_at(die, value, address, None)
@@ -252,7 +254,7 @@ impl Dwarf {
     fn evaluate_at(
         &self,
         at: Die,
-        value: AttributeValue<crate::dwarf::R>,
+        value: AttributeValue<crate::unit::R>,
         address: u64,
         outer: Option<(Die, &OuterFrame)>,
     ) -> Result<Location, Unavailable> {
@@ -278,7 +280,7 @@ impl Dwarf {
     }
 }
 
-fn constant(value: AttributeValue<crate::dwarf::R>) -> Result<Location, Unavailable> {
+fn constant(value: AttributeValue<crate::unit::R>) -> Result<Location, Unavailable> {
     let number = value
         .sdata_value()
         .or_else(|| value.udata_value().map(|v| v as i64));

@@ -2,8 +2,9 @@
 
 use gimli::AttributeValue;
 
-use crate::dwarf::{Die, Dwarf, Entry};
-use crate::types::TypeId;
+use crate::caches::TypeId;
+use crate::dwarf::Dwarf;
+use crate::unit::{Die, Entry};
 
 /// The variants of a structure.
 pub type Variants = spile_ctype::Variants<TypeId>;
@@ -63,7 +64,7 @@ impl Dwarf {
 }
 
 /// The low 64 bits of a discriminant's value; `None` where it has more.
-fn value_of(value: AttributeValue<crate::dwarf::R>) -> Option<i64> {
+fn value_of(value: AttributeValue<crate::unit::R>) -> Option<i64> {
     match value {
         AttributeValue::Data1(n) => Some(n.into()),
         AttributeValue::Data2(n) => Some(n.into()),

@@ -54,6 +54,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "builds a release and installs packages; CI runs it on a fresh machine",
     ),
     ("make test", "the tests are what runs this"),
+    ("make deny", "`make test` has run it"),
     (
         "make install",
         "builds a release; crates/spile/tests/install.rs has the rest",

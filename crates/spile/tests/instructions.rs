@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use iced_x86::{Decoder, DecoderOptions};
-use spile_debuginfo::uprobes::{KernelVersion, Verdict, verdict};
+use spile_debuginfo::processors::verdict;
+use spile_debuginfo::uprobes::{KernelVersion, Verdict};
 use spile_debuginfo::{Module, SearchPaths};
 use spile_kernel::perf::{PerfEvent, ProbePlace};
 

@@ -9,7 +9,8 @@ use gimli::{AttributeSpecification, AttributeValue, DwAt, DwTag, EntriesRaw, Uni
 use super::{
     INLINED, NONE, NameKind, PART, RawEntry, RawScope, ScanTables, StringRef, hash, place,
 };
-use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, R, Unit};
+use crate::dwarf::Dwarf;
+use crate::unit::{Die, Entry, MAX_CHAIN, R, Unit};
 
 /// One thread's findings.
 #[derive(Default)]

@@ -1,0 +1,101 @@
+//! Programs that compute locations and values.
+
+use crate::unit::Die;
+
+/// One step. Numbers are 64-bit words; operators take their operands from the stack, the
+/// right one on top, and leave the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LocOp {
+    /// The value of a register by its DWARF number.
+    Reg(u16),
+    /// A constant.
+    Const(i64),
+    /// The load bias of the module: its load address less the linked one.
+    Bias,
+    /// The current thread's pointer to its block of thread-local variables.
+    ThreadPointer,
+    /// Replaces an address by the memory content there, zero-extended.
+    Load {
+        /// Size in bytes: 1, 2, 4 or 8.
+        size: u8,
+    },
+    /// Keeps the low bytes of a number and extends them.
+    Extend {
+        /// Size in bytes: 1, 2, 4.
+        size: u8,
+        /// Whether to sign-extend.
+        signed: bool,
+    },
+    /// An operator of two operands.
+    Binary(LocBinary),
+    /// `-x`
+    Neg,
+    /// `~x`
+    Not,
+    /// `|x|`
+    Abs,
+}
+
+/// Operators of [`LocOp::Binary`]; comparisons are signed and give 0 or 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum LocBinary {
+    Add,
+    Sub,
+    Mul,
+    /// Signed.
+    Div,
+    /// Unsigned.
+    Mod,
+    And,
+    Or,
+    Xor,
+    Shl,
+    /// Logical.
+    Shr,
+    /// Arithmetic.
+    Sar,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// The location of a variable at an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// In memory at the address that the program computes.
+    Address(Vec<LocOp>),
+    /// The value that the program computes; its low bytes if the variable is narrower.
+    Value(Vec<LocOp>),
+    /// In pieces with their sizes in bytes, in order. `None`: that piece is lost.
+    Pieces(Vec<(u64, Option<Location>)>),
+    /// A pointer that is in no memory; the object to which it points is known.
+    Implicit {
+        /// The entry of the object.
+        to: Die,
+        /// The distance in bytes from its start.
+        offset: i64,
+    },
+}
+
+/// The reason why a variable cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unavailable(pub String);
+
+impl Unavailable {
+    pub(crate) fn new(reason: impl Into<String>) -> Unavailable {
+        Unavailable(reason.into())
+    }
+
+    pub(crate) fn optimised() -> Unavailable {
+        // SystemTap's words, followed by the reason.
+        Unavailable::new("not accessible at this address: optimised out")
+    }
+
+    pub(crate) fn damaged() -> Unavailable {
+        Unavailable::new("its location cannot be decoded")
+    }
+}
