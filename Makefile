@@ -73,14 +73,13 @@ rust:
 		echo "  $(strip $(SUDO) apt-get) install rustup && rustup default stable          # Debian 13, Ubuntu 24.04 and newer"; \
 		exit 1; }
 
-# Checks the dependencies by deny.toml. Advisories need a database from the network.
-deny: $(DENY)
-	$(DENY) check --hide-inclusion-graph licenses bans sources
-	@if $(DENY) fetch db >/dev/null 2>&1; then $(DENY) check --disable-fetch advisories; \
+# Checks the dependencies by deny.toml. The tool needs a registry, and advisories a database, from the network.
+deny:
+	@test -x $(DENY) || $(CARGO) install cargo-deny --version 0.20.2 --locked --debug --no-default-features \
+		--root $(TOOLS) || echo "deny: dependencies are not checked, because cargo-deny cannot be installed"
+	@! test -x $(DENY) || $(DENY) check --hide-inclusion-graph licenses bans sources
+	@! test -x $(DENY) || if $(DENY) fetch db >/dev/null 2>&1; then $(DENY) check --disable-fetch advisories; \
 	else echo "deny: advisories are not checked, because their database cannot be fetched"; fi
-
-$(DENY):
-	$(CARGO) install cargo-deny --version 0.20.2 --locked --debug --no-default-features --root $(TOOLS)
 
 lint:
 	$(CARGO) fmt --all --check
