@@ -9,7 +9,10 @@ const HOMES: &[(&str, &str)] = &[
     ("crates/abi/src/", "the values"),
     ("crates/debuginfo/src/x86_64/", "decodes its instructions"),
     ("crates/debuginfo/src/aarch64/", "reads its assembler text"),
-    ("crates/debuginfo/src/processors.rs", "the table of these folders"),
+    (
+        "crates/debuginfo/src/processors.rs",
+        "the table of these folders",
+    ),
     ("crates/debuginfo/src/lib.rs", "declares these folders"),
     (
         "crates/kernel/src/cycles.rs",
