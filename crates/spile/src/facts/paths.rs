@@ -283,8 +283,7 @@ pub(super) fn loaded_by_name(pattern: &str, root: Option<&Path>) -> Vec<PathBuf>
 
 /// The libraries whose names match a pattern, in the first of the dynamic linker's directories that has one.
 fn loaded(name: &str, root: Option<&Path>) -> Vec<PathBuf> {
-    let mut folders = usual_folders(root);
-    let mut found = folders.find_map(|folder| {
+    let found = usual_folders(root).find_map(|folder| {
         let all = matching(&folder.join(name).to_string_lossy()).into_iter();
         let all: BTreeSet<PathBuf> = all
             .filter(|path| Image::open(path).is_ok())
@@ -292,7 +291,7 @@ fn loaded(name: &str, root: Option<&Path>) -> Vec<PathBuf> {
             .collect();
         (!all.is_empty()).then_some(all)
     });
-    found.take().unwrap_or_default().into_iter().collect()
+    found.unwrap_or_default().into_iter().collect()
 }
 
 /// The name in a path or a pattern of a library in the system's directories.
