@@ -17,8 +17,8 @@ use spile_ebpf::isa::asm::{Asm, Function, Section};
 use spile_ebpf::isa::insn::Reg::*;
 use spile_ebpf::isa::insn::Size;
 use spile_kernel::bpf::{
-    Map, MapAttr, ProgSpec, load, load_btf, map_create, map_flag, map_freeze, map_type, prog_type,
-    test_run,
+    BpfError, Errno, Map, MapAttr, ProgSpec, load, load_btf, map_create, map_flag, map_freeze,
+    map_type, prog_type, test_run,
 };
 use spile_kernel::features;
 use spile_lir::builder::build;
@@ -63,6 +63,24 @@ fn program(name: &str, args: &[Arg]) -> Function {
     asm.finish().expect("assembles")
 }
 
+/// Why a function cannot run in the kernel.
+#[derive(Debug)]
+enum Refused {
+    /// It has no code.
+    Emit(EmitError),
+    /// The verifier gives up after 1,000,000 instructions. Branches in nested loops have more paths.
+    Paths,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refused::Emit(e) => e.fmt(f),
+            Refused::Paths => f.write_str("too many paths for the verifier"),
+        }
+    }
+}
+
 /// A function in the kernel.
 struct Loaded {
     program: OwnedFd,
@@ -72,7 +90,7 @@ struct Loaded {
 
 impl Loaded {
     /// Loads a module. With `may_goto`, the kernel stops its open loops.
-    fn new(module: &Module, name: &str, args: &[Arg], may_goto: bool) -> Result<Loaded, EmitError> {
+    fn new(module: &Module, name: &str, args: &[Arg], may_goto: bool) -> Result<Loaded, Refused> {
         let mut around = ObjectSymbols::default();
         let mut rodata = Vec::new();
         for data in &module.data {
@@ -86,7 +104,7 @@ impl Loaded {
             count: 256,
         });
         around.may_goto = may_goto;
-        let subprograms = emit(module, &around)?;
+        let subprograms = emit(module, &around).map_err(Refused::Emit)?;
         let listings: String = subprograms.iter().map(Function::listing).collect();
         let spec = ObjectSpec {
             bss_size: STATE,
@@ -122,19 +140,18 @@ impl Loaded {
             functions: &program.functions,
             ..ProgSpec::default()
         };
-        let program = load(&spec).unwrap_or_else(|e| {
-            let log = e.to_string();
-            let end: String = log
-                .lines()
-                .rev()
-                .take(60)
-                .collect::<Vec<_>>()
-                .into_iter()
-                .rev()
-                .collect::<Vec<_>>()
-                .join("\n");
-            panic!("{end}\n{module}\n{listings}")
-        });
+        let program = match load(&spec) {
+            Ok(program) => program,
+            Err(BpfError::Rejected { errno, .. }) if errno == Errno::TOOBIG => {
+                return Err(Refused::Paths);
+            }
+            Err(e) => {
+                let log = e.to_string();
+                let lines: Vec<&str> = log.lines().collect();
+                let end = lines[lines.len().saturating_sub(60)..].join("\n");
+                panic!("{end}\n{module}\n{listings}")
+            }
+        };
         Ok(Loaded {
             program,
             state,
@@ -226,8 +243,8 @@ fn random_functions_run_as_interpreted() {
         let module = testgen::module(&numbers, true);
         let args = [Arg::Address(0), Arg::Number(a), Arg::Number(b)];
         let loaded = match Loaded::new(&module, "random", &args, false) {
-            // Too many values at once for the stack.
-            Err(EmitError::Loop(_) | EmitError::Frame(..)) => {
+            // Too many values at once for the stack, or too many paths.
+            Err(Refused::Emit(EmitError::Loop(_) | EmitError::Frame(..)) | Refused::Paths) => {
                 large.set(large.get() + 1);
                 return Ok(());
             }
