@@ -33,7 +33,7 @@ TEST_DEPS := pkg-config libelf-dev zlib1g-dev \
 # Programs that only long cases run.
 LONG_DEPS := php-cli
 # Programs that many machines have from other sources, each with the package to install if it is missing.
-TEST_PROGRAMS := go:golang-go npm:npm
+TEST_PROGRAMS := go:golang-go npm:npm gnatmake:gnat
 
 .PHONY: rust demo test test-all build install demo-deps test-deps long-deps lint deny bench clean
 

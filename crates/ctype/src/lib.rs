@@ -75,8 +75,13 @@ pub enum ObjectOp {
     Object,
     /// Pushes a constant.
     Const(i64),
-    /// Pops an address, pushes the number of 1, 2, 4 or 8 bytes there.
-    Load(u8),
+    /// Pops an address, pushes the integer there.
+    Load {
+        /// 1, 2, 4 or 8 bytes.
+        size: u8,
+        /// Whether the integer has a sign.
+        signed: bool,
+    },
     /// Pops b, then a, and pushes `a + b`.
     Add,
     /// `a - b`

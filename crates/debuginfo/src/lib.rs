@@ -7,6 +7,7 @@
 //! Addresses are those of the file as linked. Its load address is the caller's concern.
 
 mod aarch64;
+mod ada;
 pub mod breakpoints;
 mod caches;
 mod calls;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use gimli::{AttributeValue, Operation};
 use spile_ctype::ObjectOp;
 
+use crate::ada::ELEMENTS_OF_PAIR;
 use crate::caches::TypeId;
 use crate::dwarf::Dwarf;
 use crate::loc_program::{LocBinary, LocOp, Location, Unavailable};
 use crate::types::Type;
-use crate::unit::{Die, Entry, R, number, number_of};
+use crate::unit::{Die, Entry, R, constant, number_of};
 
 /// Maximum number of operations of an expression.
 const MAX_OPS: usize = 64;
@@ -156,10 +157,7 @@ impl Dwarf {
         value: AttributeValue<R>,
         address: u64,
     ) -> Result<Vec<LocOp>, Unavailable> {
-        if let Some(n) = value
-            .sdata_value()
-            .or_else(|| value.udata_value().map(|v| v as i64))
-        {
+        if let Some(n) = constant(&value) {
             return Ok(vec![LocOp::Const(n)]);
         }
         let several = || Unavailable::new("the number of elements is in several places at once");
@@ -213,30 +211,41 @@ impl Dwarf {
         {
             return None;
         }
-        Some(
-            self.strided_parts(die, entry, &dimensions, data)
-                .unwrap_or(Type::Unknown),
-        )
+        let data = match data {
+            Some(value) => self.object_program(die, value),
+            None => Some([ObjectOp::Object].into()),
+        };
+        let parts =
+            data.and_then(|d| self.strided_parts(die, entry, (&dimensions, column_order), d));
+        Some(parts.unwrap_or(Type::Unknown))
     }
 
+    /// The type of GNAT's pair of pointers, by the entry of the array behind the first.
+    pub(crate) fn pair(&self, array: Die, entry: &Entry) -> Type {
+        let dimensions = self.dimensions(array);
+        self.strided_parts(array, entry, (&dimensions, false), ELEMENTS_OF_PAIR.into())
+            .unwrap_or(Type::Unknown)
+    }
+
+    /// The type of an array with these dimensions, whose elements begin where `data` says.
     fn strided_parts(
         &self,
         die: Die,
         entry: &Entry,
-        dimensions: &[(Die, Entry)],
-        data: Option<AttributeValue<R>>,
+        (dimensions, column_order): (&[(Die, Entry)], bool),
+        data: Arc<[ObjectOp]>,
     ) -> Option<Type> {
-        let data = match data {
-            Some(value) => self.object_program(die, value)?,
-            None => [ObjectOp::Object].into(),
-        };
         // The next dimension's step, if nothing else says it.
         let mut step = self
             .element_size(die, entry)
             .and_then(|s| Some(vec![ObjectOp::Const(i64::try_from(s).ok()?)]));
         let mut strides: Vec<Arc<[ObjectOp]>> = Vec::new();
         let mut counts = Vec::new();
-        for (n, (at, dimension)) in (0..).zip(dimensions) {
+        let mut inner_first: Vec<_> = (0..).zip(dimensions).collect();
+        if !column_order {
+            inner_first.reverse();
+        }
+        for (n, (at, dimension)) in inner_first {
             let own = dimension.attr_value(gimli::DW_AT_byte_stride);
             strides.push(match own {
                 Some(value) => self.object_program(*at, value)?,
@@ -244,15 +253,23 @@ impl Dwarf {
                 None => step.clone()?.into(),
             });
             counts.push(self.count_of_object(*at, dimension));
-            let count = match self.elements(*at, dimension) {
-                0 if has_bound(dimension) => Some(ObjectOp::Count(self.dimension(die, n))),
-                0 => None,
-                count => Some(ObjectOp::Const(count.into())),
+            let count = match (self.elements(*at, dimension), counts.last()) {
+                (0, Some(Some(program))) => Some(Arc::clone(program)),
+                (0, _) if has_bound(dimension) => {
+                    Some([ObjectOp::Count(self.dimension(die, n))].into())
+                }
+                (0, _) => None,
+                (count, _) => Some([ObjectOp::Const(count.into())].into()),
             };
             step = step.zip(count).map(|(mut step, count)| {
-                step.extend([count, ObjectOp::Mul]);
+                step.extend(count.iter());
+                step.push(ObjectOp::Mul);
                 step
             });
+        }
+        if !column_order {
+            strides.reverse();
+            counts.reverse();
         }
         Some(Type::Strided {
             elem: self.target_of(die, entry),
@@ -269,6 +286,7 @@ impl Dwarf {
         if let Some(count) = program(gimli::DW_AT_count) {
             return Some(count);
         }
+        let program = |name| Some(self.with_sign_of_index(program(name)?, at));
         let mut count = program(gimli::DW_AT_upper_bound)?.to_vec();
         match dimension.has_attr(gimli::DW_AT_lower_bound) {
             true => count.extend(program(gimli::DW_AT_lower_bound)?.iter()),
@@ -280,12 +298,7 @@ impl Dwarf {
 
     /// Number of elements of one dimension; 0 if only the running program has it.
     pub(crate) fn elements(&self, die: Die, dimension: &Entry) -> u32 {
-        let bound = |name| {
-            let value = dimension.attr_value(name)?;
-            value
-                .sdata_value()
-                .or_else(|| value.udata_value().map(|v| v as i64))
-        };
+        let bound = |name| constant(&dimension.attr_value(name)?);
         let count = number_of(dimension, gimli::DW_AT_count).or_else(|| {
             let low = match dimension.has_attr(gimli::DW_AT_lower_bound) {
                 true => bound(gimli::DW_AT_lower_bound)?,
@@ -314,7 +327,7 @@ impl Dwarf {
     /// An expression about an object at a known address.
     fn object_program(&self, die: Die, value: AttributeValue<R>) -> Option<Arc<[ObjectOp]>> {
         let AttributeValue::Exprloc(expression) = value else {
-            return Some([ObjectOp::Const(number(value)? as i64)].into());
+            return Some([ObjectOp::Const(constant(&value)?)].into());
         };
         let unit = self.unit(die.part, die.unit)?;
         let mut ops = expression.operations(unit.encoding());
@@ -331,7 +344,10 @@ impl Dwarf {
                     size: size @ (1 | 2 | 4 | 8),
                     space: false,
                     ..
-                } => found.push(ObjectOp::Load(size)),
+                } => found.push(ObjectOp::Load {
+                    size,
+                    signed: false,
+                }),
                 Operation::Plus => found.push(ObjectOp::Add),
                 Operation::Minus => found.push(ObjectOp::Sub),
                 Operation::Mul => found.push(ObjectOp::Mul),

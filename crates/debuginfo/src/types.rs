@@ -7,7 +7,7 @@ use gimli::{AttributeValue, DwTag};
 use crate::caches::{TypeId, TypeKey};
 use crate::dwarf::Dwarf;
 use crate::index::{ANONYMOUS, NameKind};
-use crate::unit::{Die, Entry, MAX_CHAIN, flag, number, number_of};
+use crate::unit::{Die, Entry, MAX_CHAIN, constant, flag, number, number_of};
 
 /// Maximum number of types with numbers, beyond that of any real file: a hostile file does not fill memory.
 const MAX_TYPES: usize = 1 << 24;
@@ -146,7 +146,7 @@ impl Dwarf {
         }
     }
 
-    fn describe(&self, die: Die, entry: &Entry) -> Option<Type> {
+    pub(crate) fn describe(&self, die: Die, entry: &Entry) -> Option<Type> {
         let size = number_of(entry, gimli::DW_AT_byte_size);
         Some(match entry.tag() {
             gimli::DW_TAG_base_type if complex_part(entry).is_some() => Type::Struct {
@@ -174,9 +174,13 @@ impl Dwarf {
                 }
             }
             gimli::DW_TAG_ptr_to_member_type => self.member_pointer(die, entry),
+            gimli::DW_TAG_subrange_type => self.range(die, entry)?,
             gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
                 if flag(entry, gimli::DW_AT_declaration) {
                     return None;
+                }
+                if let Some((array, entry)) = self.array_of_pair(die, entry) {
+                    return Some(self.pair(array, &entry));
                 }
                 Type::Struct {
                     name: self.name(die, entry).unwrap_or("").into(),
@@ -264,7 +268,11 @@ impl Dwarf {
     pub(crate) fn array_of(&self, id: TypeId) -> Option<(Die, u8)> {
         match self.key(id)? {
             TypeKey::Dimension(die, skip) => Some((die, skip)),
-            TypeKey::Die(die) => Some((self.strip(die)?.0, 0)),
+            TypeKey::Die(die) => {
+                let (die, entry) = self.strip(die)?;
+                let array = self.array_of_pair(die, &entry);
+                Some((array.map_or(die, |(array, _)| array), 0))
+            }
             _ => None,
         }
     }
@@ -428,10 +436,7 @@ impl Dwarf {
                 return None;
             }
             let value = e.attr_value(gimli::DW_AT_const_value)?;
-            let value = value
-                .sdata_value()
-                .or_else(|| value.udata_value().map(|v| v as i64))?;
-            Some((self.name(child, &e)?.into(), value))
+            Some((self.name(child, &e)?.into(), constant(&value)?))
         };
         self.children(die)
             .into_iter()

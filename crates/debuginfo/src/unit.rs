@@ -71,6 +71,15 @@ pub(crate) fn number(value: AttributeValue<R>) -> Option<u64> {
         .or_else(|| value.sdata_value().map(|v| v as u64))
 }
 
+/// A constant that can be negative. Producers write negative ones with a sign (`DW_FORM_sdata`), and
+/// `DW_FORM_data1` to `data8` only for others, as gcc does: `data1` of 200 is not -56.
+pub(crate) fn constant(value: &AttributeValue<R>) -> Option<i64> {
+    match value {
+        AttributeValue::Sdata(n) => Some(*n),
+        value => value.udata_value().map(u64::cast_signed),
+    }
+}
+
 /// The value of a number attribute.
 pub(crate) fn number_of(entry: &Entry, name: gimli::DwAt) -> Option<u64> {
     entry.attr_value(name).and_then(number)

@@ -14,7 +14,7 @@ use crate::index::NameKind;
 use crate::lines::path_matches;
 use crate::loc_program::{LocOp, Location, Unavailable};
 use crate::location::{LocContext, little_endian};
-use crate::unit::{Die, Entry};
+use crate::unit::{self, Die, Entry};
 
 /// Maximum number of variables listed at one place.
 const MAX_VARIABLES: usize = 4096;
@@ -281,10 +281,7 @@ impl Dwarf {
 }
 
 fn constant(value: AttributeValue<crate::unit::R>) -> Result<Location, Unavailable> {
-    let number = value
-        .sdata_value()
-        .or_else(|| value.udata_value().map(|v| v as i64));
-    if let Some(n) = number {
+    if let Some(n) = unit::constant(&value) {
         return Ok(Location::Value(vec![LocOp::Const(n)]));
     }
     match value {

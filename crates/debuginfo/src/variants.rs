@@ -1,10 +1,8 @@
 //! Structures of which one of several variants is there, as Rust's enumerations are.
 
-use gimli::AttributeValue;
-
 use crate::caches::TypeId;
 use crate::dwarf::Dwarf;
-use crate::unit::{Die, Entry};
+use crate::unit::{Die, Entry, constant};
 
 /// The variants of a structure.
 pub type Variants = spile_ctype::Variants<TypeId>;
@@ -43,7 +41,7 @@ impl Dwarf {
             self.add_members(die, 0, 0, &mut members);
             variants.push(spile_ctype::Variant {
                 value: match entry.attr_value(gimli::DW_AT_discr_value) {
-                    Some(value) => Some(value_of(value)?),
+                    Some(value) => Some(constant(&value)?),
                     None => None,
                 },
                 members,
@@ -60,18 +58,5 @@ impl Dwarf {
         children
             .filter_map(|c| Some((c, self.entry(c)?.1)))
             .collect()
-    }
-}
-
-/// The low 64 bits of a discriminant's value; `None` where it has more.
-fn value_of(value: AttributeValue<crate::unit::R>) -> Option<i64> {
-    match value {
-        AttributeValue::Data1(n) => Some(n.into()),
-        AttributeValue::Data2(n) => Some(n.into()),
-        AttributeValue::Data4(n) => Some(n.into()),
-        AttributeValue::Data8(n) => Some(n as i64),
-        value => value
-            .sdata_value()
-            .or_else(|| value.udata_value().map(|n| n as i64)),
     }
 }

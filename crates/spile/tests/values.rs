@@ -1,4 +1,4 @@
-//! Values of variables agree with gdb's: programs in C, C++, Fortran and Rust, by several compilers,
+//! Values of variables agree with gdb's: programs in C, C++, Fortran, Ada and Rust, by several compilers,
 //! levels of optimisation and forms of debugging information.
 //!
 //! A source in `tests/programs/values` has a line with the comment `here`, and lines of the form
@@ -19,9 +19,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Reasons for which a value that gdb has can be missing: they need the caller's frame, registers
-/// that the kernel does not save, an object that is in no memory, or the length of a row, which clang
-/// leaves out for parameters and optimisation can remove.
-const REASONS: [&str; 6] = [
+/// that the kernel does not save, an object that is in no memory, a pair of pointers in two places, or the
+/// length of a row, which clang leaves out for parameters and optimisation can remove.
+const REASONS: [&str; 7] = [
+    "in several places at once",
     "only known when the function was entered",
     "only what it points to is kept",
     "floating point or vector register",
@@ -53,6 +54,9 @@ fn workshop(name: &str) -> Dir {
     dir
 }
 
+/// How a comment begins in C, Fortran and Ada.
+const COMMENTS: [&str; 3] = ["//", "!", "--"];
+
 /// A source and what it asks.
 struct Source {
     path: PathBuf,
@@ -67,10 +71,12 @@ fn source(name: &str) -> Source {
     let path = root.join("tests/programs/values").join(name);
     let path = path.canonicalize().expect("a source");
     let text = std::fs::read_to_string(&path).expect("a source");
-    let here = |l: &str| l.ends_with("// here") || l.ends_with("! here");
+    let here = |l: &str| COMMENTS.iter().any(|c| l.ends_with(&format!("{c} here")));
     let line = 1 + text.lines().position(here).expect("a marked line");
     let asked = text.lines().filter_map(|l| {
-        let rest = l.strip_prefix("//: ").or_else(|| l.strip_prefix("!: "))?;
+        let rest = COMMENTS
+            .iter()
+            .find_map(|c| l.strip_prefix(c)?.strip_prefix(": "))?;
         let (spile, gdb) = rest.split_once(" ~ ")?;
         Some((spile.to_owned(), gdb.to_owned()))
     });
@@ -188,12 +194,20 @@ fn is_text(expression: &str) -> bool {
     expression.ends_with('$')
 }
 
-/// A text in a form that both tools' texts have: without the marks of members and of arrays, and without the blanks at
-/// the end that Fortran's strings have.
+/// A text in a form that both tools' texts have: without the marks of members and of arrays, the first index of
+/// Ada's arrays (`(-1 => 4, 5)`), and the blanks at the end that Fortran's strings have.
 fn plain(text: &str) -> String {
-    let text = text.trim_matches('"').trim_end().replace(" = ", "=");
-    let text = text.replace("{.", "{").replace(", .", ", ");
-    text.replace('[', "{").replace(']', "}")
+    let text = text.trim_matches('"').trim_end();
+    let first_index = text.strip_prefix('(').and_then(|t| t.split_once(" => "));
+    let text = first_index.map_or(text, |(_, elements)| elements);
+    let text = text
+        .replace(" = ", "=")
+        .replace("{.", "{")
+        .replace(", .", ", ");
+    text.replace(['[', '('], "{")
+        .replace([']', ')'], "}")
+        .trim_start_matches('{')
+        .into()
 }
 
 /// The values at the first hit, and its address. A value that does not exist is `?`.
@@ -258,7 +272,7 @@ fn gdb(program: &Path, source: &Source, address: u64) -> Values {
     let language = source.path.extension().and_then(|e| e.to_str());
     let number = |e: &str| match language {
         Some("rs") => format!("({e}) as i64"),
-        Some("f90") => e.to_owned(),
+        Some("f90" | "adb") => e.to_owned(),
         _ => format!("(long)({e})"),
     };
     let mut commands =
@@ -524,6 +538,17 @@ fn arrays_of_fortran_are_those_of_gdb() {
     let dir = workshop("arrays");
     let some = ["gfortran -g -O0", "gfortran -g -O2"];
     compare(&dir.0, "arrays.f90", &chosen(&some, || all(&["gfortran"])));
+}
+
+#[test]
+fn arrays_and_ranges_of_ada_are_those_of_gdb() {
+    let dir = workshop("ranges");
+    let some = ["gnatmake -f -g -O0", "gnatmake -f -g -O2"];
+    compare(
+        &dir.0,
+        "ranges.adb",
+        &chosen(&some, || all(&["gnatmake -f"])),
+    );
 }
 
 #[test]

@@ -22,6 +22,16 @@
 //: $most ~ most
 //: $quotient ~ quotient
 //: $wide$ ~ wide
+//: $byte_constant ~ byte_constant
+//: $int_constant ~ int_constant
+//: $short_constant ~ short_constant
+//: $large_constant ~ large_constant
+//: $negative_constant ~ negative_constant
+//: $negative_char ~ negative_char
+//: $kind ~ kind
+//: $row[200] ~ row[200]
+//: $row$ ~ "[5, 0, 0, 0, 0, 0, 0, 0, ...]"
+//: $string$ ~ "long"
 struct pair {
   int x, y;
 };
@@ -34,7 +44,11 @@ struct one {
   unsigned char only;
 };
 
+enum kind { SMALL = 1, LARGE = 200 } __attribute__((packed));
+
 long sum;
+int row[201] = {5, [200] = 6};
+unsigned char string[250] = "long";
 __attribute__((noinline)) static long mix(long n) {
   __asm__ volatile("" : "+r"(n));
   return n;
@@ -52,6 +66,12 @@ __attribute__((noinline)) static long look(long a, int b, const int *numbers, in
   struct one one = {(unsigned char)mix(250)};
   const int *cursor = numbers;
   int folded = 1234;
+  unsigned char byte_constant = 200;
+  int int_constant = 130, short_constant = 40000;
+  long large_constant = 3000000000;
+  int negative_constant = -56;
+  signed char negative_char = -56;
+  enum kind kind = LARGE;
   long total = 0;
   for (int i = 0; i < n; i++, cursor++) {
     short small = (short)(b * 1000 + i);
@@ -66,6 +86,7 @@ __attribute__((noinline)) static long look(long a, int b, const int *numbers, in
     total += small + byte + half + flag + most + quotient + *cursor + cursor[1] + (long)wide;
     pair.y += (int)mix(1);
     three.c++;
+    total += byte_constant + int_constant + short_constant + large_constant + negative_constant + negative_char + (int)kind;
   }
   return total + three.a + three.b + three.c + one.only + folded + constants[n % 3];
 }

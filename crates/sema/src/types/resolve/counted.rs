@@ -1,12 +1,13 @@
 //! Arrays whose number of elements only the running program has.
 
 use spile_ctype::ObjectOp;
+use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{BinOp, Space};
 use spile_syntax::ast::{self, Access, Pretty, Span};
 use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
-use super::pretty::{ELEMENTS, PrettyText};
+use super::pretty::{ELEMENTS, PrettyText, TEXT};
 use super::target::Suffix;
 use crate::codes as probe_codes;
 use crate::ctype::{CBase, CTy, FinalAccess, MemberWalk, TypeShape, WalkBase, WalkStep};
@@ -55,16 +56,7 @@ impl Resolver<'_> {
             }
             _ => return None,
         };
-        let pretty = match (elem.shape(self.facts), suffix.pretty) {
-            // Levels count as in other arrays.
-            (TypeShape::Struct(..), Pretty::Shallow) | (TypeShape::Int { char: true, .. }, _) => {
-                return None;
-            }
-            _ => Pretty::Shallow,
-        };
-        let mut text = PrettyText::new(space);
-        text.lit("[");
-        for n in 0..ELEMENTS {
+        let element = |this: &mut Self, n: u32, addr_of, pretty| {
             let index = ast::Expr {
                 kind: ast::ExprKind::Num(n.into()),
                 span,
@@ -73,10 +65,24 @@ impl Resolver<'_> {
             access.push(Access::Index(index));
             let element = Suffix {
                 access: &access,
+                addr_of,
                 pretty,
-                ..suffix
             };
-            let (shown, _) = self.walk(base.clone(), from, element, space, span);
+            this.walk(base.clone(), from, element, space, span).0
+        };
+        match (elem.shape(self.facts), suffix.pretty) {
+            (TypeShape::Int { char: true, .. }, _) => {
+                let first = element(self, 0, true, Pretty::None);
+                return Some(self.counted_string(first, &count, space, span));
+            }
+            // Levels count as in other arrays.
+            (TypeShape::Struct(..), Pretty::Shallow) => return None,
+            _ => {}
+        }
+        let mut text = PrettyText::new(space);
+        text.lit("[");
+        for n in 0..ELEMENTS {
+            let shown = element(self, n, false, Pretty::Shallow);
             let mut own = PrettyText::new(space);
             own.lit(if n > 0 { ", " } else { "" });
             own.append(shown);
@@ -90,6 +96,28 @@ impl Resolver<'_> {
         let part = self.above(&count, ELEMENTS.into(), (more, end), span);
         text.append(part);
         Some(self.sprint(text, span))
+    }
+
+    /// The text of a string by the address of its first character and its length: `"abc"`.
+    fn counted_string(&mut self, first: Expr, count: &Expr, space: Space, span: Span) -> Expr {
+        let limit = self.num(ExprKind::Num(TEXT), span);
+        let above = ExprKind::Bin(BinOp::Gt, Box::new(count.clone()), Box::new(limit.clone()));
+        let above = self.num(above, span);
+        let shown = ExprKind::Ternary(Box::new(above), Box::new(limit), Box::new(count.clone()));
+        let shown = self.num(shown, span);
+        let f = match space {
+            Space::Kernel => Intrinsic::KernelStr,
+            Space::User => Intrinsic::UserStr,
+        };
+        let args = vec![first, shown];
+        let read = self.str(ExprKind::Intr { f, args }, span);
+        let none = self.str(ExprKind::Str(b""[..].into()), span);
+        let read = self.above(count, 0, (read, none), span);
+        let mut text = PrettyText::new(space);
+        text.lit("\"");
+        text.append(read);
+        text.lit("\"");
+        self.sprint(text, span)
     }
 
     /// The first text where a number is above a limit, else the second one.
@@ -158,8 +186,8 @@ impl Resolver<'_> {
             let made = match *op {
                 ObjectOp::Object => object.clone(),
                 ObjectOp::Const(n) => self.num(ExprKind::Num(n), span),
-                ObjectOp::Load(size) => match stack.pop() {
-                    Some(address) => self.load(space, address, size, false, span),
+                ObjectOp::Load { size, signed } => match stack.pop() {
+                    Some(address) => self.load(space, address, size, signed, span),
                     None => break,
                 },
                 ObjectOp::Count(array) => match self.run_time_count(array, of, space, span) {

@@ -18,7 +18,7 @@ use crate::types::hir::*;
 use crate::types::unify::Base;
 
 /// Maximum number of bytes shown of a string in a structure.
-const TEXT: i64 = 63;
+pub(super) const TEXT: i64 = 63;
 /// Maximum number of elements shown of an array.
 pub(super) const ELEMENTS: u32 = 8;
 /// Length at which no more text is added; a string ends there or before.
@@ -258,7 +258,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Appends the elements of an array; `append` takes the offset of each in bytes.
+    /// Appends the elements of an array; `append` takes the offset of each in bytes. What has no number of
+    /// elements (`int rows[]`) is `[...]`.
     fn elements(
         &mut self,
         text: &mut PrettyText,
@@ -267,7 +268,7 @@ impl Resolver<'_> {
         mut append: impl FnMut(&mut Self, &mut PrettyText, i64),
     ) {
         let size = elem.size(self.facts).and_then(|n| i64::try_from(n).ok());
-        let Some(size) = size.filter(|_| depth > 0) else {
+        let Some(size) = size.filter(|_| depth > 0 && count > 0) else {
             return text.lit("[...]");
         };
         text.lit("[");
@@ -611,12 +612,18 @@ impl Resolver<'_> {
     ) {
         if let TypeShape::Int { char: true, .. } = elem.shape(self.facts) {
             text.lit("\"");
-            let room = self.num(ExprKind::Num(TEXT.min(count.into()).max(1)), span);
+            // An array without a number of elements (`char name[]`) ends at its NUL byte.
+            let limit = if count == 0 {
+                TEXT
+            } else {
+                TEXT.min(count.into())
+            };
+            let limit = self.num(ExprKind::Num(limit), span);
             let f = match text.space {
                 Space::Kernel => Intrinsic::KernelStr,
                 Space::User => Intrinsic::UserStr,
             };
-            let args = vec![at, room];
+            let args = vec![at, limit];
             let read = self.str(ExprKind::Intr { f, args }, span);
             text.conv(ConvKind::Str, false, read);
             return text.lit("\"");
