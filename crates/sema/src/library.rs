@@ -426,6 +426,11 @@ impl Library {
         self.effective_aliases(self.all())
     }
 
+    /// Those of the user's files.
+    pub(crate) fn user_aliases(&self) -> impl Iterator<Item = (AliasId, &AliasEntry)> {
+        self.effective_aliases(self.user_files())
+    }
+
     /// Those that begin with a component; no other files are read.
     pub(crate) fn aliases_below<'a>(
         &'a self,

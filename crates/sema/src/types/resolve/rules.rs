@@ -67,7 +67,7 @@ impl Resolver<'_> {
         let lib = self.lib;
         let user_files = lib.file_ids().filter(|(_, user)| *user);
         let probes = user_files.flat_map(|(file, _)| lib.probes(file));
-        let aliases = lib.aliases().filter(|(_, a)| a.user);
+        let aliases = lib.user_aliases();
         let points = probes
             .flat_map(|p| &p.points)
             .chain(aliases.flat_map(|(_, a)| &a.body.points));
