@@ -477,7 +477,6 @@ impl Generator {
     }
 
     fn number(&mut self) -> Inst {
-        use BinOp::*;
         let dst = self.long_reg();
         match self.rng.below(8) {
             0 => Inst::Copy {
@@ -486,17 +485,14 @@ impl Generator {
             },
             1 => Inst::Un {
                 dst,
-                op: self.rng.pick(&[UnOp::Neg, UnOp::Not, UnOp::BitNot]),
+                op: self.rng.pick(UnOp::WORDS).0,
                 a: self.long(),
             },
             _ => {
-                let ops = [
-                    Add, Sub, Mul, Div, Div, Mod, Mod, And, Or, Xor, Shl, Shr, UShr, Eq, Ne, Lt,
-                    Le, Gt, Ge,
-                ];
+                let (op, _) = self.rng.pick(BinOp::WORDS);
                 Inst::Bin {
                     dst,
-                    op: self.rng.pick(&ops),
+                    op,
                     a: self.long(),
                     b: self.long(),
                 }

@@ -13,6 +13,7 @@ use super::frames::{
     CondPhase, ItemFrame, OpenBrackets, OpenConditional, OpenFrame, StmtFrame, StmtPosition,
 };
 use super::gaps::SpacedToken;
+use crate::parser::expr::{ASSIGN, BINARY};
 use crate::token::Tok;
 
 /// Indentation of a level.
@@ -697,43 +698,8 @@ fn begins_statement(kind: Tok) -> bool {
 
 /// Whether a token is a binary operator.
 fn is_binary(kind: Tok) -> bool {
-    use Tok::*;
-    matches!(
-        kind,
-        StatAdd
-            | ShlAssign
-            | UShr
-            | ShrAssign
-            | Shl
-            | Shr
-            | Le
-            | Ge
-            | EqEq
-            | Ne
-            | Match
-            | NoMatch
-            | AndAnd
-            | OrOr
-            | AddAssign
-            | SubAssign
-            | MulAssign
-            | DivAssign
-            | ModAssign
-            | AndAssign
-            | OrAssign
-            | XorAssign
-            | ConcatAssign
-            | Plus
-            | Minus
-            | Star
-            | Slash
-            | Percent
-            | Amp
-            | Pipe
-            | Caret
-            | Lt
-            | Gt
-            | Assign
-            | Dot
-    )
+    const OTHERS: [Tok; 4] = [Tok::StatAdd, Tok::Match, Tok::NoMatch, Tok::Assign];
+    BINARY.iter().any(|(tok, ..)| *tok == kind)
+        || ASSIGN.iter().any(|(tok, _)| *tok == kind)
+        || OTHERS.contains(&kind)
 }
