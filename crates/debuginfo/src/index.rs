@@ -26,7 +26,7 @@ use crate::split::SplitFiles;
 use crate::unit::{Die, R};
 
 const MAGIC: u32 = 0x5844_4953;
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 const HEADER: usize = 8;
 const ENTRY: usize = 6;
 const SCOPE: usize = 4;

@@ -14,6 +14,7 @@ use crate::index::NameKind;
 use crate::lines::path_matches;
 use crate::loc_program::{LocOp, Location, Unavailable};
 use crate::location::{LocContext, little_endian};
+use crate::types::Type;
 use crate::unit::{self, Die, Entry};
 
 /// Maximum number of variables listed at one place.
@@ -233,7 +234,7 @@ impl Dwarf {
             .entry(variable.die)
             .ok_or_else(Unavailable::optimised)?;
         if let Some((_, value)) = self.attr(variable.die, &entry, gimli::DW_AT_const_value) {
-            return constant(value);
+            return constant(value).map(|place| self.widened(place, variable.ty));
         }
         let (at, value) = self
             .attr(variable.die, &entry, gimli::DW_AT_location)
@@ -280,11 +281,35 @@ impl Dwarf {
     }
 }
 
+impl Dwarf {
+    /// A constant in the words of its type: a word is enough for a small one of 128 bits.
+    fn widened(&self, constant: Location, ty: TypeId) -> Location {
+        match (&constant, self.ctype(ty)) {
+            (Location::Value(ops), Type::Int { size: 16, .. }) => match ops[..] {
+                [LocOp::Const(low)] => Location::Pieces(words([low, low >> 63])),
+                _ => constant,
+            },
+            _ => constant,
+        }
+    }
+}
+
+/// Words of 8 bytes, the low one first.
+fn words(words: [i64; 2]) -> Vec<(u64, Option<Location>)> {
+    words
+        .map(|word| (8, Some(Location::Value(vec![LocOp::Const(word)]))))
+        .into()
+}
+
 fn constant(value: AttributeValue<crate::unit::R>) -> Result<Location, Unavailable> {
     if let Some(n) = unit::constant(&value) {
         return Ok(Location::Value(vec![LocOp::Const(n)]));
     }
     match value {
+        AttributeValue::Data16(n) => Ok(Location::Pieces(words([
+            (n as u64).cast_signed(),
+            ((n >> 64) as u64).cast_signed(),
+        ]))),
         AttributeValue::Block(b) if b.len() <= 8 => Ok(Location::Value(vec![LocOp::Const(
             little_endian(b.slice()),
         )])),

@@ -1,4 +1,7 @@
 // References, members, pointers to members, enum classes, captures.
+//: @var("constants::byte") ~ constants::byte
+//: @var("constants::large") ~ constants::large
+//: @var("constants::negative") ~ constants::negative
 //: $x[0] ~ x
 //: $arr[2] ~ arr[2]
 //: $p[0] ~ p[0]
@@ -24,6 +27,14 @@
 //: $local->x ~ local.x
 //: $local->y ~ local.y
 #include <stdio.h>
+
+struct constants {
+  static const int byte = 200;
+  static constexpr long large = 3000000000;
+  static constexpr int negative = -7;
+  int in_use;
+} constants_in_use;
+const int constants::byte;
 
 struct T {
   int a;

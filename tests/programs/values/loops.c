@@ -29,6 +29,7 @@
 //: $negative_constant ~ negative_constant
 //: $negative_char ~ negative_char
 //: $kind ~ kind
+//: $minus$ ~ minus
 //: $row[200] ~ row[200]
 //: $row$ ~ "[5, 0, 0, 0, 0, 0, 0, 0, ...]"
 //: $string$ ~ "long"
@@ -72,6 +73,7 @@ __attribute__((noinline)) static long look(long a, int b, const int *numbers, in
   int negative_constant = -56;
   signed char negative_char = -56;
   enum kind kind = LARGE;
+  __int128 minus = -5;
   long total = 0;
   for (int i = 0; i < n; i++, cursor++) {
     short small = (short)(b * 1000 + i);
@@ -86,7 +88,7 @@ __attribute__((noinline)) static long look(long a, int b, const int *numbers, in
     total += small + byte + half + flag + most + quotient + *cursor + cursor[1] + (long)wide;
     pair.y += (int)mix(1);
     three.c++;
-    total += byte_constant + int_constant + short_constant + large_constant + negative_constant + negative_char + (int)kind;
+    total += byte_constant + int_constant + short_constant + large_constant + negative_constant + negative_char + (int)kind + (long)minus;
   }
   return total + three.a + three.b + three.c + one.only + folded + constants[n % 3];
 }

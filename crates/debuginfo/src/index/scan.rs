@@ -231,7 +231,11 @@ impl ScanPass<'_> {
             // Of entries that are nested too deeply, all have the last level as theirs.
             around.truncate(depth.min(MAX_LEVELS));
             let tag = abbrev.tag();
-            let role = role(tag);
+            let role = match tag {
+                // A static member of a class with a constant, before DWARF 5.
+                gimli::DW_TAG_member if has_constant(specs) => Role::Name,
+                tag => role(tag),
+            };
             let outer = *around.last()?;
             let mut level = Level {
                 opened: Opened::Nothing,
@@ -589,6 +593,11 @@ enum Role {
     /// Records it outside functions.
     Name,
     None,
+}
+
+/// Whether entries of an abbreviation are constants.
+fn has_constant(specs: &[gimli::AttributeSpecification]) -> bool {
+    specs.iter().any(|s| s.name() == gimli::DW_AT_const_value)
 }
 
 fn role(tag: DwTag) -> Role {
