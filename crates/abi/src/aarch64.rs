@@ -65,7 +65,7 @@ pub static AARCH64: Abi = Abi {
             let mut offsets = [0; 33];
             let mut n = 0;
             while n < 33 {
-                offsets[n] = 8 * n as i16;
+                offsets[n] = spile_cast::i16_of(8 * n);
                 n += 1;
             }
             offsets
