@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use spile_cast::Cast;
+
 /// A name as written; cheap to clone.
 pub type Name = Arc<str>;
 /// The bytes of a string literal after its escapes are resolved (not always UTF-8).
@@ -28,7 +30,7 @@ impl FileId {
     /// The file at a place in [`crate::source::Sources`].
     pub(crate) fn new(index: usize, built_in: bool) -> FileId {
         let origin = if built_in { Self::BUILT_IN } else { 0 };
-        FileId(index as u32 & !Self::BUILT_IN | origin)
+        FileId(index.fit::<u32>() & !Self::BUILT_IN | origin)
     }
 
     /// Its place in [`crate::source::Sources`].

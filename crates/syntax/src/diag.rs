@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
+use spile_cast::Cast;
 
 use crate::ast::{FileId, Span};
 use crate::codes;
@@ -232,7 +233,7 @@ impl<'a> SourceWindow<'a> {
     }
 
     fn snippet(self, file: &'a SourceFile) -> Snippet<'a, Annotation<'a>> {
-        let line = file.line(self.start as u32) as usize;
+        let line = file.line(self.start.fit::<u32>()) as usize;
         let text = visible(&file.text()[self.start..self.end]);
         let mut s = Snippet::source(text)
             .line_start(line)

@@ -3,6 +3,8 @@
 //! Command line arguments, macros and conditionals become tokens of their own, which
 //! [`crate::preproc`] resolves; those in branches not taken are never examined.
 
+use spile_cast::Cast;
+
 use crate::ast::{Bytes, FileId, Span};
 use crate::codes;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -21,7 +23,7 @@ pub fn lex(sources: &Sources, file: FileId, diags: &mut Diagnostics) -> Vec<Toke
         return Vec::new();
     }
     if let Some(at) = text.bytes().position(|b| b == 0) {
-        let span = Span::new(file, at as u32, at as u32 + 1);
+        let span = Span::new(file, at.fit::<u32>(), at.fit::<u32>() + 1);
         let d = Diagnostic::error(codes::NUL_BYTE, "the file contains a NUL byte");
         diags.push(
             d.at(span)
@@ -53,7 +55,7 @@ static BY_FIRST: [[u8; 8]; 128] = {
         while slots[free] != NO_OPERATOR {
             free += 1;
         }
-        slots[free] = i as u8;
+        slots[free] = spile_cast::u8_of(i);
         i += 1;
     }
     table
@@ -83,7 +85,7 @@ impl Lexer<'_> {
     }
 
     fn span(&self, start: usize) -> Span {
-        Span::new(self.file, start as u32, self.pos as u32)
+        Span::new(self.file, start.fit::<u32>(), self.pos.fit::<u32>())
     }
 
     fn push(&mut self, kind: Tok, start: usize) {
@@ -152,7 +154,7 @@ impl Lexer<'_> {
             Some(n) => self.pos = start + n + 4,
             None => {
                 self.pos = self.bytes.len();
-                let open = Span::new(self.file, start as u32, start as u32 + 2);
+                let open = Span::new(self.file, start.fit::<u32>(), start.fit::<u32>() + 2);
                 let message = "this comment is never closed";
                 self.error(
                     codes::UNTERMINATED_COMMENT,
@@ -173,7 +175,7 @@ impl Lexer<'_> {
             }
             None => {
                 self.pos = self.bytes.len();
-                let open = Span::new(self.file, start as u32, start as u32 + 2);
+                let open = Span::new(self.file, start.fit::<u32>(), start.fit::<u32>() + 2);
                 let message = "embedded code is never closed";
                 self.error(
                     codes::UNTERMINATED_EMBEDDED,
@@ -255,7 +257,7 @@ impl Lexer<'_> {
     }
 
     fn bad_utf8_error(&mut self, at: usize) {
-        let span = Span::new(self.file, at as u32, at as u32 + 1);
+        let span = Span::new(self.file, at.fit::<u32>(), at.fit::<u32>() + 1);
         let d = Diagnostic::error(codes::BAD_UTF8, "the script is not valid UTF-8 here");
         self.diags.push(
             d.label(span, "this byte")
@@ -315,7 +317,7 @@ pub fn parse_number(text: &str) -> Result<i64, String> {
         return Err(format!("`{bad}` is no {what} digit"));
     }
     match u64::from_str_radix(digits, radix) {
-        Ok(n) => Ok(n as i64),
+        Ok(n) => Ok(n.cast_signed()),
         Err(_) => Err(format!("`{text}` does not fit in 64 bits")),
     }
 }
@@ -380,7 +382,7 @@ fn digits(s: &[u8], max: usize, radix: u32, prefix: usize) -> (u8, usize) {
         .take(max)
         .map_while(|b| (*b as char).to_digit(radix));
     let (value, n) = taken.fold((0u32, 0), |(v, n), d| (v * radix + d, n + 1));
-    (value as u8, n + prefix)
+    (value.low8(), n + prefix)
 }
 
 /// A string literal for these bytes, with its quotes.

@@ -4,6 +4,8 @@
 
 use std::fmt::Write as _;
 
+use spile_cast::Cast;
+
 use crate::ast::*;
 use crate::lexer::escape;
 use crate::parser::at_ops::{AT_OPS, STATS};
@@ -396,7 +398,7 @@ impl Printer {
         for (i, k) in f.keys.iter().enumerate() {
             self.text(if i > 0 { ", " } else { "" });
             self.text(&k.name);
-            if by == Some(SortBy::Key(i as u32)) {
+            if by == Some(SortBy::Key(i.fit())) {
                 self.text(mark);
             }
         }
@@ -478,7 +480,7 @@ impl Printer {
     fn unbracketed(&mut self, e: &Expr) {
         match &e.kind {
             ExprKind::Num(n) => {
-                let _ = write!(self.out, "{}", *n as u64);
+                let _ = write!(self.out, "{}", n.cast_unsigned());
             }
             ExprKind::Str(s) => self.text(&escape(s)),
             ExprKind::Var(n) => self.text(n),

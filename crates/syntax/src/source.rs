@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
+use spile_cast::Cast;
+
 pub use crate::ast::{FileId, Span};
 
 /// Size in bytes of the largest file that the lexer accepts (8 MiB); the largest known tapset file
@@ -93,14 +95,17 @@ impl SourceFile {
         self.lines.get_or_init(|| {
             let newlines = self.text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
             std::iter::once(0)
-                .chain(newlines.map(|(i, _)| i as u32 + 1))
+                .chain(newlines.map(|(i, _)| i.fit::<u32>() + 1))
                 .collect()
         })
     }
 
     /// Line of a byte offset, from 1; cheaper than [`Self::line_col`] on long lines.
     pub fn line(&self, offset: u32) -> u32 {
-        self.line_starts().partition_point(|&s| s <= offset).max(1) as u32
+        self.line_starts()
+            .partition_point(|&s| s <= offset)
+            .max(1)
+            .fit::<u32>()
     }
 
     /// Line and column of a byte offset; an offset past the end is taken as the end.
@@ -110,8 +115,8 @@ impl SourceFile {
         let line = starts.partition_point(|&s| s as usize <= offset).max(1);
         let col = self.text[starts[line - 1] as usize..offset].chars().count();
         LineCol {
-            line: line as u32,
-            col: col as u32 + 1,
+            line: line.fit(),
+            col: col.fit::<u32>() + 1,
         }
     }
 

@@ -171,12 +171,12 @@ static PLACES: [(u8, u8); 128] = {
     let mut table = [(0, 0); 128];
     let mut i = 0;
     while i < BINARY.len() {
-        table[BINARY[i].0 as usize].0 = i as u8 + 1;
+        table[BINARY[i].0 as usize].0 = spile_cast::u8_of(i) + 1;
         i += 1;
     }
     let mut i = 0;
     while i < ASSIGN.len() {
-        table[ASSIGN[i].0 as usize].1 = i as u8 + 1;
+        table[ASSIGN[i].0 as usize].1 = spile_cast::u8_of(i) + 1;
         i += 1;
     }
     table

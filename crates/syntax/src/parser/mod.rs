@@ -23,6 +23,7 @@ mod stmt;
 pub use doc::doc_comment;
 
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 
 use crate::ast::{Bytes, File, FileId, Ident, Literal, Name, ProbePoint, Span};
 use crate::codes;
@@ -131,7 +132,7 @@ pub fn parse_script(
     });
     if parsed.items.is_empty() && diags.error_count() == errors {
         let message = "the script has nothing in it: no probe, function or global";
-        let end = sources.text(file).trim_ascii_end().len() as u32;
+        let end = sources.text(file).trim_ascii_end().len().fit::<u32>();
         let d = Diagnostic::error(codes::EMPTY_SCRIPT, message);
         let d = d.at(Span::new(file, end, end));
         diags.push(d.help("`probe begin { println(\"hello\") }` is a script"));
@@ -268,7 +269,7 @@ impl<'a> Parser<'a> {
         macros: &'a MacroLibrary,
         diags: &'a mut Diagnostics,
     ) -> Self {
-        let end = sources.text(file).trim_ascii_end().len() as u32;
+        let end = sources.text(file).trim_ascii_end().len().fit::<u32>();
         let eof = Token {
             kind: Tok::Eof,
             span: Span::new(file, end, end),
@@ -534,9 +535,9 @@ impl<'a> Parser<'a> {
         let inner = text.get(1..text.len() - 1).unwrap_or("");
         let (bytes, unknown) = unescape(inner);
         for at in unknown {
-            let start = t.span.start + 1 + at as u32;
+            let start = t.span.start + 1 + at.fit::<u32>();
             let c = inner[at + 1..].chars().next().unwrap_or(' ');
-            let span = Span::new(t.span.file, start, start + 1 + c.len_utf8() as u32);
+            let span = Span::new(t.span.file, start, start + 1 + c.len_utf8().fit::<u32>());
             let message = format!("`\\{c}` is no escape and stands for `{c}`");
             let d = Diagnostic::warning(codes::UNKNOWN_ESCAPE, message).at(span);
             self.diags.push(d.help("for a backslash write `\\\\`"));

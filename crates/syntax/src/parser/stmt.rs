@@ -1,5 +1,7 @@
 //! Statements. A `;` after a simple statement is optional.
 
+use spile_cast::Cast;
+
 use super::{ErrorExtras, Parse, Parser, ProductionFailed, label, labels};
 use crate::ast::*;
 use crate::codes;
@@ -336,7 +338,7 @@ impl Parser<'_> {
 
     fn foreach_key(&mut self, keys: &mut Vec<Ident>, sort: &mut Option<Sort>) -> Parse<()> {
         keys.push(self.new_ident("a key variable")?);
-        let by = SortBy::Key(keys.len() as u32 - 1);
+        let by = SortBy::Key(keys.len().fit::<u32>() - 1);
         self.sort_mark(by, self.token().span, sort)
     }
 

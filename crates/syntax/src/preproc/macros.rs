@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 
 use super::{Arguments, Preproc, PreprocEnv};
 use crate::ast::{FileId, Name, Span};
@@ -131,7 +132,7 @@ impl MacroLibrary {
         let file =
             sources.add_built_in(format!("<definition of {name}>"), text.as_bytes().to_vec());
         let body = lex(sources, file, diags).into();
-        let span = Span::new(file, 0, text.len() as u32);
+        let span = Span::new(file, 0, text.len().fit::<u32>());
         let name: Name = name.into();
         let m = Macro {
             name: name.clone(),

@@ -25,6 +25,8 @@ mod version;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use spile_cast::Cast;
+
 use crate::ast::{FileId, Name, Span};
 use crate::codes;
 use crate::diag::{DiagResult, Diagnostic, Diagnostics};
@@ -158,7 +160,7 @@ impl Arguments {
     /// texts (`$#`, `@1`) alone.
     pub fn quoted(sources: &mut Sources, env: &PreprocEnv) -> Self {
         let mut whole = |name: String, text: String, kind| {
-            let end = text.len() as u32;
+            let end = text.len().fit::<u32>();
             let file = sources.add(name, text.into_bytes());
             Token {
                 kind,
@@ -531,7 +533,7 @@ impl<'a> Preproc<'a> {
     /// The expansion number of tokens from the macro or argument at `call`.
     fn expansion(&mut self, call: Span) -> u32 {
         self.expansions.push(call);
-        self.expansions.len() as u32
+        self.expansions.len().fit::<u32>()
     }
 
     fn peek_at(&self, ahead: usize) -> Option<Tok> {
