@@ -7,6 +7,8 @@
 //! all empty; one `~` under the axis stands for each run of rows left out. The picture ends
 //! with an empty line.
 
+use spile_cast::Cast;
+
 use crate::Hist;
 
 /// Columns of the picture.
@@ -33,7 +35,7 @@ impl Hist {
                 let off = i128::from(v) - i128::from(low);
                 match u128::try_from(off) {
                     Err(_) => 0,
-                    Ok(off) => (off / step.max(1) as u128 + 1).min(last) as usize,
+                    Ok(off) => (off / step.max(1).fit::<u128>() + 1).min(last) as usize,
                 }
             }
         }
@@ -46,10 +48,10 @@ impl Hist {
         match self {
             Hist::Log if bucket >= LOG_ZERO => match bucket - LOG_ZERO {
                 0 => 0,
-                n => 1i64.wrapping_shl(n as u32 - 1),
+                n => 1i64.wrapping_shl(n.fit::<u32>() - 1),
             },
             Hist::Log => 1i64
-                .wrapping_shl((LOG_ZERO - bucket) as u32 - 1)
+                .wrapping_shl((LOG_ZERO - bucket).fit::<u32>() - 1)
                 .wrapping_neg(),
             Hist::Linear { low, step, .. } => {
                 let last = self.buckets() as usize - 1;
@@ -58,7 +60,7 @@ impl Hist {
                     b if b >= last => last.saturating_sub(2),
                     b => b - 1,
                 };
-                low.wrapping_add(step.max(1).wrapping_mul(n as i64))
+                low.wrapping_add(step.max(1).wrapping_mul(n.fit::<i64>()))
             }
         }
     }
@@ -102,7 +104,7 @@ impl Hist {
         let mut out = format!(
             "{:>values$} |{} count\n",
             "value",
-            "-".repeat(WIDTH as usize)
+            "-".repeat(WIDTH.fit::<usize>())
         );
         let mut skipped = false;
         for i in low..=high {
@@ -114,7 +116,7 @@ impl Hist {
             if std::mem::take(&mut skipped) {
                 out.push_str(&format!("{:values$} ~\n", ""));
             }
-            let bar = "@".repeat((shown[i] / scale) as usize);
+            let bar = "@".repeat((shown[i] / scale).fit::<usize>());
             out.push_str(&format!(
                 "{:>values$} |{bar:<50} {:>counts$}\n",
                 text(i),

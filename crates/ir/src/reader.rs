@@ -6,6 +6,7 @@ mod token;
 
 use std::sync::Arc;
 
+use spile_cast::Cast;
 use token::{Token, tokens};
 
 use crate::fmt::Format;
@@ -45,8 +46,8 @@ type EachLimit<'a> = dyn FnMut(&'static str, u64, &mut dyn FnMut(u64)) + 'a;
 fn each_limit(l: &mut Limits, f: &mut EachLimit<'_>) {
     macro_rules! field {
         ($($name:ident),*) => {$(
-            let now = u64::from(l.$name);
-            f(stringify!($name), now, &mut |n| l.$name = n.try_into().unwrap_or(now as _));
+            let now = l.$name;
+            f(stringify!($name), now.into(), &mut |n| l.$name = n.try_into().unwrap_or(now));
         )*};
     }
     field!(
@@ -200,7 +201,7 @@ impl Reader {
 
     /// The id of an entry; entries must come in the order of their numbers.
     fn index(&mut self, prefix: &str, next: usize) -> Res<()> {
-        if self.opt_id(prefix) == Some(next as u32) {
+        if self.opt_id(prefix) == Some(next.fit::<u32>()) {
             return Ok(());
         }
         self.error(&format!("`{prefix}{next}`"))
@@ -596,7 +597,7 @@ impl Reader {
             };
             let number = match self.opt("number") {
                 true => self.number()?,
-                false => sites.len() as u32,
+                false => sites.len().fit::<u32>(),
             };
             sites.push(CodeSite {
                 place,

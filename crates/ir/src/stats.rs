@@ -4,6 +4,8 @@
 //! only where the smallest and the largest value are kept: it lies between them times their number, and in a
 //! range of less than 2^64 only one number has the 64 bits that were kept.
 
+use spile_cast::Cast;
+
 use crate::{Extract, Hist, StatsSpec};
 
 /// A statistic's running totals. Sums and squares are kept in 128 bits.
@@ -102,15 +104,17 @@ impl Stat {
     /// `Min`, `Max`, `Avg` and `Variance` of an empty statistic.
     pub fn extract(&self, what: Extract) -> Result<i64, EmptyAggregate> {
         match what {
-            Extract::Count => return Ok(self.count as i64),
-            Extract::Sum => return Ok(self.sum as i64),
+            Extract::Count => return Ok(self.count.cast_signed()),
+            Extract::Sum => return Ok(self.sum.low64().cast_signed()),
             _ if self.count == 0 => return Err(EmptyAggregate),
             _ => {}
         }
         Ok(match what {
             Extract::Min => self.min,
             Extract::Max => self.max,
-            Extract::Avg => (i128::from(self.sum as i64) / i128::from(self.count)) as i64,
+            Extract::Avg => {
+                (i128::from(self.sum.low64().cast_signed()) / i128::from(self.count)).fit()
+            }
             _ => self.variance(),
         })
     }
@@ -136,7 +140,7 @@ impl Stat {
         };
         Ok(match what {
             Extract::Sum => (value, i64::try_from(sum).is_ok()),
-            Extract::Avg => ((sum / i128::from(self.count)) as i64, true),
+            Extract::Avg => ((sum / i128::from(self.count)).low64().cast_signed(), true),
             _ => (self.variance_with(sum), self.squares_fit()),
         })
     }
@@ -182,7 +186,7 @@ impl Stat {
     }
 
     fn variance(&self) -> i64 {
-        self.variance_with((self.sum as i64).into())
+        self.variance_with(self.sum.low64().cast_signed().into())
     }
 
     /// `(n * sumsq - sum^2) / (n * (n - 1))`, without a rounding step before the division; 0 for

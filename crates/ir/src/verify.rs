@@ -24,6 +24,8 @@
 //! 10. A match is captured only by a regular expression that was compiled with captures.
 //! 11. `load` has a size of 1, 2, 4 or 8. `catch_msg` writes a string.
 
+use spile_cast::Cast;
+
 use crate::intrinsics::ValueKind;
 use crate::*;
 
@@ -190,7 +192,7 @@ impl Checker<'_> {
         }
         let iters = self.iterators();
         for (i, block) in self.body.blocks.iter().enumerate() {
-            let at = Some(BlockId(i as u32));
+            let at = Some(BlockId(i.fit()));
             if let Some(c) = block.catch {
                 self.report(at, self.block(c), &"catch");
             }

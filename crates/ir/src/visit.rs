@@ -1,5 +1,7 @@
 //! Queries on instructions: what they read, write and can do.
 
+use spile_cast::Cast;
+
 use crate::fmt::{ConvKind, Piece};
 use crate::intrinsics::IntrinsicClass;
 use crate::*;
@@ -375,19 +377,21 @@ impl Program {
     /// The id of a string constant, added when it is missing.
     pub fn intern(&mut self, text: &[u8]) -> StrId {
         let found = self.strings.iter().position(|s| **s == *text);
-        StrId(found.unwrap_or_else(|| {
+        let id = found.unwrap_or_else(|| {
             self.strings.push(text.into());
             self.strings.len() - 1
-        }) as u32)
+        });
+        StrId(id.fit())
     }
 
     /// The id of a regular expression, added when it is missing.
     pub fn intern_regex(&mut self, re: crate::regex::Regex) -> RegexId {
         let found = self.regexes.iter().position(|r| *r == re);
-        RegexId(found.unwrap_or_else(|| {
+        let id = found.unwrap_or_else(|| {
             self.regexes.push(re);
             self.regexes.len() - 1
-        }) as u32)
+        });
+        RegexId(id.fit())
     }
 
     /// The type of an operand in a body; `None` for an operand that does not exist.
@@ -445,7 +449,7 @@ impl Body {
             for (n, to) in block.successors().enumerate() {
                 let again = block.successors().take(n).any(|other| other == to);
                 if !again && to.index() < self.blocks.len() {
-                    f(BlockId(i as u32), to);
+                    f(BlockId(i.fit()), to);
                 }
             }
         }

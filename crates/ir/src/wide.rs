@@ -1,6 +1,8 @@
 //! Numbers that a word of the language does not hold, as text: floating point and 128 bits. The
 //! digits are those of gdb: as many as identify the number, rounded exactly.
 
+use spile_cast::Cast;
+
 /// The number of this form among those of the intrinsic `symbolic`.
 pub const FORM: i64 = 22;
 
@@ -99,10 +101,10 @@ impl WideNumber {
 
 impl Layout {
     fn text(&self, bits: u128) -> String {
-        let part = |from: u32, width: u32| (bits >> from & ((1 << width) - 1)) as u64;
+        let part = |from: u32, width: u32| (bits >> from & ((1 << width) - 1)).low64();
         let (fraction, exponent) = (
             part(0, self.fraction),
-            part(self.fraction, self.exponent) as i32,
+            part(self.fraction, self.exponent).fit::<i32>(),
         );
         let sign = match part(self.fraction + self.exponent, 1) {
             1 => "-",
@@ -129,8 +131,9 @@ impl Layout {
             return format!("{sign}0");
         }
         // 1 + the digits that a number of that many bits needs, rounded up.
-        let precision = 1 + (f64::from(behind + 1) * std::f64::consts::LOG10_2).ceil() as usize;
-        let power = exponent.max(1) - bias - behind as i32;
+        let digits = (f64::from(behind + 1) * std::f64::consts::LOG10_2).ceil();
+        let precision = 1 + spile_cast::whole(digits).fit::<usize>();
+        let power = exponent.max(1) - bias - behind.cast_signed();
         format!("{sign}{}", general(mantissa, power, precision))
     }
 }
@@ -142,7 +145,7 @@ fn general(mantissa: u64, power: i32, precision: usize) -> String {
     let mut limbs: Vec<u32> = Vec::new();
     let mut rest = mantissa;
     while rest > 0 {
-        limbs.push((rest % u64::from(LIMB)) as u32);
+        limbs.push((rest % u64::from(LIMB)).fit::<u32>());
         rest /= u64::from(LIMB);
     }
     let (factor, point) = match power {
@@ -164,7 +167,7 @@ fn general(mantissa: u64, power: i32, precision: usize) -> String {
         }
     }
     // The exponent of the first digit.
-    let mut exponent = all.len() as i64 - 1 - point as i64;
+    let mut exponent = all.len().fit::<i64>() - 1 - point.fit::<i64>();
     let mut digits: Vec<u8> = all.bytes().take(precision).collect();
     let (next, behind) = all
         .as_bytes()
@@ -194,8 +197,8 @@ fn general(mantissa: u64, power: i32, precision: usize) -> String {
         false => format!("{digits:0<whole$}"),
     };
     match exponent {
-        -4..0 => format!("0.{}{digits}", "0".repeat((-exponent - 1) as usize)),
-        0.. if (exponent as usize) < precision => with_point(exponent as usize + 1),
+        -4..0 => format!("0.{}{digits}", "0".repeat((-exponent - 1).fit::<usize>())),
+        0.. if exponent.fit::<usize>() < precision => with_point(exponent.fit::<usize>() + 1),
         _ => {
             let sign = if exponent < 0 { '-' } else { '+' };
             format!("{}e{sign}{:02}", with_point(1), exponent.abs())
@@ -207,11 +210,11 @@ fn multiply(limbs: &mut Vec<u32>, by: u32) {
     let mut carry = 0;
     for limb in limbs.iter_mut() {
         let product = u64::from(*limb) * u64::from(by) + carry;
-        *limb = (product % u64::from(LIMB)) as u32;
+        *limb = (product % u64::from(LIMB)).fit::<u32>();
         carry = product / u64::from(LIMB);
     }
     if carry > 0 {
-        limbs.push(carry as u32);
+        limbs.push(carry.fit::<u32>());
     }
 }
 

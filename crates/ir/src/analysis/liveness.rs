@@ -4,6 +4,8 @@
 //! Registers live at the start of a block's catch block are live all through the block (the rule
 //! for catch blocks of [`dataflow`]).
 
+use spile_cast::Cast;
+
 use super::dataflow::{self, Lattice};
 use crate::*;
 
@@ -43,7 +45,7 @@ impl RegSet {
         self.0.iter().enumerate().flat_map(|(i, w)| {
             let rest = |w: &u64| Some(w & (w - 1)).filter(|w| *w != 0);
             let bits = std::iter::successors(Some(*w).filter(|w| *w != 0), rest);
-            bits.map(move |w| Reg(i as u32 * 64 + w.trailing_zeros()))
+            bits.map(move |w| Reg(i.fit::<u32>() * 64 + w.trailing_zeros()))
         })
     }
 }

@@ -1,5 +1,7 @@
 //! The orders in which passes visit blocks.
 
+use spile_cast::Cast;
+
 use crate::*;
 
 /// The reachable blocks, each before its successors unless there is a loop (reverse post-order). A
@@ -45,7 +47,7 @@ pub fn backwards(body: &Body) -> Vec<BlockId> {
         let mut seen = vec![false; body.blocks.len()];
         order.iter().for_each(|b| seen[b.index()] = true);
         let rest = (0..body.blocks.len()).rev().filter(|b| !seen[*b]);
-        order.extend(rest.map(|b| BlockId(b as u32)));
+        order.extend(rest.map(|b| BlockId(b.fit())));
     }
     order
 }

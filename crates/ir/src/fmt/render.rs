@@ -9,6 +9,8 @@
 //! - `%m` and `%M` read memory. A string argument holds the bytes of memory that was read before.
 //! - `%#s` and `%#c` escape as C source does.
 
+use spile_cast::Cast;
+
 use super::format::{Conv, ConvKind, Count, Format, Piece};
 use crate::Space;
 use crate::interp::value::{Fault, Value};
@@ -63,7 +65,7 @@ fn conversion<'v>(
             pad(out, text, columns, left);
         }
         ConvKind::Char => {
-            let byte = [n as u8];
+            let byte = [n.low8()];
             if c.alt {
                 pad(out, &escape_char(byte[0]), columns, left);
             } else {
@@ -88,7 +90,7 @@ fn conversion<'v>(
                 _ => {
                     let mut bytes = vec![0; memory_len(layout.asked_precision)?];
                     let space = if c.alt { Space::User } else { Space::Kernel };
-                    memory(space, n as u64, &mut bytes)?;
+                    memory(space, n.cast_unsigned(), &mut bytes)?;
                     bytes
                 }
             };
@@ -134,7 +136,7 @@ impl Layout {
                 // A negative width means `-`.
                 let w = number();
                 left |= w < 0;
-                Some(w.unsigned_abs().min(MAX_ARG as u64) as usize)
+                Some(w.unsigned_abs().min(MAX_ARG as u64).fit::<usize>())
             }
         };
         let asked_precision = match c.precision {
@@ -161,7 +163,7 @@ fn hex(bytes: &[u8]) -> Vec<u8> {
 fn memory_len(precision: i64) -> Result<usize, Fault> {
     match precision {
         ..=1 => Ok(1),
-        2..=MAX_MEM => Ok(precision as usize),
+        2..=MAX_MEM => Ok(precision.fit::<usize>()),
         _ => Err(format!("{precision}{TOO_MANY}").into()),
     }
 }
@@ -178,13 +180,14 @@ struct FieldShape {
 
 fn integer(c: &Conv, n: i64, shape: FieldShape, out: &mut Vec<u8>) {
     let signed = c.kind == ConvKind::Dec;
+    let bits = n.cast_unsigned();
     let (digits, mark) = match c.kind {
         ConvKind::Dec => (n.unsigned_abs().to_string(), ""),
-        ConvKind::Octal => (format!("{:o}", n as u64), if c.alt { "0" } else { "" }),
-        ConvKind::Hex => (format!("{:x}", n as u64), if c.alt { "0x" } else { "" }),
-        ConvKind::HexUpper => (format!("{:X}", n as u64), if c.alt { "0X" } else { "" }),
-        ConvKind::Pointer => (format!("{:x}", n as u64), "0x"),
-        _ => ((n as u64).to_string(), ""),
+        ConvKind::Octal => (format!("{bits:o}"), if c.alt { "0" } else { "" }),
+        ConvKind::Hex => (format!("{bits:x}"), if c.alt { "0x" } else { "" }),
+        ConvKind::HexUpper => (format!("{bits:X}"), if c.alt { "0X" } else { "" }),
+        ConvKind::Pointer => (format!("{bits:x}"), "0x"),
+        _ => (bits.to_string(), ""),
     };
     let mut zeros = shape.precision.unwrap_or(0).saturating_sub(digits.len());
     let sign = match () {

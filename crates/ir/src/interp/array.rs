@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
+use spile_cast::Cast;
 
 use super::element::{ARRAY_OVERFLOW, Cell, Element, matches};
 use super::value::{Fault, Value};
@@ -88,8 +89,8 @@ impl StatWords {
             ..Stat::default()
         };
         if stat.count > 0 {
-            stat.min = self.min.map_or(stat.min, |at| words[at] as i64);
-            stat.max = self.max.map_or(stat.max, |at| words[at] as i64);
+            stat.min = self.min.map_or(stat.min, |at| words[at].cast_signed());
+            stat.max = self.max.map_or(stat.max, |at| words[at].cast_signed());
             let wide = |at: usize| u128::from(words[at]) | u128::from(words[at + 1]) << 64;
             stat.sum = self.sum.map_or(stat.sum, |at| wide(at).cast_signed());
             stat.sumsq = self.sumsq.map_or(stat.sumsq, wide);
@@ -101,7 +102,7 @@ impl StatWords {
         words[0] = stat.count;
         for (at, number) in [(self.min, stat.min), (self.max, stat.max)] {
             if let Some(at) = at {
-                words[at] = number as u64;
+                words[at] = number.cast_unsigned();
             }
         }
         let wide = [
@@ -110,7 +111,7 @@ impl StatWords {
         ];
         for (at, number) in wide {
             if let Some(at) = at {
-                words[at] = number as u64;
+                words[at] = number.low64();
                 words[at + 1] = (number >> 64) as u64;
             }
         }
@@ -329,7 +330,7 @@ impl MemArray {
         let (all, fields, hasher) = (&self.keys, self.fields, &self.hasher);
         let key = |n: &u32| &all[*n as usize * fields..(*n as usize + 1) * fields];
         let hash = |n: &u32| hasher.hash_one(key(n));
-        for n in 0..self.there.len() as u32 {
+        for n in 0..self.there.len().fit::<u32>() {
             self.index.insert_unique(hash(&n), n, hash);
         }
     }
@@ -396,14 +397,16 @@ impl MemArray {
         let numbers = self.numbers(slice);
         let limit = limit.unwrap_or(usize::MAX);
         let chosen: Vec<u32> = match sort {
-            None => numbers.take(limit).map(|n| n as u32).collect(),
+            None => numbers.take(limit).map(|n| n.fit::<u32>()).collect(),
             Some(spec) => self.sorted(numbers, spec, limit),
         };
         let mut walk = ForeachWalk::new(self.fields, chosen.len());
         for n in chosen {
             let value = match &self.values {
                 Values::Scalars(_, all) => all[n as usize].clone(),
-                Values::Stats(words, all) => Value::Long(all[n as usize * words.size] as i64),
+                Values::Stats(words, all) => {
+                    Value::Long(all[n as usize * words.size].cast_signed())
+                }
             };
             walk.push(self.key(n as usize), value);
         }
@@ -425,24 +428,24 @@ impl MemArray {
                 Cell::Stats(s) => Some(Value::Long(s.extract(what).unwrap_or(0))),
                 Cell::Scalar(v) => Some(v),
             },
-            (Values::Stats(words, all), _) => Some(Value::Long(all[n * words.size] as i64)),
+            (Values::Stats(words, all), _) => Some(Value::Long(all[n * words.size].cast_signed())),
         };
         // Numbers take less room, and compare faster.
         let mut numbers = numbers.peekable();
         let one = numbers.peek().and_then(|n| value(*n));
         if matches!(one, Some(Value::Str(_))) {
-            let all = numbers.map(|n| (value(n), n as u32)).collect();
+            let all = numbers.map(|n| (value(n), n.fit::<u32>())).collect();
             return first(all, spec.descending, limit);
         }
         let number = |n: usize| value(n).map_or(0, |v| v.as_long());
-        let all = numbers.map(|n| (number(n), n as u32)).collect();
+        let all = numbers.map(|n| (number(n), n.fit::<u32>())).collect();
         first(all, spec.descending, limit)
     }
 }
 
 /// 64 times the sign of a number.
 fn sign(word: u64) -> u64 {
-    (word as i64 >> 63) as u64
+    (word.cast_signed() >> 63).cast_unsigned()
 }
 
 /// The positions of the first pairs in that order.

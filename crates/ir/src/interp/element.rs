@@ -34,7 +34,7 @@ impl Cell {
     pub fn value(&self) -> Value {
         match self {
             Cell::Scalar(v) => v.clone(),
-            Cell::Stats(s) => Value::Long(s.count as i64),
+            Cell::Stats(s) => Value::Long(s.count.cast_signed()),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use spile_cast::Cast;
+
 use super::element::{ARRAY_OVERFLOW, Cell, Element, overflow};
 use super::env::{Env, Globals};
 use super::last_match::LastMatch;
@@ -463,7 +465,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             }
             Inst::Raise { msg } => {
                 let width = self.program.limits.maxstringlen + 1;
-                let message = self.fitted(*msg, Some(Ty::Str(width as u16)))?;
+                let message = self.fitted(*msg, Some(Ty::Str(width.fit())))?;
                 return Err(Fault::from(message.as_bytes().to_vec()));
             }
             _ if inst.global().is_some() => return self.global(inst),
@@ -489,7 +491,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                 size,
                 signed,
             } => {
-                let addr = self.long(*addr) as u64;
+                let addr = self.long(*addr).cast_unsigned();
                 (*dst, self.load(*space, addr, *size, *signed)?.into())
             }
             Inst::CatchMsg { dst } => (*dst, Value::from(self.error.message.message())),
@@ -687,8 +689,8 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                     return Err("histogram index out of range".into());
                 }
                 let s = self.env.globals().stat_get(*g, &keys)?.unwrap_or_default();
-                let count = s.buckets.get(idx as usize).copied().unwrap_or(0);
-                self.set(*dst, (count as i64).into());
+                let count = s.buckets.get(idx.fit::<usize>()).copied().unwrap_or(0);
+                self.set(*dst, count.cast_signed().into());
             }
             Inst::PrintHist { dst, g, keys } => {
                 let keys = self.keys(*g, keys)?;
@@ -712,7 +714,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                 limit,
             } => {
                 let slice = self.pattern(*g, slice)?;
-                let limit = limit.map(|l| self.long(l).max(0) as usize);
+                let limit = limit.map(|l| self.long(l).max(0).fit::<usize>());
                 let walk = self.env.globals().walk(*g, &slice, *sort, limit)?;
                 self.start(*it, walk)?;
             }
@@ -721,8 +723,8 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                 let s = self.env.globals().stat_get(*g, &keys)?.unwrap_or_default();
                 let full = s.buckets.iter().enumerate().filter(|(_, n)| **n != 0);
                 let elements = full.map(|(i, n)| Element {
-                    keys: [Value::Long(i as i64)].into(),
-                    cell: Cell::Scalar(Value::Long(*n as i64)),
+                    keys: [Value::Long(i.fit())].into(),
+                    cell: Cell::Scalar(Value::Long(n.cast_signed())),
                 });
                 self.start(*it, elements.collect::<Vec<_>>().into())?;
             }
@@ -745,12 +747,12 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
         } else {
             u64::from_be_bytes(bytes) >> (64 - 8 * size)
         };
-        let spare = 64 - 8 * size as u32;
+        let spare = 64 - 8 * size.fit::<u32>();
         let raw = raw << spare;
         Ok(if signed {
-            raw as i64 >> spare
+            raw.cast_signed() >> spare
         } else {
-            (raw >> spare) as i64
+            (raw >> spare).cast_signed()
         })
     }
 }

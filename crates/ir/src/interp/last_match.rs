@@ -1,5 +1,7 @@
 //! The last match of a handler's run, which `matched()` and similar functions report.
 
+use spile_cast::Cast;
+
 use super::value::Value;
 use crate::regex::{Match, Regex};
 
@@ -30,7 +32,7 @@ impl LastMatch {
         match self {
             LastMatch::Never => -2,
             LastMatch::Failed => -1,
-            LastMatch::Found(_, m) => m.groups.len() as i64,
+            LastMatch::Found(_, m) => m.groups.len().fit::<i64>(),
         }
     }
 

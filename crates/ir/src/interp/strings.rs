@@ -1,5 +1,7 @@
 //! The intrinsics that depend on their operands only.
 
+use spile_cast::Cast;
+
 use super::value::Value;
 use crate::fmt::escape_within;
 use crate::intrinsics::TextOp;
@@ -9,14 +11,14 @@ pub fn evaluate(op: TextOp, args: &[Value]) -> Value {
     let text = |i: usize| args.get(i).map_or(&b""[..], |v| v.as_bytes());
     let num = |i: usize| args.get(i).map_or(0, Value::as_long);
     match op {
-        TextOp::Strlen => Value::Long(text(0).len() as i64),
+        TextOp::Strlen => Value::Long(text(0).len().fit()),
         TextOp::Substr => Value::from(substr(text(0), num(1), num(2))),
         TextOp::Stringat => {
             let at = usize::try_from(num(1)).ok().and_then(|i| text(0).get(i));
             Value::Long(at.map_or(0, |b| i64::from(*b)))
         }
         TextOp::Isinstr => Value::Long(i64::from(find(text(0), text(1)).is_some())),
-        TextOp::Strpos => Value::Long(find(text(0), text(1)).map_or(-1, |p| p as i64)),
+        TextOp::Strpos => Value::Long(find(text(0), text(1)).map_or(-1, |p| p.fit::<i64>())),
         TextOp::StrReplace => Value::from(&replace(text(0), text(1), text(2))[..]),
         TextOp::Strtol => Value::Long(strtol(text(0), num(1))),
         TextOp::StrToFp => Value::Long(string_to_fp(text(0))),
@@ -75,7 +77,7 @@ pub fn strtol(text: &[u8], base: i64) -> i64 {
     let mut text = &text[usize::from(negative)..];
     let at = |i: usize| text.get(i).copied().unwrap_or(0);
     let marked = at(0) == b'0' && at(1) | 0x20 == b'x';
-    let base = match base as u32 {
+    let base = match base.low32() {
         0 if marked && at(2).is_ascii_hexdigit() => 16,
         0 if at(0) == b'0' => 8,
         0 => 10,
@@ -150,7 +152,7 @@ pub fn string_to_fp(text: &[u8]) -> i64 {
     let magnitude = if name.eq_ignore_ascii_case(b"inf") {
         f64::INFINITY
     } else if name.eq_ignore_ascii_case(b"nan") {
-        return 0xfff8_0000_0000_0000_u64 as i64;
+        return 0xfff8_0000_0000_0000_u64.cast_signed();
     } else {
         let whole = count(text);
         let behind = match text.get(whole) {
@@ -176,7 +178,7 @@ pub fn string_to_fp(text: &[u8]) -> i64 {
         let number = std::str::from_utf8(&text[..end]).unwrap_or_default();
         number.parse::<f64>().unwrap_or_default()
     };
-    (magnitude.to_bits() | u64::from(negative) << 63) as i64
+    (magnitude.to_bits() | u64::from(negative) << 63).cast_signed()
 }
 
 /// The state of `tokenize` between the calls of one run of a handler.

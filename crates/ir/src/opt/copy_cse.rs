@@ -6,6 +6,8 @@
 
 use std::rc::Rc;
 
+use spile_cast::Cast;
+
 use crate::analysis::liveness::Liveness;
 use crate::analysis::order::reverse_post_order;
 use crate::*;
@@ -87,7 +89,7 @@ pub fn run(program: &mut Program, body: &mut Body, zeroed: bool) {
     let mut asked: Vec<u32> = body
         .blocks
         .iter()
-        .map(|b| b.successors().count() as u32)
+        .map(|b| b.successors().count().fit::<u32>())
         .collect();
     for b in reverse_post_order(body) {
         let from = &preds[b];
@@ -380,7 +382,7 @@ fn simplify_text(program: &mut Program, inst: &Inst) -> Option<Inst> {
             let text = constant(program, args.first()?)?;
             (!text.contains(&0)).then_some(Inst::Copy {
                 dst: *dst,
-                src: Val::Imm(text.len() as i64),
+                src: Val::Imm(text.len().fit()),
             })
         }
         _ => None,

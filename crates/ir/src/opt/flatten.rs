@@ -10,6 +10,8 @@
 //! An error that the function does not catch goes to the region's *unwind* block, which does the
 //! same on another way back and fails again (`Rethrow`) at the place of the call.
 
+use spile_cast::Cast;
+
 use super::inline::{calls, clear_registers, shift_inst, shift_term};
 use crate::analysis::liveness::Liveness;
 use crate::*;
@@ -117,25 +119,25 @@ impl<'a> FlatBody<'a> {
 
     fn reg(&mut self, ty: Ty) -> Reg {
         self.body.regs.push(ty);
-        Reg(self.body.regs.len() as u32 - 1)
+        Reg(self.body.regs.len().fit::<u32>() - 1)
     }
 
     fn block(&mut self, insts: Vec<(Inst, SiteId)>, term: Term, catch: Option<BlockId>) -> BlockId {
         self.body.blocks.push(Block { insts, term, catch });
-        BlockId(self.body.blocks.len() as u32 - 1)
+        BlockId(self.body.blocks.len().fit::<u32>() - 1)
     }
 
     /// Copies a function's blocks into the handler.
     fn add_region(&mut self, f: usize) {
         let func = &self.program.funcs[f];
-        let (reg0, iter0) = (self.body.regs.len() as u32, self.body.iters);
+        let (reg0, iter0) = (self.body.regs.len().fit::<u32>(), self.body.iters);
         self.body.regs.extend(&func.body.regs);
         self.body.iters += func.body.iters;
         let number = self.reg(Ty::Long);
         let result = func.ret.map(|ty| self.reg(ty));
         let returns = self.block(Vec::new(), Term::EndHandler, None);
         let unwind = self.block(Vec::new(), Term::EndHandler, None);
-        let entry = BlockId(self.body.blocks.len() as u32);
+        let entry = BlockId(self.body.blocks.len().fit());
         for block in &func.body.blocks {
             let mut block = block.clone();
             let catch = block.catch.map(|c| BlockId(c.0 + entry.0));
@@ -239,7 +241,7 @@ impl<'a> FlatBody<'a> {
         let func = &self.program.funcs[region.func];
         let (entry, number, result, reg0) =
             (region.entry, region.number, region.result, region.reg0);
-        let way = region.ways.len() as i64;
+        let way = region.ways.len().fit::<i64>();
         let mut args = call.args;
         let mut insts = Vec::new();
         if owner == Some(call.callee) {
@@ -311,7 +313,7 @@ impl<'a> FlatBody<'a> {
                 break;
             }
             let dst = self.reg(Ty::Long);
-            let (a, b) = (Val::Reg(number), Val::Imm(i as i64));
+            let (a, b) = (Val::Reg(number), Val::Imm(i.fit()));
             let op = BinOp::Eq;
             let next = self.block(Vec::new(), Term::EndHandler, None);
             let block = &mut self.body.blocks[at.index()];

@@ -11,6 +11,7 @@
 //! the values of the round before.
 
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 
 use crate::analysis::liveness::Liveness;
 use crate::*;
@@ -30,7 +31,7 @@ pub fn recursive(program: &Program) -> Vec<FuncId> {
         let (mut seen, mut stack) = (vec![false; n], callees[start].clone());
         while let Some(f) = stack.pop() {
             if f == start {
-                found.push(FuncId(start as u32));
+                found.push(FuncId(start.fit()));
                 break;
             }
             if f < n && !std::mem::replace(&mut seen[f], true) {
@@ -146,7 +147,7 @@ fn drop_uncalled(program: &mut Program, empty: StrId) {
                 .iter()
                 .map(|p| func.body.regs.get(p.index()).copied());
             let regs = params.map(|t| t.unwrap_or(Ty::Long)).collect();
-            func.params = (0..func.params.len() as u32).map(Reg).collect();
+            func.params = (0..func.params.len().fit::<u32>()).map(Reg).collect();
             let block = Block {
                 insts: Vec::new(),
                 term: Term::Ret(value),
@@ -181,7 +182,7 @@ impl SiteTable {
             None => call,
         });
         self.list.push(new);
-        let id = SiteId(self.list.len() as u32 - 1);
+        let id = SiteId(self.list.len().fit::<u32>() - 1);
         self.inlined.insert((site, call), id);
         id
     }
@@ -242,9 +243,9 @@ fn splice(
         return;
     };
     let func = &program.funcs[func.index()];
-    let (reg0, iter0) = (body.regs.len() as u32, body.iters);
-    let block0 = body.blocks.len() as u32 + 1;
-    let after = BlockId(body.blocks.len() as u32);
+    let (reg0, iter0) = (body.regs.len().fit::<u32>(), body.iters);
+    let block0 = body.blocks.len().fit::<u32>() + 1;
+    let after = BlockId(body.blocks.len().fit());
     body.regs.extend(&func.body.regs);
     body.iters += func.body.iters;
 

@@ -3,6 +3,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use spile_cast::Cast;
+
 /// Defines an enum of operators from rows `NAME "word" result`.
 macro_rules! operators {
     ($($(#[$doc:meta])* $ty:ident($($arg:ident: $of:ty),*) -> $out:ty {
@@ -43,9 +45,9 @@ operators! {
         And "and" Some(a & b),
         Or "or" Some(a | b),
         Xor "xor" Some(a ^ b),
-        Shl "shl" Some(a.wrapping_shl(b as u32)),
-        Shr "shr" Some(a.wrapping_shr(b as u32)),
-        UShr "ushr" Some((a as u64).wrapping_shr(b as u32) as i64),
+        Shl "shl" Some(a.wrapping_shl(b.low32())),
+        Shr "shr" Some(a.wrapping_shr(b.low32())),
+        UShr "ushr" Some(a.cast_unsigned().wrapping_shr(b.low32()).cast_signed()),
         Eq "eq" Some(i64::from(a == b)),
         Ne "ne" Some(i64::from(a != b)),
         Lt "lt" Some(i64::from(a < b)),

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use spile_cast::Cast;
+
 /// Bytes of a string constant, without a terminating NUL.
 pub type Bytes = Arc<[u8]>;
 
@@ -18,7 +20,7 @@ pub enum Ty {
 impl Ty {
     /// The string type that holds `len` bytes and a NUL.
     pub fn str_for_len(len: usize) -> Ty {
-        Ty::Str(((len + 8) / 8 * 8).min(4104) as u16)
+        Ty::Str(((len + 8) / 8 * 8).min(4104).fit::<u16>())
     }
 
     /// Size in bytes of a value in memory (a multiple of 8).
@@ -84,9 +86,9 @@ impl Hist {
     pub fn buckets(self) -> u32 {
         match self {
             Hist::Log => 128,
-            Hist::Linear { low, high, step } => {
-                ((high.wrapping_sub(low)) / step.max(1) + 3).clamp(3, 4096) as u32
-            }
+            Hist::Linear { low, high, step } => ((high.wrapping_sub(low)) / step.max(1) + 3)
+                .clamp(3, 4096)
+                .fit::<u32>(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Parses bodies, blocks and instructions.
 
+use spile_cast::Cast;
+
 use super::token::Token;
 use super::{Reader, Res};
 use crate::text::{EXTRACTS, SPACES, STREAMS};
@@ -361,7 +363,7 @@ impl Reader {
         let (Some(bits @ (8 | 16 | 32 | 64)), true) = (bits, word.starts_with(['s', 'u'])) else {
             return self.error("`u8` to `s64` before here");
         };
-        let (size, signed) = ((bits / 8) as u8, word.starts_with('s'));
+        let (size, signed) = ((bits / 8).fit::<u8>(), word.starts_with('s'));
         Ok(Inst::Load {
             dst,
             space,

@@ -1,5 +1,7 @@
 //! Matching by walking the tables; generated code walks them in the same way.
 
+use spile_cast::Cast;
+
 use super::compiled::{Compiled, Regex};
 use super::scan::Scanner;
 use super::tagged::{Finder, NO_SLOT};
@@ -50,7 +52,7 @@ impl Finder {
         let mut last = None;
         let slot = |row: usize, end: bool| {
             let accepts = self.next[row + self.columns as usize - 1];
-            let slot = (accepts >> if end { 16 } else { 0 }) as u16;
+            let slot = (accepts >> if end { 16 } else { 0 }).low16();
             (slot != NO_SLOT).then_some(usize::from(slot))
         };
         for (at, b) in text.iter().enumerate().skip(start) {

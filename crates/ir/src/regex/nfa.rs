@@ -1,6 +1,8 @@
 //! From the expression to an automaton with marks: begins and ends of groups and other parts, the
 //! preference between paths, and the rounds of a repetition that may be empty.
 
+use spile_cast::Cast;
+
 use super::error::Error;
 use super::parser::{Ast, ByteSet};
 
@@ -109,7 +111,7 @@ fn classes(nodes: &[Node]) -> ([u8; 256], usize) {
             }
         }
     }
-    (of.map(|c| c as u8), count)
+    (of.map(|c| c.fit::<u8>()), count)
 }
 
 struct Builder {
@@ -125,7 +127,7 @@ impl Builder {
             return Err(Error::large("it has too many parts, intervals written out"));
         }
         self.nodes.push(node);
-        Ok(self.nodes.len() as NodeId - 1)
+        Ok(self.nodes.len().fit::<NodeId>() - 1)
     }
 
     /// Nodes for `ast` at depth `depth`, followed by `next`.

@@ -2,6 +2,7 @@
 //! tells whether there is a match; the backward scanner tells where matches begin.
 
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 
 use super::error::Error;
 use super::nfa::{Nfa, Node, NodeId};
@@ -76,7 +77,7 @@ impl Graph {
             bytes: vec![Vec::new(); n],
         };
         for (i, node) in nfa.nodes.iter().enumerate() {
-            let i = i as NodeId;
+            let i = i.fit::<NodeId>();
             let edge = |list: &mut Vec<Vec<NodeId>>, to: NodeId| {
                 let (from, to) = if back { (to, i) } else { (i, to) };
                 list[from as usize].push(to);
@@ -126,7 +127,7 @@ impl Graph {
     }
 
     fn members(set: &Set) -> Vec<NodeId> {
-        let n = set.len() as NodeId * 64;
+        let n = set.len().fit::<NodeId>() * 64;
         (0..n).filter(|n| has(set, *n)).collect()
     }
 }
@@ -268,13 +269,13 @@ fn minimize(
     let mut next = vec![0; count * columns];
     for b in 0..count {
         for (c, to) in rows[member[b]].iter().enumerate() {
-            next[order[b] * columns + c] = (order[block[*to]] * columns) as u16;
+            next[order[b] * columns + c] = (order[block[*to]] * columns).fit::<u16>();
         }
     }
     Ok(Scanner {
-        columns: columns as u32,
-        start: (order[block[0]] * columns) as u16,
-        accept: (refusing * columns) as u16,
+        columns: columns.fit(),
+        start: (order[block[0]] * columns).fit(),
+        accept: (refusing * columns).fit(),
         next,
     })
 }
@@ -291,8 +292,8 @@ pub(super) fn merge(rows: &[Vec<usize>], kinds: Vec<u32>) -> Vec<usize> {
         let mut new = Vec::with_capacity(block.len());
         for (i, row) in rows.iter().enumerate() {
             key.clear();
-            key.push(block[i] as u32);
-            key.extend(row.iter().map(|to| block[*to] as u32));
+            key.push(block[i].fit::<u32>());
+            key.extend(row.iter().map(|to| block[*to].fit::<u32>()));
             let next = index.len();
             new.push(match index.get(&key) {
                 Some(block) => *block,

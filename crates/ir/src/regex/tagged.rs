@@ -10,6 +10,7 @@
 use std::cmp::Ordering;
 
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 
 use super::error::Error;
 use super::nfa::{Nfa, Node, NodeId};
@@ -143,7 +144,7 @@ impl Closure<'_> {
             node,
             origin,
         });
-        self.steps.len() as u32 - 1
+        self.steps.len().fit::<u32>() - 1
     }
 
     fn step(&mut self, parent: u32, rank: u8, depth: u16, node: NodeId) -> u32 {
@@ -157,7 +158,7 @@ impl Closure<'_> {
             node,
             origin: p.origin,
         });
-        self.steps.len() as u32 - 1
+        self.steps.len().fit::<u32>() - 1
     }
 
     /// How far out each of two paths has come since they parted, and which one is better.
@@ -245,12 +246,12 @@ impl Closure<'_> {
                 }
                 Node::Fork(ways) => {
                     for (rank, way) in ways.iter().enumerate().rev() {
-                        let rank = rank.min(255) as u8;
+                        let rank = rank.min(255).fit::<u8>();
                         todo.push((self.step(path, rank, depth, *way), flags));
                     }
                 }
                 Node::Depth(d, next) => {
-                    todo.push((self.step(path, 0, *d as u16, *next), flags));
+                    todo.push((self.step(path, 0, d.fit::<u16>(), *next), flags));
                 }
                 Node::Tag(_, next) | Node::Forget(_, next) => {
                     todo.push((self.step(path, 0, depth, *next), flags));
@@ -290,7 +291,7 @@ impl Closure<'_> {
             let tag = tag - 2;
             if seen >> tag & 1 == 0 {
                 seen |= 1 << tag;
-                ops.push((tag * 2 + u32::from(forget)) as Op);
+                ops.push((tag * 2 + u32::from(forget)).fit::<Op>());
             }
         };
         let mut at = self.steps[path as usize].parent;
@@ -359,7 +360,7 @@ impl<'a> Builder<'a> {
                 {
                     let n = state.slots.len();
                     let depth = state.out[i * n + i];
-                    let root = c.root(i as u16, depth, *next);
+                    let root = c.root(i.fit::<u16>(), depth, *next);
                     c.explore(root, false, &mut self.work)?;
                 }
             }
@@ -408,8 +409,8 @@ impl<'a> Builder<'a> {
             let number = match self.ops_index.get(&ops) {
                 Some(n) => *n,
                 None => {
-                    let n = self.ops.len() as u32;
-                    self.ops.push(ops.len() as u8);
+                    let n = self.ops.len().fit::<u32>();
+                    self.ops.push(ops.len().fit::<u8>());
                     self.ops.extend(&ops);
                     self.ops_index.insert(ops, n);
                     n
@@ -420,7 +421,7 @@ impl<'a> Builder<'a> {
         let list = match self.list_index.get(&list) {
             Some(at) => *at,
             None => {
-                let at = self.lists.len() as u32;
+                let at = self.lists.len().fit::<u32>();
                 self.lists.extend(&list);
                 self.list_index.insert(list, at);
                 at
@@ -446,7 +447,7 @@ impl<'a> Builder<'a> {
     ) -> Result<Finder, Error> {
         let slot = |s: &TaggedState, end: bool| {
             let at = s.slots.iter().position(|s| *s == (0, end));
-            at.map_or(NO_SLOT, |i| i as u16)
+            at.map_or(NO_SLOT, |i| i.fit::<u16>())
         };
         let accepts = |s: &TaggedState| u32::from(slot(s, false)) | u32::from(slot(s, true)) << 16;
         let mut kinds: FxHashMap<Vec<u32>, u32> = FxHashMap::default();
@@ -457,7 +458,7 @@ impl<'a> Builder<'a> {
                 row.iter()
                     .map(|(to, list)| if *to == 0 { 0 } else { *list }),
             );
-            let next = kinds.len() as u32;
+            let next = kinds.len().fit::<u32>();
             *kinds.entry(key).or_insert(next)
         };
         let kinds: Vec<u32> = self.states.iter().zip(&self.rows).map(kind_of).collect();
@@ -485,7 +486,7 @@ impl<'a> Builder<'a> {
         order.iter().enumerate().for_each(|(i, b)| place[*b] = i);
         let block: Vec<usize> = block.iter().map(|b| place[*b]).collect();
         let mut next = vec![0; count * columns];
-        let row = |b: usize| (b * columns) as u32;
+        let row = |b: usize| (b * columns).fit::<u32>();
         for (i, b) in block.iter().enumerate() {
             let to = &mut next[b * columns..(b + 1) * columns];
             for (cell, (state, list)) in to.iter_mut().zip(&self.rows[i]) {
@@ -498,10 +499,10 @@ impl<'a> Builder<'a> {
             groups,
             anchored: !reverse.accepts_inside(),
             reverse,
-            columns: columns as u32,
-            accept: row(refusing) as u16,
-            start: starts.map(|(s, _)| row(block[s]) as u16),
-            start_list: starts.map(|(_, l)| l as u16),
+            columns: columns.fit(),
+            accept: row(refusing).fit(),
+            start: starts.map(|(s, _)| row(block[s]).fit::<u16>()),
+            start_list: starts.map(|(_, l)| l.fit::<u16>()),
             next,
             lists: self.lists,
             ops: self.ops,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use spile_cast::Cast;
+
 use super::class::Storage;
 use super::thread_ownership::{Owner, Ownership};
 use crate::*;
@@ -71,7 +73,7 @@ pub fn classify(program: &mut Program) -> Explanation {
     drop_unused_old(program);
     let uses = uses(program);
     let mut classes: Vec<(Storage, String)> = (0..program.globals.len())
-        .map(|g| class_of(&uses, GlobalId(g as u32)))
+        .map(|g| class_of(&uses, GlobalId(g.fit())))
         .collect();
     locks(program, &uses, &mut classes);
     while let Some(g) = torn_with(&uses, &classes) {
@@ -118,7 +120,7 @@ pub fn thread_records(program: &Program) -> Vec<GlobalId> {
         };
         let free = global.storage == (Storage::Shared { lock: false });
         if free && **keys == [Ty::Long] && !walked[g] {
-            let id = GlobalId(g as u32);
+            let id = GlobalId(g.fit());
             let facts = GlobalUse::new(program, &running, id);
             if facts.written && facts.owner == Some(Owner::Thread) {
                 by_room.entry(*max).or_default().push(id);
@@ -304,7 +306,7 @@ fn class_of(uses: &[HandlerUse<'_>], g: GlobalId) -> (Storage, String) {
 /// handler in between would be visible in one and not in the other.
 fn torn_with(uses: &[HandlerUse<'_>], classes: &[(Storage, String)]) -> Option<usize> {
     let is = |g: usize, class: Storage| classes[g].0 == class;
-    let touches = |u: &HandlerUse<'_>, g: usize| u.accesses_to(GlobalId(g as u32)).next().is_some();
+    let touches = |u: &HandlerUse<'_>, g: usize| u.accesses_to(GlobalId(g.fit())).next().is_some();
     let meet = |g: usize, locked: usize| {
         let both = |u: &&HandlerUse<'_>| u.running() && touches(u, g) && touches(u, locked);
         uses.iter().filter(both).any(HandlerUse::kernel)
@@ -322,7 +324,7 @@ fn torn_with(uses: &[HandlerUse<'_>], classes: &[(Storage, String)]) -> Option<u
 fn locks(program: &Program, uses: &[HandlerUse<'_>], classes: &mut [(Storage, String)]) {
     let running: Vec<&HandlerUse<'_>> = uses.iter().filter(|u| u.running()).collect();
     let facts: Vec<GlobalUse> = (0..classes.len())
-        .map(|g| GlobalUse::new(program, &running, GlobalId(g as u32)))
+        .map(|g| GlobalUse::new(program, &running, GlobalId(g.fit())))
         .collect();
     let contended: Vec<bool> = classes
         .iter_mut()
