@@ -21,6 +21,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops;
 
+use spile_cast::Cast;
+
 use crate::func::{
     Block, BlockId, Func, Inst, JumpTarget, LoopBound, LoopForm, MemoryPlace, Operand, SlotId,
     Term, Value,
@@ -173,7 +175,7 @@ impl BuilderState {
             insts: Vec::new(),
             term: Term::Ret(Operand::Imm(0)),
         });
-        BlockId(self.func.blocks.len() as u32 - 1)
+        BlockId(self.func.blocks.len().fit::<u32>() - 1)
     }
 
     /// A new block with a parameter for each of the first variables.
@@ -320,7 +322,7 @@ impl Builder {
         let slot = {
             let slots = &mut self.0.borrow_mut().func.slots;
             slots.push(bytes.next_multiple_of(8));
-            SlotId(slots.len() as u32 - 1)
+            SlotId(slots.len().fit::<u32>() - 1)
         };
         self.addr(MemoryPlace::Slot(slot, 0))
     }

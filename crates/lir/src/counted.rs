@@ -8,6 +8,8 @@
 //!   jump loop(%j)                            jump loop(%j, %next)
 //! ```
 
+use spile_cast::Cast;
+
 use crate::cfg::{Cfg, CfgNode};
 use crate::func::{Block, BlockId, Func, Inst, JumpTarget, LoopForm, Operand, Term};
 use crate::op::{AluOp, Cond, Width};
@@ -47,7 +49,7 @@ fn counted(func: &mut Func, header: usize) {
         }
     }
     let body = JumpTarget {
-        block: BlockId(func.blocks.len() as u32),
+        block: BlockId(func.blocks.len().fit()),
         args: Vec::new(),
     };
     let block = &mut func.blocks[header];

@@ -11,6 +11,8 @@
 //! called again and again ([`crate::repeat`]), which the kernel's verifier follows once and not at
 //! each iteration.
 
+use spile_cast::Cast;
+
 use crate::helpers::Helper;
 use crate::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
 
@@ -327,7 +329,7 @@ impl Func {
     /// A new value with this name.
     pub fn value(&mut self, name: impl Into<String>) -> Value {
         self.values.push(name.into());
-        Value(self.values.len() as u32 - 1)
+        Value(self.values.len().fit::<u32>() - 1)
     }
 }
 

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
+use spile_cast::Cast;
+
 use crate::cfg::{Cfg, CfgNode};
 use crate::func::{
     Block, Func, Inst, JumpTarget, LoopForm, MAX_REPEAT, MemoryPlace, Module, Operand, SlotId,
@@ -113,7 +115,7 @@ impl Memory {
 
     /// The region of an access, and its offset there.
     fn find(&mut self, at: u64, size: usize) -> Result<(&mut Region, usize), Fault> {
-        let outside = Fault::Outside(at, size as u32);
+        let outside = Fault::Outside(at, size.fit::<u32>());
         let (base, region) = self
             .regions
             .range_mut(..=at)
@@ -547,7 +549,7 @@ impl<'m> Activation<'_, 'm> {
     /// Calls a function by its address.
     fn callback(&mut self, function: u64, args: &[u64]) -> Result<u64, Fault> {
         let module = self.machine.module;
-        let index = function.wrapping_sub(FUNCTIONS) as usize;
+        let index = function.wrapping_sub(FUNCTIONS).fit::<usize>();
         let missing = || Fault::Missing(format!("no function at {function:#x}"));
         let func = module.funcs.get(index).ok_or_else(missing)?;
         self.machine

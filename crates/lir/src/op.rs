@@ -4,6 +4,8 @@
 //! by zero gives the dividend, the amount of a shift is taken modulo the width, and a 32-bit result
 //! is extended with zeros. No operation traps. Words in memory are little endian.
 
+use spile_cast::Cast;
+
 /// Defines an enum with a name for each variant.
 macro_rules! named {
     ($($(#[$m:meta])* $ty:ident { $($(#[$vm:meta])* $v:ident = $name:literal,)* })*) => {$(
@@ -205,7 +207,7 @@ impl AluOp {
     pub fn evaluate(self, width: Width, a: u64, b: u64) -> u64 {
         let (a, b) = (width.operand(a), width.operand(b));
         let (sa, sb) = (width.signed(a), width.signed(b));
-        let shift = b as u32 & (8 * width.size().bytes() - 1);
+        let shift = b.low32() & (8 * width.size().bytes() - 1);
         let result = match self {
             AluOp::Add => a.wrapping_add(b),
             AluOp::Sub => a.wrapping_sub(b),

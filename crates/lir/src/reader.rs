@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use spile_cast::Cast;
+
 use crate::func::{
     Block, BlockId, ConstantData, Extern, Func, Inst, JumpTarget, LoopBound, LoopForm, MemoryPlace,
     Module, Operand, SlotId, Term, Value,
@@ -85,8 +87,8 @@ impl Reader<'_> {
             .rposition(|b| *b == b'\n')
             .map_or(0, |n| n + 1);
         Err(ReadError {
-            line: line as u32,
-            column: (before.len() - start + 1) as u32,
+            line: line.fit(),
+            column: (before.len() - start + 1).fit(),
             message: message.into(),
         })
     }
@@ -256,7 +258,7 @@ impl Reader<'_> {
                 [b'\\', b'x', a, b, ..] => {
                     let digit = |d: u8| char::from(d).to_digit(16);
                     match digit(*a).zip(digit(*b)) {
-                        Some((a, b)) => ((16 * a + b) as u8, 4),
+                        Some((a, b)) => ((16 * a + b).fit::<u8>(), 4),
                         None => return self.error_at(self.at, "expected two hexadecimal digits"),
                     }
                 }
@@ -336,7 +338,7 @@ impl Reader<'_> {
         order.sort_by_key(|i| self.names.mentions[*i].1);
         let mut new = vec![BlockId(0); order.len()];
         for (to, from) in order.iter().enumerate() {
-            new[*from] = BlockId(to as u32);
+            new[*from] = BlockId(to.fit());
         }
         let mut blocks: Vec<Option<Block>> = std::mem::take(&mut func.blocks)
             .into_iter()
@@ -355,7 +357,7 @@ impl Reader<'_> {
         if let Some(v) = names.values.get(&name) {
             return Ok(*v);
         }
-        let v = Value(names.all.len() as u32);
+        let v = Value(names.all.len().fit());
         names.all.push(name.clone());
         names.values.insert(name, v);
         Ok(v)
@@ -381,7 +383,7 @@ impl Reader<'_> {
         if let Some(id) = names.blocks.get(&name) {
             return Ok(*id);
         }
-        let id = BlockId(names.mentions.len() as u32);
+        let id = BlockId(names.mentions.len().fit());
         names.mentions.push((name.clone(), at, false));
         names.blocks.insert(name, id);
         Ok(id)

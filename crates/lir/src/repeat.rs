@@ -18,6 +18,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use spile_cast::Cast;
+
 use crate::cfg::{Cfg, CfgNode, live_in};
 use crate::func::{
     Block, BlockId, Func, Inst, JumpTarget, LoopBound, LoopForm, MemoryPlace, Module, Operand,
@@ -272,7 +274,7 @@ impl<'f> Outline<'f> {
         words.extend(values.map(|v| ContextWord::Value(*v)));
         let room = |slot: SlotId| self.func.slots[slot.index()];
         let known = self.context.map_or(0, room);
-        let bytes = known.max(8 * words.len() as u32);
+        let bytes = known.max(8 * words.len().fit::<u32>());
         if self.func.slots.iter().sum::<u32>() - known + bytes > MAX_STACK {
             let count = words.len();
             let func = &self.func.name;
@@ -280,7 +282,7 @@ impl<'f> Outline<'f> {
         }
         self.words = words.into_iter().zip(0..).collect();
         let slots = &mut self.func.slots;
-        let slot = *self.context.get_or_insert(SlotId(slots.len() as u32));
+        let slot = *self.context.get_or_insert(SlotId(slots.len().fit()));
         slots.resize(slots.len().max(slot.index() + 1), 0);
         slots[slot.index()] = bytes;
         Ok(())
@@ -294,7 +296,7 @@ impl<'f> Outline<'f> {
 
     /// The displacement of a word, which the limit on stacks keeps small.
     fn at(&self, word: ContextWord) -> i16 {
-        self.words.get(&word).map_or(0, |w| 8 * *w as i16)
+        self.words.get(&word).map_or(0, |w| 8 * w.fit::<i16>())
     }
 
     fn load(&self, dst: Value, base: Value, word: ContextWord) -> Inst {
@@ -360,7 +362,7 @@ impl<'f> Outline<'f> {
         let ids: HashMap<usize, BlockId> = std::iter::once(self.header)
             .chain(self.blocks.iter().copied().filter(|b| *b != self.header))
             .enumerate()
-            .map(|(to, from)| (from, BlockId(to as u32 + 1)))
+            .map(|(to, from)| (from, BlockId(to.fit::<u32>() + 1)))
             .collect();
         step.blocks.push(Block {
             name: "entry".into(),
@@ -407,7 +409,7 @@ impl<'f> Outline<'f> {
             }
             // The verifier follows another iteration behind an exit, too.
             if !self.one_way() {
-                insts.extend(self.forget(context, ContextWord::Exit, k as i32 + 1));
+                insts.extend(self.forget(context, ContextWord::Exit, k.fit::<i32>() + 1));
             }
             let mut end = plain(format!("leave{k}"), insts, Term::Ret(Operand::Imm(1)));
             end.params = params;
@@ -422,9 +424,9 @@ impl<'f> Outline<'f> {
         let ends = 1 + ids.len();
         let exit = self.exits.iter().position(|e| *e == to.index());
         match (exit, ids.get(&to.index())) {
-            (Some(exit), _) => BlockId((ends + 1 + exit) as u32),
+            (Some(exit), _) => BlockId((ends + 1 + exit).fit::<u32>()),
             (None, Some(id)) if to.index() != self.header => *id,
-            (None, _) => BlockId(ends as u32),
+            (None, _) => BlockId(ends.fit()),
         }
     }
 
@@ -545,7 +547,7 @@ impl<'f> Outline<'f> {
                 insts.push(self.load(arg, context, ContextWord::Param(to, n)));
                 args.push(arg);
             }
-            let block = BlockId(to as u32);
+            let block = BlockId(to.fit());
             let leave = plain(
                 format!("{}_to{k}", self.name),
                 insts,
@@ -560,7 +562,7 @@ impl<'f> Outline<'f> {
                 cond: Cond::Eq,
                 width: Width::W64,
                 a: exit,
-                b: Operand::Imm(k as i32 + 1),
+                b: Operand::Imm(k.fit::<i32>() + 1),
                 then,
                 els,
             };
@@ -571,7 +573,7 @@ impl<'f> Outline<'f> {
     fn add(&mut self, block: Block) -> JumpTarget {
         self.func.blocks.push(block);
         JumpTarget {
-            block: BlockId(self.func.blocks.len() as u32 - 1),
+            block: BlockId(self.func.blocks.len().fit::<u32>() - 1),
             args: Vec::new(),
         }
     }

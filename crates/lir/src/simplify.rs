@@ -1,6 +1,8 @@
 //! Tidies a function: removes unreachable blocks, parameters that always get the same value, equal
 //! returns, and values that nobody reads; constant parts of addresses become displacements.
 
+use spile_cast::Cast;
+
 use crate::cfg::Cfg;
 use crate::func::{Block, BlockId, Func, Inst, JumpTarget, Operand, Term, Value};
 use crate::op::{AluOp, Width};
@@ -173,7 +175,7 @@ fn share_returns(func: &mut Func) {
         let known = first.iter().find(|(returned, _)| *returned == n);
         let to = known.map(|(_, to)| *to);
         if to.is_none() {
-            first.push((n, BlockId(i as u32)));
+            first.push((n, BlockId(i.fit())));
         }
         to
     };
@@ -283,7 +285,7 @@ fn compact(func: &mut Func) {
     for block in &func.blocks {
         let insts = block.insts.iter().filter_map(Inst::dst);
         for v in block.params.iter().copied().chain(insts) {
-            new[v.index()] = Some(Value(names.len() as u32));
+            new[v.index()] = Some(Value(names.len().fit()));
             names.push(std::mem::take(&mut func.values[v.index()]));
         }
     }

@@ -220,7 +220,7 @@ Cost: about 160 instructions, 240 for large decimal numbers; a copy for each sid
             let room = block + at.digits;
             let (digits, prefix) = match base {
                 8 => {
-                    let mark = (flags >> flag::MARK.trailing_zeros() as i32) & 1;
+                    let mark = (flags >> flag::MARK.trailing_zeros().cast_signed()) & 1;
                     let prefix = (mark * i32::from(b'0'), mark);
                     (write_octal(f, room, value), prefix)
                 }
@@ -304,7 +304,7 @@ fn hexadecimal<'b>(
     for (half, at) in [(value >> 32, 0), (value.ext(ExtOp::Zext, Size::U32), 8)] {
         last.store_u64(at, eight_hex(f, half, letters));
     }
-    let mark = (flags >> flag::MARK.trailing_zeros() as i32) & 1;
+    let mark = (flags >> flag::MARK.trailing_zeros().cast_signed()) & 1;
     let text = f.constant(u64::from(u16::from_le_bytes(*b"0x"))) - (case << 8);
     (significant_hex(f, value), (mark * text, mark << 1))
 }

@@ -128,7 +128,7 @@ impl<'b> DecimalText<'b> {
     /// A byte of the text; 0 behind its end.
     fn byte(&self, at: Val<'b>) -> Val<'b> {
         let byte = self.f.var("byte", 0);
-        self.f.if_(at.lt(self.most as i32), || {
+        self.f.if_(at.lt(self.most.cast_signed()), || {
             byte.set((self.text + at).load_u8(0));
         });
         byte.get()
@@ -150,7 +150,7 @@ impl<'b> DecimalText<'b> {
     fn names(&self, at: Val<'b>, sign: Val<'b>) {
         let f = self.f;
         let word = |bytes: [u8; 4]| f.constant(u32::from_ne_bytes(bytes).into());
-        f.ret_if(at.ge(self.most as i32), 0);
+        f.ret_if(at.ge(self.most.cast_signed()), 0);
         let name = (self.text + at).load_bytes(Size::U32, 0);
         let name = (name & word([0xff, 0xff, 0xff, 0])) | word([0x20, 0x20, 0x20, 0]);
         f.ret_if(name.eq(word(*b"inf\0")), sign | f.constant(INFINITY));
@@ -165,7 +165,7 @@ impl<'b> DecimalText<'b> {
         // Positions plus 1; 0 for none.
         let [first, point] = ["first", "point"].map(|n| f.var(n, 0));
         f.repeat(self.most, || {
-            f.break_if(at.ge(self.most as i32));
+            f.break_if(at.ge(self.most.cast_signed()));
             let byte = (self.text + at).load_u8(0);
             let digit = byte - i32::from(b'0');
             f.if_(digit.gt(9), || {
@@ -230,7 +230,7 @@ impl<'b> DecimalText<'b> {
             let digit = f.var("value", 0);
             f.if_(place.sge(at), || {
                 f.if_(next.lt(end), || {
-                    f.break_if(next.ge(self.most as i32));
+                    f.break_if(next.ge(self.most.cast_signed()));
                     let byte = (self.text + next).load_u8(0);
                     next.set(next + 1);
                     f.if_(byte.eq(i32::from(b'.')), || f.continue_());

@@ -20,7 +20,7 @@ pub const MARK: u32 = 33;
 /// Fields of a record, all numbers.
 pub const FIELDS: usize = 8;
 /// Bytes of a record: a header, its shape, the fields.
-pub const RECORD: u32 = 16 + 8 * FIELDS as u32;
+pub const RECORD: u32 = 16 + 8 * spile_cast::u32_of(FIELDS);
 /// Bit of the processor's number in the number of a read.
 pub const CPU_SHIFT: i32 = 40;
 

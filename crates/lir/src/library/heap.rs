@@ -6,6 +6,8 @@
 //! functions. What changes between iterations is in these words, which costs less than the words of a
 //! loop's context: a step reads each one where it needs it.
 
+use spile_cast::Cast;
+
 use super::strings::MAX_SLOT;
 use crate::builder::{BlockExit, Builder, IntoOperand, Val, build};
 use crate::func::{Extern, Func, MAX_REPEAT, MemoryPlace, Module};
@@ -314,8 +316,8 @@ Cost: an iteration for each word up to the first difference or the end of the te
         f.block(|end| {
             for n in 1..=IN_PLACE {
                 end.leave_if(slot.le(n));
-                x.set(a.load_u64(8 * n as i16));
-                y.set(b.load_u64(8 * n as i16));
+                x.set(a.load_u64(8 * n.fit::<i16>()));
+                y.set(b.load_u64(8 * n.fit::<i16>()));
                 end.leave_if(x.ne(y));
                 // Both end here: zeros follow an end.
                 end.leave_if(x.eq(0));

@@ -1,6 +1,8 @@
 //! Large arrays: the layout of their elements in the memory of a map, and the function that adds to an
 //! element.
 
+use spile_cast::Cast;
+
 use crate::builder::{BlockExit, Builder, Val, Var, build};
 use crate::func::{MemoryPlace, Module};
 use crate::helpers::Helper;
@@ -105,8 +107,8 @@ impl LargeLayout {
                 let group = ((hash >> 32) * groups) >> 32;
                 let cell =
                     ((hash >> LargeLayout::CELL_BITS) ^ last) % u64::from(LargeLayout::GROUP);
-                let first = group as u32 * LargeLayout::GROUP + cell as u32;
-                let tag = (hash ^ (last << LargeLayout::TAG_BITS)) as u32 & LargeLayout::TAG;
+                let first = group as u32 * LargeLayout::GROUP + cell.fit::<u32>();
+                let tag = (hash ^ (last << LargeLayout::TAG_BITS)).low32() & LargeLayout::TAG;
                 (first..first + LargeLayout::WINDOW).map(move |cell| (cell, tag))
             })
     }
@@ -149,7 +151,7 @@ pub struct PutLayout {
 impl PutLayout {
     /// Offsets of the words of a key.
     fn words(&self) -> impl DoubleEndedIterator<Item = i16> {
-        (0..self.key_size as i16).step_by(8)
+        (0..self.key_size.fit::<i16>()).step_by(8)
     }
 }
 
@@ -212,7 +214,7 @@ struct Cell<'b> {
     tag: Val<'b>,
 }
 
-const CELLS: i16 = LargeLayout::CELLS as i16;
+const CELLS: i16 = spile_cast::i16_of(LargeLayout::CELLS as usize);
 
 impl<'b> Cell<'b> {
     fn content(&self) -> Val<'b> {
@@ -224,11 +226,14 @@ impl<'b> Table<'_, 'b> {
     /// The address of the key's room, which is inserted if absent.
     fn element(&self) -> Val<'b> {
         let (f, large) = (self.f, self.at.large);
-        let last = || self.key(self.at.key_size as i16 - 8);
+        let last = || self.key(self.at.key_size.fit::<i16>() - 8);
         let hash = f.var("hash", self.hash());
         let room = f.var("room", 0);
         // A word that the verifier does not know: all iterations look equal to it then.
-        let probed = f.var("probed", self.memory.load_u64(LargeLayout::ZERO as i16));
+        let probed = f.var(
+            "probed",
+            self.memory.load_u64(LargeLayout::ZERO.fit::<i16>()),
+        );
         f.block(|found| {
             f.repeat_open(LargeLayout::PLACES, || {
                 let h = hash.get();
@@ -337,7 +342,7 @@ impl<'b> Table<'_, 'b> {
                 raced.leave();
             }
         };
-        let live = memory.load_u64(LargeLayout::LIVE as i16);
+        let live = memory.load_u64(LargeLayout::LIVE.fit::<i16>());
         f.if_(live.ge(self.at.max.cast_signed()), || {
             // Unless the last room was given to this key.
             if raced.is_some() {
@@ -354,7 +359,7 @@ impl<'b> Table<'_, 'b> {
         let spare = self.block + self.at.large.spare.cast_signed() + (generation << 3);
         let number = f.var("number", spare.load_bytes(Size::U32, 0));
         f.if_(number.eq(0), || {
-            let given = memory.fetch_add(LargeLayout::GIVEN as i16, 1) + 1;
+            let given = memory.fetch_add(LargeLayout::GIVEN.fit::<i16>(), 1) + 1;
             spare.store_bytes(Size::U32, 0, given);
             spare.store_bytes(Size::U32, 4, 1);
             number.set(given);
@@ -371,14 +376,14 @@ impl<'b> Table<'_, 'b> {
             f.if_(was.ne(content), || retry(was));
         }
         spare.store_bytes(Size::U32, 0, 0);
-        memory.atomic(AtomicOp::Add, LargeLayout::LIVE as i16, 1);
+        memory.atomic(AtomicOp::Add, LargeLayout::LIVE.fit::<i16>(), 1);
         room.set(address);
         found.leave();
     }
 
     /// Adds to the element in a room. Other processors add to it, too.
     fn add(&self, room: Val<'b>, value: Val<'b>) {
-        let at = |offset: u32| (self.at.key_size + offset) as i16;
+        let at = |offset: u32| (self.at.key_size + offset).fit::<i16>();
         if let Some(count) = self.at.count {
             room.atomic(AtomicOp::Add, at(count), 1);
         }
@@ -398,13 +403,13 @@ impl<'b> Table<'_, 'b> {
 
     /// Makes a free slot the element's, with one addition.
     fn take_slot(&self, slot: Val<'b>, value: Val<'b>) {
-        let element = 8 + self.at.key_size as i16;
+        let element = 8 + self.at.key_size.fit::<i16>();
         for at in self.at.words() {
             slot.store_u64(8 + at, self.key(at));
         }
         slot.store_u64(0, 1);
         for at in (0..self.at.value_size).step_by(8) {
-            let to = element + at as i16;
+            let to = element + at.fit::<i16>();
             match Some(at) {
                 at if at == self.at.count => slot.store_u64(to, 1),
                 at if at == self.at.sum => slot.store_u64(to, value),

@@ -1,5 +1,7 @@
 //! Numbers: their digits, and numbers of digits.
 
+use spile_cast::Cast;
+
 use super::strings::{MAX_SLOT, every};
 use crate::builder::{Builder, Val, build};
 use crate::func::Func;
@@ -44,7 +46,7 @@ pub(super) fn write_octal<'b>(f: &'b Builder, room: Val<'b>, number: Val<'b>) ->
 /// Writes digits from 0 to 9 in three words as characters; gives the number of significant ones.
 fn write_words<'b>(f: &'b Builder, room: Val<'b>, words: [Val<'b>; 3]) -> Val<'b> {
     for (i, word) in words.iter().enumerate() {
-        room.store_u64(8 * i as i16, *word + every(b'0'));
+        room.store_u64(8 * i.fit::<i16>(), *word + every(b'0'));
     }
     let (first, digits) = (f.var("first", words[2]), f.var("digits", 8));
     for (i, word) in [(1, words[1]), (2, words[0])] {
@@ -136,7 +138,7 @@ Cost: an iteration for each four bytes.";
         let at = f.var("at", 0);
         f.repeat(most / 4, || {
             f.break_if(at.ge(count));
-            f.break_if(at.gt(most as i32 - 4));
+            f.break_if(at.gt(most.cast_signed() - 4));
             let four = (bytes + at).load_bytes(Size::U32, 0);
             let letters = f.constant(u64::from(b'a' - b'0' - 10));
             let digits = eight_hex(f, four.ext(ExtOp::Swap, Size::U32), letters);

@@ -54,7 +54,7 @@ pub(super) fn write_escaped<'b>(
 ) {
     let (word_at, special) = (f.var("word", 0), f.var("special", 0));
     f.repeat(wide / 8, || {
-        f.break_if(word_at.gt(wide as i32 - 8));
+        f.break_if(word_at.gt(wide.cast_signed() - 8));
         let word = (text + word_at).load_u64(0);
         let zero = zero_marks(f, word);
         // The marks in front of the first zero byte: all bits below its mark.
@@ -70,8 +70,8 @@ pub(super) fn write_escaped<'b>(
     f.if_else(special.eq(0), copy, || {
         let (at, length) = (f.var("at", 0), f.var("length", 0));
         f.repeat(wide, || {
-            f.break_if(at.ge(wide as i32));
-            f.break_if(length.gt(room as i32));
+            f.break_if(at.ge(wide.cast_signed()));
+            f.break_if(length.gt(room.cast_signed()));
             let (here, to) = (text + at, to + length);
             let byte = here.load_u8(0);
             f.break_if(byte.eq(0));
@@ -108,8 +108,8 @@ Cost: an iteration for eight bytes without an escape, otherwise for each byte.";
         let kept = f.var("kept", 1);
         f.repeat(wide, || {
             f.break_if(at.ge(count));
-            f.break_if(at.ge(wide as i32));
-            f.break_if(length.gt(most as i32));
+            f.break_if(at.ge(wide.cast_signed()));
+            f.break_if(length.gt(most.cast_signed()));
             let (here, to) = (text + at, out + length);
             let word = here.load_u64(0);
             let byte = word & 0xff;
@@ -147,7 +147,7 @@ Cost: an iteration for eight bytes without an escape, otherwise for each byte.";
             cut.set(1);
             length.set(kept);
         });
-        f.ret_if(length.gt(most as i32), 0);
+        f.ret_if(length.gt(most.cast_signed()), 0);
         let end = out + length;
         f.if_else(
             cut.ne(0),

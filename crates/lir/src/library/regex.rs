@@ -5,6 +5,8 @@
 //! every index is compared with it, and for a correct table the comparison never holds. Rows and positions
 //! are words of [`area`], in memory that the verifier knows nothing about. So it follows each step once.
 
+use spile_cast::Cast;
+
 use crate::builder::{BlockExit, Builder, IntoOperand, Val, Var, build};
 use crate::func::{ConstantData, Extern, Func, Module};
 use crate::op::Size;
@@ -31,7 +33,7 @@ pub mod area {
     /// Start and end of each group.
     pub const TAGS: i16 = 48;
     /// The text.
-    pub const TEXT: i32 = TAGS as i32 + 16 * super::MAX_GROUPS as i32;
+    pub const TEXT: i32 = TAGS as i32 + 16 * super::MAX_GROUPS.cast_signed();
 
     /// Bytes for texts of up to `most` bytes. A note takes two bytes.
     pub fn size(most: u32) -> u32 {
@@ -196,7 +198,7 @@ Cost: three steps for each four bytes, about 25 instructions for each byte.";
         walk.put(word::NOTES, text + (most.cast_signed() + 8));
         walk.put(word::BOUND, most.cast_signed());
         walk.put(word::CLASSES, f.data(CLASSES));
-        for tag in 0..2 * finder.groups as i16 {
+        for tag in 0..2 * finder.groups.fit::<i16>() {
             area.store_u64(area::TAGS + 8 * tag, OPEN);
         }
         let length = bytes - 1;
@@ -253,7 +255,7 @@ impl Table {
     }
 
     fn last(&self) -> i32 {
-        self.entries as i32 - 1
+        self.entries.fit::<i32>() - 1
     }
 }
 
@@ -377,7 +379,7 @@ impl<'b> Walk<'b> {
         };
         self.put_table(&lists);
         self.put(word::OPS, f.data(OPS));
-        self.put(word::OPS_LAST, finder.ops.len() as i32 - 1);
+        self.put(word::OPS_LAST, finder.ops.len().fit::<i32>() - 1);
         let end = area.load_u64(area::END);
         area.store_u64(area::POS, end);
         f.repeat_call(end - area.load_u64(area::START), FIND_TAGS, self.words);
@@ -469,7 +471,7 @@ Cost: 12 instructions for each byte, and 20.";
             let text = step.word(word::TEXT) + (index << CHUNK.ilog2().cast_signed());
             step.walk(
                 |end| {
-                    for i in 0..CHUNK as i16 {
+                    for i in 0..CHUNK.fit::<i16>() {
                         let byte = text.load_u8(i);
                         end.leave_if(byte.eq(0));
                         step.row.set(step.entry(byte, 1).load_u16(0));

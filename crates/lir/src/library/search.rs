@@ -1,6 +1,8 @@
 //! Texts: find, replace, the next token. Each function is made for the widths of its slots, which
 //! bound its accesses.
 
+use spile_cast::Cast;
+
 use super::strings::every;
 use crate::builder::{Builder, Val, Var, build};
 use crate::func::Func;
@@ -43,7 +45,7 @@ Cost: an iteration for each place, and one for each further word of the part tha
         let place = f.var("place", 0);
         f.repeat(wide, || {
             f.break_if(place.gt(last));
-            f.break_if(place.ge(wide as i32));
+            f.break_if(place.ge(wide.cast_signed()));
             let same = begins(f, text + place, part);
             f.break_if(same.ne(0));
             place.set(place + 1);
@@ -80,11 +82,11 @@ fn begins_from<'b>(
         let unused = ((f.constant(8) - left) << 3) & 63;
         f.if_((differ << unused).eq(0), || same.set(1));
     };
-    let at = 8 * word as i32;
+    let at = 8 * word.cast_signed();
     if word == IN_PLACE {
         let at = f.var("at", at);
         f.repeat(part.wide / 8, || {
-            f.break_if(at.gt(part.wide as i32 - 8));
+            f.break_if(at.gt(part.wide.cast_signed() - 8));
             let differ = (here + at).load_u64(0) ^ (part.at + at).load_u64(0);
             let left = part.length - at;
             f.if_(left.gt(8), || {
@@ -97,7 +99,7 @@ fn begins_from<'b>(
         });
         return;
     }
-    let differ = here.load_u64(at as i16) ^ part.at.load_u64(at as i16);
+    let differ = here.load_u64(at.fit::<i16>()) ^ part.at.load_u64(at.fit::<i16>());
     if 8 * (word + 1) == part.wide {
         last(differ, part.length - at);
         return;
@@ -146,8 +148,8 @@ Cost: an iteration for each byte that stays and each occurrence.";
         let [text, part, part_length, new, out] = p;
         let (at, length) = (f.var("at", 0), f.var("length", 0));
         f.repeat(wide, || {
-            f.break_if(at.ge(wide as i32));
-            f.break_if(length.ge(room as i32));
+            f.break_if(at.ge(wide.cast_signed()));
+            f.break_if(length.ge(room.cast_signed()));
             let (here, to) = (text + at, out + length);
             let byte = here.load_u8(0);
             f.break_if(byte.eq(0));
@@ -189,7 +191,7 @@ Cost: an iteration for each byte, and one for each further word of delimiters th
         let at = f.var("at", words.load_u64(token::FROM));
         let start = f.var("start", -1);
         f.repeat(most, || {
-            f.break_if(at.ge(most as i32));
+            f.break_if(at.ge(most.cast_signed()));
             let byte = (text + at).load_u8(0);
             f.break_if(byte.eq(0));
             let among = among(f, byte, (delimiters, wide));
@@ -204,7 +206,7 @@ Cost: an iteration for each byte, and one for each further word of delimiters th
         words.store_u64(token::END, at);
         words.store_u64(token::NEXT, at);
         // The delimiter behind the token is skipped.
-        f.ret_if(at.ge(most as i32), 0);
+        f.ret_if(at.ge(most.cast_signed()), 0);
         f.ret_if((text + at).load_u8(0).eq(0), 0);
         words.store_u64(token::NEXT, at + 1);
         f.ret(0);
@@ -226,9 +228,9 @@ fn among_from<'b>(
     (n, found): (u32, Var<'b>),
 ) {
     if n == IN_PLACE {
-        let at = f.var("next", 8 * n as i32);
+        let at = f.var("next", 8 * n.cast_signed());
         f.repeat(wide / 8, || {
-            f.break_if(at.gt(wide as i32 - 8));
+            f.break_if(at.gt(wide.cast_signed() - 8));
             let word = (text + at).load_u64(0);
             found.set(zero_bytes(f, word ^ each));
             f.break_if(found.ne(0));
@@ -237,7 +239,7 @@ fn among_from<'b>(
         });
         return;
     }
-    let word = text.load_u64(8 * n as i16);
+    let word = text.load_u64(8 * n.fit::<i16>());
     found.set(zero_bytes(f, word ^ each));
     if 8 * (n + 1) < wide {
         f.if_(found.eq(0), || {

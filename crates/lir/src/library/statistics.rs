@@ -38,7 +38,7 @@ Cost: 130 instructions; if a word is not enough for the numerator, 63 iterations
         });
         // The remainder starts as the numerator without its last bits. If it is not below the
         // divisor, the quotient has more of them.
-        f.ret_if((n2 >> BITS as i32).ne(0), largest);
+        f.ret_if((n2 >> BITS.cast_signed()).ne(0), largest);
         let rest = [(n1 << 1) | (n0 >> 63), (n2 << 1) | (n1 >> 63)];
         f.ret_if(subtract(rest, by).1.eq(0), largest);
         let (bits, quotient) = (f.var("bits", n0 << 1), f.var("quotient", 0));

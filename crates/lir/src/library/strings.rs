@@ -1,5 +1,7 @@
 //! Texts: compare, copy, length.
 
+use spile_cast::Cast;
+
 use crate::builder::{Builder, Val, build};
 use crate::func::Func;
 
@@ -25,10 +27,10 @@ Cost: an iteration for each 32 bytes up to the first difference or the end of th
         let (x, y) = (f.var("x", 0), f.var("y", 0));
         f.repeat(MAX_SLOT.div_ceil(8 * CHUNK), || {
             f.break_if(i.ge(chunks));
-            let at = i * (8 * CHUNK as i32);
+            let at = i * (8 * CHUNK.cast_signed());
             let (a, b) = (a + at, b + at);
             let mut last = a;
-            for n in 0..CHUNK as i16 {
+            for n in 0..CHUNK.fit::<i16>() {
                 last = a.load_u64(8 * n);
                 let other = b.load_u64(8 * n);
                 f.if_(last.ne(other), || {

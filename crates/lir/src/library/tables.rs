@@ -1,5 +1,7 @@
 //! Tables in maps: rows by index, and the search for a row among ordered ones.
 
+use spile_cast::Cast;
+
 use crate::builder::{BlockExit, Builder, IntoOperand, Val};
 use crate::func::MemoryPlace;
 use crate::helpers::Helper;
@@ -19,7 +21,7 @@ pub(super) struct RowTable<'a, 'b> {
 impl<'b> RowTable<'_, 'b> {
     /// The row with that index; goes to `none` if there is none.
     pub(super) fn row(&self, index: impl IntoOperand<'b>, none: BlockExit<'b>) -> Val<'b> {
-        self.block.store_u64(self.index as i16, index);
+        self.block.store_u64(self.index.fit::<i16>(), index);
         let key = self.block + self.index.cast_signed();
         element(self.f, self.map, key, none)
     }

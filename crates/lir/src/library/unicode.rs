@@ -1,5 +1,7 @@
 //! Strings of 16-bit and 32-bit units in memory, converted to UTF-8.
 
+use spile_cast::Cast;
+
 use crate::builder::{Builder, Val, Var, build};
 use crate::func::Func;
 use crate::helpers::Helper;
@@ -39,7 +41,7 @@ Cost: an iteration for each unit.";
                     f.break_();
                 });
             };
-            let bytes = unit.bytes() as i32;
+            let bytes = unit.bytes().cast_signed();
             cell.store_u64(0, 0);
             let size = f.constant(unit.bytes().into());
             let read = f.helper(helper, &[cell, size, from.get()]);
@@ -74,7 +76,7 @@ Cost: an iteration for each unit.";
         f.ret_if(result.ne(status::READ), result);
         // A high surrogate alone at the end; a full text hides it.
         f.ret_if(high.eq(0), status::READ);
-        f.ret_if(length.ge(room as i32 - 4), status::READ);
+        f.ret_if(length.ge(room.cast_signed() - 4), status::READ);
         f.ret(status::INVALID);
     })
 }
@@ -85,15 +87,15 @@ fn encode<'b>(f: &'b Builder, to: Val<'b>, code: Val<'b>, (length, room): (Var<'
     let forms = [(0x80, 0), (0x800, 0xc0), (0x1_0000, 0xe0), (i32::MAX, 0xf0)];
     for ((above, mark), bytes) in forms.into_iter().zip(1i32..) {
         f.if_(code.lt(above), || {
-            f.break_if(length.sge(room as i32 - bytes));
-            f.break_if(length.ge(room as i32));
+            f.break_if(length.sge(room.cast_signed() - bytes));
+            f.break_if(length.ge(room.cast_signed()));
             let to = to + length;
             for at in 0..bytes {
                 let mut byte = code >> (6 * (bytes - 1 - at));
                 if at > 0 {
                     byte = byte & 0x3f;
                 }
-                to.store_u8(at as i16, byte | if at > 0 { 0x80 } else { mark });
+                to.store_u8(at.fit::<i16>(), byte | if at > 0 { 0x80 } else { mark });
             }
             length.set(length + bytes);
             f.continue_();

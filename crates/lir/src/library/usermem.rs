@@ -40,7 +40,7 @@ mod found {
     pub(super) const INDEX: i16 = 16;
 }
 
-const PAGE_BITS: i32 = PAGE.trailing_zeros() as i32;
+const PAGE_BITS: i32 = PAGE.trailing_zeros().cast_signed();
 /// Bits of `vm_flags`: the mapping is readable; its pages do not come from a page cache
 /// (`VM_PFNMAP`, `VM_IO`, `VM_HUGETLB`).
 const VM_READ: i32 = 1;

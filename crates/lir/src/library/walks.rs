@@ -3,6 +3,8 @@
 //!
 //! In: the shape of the array ([`KeyFields`]). Out: functions, each made for one walk.
 
+use spile_cast::Cast;
+
 use super::arithmetic::quotient;
 use super::heap::node;
 use crate::builder::{BlockExit, Builder, Val, build};
@@ -198,7 +200,7 @@ Cost: a look-up, about 25 instructions, two for each word that is copied, and a 
                     f.helper(Helper::Read, &[to, bytes, from]);
                     continue;
                 }
-                for word in (0..copied.bytes as i16).step_by(8) {
+                for word in (0..copied.bytes.fit::<i16>()).step_by(8) {
                     to.store_u64(word, from.load_u64(word));
                 }
             }

@@ -105,7 +105,7 @@ Cost: put_user for each text.";
                 at.set(at + bytes);
                 count.set(count + 1);
             });
-            f.if_(count.eq(MAX_ARGV as i32), || t.literal(", ..."));
+            f.if_(count.eq(MAX_ARGV.cast_signed()), || t.literal(", ..."));
             t.literal("]");
         },
     )

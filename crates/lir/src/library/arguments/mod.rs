@@ -29,6 +29,8 @@
 //! | `user_defer(address, size, how)` | leaves the read to the controller; 0, or why not |
 //! | `quote_N(from, to, count, limit, quoted)` | quotes bytes (`Layout::quote`) |
 
+use spile_cast::Cast;
+
 mod dates;
 mod memory;
 mod sockets;
@@ -251,7 +253,7 @@ pub struct DeferredReads {
 
 /// The functions, with the lists of names and the table of escapes ([`super::quote`]).
 pub fn module(layout: &ArgumentLayout, names: Vec<u8>, escapes: &[u8]) -> Module {
-    let last = (names.len() as i32 - ENTRY as i32).max(0);
+    let last = (names.len().fit::<i32>() - ENTRY.cast_signed()).max(0);
     let padded = |text: &&str| {
         let mut bytes = text.as_bytes().to_vec();
         bytes.resize(LITERAL as usize, 0);
@@ -338,7 +340,7 @@ impl<'b> ArgumentAppender<'_, 'b> {
     fn literal(&self, text: &str) {
         let which = LITERALS.iter().position(|l| *l == text);
         debug_assert!(which.is_some(), "no literal {text}");
-        let which = self.f.number(which.map_or(PLACES - 1, |n| n as i32));
+        let which = self.f.number(which.map_or(PLACES - 1, |n| n.fit::<i32>()));
         self.f.call("put_literal", &[which]);
     }
 
@@ -454,7 +456,7 @@ impl<'b> ArgumentAppender<'_, 'b> {
     /// The argument whose index is in a descriptor.
     fn referenced(&self, descriptor: Val<'b>) -> Val<'b> {
         let index = (descriptor >> 16) & 7;
-        self.f.ret_if(index.ge(ARGS as i32), 0);
+        self.f.ret_if(index.ge(ARGS.fit::<i32>()), 0);
         (self.block + (index << 3) + self.at.arguments).load_u64(0)
     }
 }
@@ -501,8 +503,8 @@ Cost: that of the kind's function.";
                 f.ret_if((t.referenced(descriptor) & O_CREAT).eq(0), 0);
                 kind.set(kind::OCTAL);
             });
-            f.if_(descriptor.has(FOLLOWS as i32), || t.literal(", "));
-            let brace = |text| f.if_(descriptor.has(BRACES as i32), || t.literal(text));
+            f.if_(descriptor.has(FOLLOWS.fit::<i32>()), || t.literal(", "));
+            let brace = |text| f.if_(descriptor.has(BRACES.fit::<i32>()), || t.literal(text));
             for (code, function, second) in FUNCTIONS {
                 f.if_(kind.eq(code), || {
                     if code == kind::STRUCT {

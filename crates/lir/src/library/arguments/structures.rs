@@ -72,7 +72,7 @@ Cost: a read, and a text and a value for each field.";
                         );
                     },
                 );
-                entry.set(entry + ENTRY as i32);
+                entry.set(entry + ENTRY.cast_signed());
             });
         },
     )

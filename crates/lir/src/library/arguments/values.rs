@@ -57,7 +57,7 @@ entry: its offset in the lists.
 Cost: that of append_text for 56 bytes.";
     texts(layout, ("put_name", contract), ["entry"], |t, [entry]| {
         t.f.ret_if(entry.gt(last), 0);
-        t.text(t.f.data(NAMES) + entry + 16, NAME as i32);
+        t.text(t.f.data(NAMES) + entry + 16, NAME.cast_signed());
     })
 }
 
@@ -91,7 +91,7 @@ Cost: an iteration for each name of the list.";
                         f.call("put_name", &[entry.get()]);
                     });
                 });
-                entry.set(entry + ENTRY as i32);
+                entry.set(entry + ENTRY.cast_signed());
             });
             // The loop has ended at the list's last entry, unless there is no list.
             let octal = f.var("octal", 0);

@@ -1,5 +1,7 @@
 //! Descriptors that depend on the value of an argument.
 
+use spile_cast::Cast;
+
 use super::{ARGS, ArgumentLayout, ENTRY, NAMES, texts, variant};
 use crate::func::Func;
 
@@ -18,11 +20,11 @@ Cost: an iteration for each value.";
         |t, [cases, mask, row]| {
             let f = t.f;
             let index = (cases >> variant::WORD.cast_signed()) & 7;
-            f.ret_if(index.ge(ARGS as i32), row);
+            f.ret_if(index.ge(ARGS.fit::<i32>()), row);
             let word = (t.block + (index << 3) + layout.arguments).load_u64(0) & mask;
             let entry = f.var("entry", cases & variant::LIST);
             let count = (cases >> variant::COUNT.cast_signed()) & 0xff;
-            let end = entry + count * ENTRY as i32;
+            let end = entry + count * ENTRY.cast_signed();
             let found = f.var("found", row);
             f.repeat(variant::MAX_VALUES, || {
                 f.break_if(entry.ge(end));
@@ -33,7 +35,7 @@ Cost: an iteration for each value.";
                     found.set(row);
                     f.break_();
                 });
-                entry.set(entry + ENTRY as i32);
+                entry.set(entry + ENTRY.cast_signed());
             });
             f.ret(found);
         },

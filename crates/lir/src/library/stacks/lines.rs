@@ -1,6 +1,8 @@
 //! Lines of kernel addresses. The kernel writes a symbol with its offset, size and module; the code
 //! removes what the controller would not write.
 
+use spile_cast::Cast;
+
 use super::texts::{HEX, StackLayout, StackTexts, module, texts};
 use crate::builder::{BlockExit, Val};
 use crate::func::{ConstantData, Module};
@@ -112,7 +114,7 @@ fn without_size<'b>(t: &StackTexts<'_, 'b>, symbol: Val<'b>, ends: BlockExit<'b>
     f.ret_if(with_nul.sle(0), 0);
     // Zeros follow the text, up to where it ended.
     let end = slash + with_nul;
-    for word in 0..SIZE.div_ceil(8) as i16 {
+    for word in 0..SIZE.div_ceil(8).fit::<i16>() {
         end.store_u64(8 * word - 1, 0);
     }
     // The length is the distance from the text's beginning.

@@ -1,5 +1,7 @@
 //! The frames of the kernel's stack in the room: which are the probe's own, and their addresses as text.
 
+use spile_cast::Cast;
+
 use super::rows::stack_words;
 use super::texts::{HEX, OWN_FRAMES, StackLayout, StackTexts, module, texts};
 use crate::builder::Val;
@@ -54,10 +56,10 @@ Cost: about 120 instructions.";
                 let first = t.get(layout.first);
                 f.ret_if(first.gt(layout.bytes() - 8), 0);
                 f.ret_if(first.ge(t.get(layout.count)), 0);
-                let address = (t.block + first).load_u64(layout.frames as i16);
+                let address = (t.block + first).load_u64(layout.frames.fit::<i16>());
                 f.block(|next| {
                     f.block(|own| {
-                        for pair in 0..stack_words::PAIRS as i16 {
+                        for pair in 0..stack_words::PAIRS.fit::<i16>() {
                             let [from, to] = [0, 8].map(|off| ranges.load_u64(16 * pair + off));
                             f.if_(address.ge(from), || own.leave_if(address.lt(to)));
                         }
@@ -78,7 +80,7 @@ impl<'b> StackTexts<'_, 'b> {
         let off = self.get(at.first) + (index << 3);
         f.ret_if(off.ge(self.get(at.count)), 1);
         f.ret_if(off.gt(at.bytes() - 8), 1);
-        let address = (self.block + off).load_u64(at.frames as i16);
+        let address = (self.block + off).load_u64(at.frames.fit::<i16>());
         // A null entry ends a chain.
         f.ret_if(address.eq(0), 1);
         f.if_(index.ge(at.most.cast_signed()), || {

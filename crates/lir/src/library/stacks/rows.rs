@@ -72,5 +72,5 @@ pub mod stack_words {
     /// Ranges of a tracepoint: `__bpf_trace_NAME`, `__traceiter_NAME`.
     pub const PAIRS: usize = 2;
     /// Bytes of a tracepoint's ranges.
-    pub const POINT: u32 = 16 * PAIRS as u32;
+    pub const POINT: u32 = 16 * spile_cast::u32_of(PAIRS);
 }

@@ -1,6 +1,8 @@
 //! What the functions are written with: where the host has what they need, literals, numbers and texts at
 //! the end of the text, words of the block.
 
+use spile_cast::Cast;
+
 use crate::builder::{BlockExit, Builder, IntoOperand, Val, build};
 use crate::func::{Extern, Func, MemoryPlace, Module};
 use crate::helpers::Helper;
@@ -104,11 +106,11 @@ pub(super) fn texts<const N: usize>(
 impl<'b> StackTexts<'_, 'b> {
     /// The content of a word.
     pub(super) fn get(&self, off: u32) -> Val<'b> {
-        self.block.load_u64(off as i16)
+        self.block.load_u64(off.fit::<i16>())
     }
 
     pub(super) fn set(&self, off: u32, v: impl IntoOperand<'b>) {
-        self.block.store_u64(off as i16, v);
+        self.block.store_u64(off.fit::<i16>(), v);
     }
 
     /// The address of a word.
@@ -159,7 +161,7 @@ impl<'b> StackTexts<'_, 'b> {
             end.store_bytes(size, off, i32::from_le_bytes(word));
             off += 4;
         }
-        self.set_length(length + text.len() as i32);
+        self.set_length(length + text.len().fit::<i32>());
     }
 
     /// Appends a number in hexadecimal.
@@ -228,6 +230,6 @@ impl<'b> StackTexts<'_, 'b> {
         let words = self.block + (index << 3);
         let (files, offsets) = (at::FILES, at::offsets(self.at.most));
         let places = [self.at.frames, self.at.walk + files, self.at.walk + offsets];
-        places.map(|place| words.load_u64(place as i16))
+        places.map(|place| words.load_u64(place.fit::<i16>()))
     }
 }

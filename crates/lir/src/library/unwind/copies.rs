@@ -3,6 +3,8 @@
 //! of the stack therefore goes to the controller, with the registers. The controller has the file's
 //! tables, and continues the walk in the copy.
 
+use spile_cast::Cast;
+
 use super::layout::copy::{BYTES, HEAD, MAPPED, MAPPING, MAPPINGS, PAGES};
 use super::layout::{COPIED, UnwindLayout, at};
 use super::walker::{StackWalker, displacement, walk};
@@ -51,7 +53,7 @@ Cost: up to 8 reads of pages, 400 times user_map, and a record of 37,000 bytes."
             copy.store_u64(field(6), 0);
             let stack = w.get(at::SP) & -PAGE;
             f.block(|read| {
-                for page in 0..PAGES as i32 {
+                for page in 0..PAGES.fit::<i32>() {
                     let to = copy + (HEAD.cast_signed() + page * PAGE);
                     let args = [to, w.f.number(PAGE), stack + page * PAGE];
                     read.leave_if(f.helper(Helper::ReadUser, &args).ne(0));
@@ -91,7 +93,7 @@ fn code_mappings<'b>(w: &StackWalker<'_, 'b>, copy: Val<'b>) {
             next.leave_if((w.get(at::FLAGS) & EXECUTABLE).eq(0));
             next.leave_if(w.get(at::FILE).eq(0));
             let n = w.get(at::MAPPINGS);
-            f.break_if(n.ge(MAPPINGS as i32));
+            f.break_if(n.ge(MAPPINGS.fit::<i32>()));
             w.set(at::MAPPINGS, n + 1);
             let to = copy + (n << MAPPING.trailing_zeros().cast_signed()) + MAPPED.cast_signed();
             let fields = [at::START, at::END, at::OFF, at::FILE];

@@ -37,13 +37,13 @@ pub mod copy {
     /// Limit on the pages of a copy.
     pub const PAGES: usize = 8;
     /// Bytes of a copy's header, shape and fields, in front of the pages.
-    pub const HEAD: u32 = 16 + 8 * FIELDS as u32;
+    pub const HEAD: u32 = 16 + 8 * spile_cast::u32_of(FIELDS);
     /// Bytes of a mapping in a copy.
     pub const MAPPING: u32 = 32;
     /// Offset of the mappings in a copy.
-    pub const MAPPED: u32 = HEAD + PAGES as u32 * super::PAGE as u32;
+    pub const MAPPED: u32 = HEAD + spile_cast::u32_of(PAGES) * super::PAGE as u32;
     /// Size of a copy in bytes.
-    pub const BYTES: u32 = MAPPED + MAPPINGS as u32 * MAPPING;
+    pub const BYTES: u32 = MAPPED + spile_cast::u32_of(MAPPINGS) * MAPPING;
 }
 
 /// An unwind row of 8 bytes, which describes how to find the caller's registers: offsets of its
@@ -144,7 +144,8 @@ pub mod at {
     /// The record of a new file.
     pub const RECORD: u32 = NODE + 256;
     /// Its size in bytes.
-    pub const RECORD_SIZE: u32 = 16 + 8 * FILE_FIELDS as u32 + (FILE_NAMES * FILE_NAME) as u32;
+    pub const RECORD_SIZE: u32 =
+        16 + 8 * spile_cast::u32_of(FILE_FIELDS) + spile_cast::u32_of(FILE_NAMES * FILE_NAME);
     /// Files and offsets of frames, with an extra entry for a single address.
     pub const FILES: u32 = RECORD + RECORD_SIZE;
     /// The offsets for walks of this number of frames.

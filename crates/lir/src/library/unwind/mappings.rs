@@ -4,6 +4,8 @@
 //! Sources: `struct maple_range_64`, `struct maple_arange_64` and the tags in node pointers from
 //! `include/linux/maple_tree.h` (6.1 and later, 64 bits).
 
+use spile_cast::Cast;
+
 use super::layout::{FILE_FIELDS, FILE_NAME, FILE_NAMES, UnwindLayout, VDSO, at};
 use super::walker::{StackWalker, displacement, walk};
 use crate::builder::{BlockExit, Val};
@@ -184,7 +186,7 @@ Cost: a record, and three reads for each name.";
         for (from, to) in [at::FILE].into_iter().chain(fields).zip(0..) {
             w.set(field(to), w.get(from));
         }
-        let name = |i: usize| field(FILE_FIELDS as u32) + (i * FILE_NAME) as u32;
+        let name = |i: usize| field(FILE_FIELDS.fit::<u32>()) + (i * FILE_NAME).fit::<u32>();
         for i in 0..FILE_NAMES {
             w.set(name(i), 0);
         }
@@ -195,7 +197,7 @@ Cost: a record, and three reads for each name.";
                 let parent = w.word(entry, o.dentry_parent, send);
                 send.leave_if(parent.eq(entry));
                 let text = w.word(entry, o.dentry_name, send);
-                let args = [w.addr(name(i)), w.f.number(FILE_NAME as i32), text];
+                let args = [w.addr(name(i)), w.f.number(FILE_NAME.fit::<i32>()), text];
                 f.helper(Helper::ReadText, &args);
                 entry = parent;
             }

@@ -1,5 +1,7 @@
 //! What the functions that unwind have in common.
 
+use spile_cast::Cast;
+
 use super::layout::{UnwindLayout, at};
 use crate::builder::{BlockExit, Builder, IntoOperand, Val, build};
 use crate::func::{Func, MemoryPlace};
@@ -29,7 +31,7 @@ pub(super) fn walk<const N: usize>(
 
 /// A displacement.
 pub(super) fn displacement(off: u32) -> i16 {
-    off as i16
+    off.fit::<i16>()
 }
 
 impl<'b> StackWalker<'_, 'b> {
