@@ -1,6 +1,7 @@
 //! The assembler's instructions, from machine instructions and the allocator's answer.
 
 use regalloc2::{Allocation, Output};
+use spile_cast::Cast;
 use spile_lir::Func;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper as LirHelper;
@@ -24,7 +25,7 @@ pub(super) fn code(
     output: &Output,
     around: &ObjectSymbols,
 ) -> Result<Function, EmitError> {
-    let frame = selected.frame + 8 * output.num_spillslots as u32;
+    let frame = selected.frame + 8 * output.num_spillslots.fit::<u32>();
     if frame > MAX_STACK {
         return Err(EmitError::Frame(func.name.clone(), frame));
     }
@@ -189,7 +190,7 @@ struct CodeWriter<'a> {
 impl CodeWriter<'_> {
     fn spill(&self, allocation: Allocation) -> Option<i16> {
         let slot = allocation.as_stack()?;
-        Some(-(self.selected.frame as i16) - 8 * (slot.index() as i16 + 1))
+        Some(-self.selected.frame.fit::<i16>() - 8 * (slot.index().fit::<i16>() + 1))
     }
 
     fn move_(&mut self, from: Allocation, to: Allocation) {

@@ -9,6 +9,7 @@ use regalloc2::{
     Allocation, Block as BlockIndex, Edit, InstOrEdit, OperandConstraint, OperandKind, Output,
     PReg, PRegSet,
 };
+use spile_cast::Cast;
 
 use super::select::{SelectedFunc, SelectedInst};
 use crate::isa::insn::Reg;
@@ -58,7 +59,7 @@ fn number(allocation: Allocation) -> Option<usize> {
 pub(super) fn reg(allocation: Allocation) -> Reg {
     // All operands demand registers of the environment.
     let number = number(allocation).unwrap_or(0);
-    Reg::new(number as u8).unwrap_or(Reg::R0)
+    Reg::new(number.fit::<u8>()).unwrap_or(Reg::R0)
 }
 
 /// The registers that an instruction reads, and those that it changes.

@@ -39,6 +39,7 @@ use regalloc2::{
     Algorithm, Ctx, MachineEnv, PReg, PRegSet, RegAllocError, RegClass, RegallocOptions,
 };
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 use spile_lir::{Func, Module, counted, repeat};
 
 pub use self::code::symbol;
@@ -198,7 +199,7 @@ fn allocated(
     };
     let output = regalloc2::run_with_ctx(&selected, registers, &options, memory)
         .map_err(|e| EmitError::Registers(func.name.clone(), e))?;
-    let frame = selected.frame + 8 * output.num_spillslots as u32;
+    let frame = selected.frame + 8 * output.num_spillslots.fit::<u32>();
     Ok((code::code(&func, &selected, output, around)?, frame))
 }
 

@@ -10,6 +10,7 @@ use regalloc2::{
     VReg,
 };
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 use spile_lir::Func;
 use spile_lir::cfg::{Cfg, CfgNode};
 use spile_lir::func::{Inst, JumpTarget, MemoryPlace, Operand, Term, Value};
@@ -120,12 +121,12 @@ pub(super) fn select(func: &Func) -> SelectedFunc {
     let mut slots = Vec::new();
     for size in &func.slots {
         frame += size;
-        slots.push(-(frame as i16));
+        slots.push(-frame.fit::<i16>());
     }
     let insts = || func.blocks.iter().flat_map(|b| &b.insts);
     let scratch = insts().any(|i| matches!(i, Inst::Opaque { .. })).then(|| {
         frame += 8;
-        -(frame as i16)
+        -frame.fit::<i16>()
     });
     let in_frame = in_frame(func, &slots);
     let mut select = Selector {
@@ -194,7 +195,7 @@ fn in_frame(func: &Func, slots: &[i16]) -> FxHashMap<Value, i16> {
                     dst,
                     of: MemoryPlace::Slot(slot, off),
                 } => {
-                    let at = slots.get(slot.index()).map(|at| at + *off as i16);
+                    let at = slots.get(slot.index()).map(|at| at + off.fit::<i16>());
                     found.extend(at.map(|at| (*dst, at)));
                 }
                 Inst::Load { .. } => {}

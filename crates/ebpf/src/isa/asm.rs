@@ -13,6 +13,8 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use spile_cast::Cast;
+
 use crate::isa::helpers::Helper;
 use crate::isa::insn::{AluOp, AtomicOp, Callee, Cond, ImmKind, Insn, Reg, Size, Src, Swap, Width};
 use crate::isa::sequences::{CALLER_SAVED, Sequence};
@@ -298,7 +300,7 @@ emitters! {
         Insn::Atomic { width: Width::W32, op, base, off, src };
     /// Calls a helper.
     call(helper: Helper) =>
-        Insn::Call { callee: Callee::Helper, target: helper.id() as i32 };
+        Insn::Call { callee: Callee::Helper, target: helper.id().cast_signed() };
     /// Returns with r0.
     exit() => Insn::Exit {};
 }
@@ -317,7 +319,7 @@ pub fn strength_reduced(insn: &Insn) -> Option<Option<Insn>> {
             width: Width::W64,
             op: AluOp::Lsh,
             dst,
-            src: Src::Imm(by.trailing_zeros() as i32),
+            src: Src::Imm(by.trailing_zeros().cast_signed()),
         })),
         _ => None,
     }
@@ -449,8 +451,8 @@ impl Asm {
             Ok(imm) => self.mov(dst, imm),
             Err(_) => match u32::try_from(imm) {
                 // 32-bit moves zero-extend, so one slot is enough for these constants.
-                Ok(imm) => self.mov32(dst, imm as i32),
-                Err(_) => self.ld_imm64(dst, imm as u64),
+                Ok(imm) => self.mov32(dst, imm.cast_signed()),
+                Err(_) => self.ld_imm64(dst, imm.cast_unsigned()),
             },
         }
     }
@@ -478,13 +480,13 @@ impl Asm {
     /// A new label, not yet bound.
     pub fn label(&mut self) -> Label {
         self.labels.push(UNBOUND);
-        Label(self.labels.len() as u32 - 1)
+        Label(self.labels.len().fit::<u32>() - 1)
     }
 
     /// Binds a label to the next instruction. Binding it again moves it.
     pub fn bind(&mut self, label: Label) {
         // Omits a jump to the next instruction; the kernel would remove them one by one.
-        let last = self.function.insns.len() as u32;
+        let last = self.function.insns.len().fit::<u32>();
         let jump = |f: &&Fixup| f.label.0 == label.0 && f.index + 1 == last;
         if self.fixups.last().filter(jump).is_some()
             && matches!(self.function.insns.last(), Some(Insn::Goto { .. }))
@@ -513,7 +515,7 @@ impl Asm {
     }
 
     fn fixup(&mut self, label: Label, insn: Insn) {
-        let index = self.function.insns.len() as u32;
+        let index = self.function.insns.len().fit::<u32>();
         self.fixups.push(Fixup {
             index,
             slot: self.here,
@@ -642,7 +644,7 @@ impl Asm {
     pub fn call_kfunc(&mut self, id: u32) {
         self.emit(Insn::Call {
             callee: Callee::Kfunc,
-            target: id as i32,
+            target: id.cast_signed(),
         });
     }
 
@@ -706,11 +708,11 @@ impl Asm {
         }
         // Each lengthened jump moves the slots behind it by two.
         let at: Vec<u32> = far.iter().map(|&i| self.fixups[i].slot).collect();
-        let moved = |slot: u32| slot + 2 * at.partition_point(|&a| a < slot) as u32;
+        let moved = |slot: u32| slot + 2 * at.partition_point(|&a| a < slot).fit::<u32>();
         let old = std::mem::take(&mut self.function.insns);
         let mut far_indexes = far.iter().map(|&i| self.fixups[i].index).peekable();
         for (index, mut insn) in old.into_iter().enumerate() {
-            let is_far = far_indexes.next_if_eq(&(index as u32)).is_some();
+            let is_far = far_indexes.next_if_eq(&index.fit::<u32>()).is_some();
             if let (true, Insn::Jump { off, .. }) = (is_far, &mut insn) {
                 *off = 1;
                 let over = [insn, Insn::Goto { off: 1 }, Insn::GotoLong { off: 0 }];
@@ -753,5 +755,5 @@ impl Asm {
 
 /// Distance of a one-slot jump at `slot` to `target`.
 fn distance(slot: u32, target: u32) -> i32 {
-    (i64::from(target) - i64::from(slot) - 1) as i32
+    (i64::from(target) - i64::from(slot) - 1).fit::<i32>()
 }

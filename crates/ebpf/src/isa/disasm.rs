@@ -102,7 +102,7 @@ fn decode_imm64(raw: &RawInsn, dst: Reg, bytes: &[u8]) -> Result<Insn, DecodeErr
     {
         return Err(DecodeError::Field(raw.code));
     }
-    let imm = u64::from(high.imm as u32) << 32 | u64::from(raw.imm as u32);
+    let imm = u64::from(high.imm.cast_unsigned()) << 32 | u64::from(raw.imm.cast_unsigned());
     Ok(Insn::LdImm64 { dst, kind, imm })
 }
 

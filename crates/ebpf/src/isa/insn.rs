@@ -11,6 +11,8 @@
 
 use std::fmt;
 
+use spile_cast::Cast;
+
 /// Instruction classes (low three bits of the opcode).
 pub(crate) mod class {
     pub(crate) const LDX: u8 = 1;
@@ -478,7 +480,7 @@ isa! {
 
         /// `dst` = a 64-bit constant or address; two slots.
         LdImm64 { dst: Reg, kind: ImmKind, imm: u64 } =>
-            RawInsn::new(LD_IMM64, dst, kind.code(), 0, imm as u32 as i32),
+            RawInsn::new(LD_IMM64, dst, kind.code(), 0, imm.low32().cast_signed()),
             "{} = {}", dst, Imm64(kind, imm);
 
         /// `dst` = memory, zero-extended.
@@ -592,12 +594,12 @@ struct Imm64(ImmKind, u64);
 
 impl fmt::Display for Imm64 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (low, high) = (self.1 as u32, (self.1 >> 32) as u32);
+        let (low, high) = (self.1.low32(), (self.1 >> 32) as u32);
         let name = self.0.sign();
         match self.0 {
             ImmKind::Plain => write!(f, "{:#x} ll", self.1),
             ImmKind::MapValue | ImmKind::MapIdxValue => write!(f, "{name}[{low}][0]+{high}"),
-            ImmKind::Func => write!(f, "{name}[{:+}]", low as i32),
+            ImmKind::Func => write!(f, "{name}[{:+}]", low.cast_signed()),
             ImmKind::MapFd | ImmKind::BtfVar | ImmKind::MapIdx => write!(f, "{name}[{low}]"),
         }
     }
@@ -751,7 +753,7 @@ impl Insn {
         out.extend_from_slice(&self.raw().bytes());
         if let Insn::LdImm64 { imm, .. } = self {
             let high = RawInsn {
-                imm: (imm >> 32) as u32 as i32,
+                imm: ((imm >> 32) as u32).cast_signed(),
                 ..RawInsn::default()
             };
             out.extend_from_slice(&high.bytes());

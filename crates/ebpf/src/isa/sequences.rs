@@ -14,6 +14,8 @@
 
 use std::ops::Range;
 
+use spile_cast::Cast;
+
 use super::insn::Reg::{R0, R1, R2, R3, R4, R5, R6, R8, R9};
 use super::insn::{Access, AluOp, AtomicOp, Insn, Reg, Size, Src, Width};
 
@@ -242,7 +244,7 @@ impl Allocator {
             word,
             neighbours: self.graph.of(v).to_vec(),
         });
-        let spilled = Reg::Virtual((v - VIRTUAL) as u16);
+        let spilled = Reg::Virtual((v - VIRTUAL).fit::<u16>());
         let old = std::mem::take(&mut self.code);
         for placed in old {
             self.respell(placed, spilled, word);
@@ -287,7 +289,7 @@ impl Allocator {
             }
             _ => {}
         }
-        let short = Reg::Virtual((self.virtuals) as u16);
+        let short = Reg::Virtual(self.virtuals.fit());
         let (mut reads, mut writes) = (false, false);
         placed.insn.for_each_operand(&mut |reg, access| {
             if *reg == spilled {
@@ -341,13 +343,13 @@ impl Allocator {
             let ranks = graph.ranks.iter().enumerate();
             for (v, _) in ranks.filter(|(_, r)| **r == rank) {
                 let reg = VIRTUAL + v;
-                let mut busy = (graph.of(reg)[0] as RegSet) & MACHINE;
+                let mut busy = graph.of(reg)[0].low16() & MACHINE;
                 for other in members(graph.of(reg)).filter(|other| *other >= VIRTUAL) {
                     busy |= colors[other - VIRTUAL].map_or(0, set_of);
                 }
                 let wanted = graph.partners(reg).filter_map(|other| match other {
                     VIRTUAL.. => colors[other - VIRTUAL],
-                    _ => Reg::new(other as u8),
+                    _ => Reg::new(other.fit::<u8>()),
                 });
                 let mut wanted = wanted.filter(|reg| *reg != Reg::R10 && busy & set_of(*reg) == 0);
                 let any = || {

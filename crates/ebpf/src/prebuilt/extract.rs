@@ -5,6 +5,7 @@
 //! The template is then checked: for the least and the greatest values, among others, it must give the
 //! code that the emitter writes.
 
+use spile_cast::Cast;
 use spile_lir::Module;
 use spile_lir::library::routine::{Routine, Values};
 
@@ -48,12 +49,12 @@ impl Choice {
         let base = smallest + 4096;
         match self {
             Choice::Base => base,
-            Choice::Changed => base + 8 * nth as i32,
+            Choice::Changed => base + 8 * nth.fit::<i32>(),
             Choice::Smallest => smallest,
             Choice::Largest => largest,
             Choice::Random(seed) => {
                 let random = (seed + nth as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-                smallest + (random % (largest - smallest) as u64) as i32
+                smallest + (random % (largest - smallest).fit::<u64>()) as i32
             }
         }
     }
@@ -65,7 +66,7 @@ impl Choice {
             Choice::Changed => 1,
             Choice::Smallest => 2,
             Choice::Largest => 3,
-            Choice::Random(seed) => seed as usize % 4,
+            Choice::Random(seed) => seed.fit::<usize>() % 4,
         };
         // Both differences are unique: those of other numbers are multiples of 8.
         match blocks {
@@ -152,14 +153,14 @@ fn code(module: &Module, (a, b): (&Function, &Function), changes: &[i32]) -> Res
     let what = |place: String| format!("{}: {place} is no sum with one number", a.name);
     let number = |change: i32, place: String| -> Result<u32, String> {
         let found = changes.iter().position(|c| *c == change);
-        found.map(|n| n as u32).ok_or_else(|| what(place))
+        found.map(|n| n.fit::<u32>()).ok_or_else(|| what(place))
     };
     let mut fields = Vec::new();
     let mut add = |part, at: usize, change: i32| -> Result<(), String> {
         if change != 0 {
             fields.push(Field {
                 part,
-                at: at as u32,
+                at: at.fit(),
                 number: number(change, format!("slot {at}"))?,
             });
         }
@@ -170,10 +171,10 @@ fn code(module: &Module, (a, b): (&Function, &Function), changes: &[i32]) -> Res
         return Err(what("the length".into()));
     }
     for (at, (word, other)) in words.iter().zip(&others).enumerate() {
-        if *word as u16 != *other as u16 {
+        if word.low16() != other.low16() {
             return Err(what(format!("the operation at slot {at}")));
         }
-        let off = |word: u64| i32::from((word >> OFF_SHIFT) as i16);
+        let off = |word: u64| i32::from((word >> OFF_SHIFT).low16().cast_signed());
         let imm = |word: u64| (word >> IMM_SHIFT) as i32;
         add(Part::Off, at, off(*other) - off(*word))?;
         add(Part::Imm, at, imm(*other).wrapping_sub(imm(*word)))?;

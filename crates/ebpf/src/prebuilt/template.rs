@@ -1,5 +1,6 @@
 //! Code of a request to the run-time library with numbers that are filled in later.
 
+use spile_cast::Cast;
 use spile_lir::library::routine::{NAME, Routine};
 
 use super::Blocks;
@@ -158,8 +159,8 @@ impl Code {
 }
 
 fn add_off(word: &mut u64, delta: i32) {
-    let off = (*word >> OFF_SHIFT) as u16;
-    let sum = off.wrapping_add(delta as u16);
+    let off = (*word >> OFF_SHIFT).low16();
+    let sum = off.wrapping_add(delta.low16());
     *word ^= u64::from(off ^ sum) << OFF_SHIFT;
 }
 

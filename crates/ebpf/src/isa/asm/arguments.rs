@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use spile_cast::Cast;
+
 use super::{Asm, Function, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::{R0, R1, R2, R3, R4, R5, R10};
@@ -36,7 +38,7 @@ impl Arg {
             Arg::At(base, off) => Arg::At(base, off + bytes.cast_signed()),
             Arg::Shared(off) => Arg::Shared(off + bytes),
             Arg::Constant(off) => Arg::Constant(off + bytes),
-            Arg::Word(off) => Arg::Word(off + bytes as i16),
+            Arg::Word(off) => Arg::Word(off + bytes.fit::<i16>()),
             arg @ (Arg::Value(_) | Arg::Map(_) | Arg::Callback(_)) => arg,
         }
     }

@@ -1,5 +1,7 @@
 //! Virtual registers of a function under assembly, until [`Asm::finish`] allocates them.
 
+use spile_cast::Cast;
+
 use super::{Asm, AsmError};
 use crate::isa::insn::{Insn, Reg};
 use crate::isa::sequences::{Allocator, Failure, Placed, RegSet, Sequence, SequenceId};
@@ -21,12 +23,12 @@ impl Asm {
             words: self.spill_words,
         });
         self.current = self.sequences.len() - 1;
-        SequenceId(self.current as u32)
+        SequenceId(self.current.fit())
     }
 
     /// The sequence that the next instruction belongs to.
     pub fn sequence(&self) -> SequenceId {
-        SequenceId(self.current as u32)
+        SequenceId(self.current.fit())
     }
 
     /// Goes on with another sequence: the next instructions belong to it.
@@ -49,7 +51,7 @@ impl Asm {
     }
 
     fn end_piece(&mut self) {
-        let end = self.function.insns.len() as u32;
+        let end = self.function.insns.len().fit::<u32>();
         let begin = std::mem::replace(&mut self.piece, end);
         if begin < end {
             self.sequences[self.current].pieces.push(begin..end);
@@ -59,7 +61,7 @@ impl Asm {
 
     /// Removes the last instruction from its piece.
     pub(super) fn shorten_piece(&mut self) {
-        let end = self.function.insns.len() as u32;
+        let end = self.function.insns.len().fit::<u32>();
         if self.piece > end {
             self.piece = end;
             let pieces = &mut self.sequences[self.ended].pieces;
@@ -79,10 +81,10 @@ impl Asm {
         let mut index_at = vec![0; self.here as usize + 1];
         let mut slot = 0;
         for (i, insn) in insns.iter().enumerate() {
-            index_at[slot] = i as u32;
+            index_at[slot] = i.fit::<u32>();
             slot += insn.slots() as usize;
         }
-        index_at[slot] = insns.len() as u32;
+        index_at[slot] = insns.len().fit::<u32>();
         let target = |insn: u32| {
             let fixup = self.fixups.binary_search_by_key(&insn, |f| f.index).ok()?;
             let label = self.fixups[fixup].label;
@@ -136,7 +138,7 @@ impl Asm {
         let mut push = |insn: Insn, is_target: bool| {
             let last = new.last().filter(|_| !is_target);
             let replacement = last.and_then(|last| super::merged(last, &insn));
-            let at = (new.len() as u32, here);
+            let at = (new.len().fit::<u32>(), here);
             if let Some(insn) = replacement.unwrap_or(Some(insn)) {
                 here += insn.slots();
                 new.push(insn);
@@ -152,7 +154,7 @@ impl Asm {
             if !covered[i] {
                 (own[i], behind) = push(insn, std::mem::take(&mut is_target));
             }
-            while let Some(next) = placed.next_if(|p| p.origin == i as u32) {
+            while let Some(next) = placed.next_if(|p| p.origin == i.fit::<u32>()) {
                 let at;
                 (at, behind) = push(next.insn, std::mem::take(&mut is_target));
                 if next.own {
