@@ -317,6 +317,30 @@ fn layers_import_only_from_lower_ones() {
     );
 }
 
+/// Modules of the runtime that serve every host. What they share with handlers is in the crate `layout`.
+const ANY_HOST: &[&str] = &["controller", "io", "report", "shared", "text"];
+
+#[test]
+fn the_controller_knows_no_ebpf() {
+    let files = sources("runtime");
+    let of_any_host = |file: &&&Source| {
+        let module = file.module.first();
+        module.is_some_and(|m| ANY_HOST.contains(&m.as_str()))
+    };
+    let all: Vec<_> = files.iter().filter(of_any_host).collect();
+    let wrong: Vec<_> = all
+        .iter()
+        .filter(|f| f.text.contains("spile_bpf"))
+        .collect();
+    let wrong: Vec<String> = wrong.iter().map(|f| place(&f.path)).collect();
+    assert!(all.len() > 30, "{} files", all.len());
+    assert!(
+        wrong.is_empty(),
+        "they name spile_bpf: {}",
+        wrong.join(", ")
+    );
+}
+
 #[test]
 fn headers_name_the_modules() {
     let mut wrong = Vec::new();

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use spile_bpf::compile;
-use spile_bpf::layout::shared;
 use spile_bpf::target::{Features, KernelOffsets, Target};
 use spile_ir::reader;
 use spile_kernel::btf::Btf;
+use spile_layout::shared;
 
 const CALLS: u32 = 100_000;
 const ROUNDS: usize = 40;

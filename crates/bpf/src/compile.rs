@@ -10,15 +10,13 @@ use rustc_hash::FxHashMap;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::marks::{BodyId, Marks};
 use spile_ir::{Executor, Program, ProgramFacts, SiteId, Ty};
+use spile_layout::{HandlerInfo, Layout, RecordKind, RecordShape, StackWords, SymbolicForm};
 use spile_lir::Module;
 
 use self::program::ProgramCodegen;
 use crate::attach::{self, AttachPlan, Group};
+use crate::compiled::{Attach, Object, ProgramInfo, RING, can_follow};
 use crate::error::{CompileError, LowerError, program_error};
-use crate::layout::{
-    Attach, Layout, Object, ProgramInfo, RING, RecordKind, RecordShape, StackWords, SymbolicForm,
-    can_follow,
-};
 use crate::lower::body_context::ObjectContext;
 use crate::lower::event::counters::{self, CounterConfig};
 use crate::lower::event::usermem::USER_TEXT;
@@ -302,8 +300,7 @@ impl Programs<'_> {
             cpu_stride: plan.stride,
             cpus: self.options.cpus,
             globals: plan.globals.clone(),
-            handlers: plan.handlers.clone(),
-            programs: self.infos,
+            handlers: handlers(plan, &self.infos),
             records: pool.records,
             stacks: plan.stacks.as_ref().map(|room| StackWords {
                 at: room.words,
@@ -321,7 +318,6 @@ impl Programs<'_> {
             pages: pool.subs.contains_key(USER_TEXT)
                 || (plan.facts.kernel_handlers())
                     .any(|f| f.uses(Intrinsic::DirectMap) || f.uses(Intrinsic::PageArray)),
-            follows: self.options.offsets.uprobe.is_some(),
             critical: plan.critical.clone(),
         };
         let spec = ObjectSpec {
@@ -335,9 +331,26 @@ impl Programs<'_> {
         Object {
             spec,
             layout,
+            programs: self.infos,
+            follows: self.options.offsets.uprobe.is_some(),
             lir: pool.lir,
         }
     }
+}
+
+/// The handlers, each with the other tracepoints that share its program.
+fn handlers(plan: &StateLayout, infos: &[ProgramInfo]) -> Vec<Option<HandlerInfo>> {
+    let mut all = plan.handlers.clone();
+    for info in infos {
+        if let Attach::RawTracepoint(names) = &info.attach {
+            for id in &info.handlers {
+                if let Some(Some(handler)) = all.get_mut(id.index()) {
+                    handler.others = names.iter().skip(1).cloned().collect();
+                }
+            }
+        }
+    }
+    all
 }
 
 /// Whether several programs can share this attachment, each with some of the handlers.

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! In: an optimised and verified [`spile_ir::Program`], and [`crate::target::Target`] with the
-//! features of the kernel. Out: a [`layout::Object`]. Invariants: the loader and the controller
-//! depend only on [`layout`]; the two forms of an object hold the same instructions.
+//! features of the kernel. Out: a [`compiled::Object`]. Invariants: the loader depends only on [`compiled`] and
+//! [`object`], the controller only on [`spile_layout`]; the two forms of an object hold the same instructions.
 //!
 //! | module | its one job |
 //! |---|---|
@@ -22,12 +22,12 @@
 //! | `programs` | programs of spile's own |
 //! | [`object`] | BTF, linker, ELF writer |
 //! | [`target`] | the target machine, as values |
-//! | [`layout`] | the contract with the loader and the controller |
+//! | [`compiled`] | the contract with the loader |
 
 mod attach;
 mod compile;
+pub mod compiled;
 mod error;
-pub mod layout;
 mod lower;
 pub mod object;
 mod plan;

@@ -46,10 +46,10 @@ use spile_ir::storage::Storage;
 use spile_ir::{
     BodyFacts, Executor, Global, GlobalKind, HandlerId, Intrinsic, Program, ProgramFacts, StatsSpec,
 };
+use spile_layout::{GlobalLayout, HandlerInfo, TREE_BYTES, counters, percpu};
 
 use crate::attach::AttachPlan;
 use crate::error::{LowerError, Res};
-use crate::layout::{GlobalLayout, HandlerInfo, TREE_BYTES, counters, percpu};
 use crate::object::elf::MapSpec;
 use crate::plan::iterators::IteratorLayout;
 use crate::target::Target;
@@ -109,7 +109,7 @@ pub(crate) struct StateLayout {
     /// Texts with symbols, and those that handlers make themselves.
     pub marks: Marks,
     /// What the controller's critical section copies.
-    pub critical: Option<crate::layout::critical::CriticalLayout>,
+    pub critical: Option<spile_layout::critical::CriticalLayout>,
     /// Offset in the shared area of the bits of [`crate::programs::process_tree`].
     pub tree: Option<u32>,
     /// Offset in each per-CPU area of the number of changes to processes, if handlers make any.
@@ -308,6 +308,7 @@ fn place_handlers(
         (h.event.executor() == Executor::Kernel).then(|| HandlerInfo {
             id: HandlerId(i as u32),
             counters: cpu.alloc(size),
+            others: Vec::new(),
         })
     };
     program.handlers.iter().enumerate().map(place).collect()

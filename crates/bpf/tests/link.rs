@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{AsRawLibbpf, MapCore, Object, ObjectBuilder};
 use spile_bpf::compile;
-use spile_bpf::layout::{Attach, CodeAttach};
+use spile_bpf::compiled::{Attach, CodeAttach};
 use spile_bpf::object::elf::{ElfError, LICENSE, ObjectSpec};
 use spile_bpf::object::link::{self, MapRef};
 use spile_bpf::target::{Features, KernelOffsets, Target, TypedFunction};

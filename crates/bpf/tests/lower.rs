@@ -11,8 +11,8 @@ use libbpf_rs::{
     MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, ProgramInput, RingBufferBuilder,
 };
 use spile_bpf::compile;
-use spile_bpf::layout::Object as Compiled;
-use spile_bpf::layout::{Attach, RecordKind, shared};
+use spile_bpf::compiled::Attach;
+use spile_bpf::compiled::Object as Compiled;
 use spile_bpf::target::{
     CastKfunc, Features, KernelOffsets, PreemptionKfuncs, SessionKfuncs, Target,
 };
@@ -20,6 +20,7 @@ use spile_ir::interp::Value;
 use spile_ir::{Program, TraceEvent, Ty, reader};
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{Feature, has};
+use spile_layout::{RecordKind, shared};
 use spile_syscalls::fake::{arg, call};
 use spile_syscalls::{Arg, ArgKind, Flag, FlagTable, ResultForm, Syscall};
 
@@ -180,7 +181,7 @@ fn count_by_name() {
     );
     let c = compiled(&p);
     let mut object = load(&c);
-    let name = c.layout.programs[0].name.clone();
+    let name = c.programs[0].name.clone();
     run(&mut object, &name, [0, 39], 10, |_| ());
     let (_, words) = run(&mut object, &name, [0, 39], 10, |_| ());
     assert_eq!(count(&c, &words), 20);
@@ -298,7 +299,7 @@ fn loads_through_a_cast_are_those_of_the_helper() {
             let casts = options.features.cast.is_some();
             assert_eq!(listing.contains("kfunc#"), casts, "{listing}");
             let mut object = load(&c);
-            let name = c.layout.programs[0].name.clone();
+            let name = c.programs[0].name.clone();
             let of = |args: &[u64; 2]| run(&mut object, &name, *args, 1, |_| ()).0;
             cases.iter().map(of).collect::<Vec<_>>()
         });
@@ -361,7 +362,7 @@ fn system_calls_beside_samples() {
         let mut options = options();
         options.features.syscall_events = Some([348, 347]);
         let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
-        c.layout.programs[0].attach.clone()
+        c.programs[0].attach.clone()
     };
     let event = Attach::TraceEvent(TraceEvent {
         system: "raw_syscalls".into(),
@@ -412,7 +413,7 @@ fn one_program_at_tracepoints_of_interrupts() {
         let mut options = options();
         change(&mut options);
         let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
-        let programs = c.layout.programs.iter();
+        let programs = c.programs.iter();
         let attached: Vec<Vec<String>> = programs
             .map(|p| match &p.attach {
                 Attach::RawTracepoint(names) => names.clone(),
@@ -460,8 +461,8 @@ fn one_program_at_entries_and_returns() {
         let mut options = options();
         options.features.kprobe_session = session;
         let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
-        let of = |p: &spile_bpf::layout::ProgramInfo| p.handlers.iter().map(|h| h.0).collect();
-        let all: Vec<Vec<u32>> = c.layout.programs.iter().map(of).collect();
+        let of = |p: &spile_bpf::compiled::ProgramInfo| p.handlers.iter().map(|h| h.0).collect();
+        let all: Vec<Vec<u32>> = c.programs.iter().map(of).collect();
         (all, c)
     };
     let session = |all_entries| SessionKfuncs {
@@ -482,7 +483,7 @@ fn one_program_at_entries_and_returns() {
 /// Sum of an element's first words in the caches of all CPUs.
 fn count(c: &Compiled, words: &[u8]) -> u64 {
     let layout = c.layout.globals[0].as_ref().expect("global");
-    let spile_bpf::layout::GlobalPlace::PerCpuArray(spile_bpf::layout::PerCpuArray {
+    let spile_layout::GlobalPlace::PerCpuArray(spile_layout::PerCpuArray {
         cache,
         slots,
         slot_size,
@@ -643,7 +644,7 @@ fn text_of_system_calls() {
         options.syscalls = &SYSCALLS;
         let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
         let mut object = load(&c);
-        let name = c.layout.programs[0].name.clone();
+        let name = c.programs[0].name.clone();
         let (records, _) = run(&mut object, &name, context, 1, |_| ());
         String::from_utf8_lossy(&text(&p, &c, &records).0).into_owned()
     };
@@ -685,7 +686,7 @@ fn in_programs(does: &str) -> Compiled {
         .collect();
     let p = program(&format!("site @0 \"\"\nfmt f0 \"%d\\n\"\n{handlers}"));
     let c = compiled(&p);
-    let programs = &c.layout.programs;
+    let programs = &c.programs;
     assert!(programs.len() > 1, "{}", programs.len());
     let at = Attach::RawTracepoint(vec!["sys_enter".into()]);
     assert!(programs.iter().all(|p| p.attach == at));

@@ -35,10 +35,10 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Instant;
 
-use spile_bpf::layout::{RecordKind, RecordShape, SymbolicForm};
 use spile_ir::interp::{Env, ScriptError, Value};
 use spile_ir::marks::Marks;
 use spile_ir::{HandlerId, Program, ProgramFacts, SiteId, Stream};
+use spile_layout::{RecordKind, RecordShape, SymbolicForm};
 
 use crate::controller::globals::{MarkTexts, SessionGlobals};
 use crate::controller::host::Host;
@@ -601,12 +601,12 @@ impl Controller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_bpf::layout::{GlobalLayout, GlobalPlace, Layout, shared};
     use spile_ir::fmt::{Format, Piece as FmtPiece};
     use spile_ir::storage::Storage;
     use spile_ir::{
         Block, Body, Event, FormatId, Global, GlobalId, GlobalKind, Handler, Inst, Site, Term, Ty,
     };
+    use spile_layout::{GlobalLayout, GlobalPlace, Layout, shared};
     use std::sync::atomic::Ordering;
 
     /// One locked shared number that the handler sets, and a format without conversions.
@@ -664,7 +664,7 @@ mod tests {
             fmt: FormatId(9),
         };
         let error = RecordKind::Error {
-            kind: spile_bpf::layout::ErrorKind::DivisionByZero,
+            kind: spile_layout::ErrorKind::DivisionByZero,
             site: SiteId(0),
             handler: HandlerId(0),
         };

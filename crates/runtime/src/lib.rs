@@ -1,6 +1,6 @@
 //! A session: load, attach, consume, print, run controller handlers, count losses, tear down.
 //!
-//! In: a compiled [`Object`](spile_bpf::layout::Object), the IR of the controller's handlers, and
+//! In: a compiled [`Object`](spile_bpf::compiled::Object), the IR of the controller's handlers, and
 //! [`SessionOptions`]. Out: the script's output, and an [`Outcome`] with its [`LossReport`]. Invariants:
 //! everything lives in descriptors of this process, so nothing stays behind however it ends; every
 //! loss is counted. Nothing here parses scripts or generates code.

@@ -18,7 +18,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo, critical};
+use spile_bpf::compiled::{
+    Attach, CRITICAL_PROGRAM, CodeAttach, Object, ProgramInfo, RING, counter_map,
+};
 use spile_ir::{
     CodeProbe, Handler, HandlerId, OptionalSites, Program, SiteId, Space, TraceEvent, WatchOwner,
 };
@@ -46,7 +48,7 @@ use crate::shared::state::StateMemory;
 const LOG_LINES: usize = 25;
 
 /// Compiles a program; `None` on failure.
-pub type CompileFn = Box<dyn FnOnce(&Program) -> Option<layout::Object>>;
+pub type CompileFn = Box<dyn FnOnce(&Program) -> Option<Object>>;
 
 /// A loaded object.
 pub struct LoadedObject {
@@ -56,8 +58,8 @@ pub struct LoadedObject {
     points: RefCell<HashMap<String, PointLinks>>,
     /// Bytes of the ring buffer.
     ring_bytes: u32,
-    layout: Layout,
-    /// Programs that attach to places one by one, although the layout asks for one link.
+    infos: Vec<ProgramInfo>,
+    /// Programs that attach to places one by one, although the object asks for one link.
     single: Vec<String>,
     /// Programs that attach in the memory of the target's processes only.
     followed: Vec<String>,
@@ -75,7 +77,7 @@ impl LoadedObject {
     /// attachable alone, which needs another program type: everything is then loaded again, once for all of
     /// them. The target is the process that the session follows.
     pub fn start(
-        object: &layout::Object,
+        object: &Object,
         program: &Program,
         target: Option<u32>,
         mut ahead: Option<PremadeMaps>,
@@ -107,13 +109,13 @@ impl LoadedObject {
     /// object is compiled again without them, and returned as well. Some of its maps can be created
     /// ahead.
     pub fn start_any(
-        object: &layout::Object,
+        object: &Object,
         program: &Program,
         pid: Option<u32>,
         (ahead, without): (Option<PremadeMaps>, Option<CompileFn>),
         prepare: impl Fn(&StateMemory),
         signals: Option<&Rc<Signals>>,
-    ) -> Result<(StartedObject, Option<layout::Object>), Error> {
+    ) -> Result<(StartedObject, Option<Object>), Error> {
         let first = LoadedObject::start(object, program, pid, ahead, &prepare, signals);
         let special = |p: &ProgramInfo| {
             let Attach::Code { by, .. } = &p.attach else {
@@ -122,7 +124,7 @@ impl LoadedObject {
             matches!(by, CodeAttach::Trampoline(_) | CodeAttach::Session)
         };
         let stopped = matches!(first, Err(Error::Stopped { .. }));
-        let refused = first.is_err() && !stopped && object.layout.programs.iter().any(special);
+        let refused = first.is_err() && !stopped && object.programs.iter().any(special);
         let plain = without.filter(|_| refused).and_then(|c| c(program));
         match plain {
             Some(plain) => {
@@ -134,33 +136,29 @@ impl LoadedObject {
     }
 
     /// Loads an object and maps its state memory. The program is used for messages only.
-    pub fn new(
-        object: &layout::Object,
-        program: &Program,
-    ) -> Result<(LoadedObject, StateMemory), Error> {
+    pub fn new(object: &Object, program: &Program) -> Result<(LoadedObject, StateMemory), Error> {
         LoadedObject::load(object, program, Default::default(), None, None)
     }
 
     /// Loads an object. If the state memory is prepared here, programs can be attached as soon as they
     /// are loaded.
     fn load(
-        object: &layout::Object,
+        object: &Object,
         program: &Program,
         (single, followed): (Vec<String>, Vec<String>),
         ahead: Option<PremadeMaps>,
         prepare: Option<&dyn Fn(&StateMemory)>,
     ) -> Result<(LoadedObject, StateMemory), Error> {
         let lsm = |p: &ProgramInfo| matches!(p.attach, Attach::Lsm(_));
-        let lsm = object.layout.programs.iter().any(lsm);
+        let lsm = object.programs.iter().any(lsm);
         if lsm && security_modules().is_some_and(|all| all.iter().all(|m| m != "bpf")) {
             return Err(Error::NoLsm);
         }
-        let refused = |refusal| explain(refusal, &object.layout, program);
+        let refused = |refusal| explain(refusal, &object.programs, program);
         let mut mapped = MappedObject::new(object, ahead).map_err(refused)?;
-        let layout = object.layout.clone();
         let bss = mapped.state.take();
         let bss = bss.ok_or_else(|| Error::Internal("the object has no state memory".into()))?;
-        let state = StateMemory::map(&layout, bss.as_fd(), object.spec.bss_size as usize)?;
+        let state = StateMemory::map(&object.layout, bss.as_fd(), object.spec.bss_size as usize)?;
         if let Some(prepare) = prepare {
             prepare(&state);
         }
@@ -171,13 +169,13 @@ impl LoadedObject {
             points,
             uncritical,
         } = loaded.map_err(refused)?;
-        let ring = object.spec.maps.iter().find(|m| m.name == layout::RING);
+        let ring = object.spec.maps.iter().find(|m| m.name == RING);
         let loaded = LoadedObject {
             maps: mapped.maps,
             programs,
             points: RefCell::new(points),
             ring_bytes: ring.map_or(0, |m| m.max_entries),
-            layout,
+            infos: object.programs.clone(),
             single,
             followed,
             uncritical: uncritical.map(|why| why.to_string()),
@@ -195,10 +193,10 @@ impl LoadedObject {
 
     /// The ring buffer; `None` if the object has none.
     pub fn ring(&self) -> Result<Option<Ring>, Error> {
-        if !self.maps.contains_key(layout::RING) {
+        if !self.maps.contains_key(RING) {
             return Ok(None);
         }
-        let ring = Ring::new(self.map_fd(layout::RING)?, self.ring_bytes);
+        let ring = Ring::new(self.map_fd(RING)?, self.ring_bytes);
         let ring = ring.map_err(|e| Error::System("opening the ring buffer", e))?;
         Ok(Some(ring))
     }
@@ -217,7 +215,7 @@ impl LoadedObject {
 
     /// Hits that the kernel itself skipped because the same program was running on the CPU.
     pub fn kernel_misses(&self) -> u64 {
-        let idle = self.layout.programs.iter().filter(|p| p.idle);
+        let idle = self.infos.iter().filter(|p| p.idle);
         let idle: Vec<&str> = idle.map(|p| &*p.name).collect();
         let counted = |name: &String| !idle.contains(&&**name);
         let programs = self.programs.iter().filter(|(name, _)| counted(name));
@@ -228,7 +226,7 @@ impl LoadedObject {
 
     /// Whether a program is attached to many kernel functions with one link.
     fn at_once(&self, name: &str) -> bool {
-        self.layout.programs.iter().any(|p| {
+        self.infos.iter().any(|p| {
             let kernel = |probe: &CodeProbe| probe.space == Space::Kernel;
             let multi = CodeAttach::Multi;
             p.name == name
@@ -289,7 +287,7 @@ impl LoadedObject {
 
     /// Watches the memory of a process that has just called `execve`.
     pub fn watch_in(&self, process: u32, links: &mut Links) -> Result<(), Error> {
-        for info in &self.layout.programs {
+        for info in &self.infos {
             if let Attach::Watch(watch) = &info.attach
                 && let WatchOwner::Program(path) = &watch.of
             {
@@ -304,7 +302,7 @@ impl LoadedObject {
 
     /// Whether there are markers with semaphores.
     pub fn raises_semaphores(&self) -> bool {
-        self.layout.programs.iter().any(raises)
+        self.infos.iter().any(raises)
     }
 
     fn attach_some(
@@ -319,7 +317,7 @@ impl LoadedObject {
         let mut first_refusal = None;
         let attached = |p: &&ProgramInfo| p.attach != Attach::OnDemand && wanted(p);
         let mut places = 0;
-        for info in self.layout.programs.iter().filter(attached) {
+        for info in self.infos.iter().filter(attached) {
             if let Attach::Code { probe, .. } = &info.attach {
                 places += site::count(probe);
             }
@@ -327,7 +325,7 @@ impl LoadedObject {
         arming.add(places);
         // Without links for many places, each has an event and a link.
         reserve_open_files(2 * places);
-        for info in self.layout.programs.iter().filter(attached) {
+        for info in self.infos.iter().filter(attached) {
             let single = self.single.contains(&info.name);
             let handler = |id: &HandlerId| program.handlers.get(id.index());
             // Handlers that analysis added come first, and name the probe that they serve.
@@ -386,7 +384,7 @@ impl ObjectMaps for LoadedObject {
     }
 
     fn critical_program(&self) -> Result<Option<OwnedFd>, Error> {
-        let program = self.programs.get(critical::PROGRAM);
+        let program = self.programs.get(CRITICAL_PROGRAM);
         let copy = program.map(OwnedFd::try_clone).transpose();
         copy.map_err(|e| Error::System("duplicating a program", e))
     }
@@ -444,7 +442,7 @@ struct AttachParams<'a> {
     arming: &'a Arming,
     /// Attaches in the memory of the target's processes only.
     followed: bool,
-    /// Attaches to places one by one, although the layout asks for one link.
+    /// Attaches to places one by one, although the object asks for one link.
     single: bool,
     /// The session's target.
     target: Option<u32>,
@@ -496,7 +494,7 @@ fn attach(
         }
         Attach::Switch(counters) => {
             for (n, (ty, config)) in counters.iter().enumerate() {
-                let map = how.loaded.map_fd(&layout::counter_map(n))?;
+                let map = how.loaded.map_fd(&counter_map(n))?;
                 let event = EventSpec {
                     ty: *ty,
                     config: *config,
@@ -570,9 +568,9 @@ fn is_limit(e: &io::Error) -> bool {
 }
 
 /// The message for an object that cannot be loaded.
-fn explain(refusal: LoadRefusal, layout: &Layout, program: &Program) -> Error {
+fn explain(refusal: LoadRefusal, infos: &[ProgramInfo], program: &Program) -> Error {
     let (what, why) = match refusal {
-        LoadRefusal::Program(name, why) => return refusal_error(&name, why, layout, program),
+        LoadRefusal::Program(name, why) => return refusal_error(&name, why, infos, program),
         LoadRefusal::Incomplete(why) => return Error::Internal(why.to_string()),
         LoadRefusal::KernelLines(why) => {
             return Error::System("making the table of the kernel's lines", why);
@@ -591,7 +589,7 @@ fn explain(refusal: LoadRefusal, layout: &Layout, program: &Program) -> Error {
 }
 
 /// The message for a program that the kernel refuses.
-fn refusal_error(name: &str, why: BpfError, layout: &Layout, program: &Program) -> Error {
+fn refusal_error(name: &str, why: BpfError, infos: &[ProgramInfo], program: &Program) -> Error {
     if let Some(errno) = why.errno()
         && is_limit(&errno.into())
     {
@@ -605,11 +603,11 @@ fn refusal_error(name: &str, why: BpfError, layout: &Layout, program: &Program) 
         {
             return Error::System("loading programs into the kernel", e);
         }
-        return rejection(name, log, layout, program);
+        return rejection(name, log, infos, program);
     }
     let lsm = |p: &ProgramInfo| matches!(p.attach, Attach::Lsm(_));
     match why {
-        _ if layout.programs.iter().any(lsm) => Error::NoLsm,
+        _ if infos.iter().any(lsm) => Error::NoLsm,
         BpfError::Call { errno, .. } if errno == Errno::PERM || errno == Errno::ACCESS => {
             Error::Privileges
         }
@@ -619,9 +617,8 @@ fn refusal_error(name: &str, why: BpfError, layout: &Layout, program: &Program) 
 }
 
 /// The message for a rejection by the verifier.
-fn rejection(name: &str, log: &str, layout: &Layout, program: &Program) -> Error {
-    let handlers = layout
-        .programs
+fn rejection(name: &str, log: &str, infos: &[ProgramInfo], program: &Program) -> Error {
+    let handlers = infos
         .iter()
         .find(|p| p.name == name)
         .into_iter()
@@ -658,7 +655,6 @@ fn last_lines(text: &str, n: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_bpf::layout::ProgramInfo;
     use spile_ir::{Event, Handler, Site, SiteId};
 
     #[test]
@@ -676,18 +672,12 @@ mod tests {
 
     #[test]
     fn rejections_name_the_handler() {
-        let layout = Layout {
-            shared_size: spile_bpf::layout::shared::END,
-            cpu_stride: 128,
-            cpus: 1,
-            programs: vec![ProgramInfo {
-                name: "tp_0".into(),
-                attach: Attach::RawTracepoint(vec!["x".into()]),
-                handlers: vec![HandlerId(0)],
-                idle: false,
-            }],
-            ..Layout::default()
-        };
+        let infos = [ProgramInfo {
+            name: "tp_0".into(),
+            attach: Attach::RawTracepoint(vec!["x".into()]),
+            handlers: vec![HandlerId(0)],
+            idle: false,
+        }];
         let program = Program {
             sites: vec![Site::default(), Site::at("keyword at a.stp:1:1")],
             handlers: vec![Handler {
@@ -705,7 +695,7 @@ mod tests {
             handlers,
             place,
             log,
-        } = rejection("tp_0", log, &layout, &program)
+        } = rejection("tp_0", log, &infos, &program)
         else {
             panic!("no rejection seen")
         };

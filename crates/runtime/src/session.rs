@@ -38,8 +38,9 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use spile_bpf::layout::{Object, percpu, shared};
+use spile_bpf::compiled::Object;
 use spile_ir::{Event, HandlerId, Program, ProgramFacts};
+use spile_layout::{percpu, shared};
 
 use crate::attach::staleness::Staleness;
 use crate::controller::Controller;

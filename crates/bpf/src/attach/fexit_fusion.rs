@@ -20,7 +20,7 @@ use spile_ir::{
 };
 
 use super::kind;
-use crate::layout::CodeAttach;
+use crate::compiled::CodeAttach;
 use crate::target::Target;
 
 /// Rewrites such handlers. Returns the program, and the entry handlers that became unnecessary.

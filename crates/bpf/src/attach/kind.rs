@@ -4,7 +4,7 @@
 use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::{Body, CodePlace, CodeProbe, CodeSite, Event, HandlerId, Inst, Program, Space, Val};
 
-use crate::layout::CodeAttach;
+use crate::compiled::CodeAttach;
 use crate::target::{Target, TypedFunction};
 
 /// Chooses the attach kind for these places in code.
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(by(&ret, I::CtxRet, &[]), fast);
         let section = |probe: &CodeProbe| {
             let (probe, by) = (probe.clone(), fast);
-            crate::layout::Attach::Code { probe, by }
+            crate::compiled::Attach::Code { probe, by }
                 .program_type()
                 .section
         };

@@ -13,7 +13,7 @@
 
 use spile_ir::{CodeProbe, Event, HandlerId, Program, Space, TraceEvent};
 
-use crate::layout::{Attach, CodeAttach};
+use crate::compiled::{Attach, CodeAttach};
 use crate::target::{SessionKfuncs, Target};
 
 pub(crate) mod dedup;

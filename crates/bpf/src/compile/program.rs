@@ -1,13 +1,14 @@
 //! The code of a BPF program: its handlers one after the other, or a dispatch to their subprograms.
 
+use spile_ebpf::isa::asm::ARGUMENTS;
 use spile_ebpf::isa::asm::{Asm, Function, Label};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Size};
 use spile_ir::{BodyFacts, Event, HandlerId, NrSet, Program};
 
 use crate::attach::{self, RAW_SYSCALLS};
+use crate::compiled::{Attach, CodeAttach};
 use crate::error::{CompileError, Res, program_error};
-use crate::layout::{Attach, CodeAttach};
 use crate::lower::body_context::{BodyContext, ObjectContext};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::handler::entry::EntryState;
@@ -20,7 +21,6 @@ use crate::programs::dispatch::{self, HandlerSub};
 use crate::programs::process_tree;
 use crate::regalloc::Allocation;
 use crate::target::Target;
-use spile_ebpf::isa::asm::ARGUMENTS;
 
 /// A larger number of handlers in one program become subprograms.
 const INLINE: usize = 4;
@@ -105,7 +105,7 @@ impl<'a> ProgramCodegen<'a> {
                 // The verifier wants to see the range of error numbers.
                 let [allow, done] = [asm.label(), asm.label()];
                 asm.jump_if(Cond::Sgt, verdict, 0, allow);
-                asm.jump_if(Cond::Sge, verdict, crate::layout::LOWEST_ERROR, done);
+                asm.jump_if(Cond::Sge, verdict, spile_layout::LOWEST_ERROR, done);
                 asm.bind(allow);
                 asm.mov(verdict, 0);
                 asm.bind(done);

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::ops::Deref;
 
 use spile_ir::{BlockId, Body, BodyFacts, GlobalId, HandlerId, Inst, Program, Space, Val};
+use spile_layout::{ErrorKind, GlobalPlace, Quote};
 
 use super::data::thread_record_facts::{FieldRef, RecordFacts};
 use super::event::deferred_modes;
@@ -11,7 +12,6 @@ use super::event::task_fields::TaskFields;
 use super::handler::error_kinds;
 
 use crate::error::Res;
-use crate::layout::{ErrorKind, GlobalPlace, Quote};
 use crate::plan::StateLayout;
 use crate::regalloc::Allocation;
 use crate::regalloc::numbers::Numbers;

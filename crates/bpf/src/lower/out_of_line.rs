@@ -4,9 +4,9 @@ use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::insn::{Reg, Src};
 use spile_ebpf::isa::sequences::SequenceId;
 use spile_ir::{BlockId, GlobalId, SiteId, Val};
+use spile_layout::ErrorKind;
 
 use super::operand::KeyWord;
-use crate::layout::ErrorKind;
 
 /// Code that is emitted behind the handler, off the straight path.
 pub(crate) enum OutOfLine {

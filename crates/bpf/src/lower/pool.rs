@@ -6,13 +6,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use spile_ebpf::emit::{CpuBlocks, ObjectSymbols, emit, emit_all, emit_inline, symbol};
 use spile_ebpf::isa::asm::Function;
 use spile_ebpf::prebuilt::template::Template;
+use spile_layout::RecordShape;
 use spile_lir::Module;
 use spile_lir::func::ConstantData;
 use spile_lir::library::routine::Routine;
 
 use super::lir_sources::{LirSources, Source};
 use crate::error::{LowerError, Res};
-use crate::layout::RecordShape;
 use crate::plan::StateLayout;
 use crate::prebuilt;
 use crate::target::Target;

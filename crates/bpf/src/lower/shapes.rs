@@ -2,9 +2,9 @@
 
 use spile_ir::intrinsics::{ClockOp, ContextOp, Intrinsic, IntrinsicClass, SessionOp, TaskNumber};
 use spile_ir::{BinOp, Block, BlockId, Event, GlobalId, Inst, SiteId, Term, Ty, UnOp, Val};
+use spile_layout::GlobalPlace;
 
 use super::operand::condition;
-use crate::layout::GlobalPlace;
 use crate::lower::body_context::BodyContext;
 use crate::regalloc::numbers::{self, Input, Numbers, Shape};
 

@@ -10,18 +10,18 @@ pub(crate) mod argstr;
 pub(crate) mod parts;
 pub(crate) mod retstr;
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::intrinsics::{Intrinsic, IntrinsicClass, SyscallOp};
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
+use spile_layout::shared;
 
 use crate::error::{LowerError, Res};
-use crate::layout::shared;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::{CTX, NR, TASK};
-use spile_ebpf::isa::asm::Arg;
 
 /// Table ids that no constant table of a program has.
 const NAMES: u32 = u32::MAX;

@@ -3,7 +3,7 @@
 
 use spile_ir::{CodePlace, Space};
 
-use crate::layout::{Attach, CodeAttach};
+use crate::compiled::{Attach, CodeAttach};
 
 /// A kind of program.
 #[derive(Debug, Clone, PartialEq, Eq)]

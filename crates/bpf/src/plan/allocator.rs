@@ -1,7 +1,8 @@
 //! Allocates offsets in the state memory and in the processors' blocks, one after the other.
 
+use spile_layout::{percpu, shared};
+
 use crate::error::{LowerError, Res};
-use crate::layout::{percpu, shared};
 use crate::object::elf::MapSpec;
 
 /// `BPF_F_MMAPABLE` of `linux/bpf.h`: the loader writes to the map's memory.

@@ -3,14 +3,14 @@
 
 use spile_ir::storage::{Storage, colocated};
 use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
+use spile_layout::{
+    Colocation, GlobalLayout, GlobalPlace, LargeLayout, PerCpuArray, SEQUENCE, ThreadField,
+    ThreadSlots, ValueLayout,
+};
 
 use super::allocator::{Areas, BumpAllocator, MMAPABLE};
 use super::values::element;
 use crate::error::{LowerError, Res};
-use crate::layout::{
-    Colocation, GlobalLayout, GlobalPlace, LargeLayout, PerCpuArray, SEQUENCE, ThreadField,
-    ThreadSlots, ValueLayout,
-};
 use crate::object::elf::{MapSpec, MapType};
 use crate::target::Target;
 

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use spile_ir::storage::{access_sets, takes};
 use spile_ir::{Event, Executor, GlobalId, Program};
+use spile_layout::critical::{CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal};
+use spile_layout::{GlobalLayout, GlobalPlace, SEQUENCE, ValueLayout};
 
 use super::allocator::{Areas, MMAPABLE};
-use crate::layout::critical::{CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal};
-use crate::layout::{GlobalLayout, GlobalPlace, SEQUENCE, ValueLayout};
 use crate::object::elf::{MapSpec, MapType};
 use crate::target::Target;
 

@@ -14,7 +14,7 @@ use super::values::element;
 const OUT_BYTES: u32 = 8 << 10;
 
 /// Offsets of the scratch words in each per-CPU area, which follow the header of
-/// [`crate::layout::percpu`].
+/// [`spile_layout::percpu`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScratchOffsets {
     /// Number of bytes in the output buffer; 0 if this run has no output yet.

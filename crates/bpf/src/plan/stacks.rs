@@ -2,14 +2,14 @@
 
 use spile_ir::marks::{BodyId, Marks};
 use spile_ir::{Event, Inst, Program, Val};
+use spile_layout::{
+    FILES_MAP, KERNEL_LINES_MAP, LINE_ROWS_MAP, MAX_ROWS, NAMES_MAP, ROWS_MAP, SYMBOL_ROWS_MAP,
+    SYMBOLS_MAP, SymbolicForm, copy, kernel_row, stack_words, symbol_row, takes_kernel_stack,
+};
 use spile_lir::library::stacks::OWN_FRAMES;
 
 use super::allocator::{Areas, MMAPABLE};
-use crate::layout::symbolic::takes_kernel_stack;
-use crate::layout::{
-    COPIES_MAP, FILES_MAP, KERNEL_LINES_MAP, LINE_ROWS_MAP, MAX_ROWS, NAMES_MAP, ROWS_MAP,
-    SYMBOL_ROWS_MAP, SYMBOLS_MAP, SymbolicForm, copy, kernel_row, stack_words, symbol_row,
-};
+use crate::compiled::COPIES_MAP;
 use crate::object::elf::{MapSpec, MapType};
 
 /// Places for stacks: offsets in each per-CPU area, except for `words` and `next_file`.
@@ -23,7 +23,7 @@ pub(crate) struct StackRoom {
     pub count: u32,
     /// Offset of the first frame of probed code.
     pub first: u32,
-    /// Offset in the shared area, see [`crate::layout::stack_words`].
+    /// Offset in the shared area, see [`spile_layout::stack_words`].
     pub words: u32,
     /// The tracepoints whose own frames are skipped.
     pub points: Vec<String>,

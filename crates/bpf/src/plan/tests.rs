@@ -6,11 +6,11 @@ use std::rc::Rc;
 use spile_ir::storage::Storage;
 use spile_ir::testgen::{self, Config};
 use spile_ir::{Hist, Program, ProgramFacts, StatsSpec, reader};
+use spile_layout::{GlobalPlace, PerCpuArray, counters, percpu, shared};
 use spile_lir::library::append::DIGITS;
 
 use super::values::agg_layout;
 use super::{LayoutInputs, StateLayout};
-use crate::layout::{GlobalPlace, PerCpuArray, counters, percpu, shared};
 use crate::target::{Features, KernelOffsets, Target};
 
 fn options(cpus: u32) -> Target {

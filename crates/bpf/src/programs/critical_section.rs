@@ -14,16 +14,17 @@
 //! continues only afterwards. The program then gives up at once, and the controller tries again. No
 //! other handler of that processor runs in the meantime (its busy word is [`BUSY`]).
 
+use spile_layout::critical::{
+    BUSY, CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, answer, request,
+};
+use spile_layout::{HELD, percpu};
 use spile_lir::builder::{BlockExit, Builder, Val, build};
 use spile_lir::func::{Extern, MemoryPlace};
 use spile_lir::helpers::Helper;
 use spile_lir::op::Size;
 use spile_lir::{Func, Module};
 
-use crate::layout::critical::{
-    BUSY, CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, PROGRAM, answer, request,
-};
-use crate::layout::{Attach, HELD, ProgramInfo, percpu};
+use crate::compiled::{Attach, CRITICAL_PROGRAM, ProgramInfo};
 
 /// Attempts to take a lock that a handler on another processor holds.
 const TRIES: u32 = 64;
@@ -40,7 +41,7 @@ const LOCK: &str = "critical_lock";
 /// The program's description.
 pub(crate) fn info() -> ProgramInfo {
     ProgramInfo {
-        name: PROGRAM.into(),
+        name: CRITICAL_PROGRAM.into(),
         attach: Attach::OnDemand,
         handlers: Vec::new(),
         idle: false,
@@ -79,7 +80,7 @@ fn section(critical: &CriticalLayout) -> Func {
 Copies the globals that the controller wants under their locks, and empties those that it takes.
 ctx: the words of the request. Returns whether the copies are complete: a lock can be held.
 Cost: an exchange for each lock, and a copy of each value.";
-    build(PROGRAM, contract, ["ctx"], |f, [ctx]| {
+    build(CRITICAL_PROGRAM, contract, ["ctx"], |f, [ctx]| {
         let word = |n: usize| ctx.load_u64(8 * n as i16);
         let (wanted, taken) = (word(request::WANTED), word(request::TAKEN));
         let flags = f.slot(8);

@@ -3,13 +3,14 @@
 //!
 //! A program at `sched_process_exec` sends a record, whether or not handlers may run.
 
+use spile_layout::percpu;
 use spile_lir::Func;
 use spile_lir::builder::build;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AtomicOp, Size};
 
-use crate::layout::{ProgramInfo, RING, percpu, shared};
+use crate::compiled::{FORCE_WAKEUP, ProgramInfo, RING};
 
 /// Name of the program.
 const PROGRAM: &str = "p_executed";
@@ -36,7 +37,7 @@ ctx: not read.";
         record.store_u64(16, f.helper(Helper::PidTgid, &[]) >> 32);
         record.store_u64(24, f.helper(Helper::TimeNs, &[]));
         let ring = f.addr(MemoryPlace::Map(RING.into()));
-        let [size, flags] = [RECORD, shared::FORCE_WAKEUP].map(|n| f.number(n));
+        let [size, flags] = [RECORD, FORCE_WAKEUP].map(|n| f.number(n));
         let lost = f.helper(Helper::Output, &[ring, record, size, flags]);
         f.if_(lost.ne(0), || {
             let count = f.addr(MemoryPlace::Cpu(percpu::LOST_OUTPUT));

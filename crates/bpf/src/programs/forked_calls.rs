@@ -6,13 +6,14 @@
 //! not handlers may.
 
 use spile_ir::{Event, Global, GlobalId, Inst, Program, Space};
+use spile_layout::{GlobalLayout, GlobalPlace};
 use spile_lir::builder::build;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::op::Size;
 use spile_lir::{Func, Module};
 
-use crate::layout::{GlobalLayout, GlobalPlace, ProgramInfo};
+use crate::compiled::ProgramInfo;
 use crate::target::{Features, KernelOffsets};
 
 /// Name of the program.

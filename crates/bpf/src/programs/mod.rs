@@ -11,7 +11,7 @@
 //! | `dispatch` | goes from a system call's number to its handlers |
 //! | [`critical_section`] | copies globals under their locks for the controller |
 
-use crate::layout::{Attach, ProgramInfo};
+use crate::compiled::{Attach, ProgramInfo};
 
 pub(crate) mod critical_section;
 pub(crate) mod dispatch;

@@ -5,19 +5,20 @@
 //! ancestors have ended. The program runs whether or not handlers may. The loader sets the bits of
 //! the target and of its existing descendants.
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::helpers::Helper as BpfHelper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size as Bytes};
+use spile_layout::TREE_BYTES;
 use spile_lir::Func;
 use spile_lir::builder::{Builder, Val, build};
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AtomicOp, Size};
 
+use crate::compiled::ProgramInfo;
 use crate::error::{LowerError, Res};
-use crate::layout::{ProgramInfo, TREE_BYTES};
 use crate::target::KernelOffsets;
-use spile_ebpf::isa::asm::Arg;
 
 /// Name of the program.
 const PROGRAM: &str = "p_tree";

@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use spile_ir::{GlobalId, Ty};
+use spile_layout::critical::{
+    CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, answer,
+};
+use spile_layout::{ValueLayout, percpu};
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
@@ -12,10 +16,7 @@ use spile_lir::repeat::outline;
 use spile_lir::verify::verify;
 
 use super::critical_section::{RESTORE, SAVE, module};
-use crate::layout::critical::{
-    CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, PROGRAM, answer,
-};
-use crate::layout::{ValueLayout, percpu};
+use crate::compiled::CRITICAL_PROGRAM;
 
 /// Places in the state memory.
 const SCALAR: u32 = 0;
@@ -175,7 +176,7 @@ proptest! {
             interrupts: Vec::new(),
         };
         let request = memory([wanted, taken].map(u64::to_le_bytes).concat());
-        let result = machine.run(PROGRAM, &[request], &mut host).expect("it runs");
+        let result = machine.run(CRITICAL_PROGRAM, &[request], &mut host).expect("it runs");
 
         let state = machine.memory.region(host.state).expect("kept").to_vec();
         let word = |at: u32| u64::from_le_bytes(state[at as usize..][..8].try_into().expect("8"));

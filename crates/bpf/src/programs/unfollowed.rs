@@ -2,6 +2,7 @@
 //! perf events of a process away when it executes a program with other rights (set-user-ID, file
 //! capabilities), and breakpoints that follow the target are such events.
 
+use spile_layout::shared;
 use spile_lir::Func;
 use spile_lir::builder::build;
 use spile_lir::func::MemoryPlace;
@@ -9,7 +10,7 @@ use spile_lir::helpers::Helper;
 use spile_lir::op::AtomicOp;
 
 use super::process_tree::place;
-use crate::layout::{ProgramInfo, shared};
+use crate::compiled::ProgramInfo;
 
 /// Name of the program.
 const PROGRAM: &str = "p_unfollowed";

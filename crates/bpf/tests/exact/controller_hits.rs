@@ -1,8 +1,8 @@
 //! Hits in the threads of a controller that holds locks.
 
-use spile_bpf::layout::percpu;
 use spile_bpf::target::{Features, Target};
 use spile_ir::reader;
+use spile_layout::percpu;
 use spile_runtime::shared::state::StateMemory;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

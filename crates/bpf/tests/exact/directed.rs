@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use spile_bpf::layout::GlobalPlace;
 use spile_bpf::target::Target;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::stats::Stat;
 use spile_ir::{Program, reader};
+use spile_layout::GlobalPlace;
 
 use crate::machine::{Contents, Kernel, Outcome, go_to, options};
 use crate::random::{comparable, difference};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use spile_bpf::layout::{GlobalPlace, LargeLayout, PerCpuArray};
 use spile_bpf::target::{Features, Target};
 use spile_ir::interp::Cell;
 use spile_ir::reader;
+use spile_layout::{GlobalPlace, LargeLayout, PerCpuArray};
 use spile_runtime::shared::maps::{ByteTable, KernelMap};
 
 use crate::directed::{load_with, script};

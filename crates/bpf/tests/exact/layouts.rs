@@ -1,8 +1,8 @@
 //! Objects with so much state that some of it is out of the range of displacements.
 
-use spile_bpf::layout::counters;
 use spile_bpf::target::Target;
 use spile_ir::*;
+use spile_layout::counters;
 
 use crate::machine::{Contents, Kernel, options};
 

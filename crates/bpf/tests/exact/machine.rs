@@ -4,14 +4,15 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use rustix::thread::CpuSet;
-use spile_bpf::layout::{
-    ErrorKind, GlobalPlace, HandlerInfo, Object, PerCpuArray, RecordKind, counters, percpu, shared,
-};
+use spile_bpf::compiled::Object;
 use spile_bpf::target::{Features, KernelOffsets, Target};
 use spile_ir::interp::{Cell, Value};
 use spile_ir::{ElemTy, Global, GlobalId, GlobalKind, Init, Program, SiteId, StatsSpec};
 use spile_kernel::bpf::{Ring, test_run};
 use spile_kernel::machine::{online_cpus, possible_cpus};
+use spile_layout::{
+    ErrorKind, GlobalPlace, HandlerInfo, PerCpuArray, RecordKind, counters, percpu, shared,
+};
 use spile_runtime::load::LoadedObject;
 use spile_runtime::shared::drain::{self, GlobalDeltas};
 use spile_runtime::shared::large_arrays::LargeElements;
@@ -120,7 +121,7 @@ impl<'p> Kernel<'p> {
             if let (Some(layout), Some(Contents::One(cell))) = (layout, initial(global))
                 && let GlobalPlace::Scalar { offset, ty } = layout.place
             {
-                let layout = spile_bpf::layout::ValueLayout::Scalar(ty);
+                let layout = spile_layout::ValueLayout::Scalar(ty);
                 let bytes = cell_bytes(&cell, &layout);
                 assert!(!bytes.is_empty());
                 self.state.set(offset, &layout, &cell);
@@ -131,7 +132,7 @@ impl<'p> Kernel<'p> {
     /// Runs the first program once, on this CPU.
     pub(crate) fn run(&self, args: &[u64]) {
         let mut context = args.to_vec();
-        let name = &self.object.layout.programs[0].name;
+        let name = &self.object.programs[0].name;
         self.loaded
             .with_program(name, |fd| test_run(fd, &mut context, None))
             .expect("program")
@@ -224,11 +225,11 @@ impl<'p> Kernel<'p> {
         let layout = self.object.layout.globals[i].as_ref()?;
         Some(match &layout.place {
             GlobalPlace::Scalar { offset, ty } => {
-                let layout = spile_bpf::layout::ValueLayout::Scalar(*ty);
+                let layout = spile_layout::ValueLayout::Scalar(*ty);
                 Contents::One(self.state.get(*offset, &layout))
             }
             GlobalPlace::Stats { offset, agg } => {
-                let layout = spile_bpf::layout::ValueLayout::Stats(agg.clone());
+                let layout = spile_layout::ValueLayout::Stats(agg.clone());
                 Contents::One(self.state.get(*offset, &layout))
             }
             GlobalPlace::Hash {
@@ -383,7 +384,7 @@ fn message(kind: ErrorKind, fields: &[Value], program: &Program) -> String {
         ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
         ErrorKind::Counter => "the counter cannot be read".into(),
         ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
-        ErrorKind::Decision => spile_bpf::layout::DECISION.into(),
+        ErrorKind::Decision => spile_layout::DECISION.into(),
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, getpid, test_kill_process};
-use spile_bpf::layout::percpu;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::{Program, reader};
+use spile_layout::percpu;
 use spile_runtime::shared::grace::GracePeriod;
 
 use crate::machine::{Contents, Kernel, Outcome, go_to};

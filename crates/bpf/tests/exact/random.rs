@@ -85,7 +85,7 @@ fn compare(program: &Program, share: Option<bool>) -> Verdict {
     if got == want && errors == want.errors.len() as u64 {
         return Verdict::Same;
     }
-    let no_memory = kernel.header(spile_bpf::layout::percpu::NO_MEMORY);
+    let no_memory = kernel.header(spile_layout::percpu::NO_MEMORY);
     let why = difference(&got, &want, errors);
     Verdict::Wrong(format!("{why}no memory {no_memory}\n"))
 }

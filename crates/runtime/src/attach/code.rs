@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use spile_bpf::layout::CodeAttach;
+use spile_bpf::compiled::CodeAttach;
 use spile_ir::{CodePlace, CodeProbe, OptionalSites, Space};
 use spile_kernel::bpf::{
     AttachPoints, BpfError, KernelFunctions, UprobeMulti, kprobe_multi, perf_link,

@@ -30,7 +30,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use spile_bpf::layout::{Attach, FOLLOWED, Object, can_follow};
+use spile_bpf::compiled::{Attach, FOLLOWED, Object, can_follow};
 use spile_kernel::bpf::{BpfError, Command, Errno, perf_link};
 use spile_kernel::machine::{self, Version};
 use spile_kernel::perf::PerfEvent;
@@ -82,11 +82,10 @@ struct Made {
 /// The programs of an object that can follow processes, if this kernel can and the programs find the
 /// places that are hit.
 pub(crate) fn programs(object: &Object) -> Vec<String> {
-    if machine::version() < SINCE || !object.layout.follows {
+    if machine::version() < SINCE || !object.follows {
         return Vec::new();
     }
     let followed = object
-        .layout
         .programs
         .iter()
         .filter(|info| matches!(&info.attach, Attach::Code { probe, .. } if can_follow(probe)));

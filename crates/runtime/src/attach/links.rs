@@ -4,10 +4,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use spile_bpf::layout::shared;
 use spile_kernel::bpf::link_info;
 use spile_kernel::perf::PerfEvent;
 use spile_kernel::process::spawn_masked;
+use spile_layout::shared;
 
 use crate::attach::arming::{Progress, close_all};
 use crate::attach::followed::Following;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use spile_bpf::layout::CodeAttach;
+use spile_bpf::compiled::CodeAttach;
 use spile_ir::{CodeProbe, SiteId, Space};
 
 use crate::attach::site::count;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use spile_bpf::layout::SymbolicForm;
 use spile_ir::interp::{Env, Fault, Value};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::stats::{EmptyAggregate, Stat};
 use spile_ir::{Extract, FormatId, Space, Stream, Ty};
+use spile_layout::SymbolicForm;
 
 use crate::controller::early_end::EarlyEnds;
 use crate::controller::globals::SessionGlobals;

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use spile_bpf::layout::ErrorKind;
 use spile_ir::interp::{ARRAY_OVERFLOW, overflow};
 use spile_ir::{HandlerId, MAX_CALLERS, Program, SiteId};
+use spile_layout::ErrorKind;
 
 use crate::shared::ring_record::FieldValue;
 
@@ -39,7 +39,7 @@ pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Progra
         ErrorKind::MaxAction => MAXACTION.into(),
         ErrorKind::MaxNesting => MAXNESTING.into(),
         ErrorKind::Counter => "the counter cannot be read".into(),
-        ErrorKind::Decision => spile_bpf::layout::DECISION.into(),
+        ErrorKind::Decision => spile_layout::DECISION.into(),
         ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
     }
 }
@@ -56,7 +56,7 @@ pub struct RethrownError {
 
 /// Parses the fields of a [`RecordKind::Rethrown`]; `None` if they do not match.
 ///
-/// [`RecordKind::Rethrown`]: spile_bpf::layout::RecordKind::Rethrown
+/// [`RecordKind::Rethrown`]: spile_layout::RecordKind::Rethrown
 pub fn rethrown(
     kinds: &[ErrorKind],
     fields: &[FieldValue<'_>],

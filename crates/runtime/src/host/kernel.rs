@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{
-    FILES_MAP, LINE_ROWS_MAP, Layout, NAMES_MAP, Object, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP,
-};
+use spile_bpf::compiled::Object;
 use spile_ir::{CodePlace, Event, Program};
 use spile_kernel::bpf::Ring;
+use spile_layout::{
+    FILES_MAP, LINE_ROWS_MAP, Layout, NAMES_MAP, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP,
+};
 
 use crate::attach::links::{Detaching, Links};
 use crate::attach::site;
@@ -71,7 +72,7 @@ impl Host for KernelHost<'_> {
             output::warn(&text);
         }
         let ring = loaded.ring()?;
-        let memory = KernelState::new(&loaded, state, object)?;
+        let memory = KernelState::new(&loaded, state, &object.layout)?;
         let backend = KernelBackend {
             links,
             detaching: None,

@@ -20,13 +20,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use spile_bpf::layout::{Attach, CodeAttach, KERNEL_LINES_MAP, Object, ProgramInfo, critical};
+use spile_bpf::compiled::{Attach, CRITICAL_PROGRAM, CodeAttach, Object, ProgramInfo};
 use spile_bpf::object::elf::{ElfError, MapSpec, ObjectSpec};
 use spile_bpf::object::link::{self, LinkedObject, MapRef};
 use spile_kernel::bpf::{
     self, BpfError, Map, MapTypes, ProgSpec, load_btf, map_flag, map_freeze, raw_tracepoint_open,
 };
 use spile_kernel::btf::Btf;
+use spile_layout::KERNEL_LINES_MAP;
 
 use crate::load::map_prealloc::{self, PremadeMaps, data_map, state_memory, worth_a_thread};
 use crate::machine::parallel::{in_parallel, processors};
@@ -226,14 +227,14 @@ pub(crate) fn attach_to(names: &[String], program: BorrowedFd<'_>) -> PointLinks
 }
 
 /// Loads the programs of an object. Programs in `single` attach to places one by one, although the
-/// layout asks for one link. With `attach`, those that are alone at their tracepoints are attached as
+/// object asks for one link. With `attach`, those that are alone at their tracepoints are attached as
 /// well; the state memory has to be ready for them.
 pub(crate) fn load_programs(
     mapped: &MappedObject<'_>,
     single: &[String],
     attach: bool,
 ) -> Result<KernelPrograms, LoadRefusal> {
-    let infos = &mapped.object.layout.programs;
+    let infos = &mapped.object.programs;
     let points = match attach {
         true => lone_points(infos),
         false => HashMap::new(),
@@ -273,7 +274,7 @@ pub(crate) fn load_programs(
             return None;
         }
         let outcome = bpf::load(&spec);
-        let needed = spec.name != critical::PROGRAM;
+        let needed = spec.name != CRITICAL_PROGRAM;
         failed.fetch_or(needed && outcome.is_err(), Relaxed);
         let names = points.get(spec.name);
         let links = names.and_then(|names| Some(attach_to(names, outcome.as_ref().ok()?.as_fd())));
@@ -286,7 +287,7 @@ pub(crate) fn load_programs(
             .extend(links.map(|links| (name.clone(), links)));
         match outcome {
             Ok(fd) => _ = loaded.programs.insert(name, fd),
-            Err(why) if name == critical::PROGRAM => loaded.uncritical = Some(why),
+            Err(why) if name == CRITICAL_PROGRAM => loaded.uncritical = Some(why),
             Err(why) => return Err(LoadRefusal::Program(name, why)),
         }
     }

@@ -17,7 +17,7 @@ use crate::machine::clock;
 use crate::machine::kernel_memory::KernelMemory;
 
 /// Page size in bytes, on all processors where kernel handlers look up pages.
-const PAGE: usize = spile_bpf::layout::PAGE as usize;
+const PAGE: usize = spile_abi::PAGE as usize;
 /// Alignment of the direct map.
 const ALIGN: u64 = 1 << 30;
 /// Limit of the search in units of [`ALIGN`]: 4 TB.

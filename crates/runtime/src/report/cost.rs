@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use spile_bpf::layout::{Layout, counters};
 use spile_ir::Program;
 use spile_kernel::cycles::cycles;
+use spile_layout::{Layout, counters};
 
 use crate::report::losses::LossReport;
 use crate::shared::state::StateMemory;

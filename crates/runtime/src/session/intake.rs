@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use spile_bpf::layout::shared;
+use spile_layout::shared;
 
 use super::Session;
 

@@ -6,12 +6,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use spile_bpf::layout::critical::{
-    CopyPlace, CriticalLayout, ENTRY, LockedGlobal, answer, request,
-};
 use spile_ir::GlobalId;
 use spile_kernel::bpf::{Errno, test_run};
 use spile_kernel::machine::online_cpus;
+use spile_layout::critical::{CopyPlace, CriticalLayout, ENTRY, LockedGlobal, answer, request};
 
 use crate::error::Error;
 use crate::shared::handler_effects::HandlerEffects;

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{GlobalPlace, Layout, PerCpuArray, SEQUENCE, ValueLayout};
 use spile_ir::GlobalId;
 use spile_ir::interp::{Cell, Value};
+use spile_layout::{GlobalPlace, Layout, PerCpuArray, SEQUENCE, ValueLayout};
 
 use crate::shared::maps::ByteTable;
 use crate::shared::state::{StateMemory, read_cell, word_of};

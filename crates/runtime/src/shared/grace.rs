@@ -102,11 +102,11 @@ mod tests {
 
     #[test]
     fn both_kinds_of_grace_period_end() {
-        let layout = spile_bpf::layout::Layout {
-            shared_size: spile_bpf::layout::shared::END,
+        let layout = spile_layout::Layout {
+            shared_size: spile_layout::shared::END,
             cpu_stride: 128,
             cpus: 2,
-            ..spile_bpf::layout::Layout::default()
+            ..spile_layout::Layout::default()
         };
         let state = StateMemory::in_memory(&layout).unwrap();
         assert!(GracePeriod::Visit.wait(&state) && GracePeriod::Barrier.wait(&state));

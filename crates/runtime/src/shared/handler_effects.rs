@@ -1,9 +1,9 @@
 //! The effects of each controller handler, computed once: the locks that it must hold, and whether
 //! per-CPU deltas must be drained before it runs.
 
-use spile_bpf::layout::Layout;
 use spile_ir::storage::{Storage, access_sets, takes};
 use spile_ir::{Body, GlobalId, Program};
+use spile_layout::Layout;
 
 /// The effects of a handler on globals.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -61,10 +61,10 @@ fn of_body(program: &Program, layout: &Layout, body: &Body) -> HandlerEffects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_bpf::layout::{GlobalLayout, GlobalPlace};
     use spile_ir::{
         Block, Event, Func, FuncId, Global, GlobalKind, Handler, Inst, SiteId, Term, Ty,
     };
+    use spile_layout::{GlobalLayout, GlobalPlace};
 
     fn body(insts: Vec<Inst>) -> Body {
         let insts = insts.into_iter().map(|i| (i, SiteId(0))).collect();

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::shared;
+use spile_layout::shared;
 
 use crate::machine::clock;
 use crate::machine::direct_map;

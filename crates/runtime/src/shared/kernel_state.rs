@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use spile_bpf::layout::{GlobalLayout, GlobalPlace, Layout, Object, PerCpuArray};
 use spile_ir::interp::{Cell, Fault, Globals, MemGlobals, Value};
 use spile_ir::storage::Storage;
 use spile_ir::{GlobalId, Init, Program, Ty};
 use spile_kernel::resources::error_text;
+use spile_layout::{GlobalLayout, GlobalPlace, Layout, PerCpuArray};
 
 use crate::error::Error;
 use crate::shared::critical_section::{CopyFailure, CriticalSection};
@@ -79,7 +79,7 @@ impl KernelState {
     pub fn new(
         maps: &dyn ObjectMaps,
         state: StateMemory,
-        object: &Object,
+        layout: &Layout,
     ) -> Result<KernelState, Error> {
         let state = Rc::new(state);
         let open = |name: &String| {
@@ -87,8 +87,7 @@ impl KernelState {
             let map = map.map_err(|e| Error::System("opening a map", e))?;
             Ok::<BoxedTable, Error>(RefCell::new(Box::new(map)))
         };
-        let tables = object
-            .layout
+        let tables = layout
             .globals
             .iter()
             .map(|g| match g.as_ref().map(|g| &g.place) {
@@ -121,7 +120,7 @@ impl KernelState {
                 _ => Ok(Vec::new()),
             });
         let tables = tables.collect::<Result<_, Error>>()?;
-        let elements = object.layout.globals.iter().map(|g| {
+        let elements = layout.globals.iter().map(|g| {
             let Some(GlobalPlace::PerCpuArray(array)) = g.as_ref().map(|g| &g.place) else {
                 return Ok(None);
             };
@@ -134,10 +133,10 @@ impl KernelState {
         let elements = elements.collect::<Result<_, Error>>()?;
         Ok(KernelState {
             state,
-            layout: object.layout.clone(),
+            layout: layout.clone(),
             tables,
             elements,
-            critical: CriticalSection::open(maps, object.layout.critical.as_ref())?,
+            critical: CriticalSection::open(maps, layout.critical.as_ref())?,
             grace: GracePeriod::choose(),
             live: true,
             waiting: RefCell::default(),
@@ -214,7 +213,7 @@ impl KernelState {
                 Init::Long(n) => Value::Long(*n),
                 Init::Str(s) => Value::Str(s.clone()),
             };
-            let layout = spile_bpf::layout::ValueLayout::Scalar(*ty);
+            let layout = spile_layout::ValueLayout::Scalar(*ty);
             self.state
                 .set(*offset, &layout, &Cell::Scalar(value.truncated_to(*ty).0));
         }

@@ -6,8 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spile_bpf::layout::{LargeLayout, PerCpuArray, ValueLayout};
 use spile_ir::interp::Cell;
+use spile_layout::{LargeLayout, PerCpuArray, ValueLayout};
 
 use crate::shared::state::{StateMemory, WordMemory, read_cell};
 
@@ -270,9 +270,9 @@ impl GenerationView<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_bpf::layout::{Colocation, GlobalLayout, GlobalPlace, Layout};
     use spile_ir::Ty;
     use spile_ir::interp::Value;
+    use spile_layout::{Colocation, GlobalLayout, GlobalPlace, Layout};
 
     const CACHE: u32 = 256;
 
@@ -301,7 +301,7 @@ mod tests {
     fn state(array: &PerCpuArray) -> StateMemory {
         let place = GlobalPlace::PerCpuArray(array.clone());
         StateMemory::in_memory(&Layout {
-            shared_size: spile_bpf::layout::shared::END,
+            shared_size: spile_layout::shared::END,
             cpu_stride: 1024,
             cpus: 2,
             globals: vec![Some(GlobalLayout { lock: None, place })],

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use spile_bpf::layout::ThreadField;
 use spile_kernel::bpf::{BpfError, Errno, Map};
+use spile_layout::ThreadField;
 
 use crate::error::to_io_error;
 use crate::shared::state::word_of;

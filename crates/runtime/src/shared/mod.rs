@@ -1,6 +1,6 @@
 //! Memory that BPF programs and the controller share.
 //!
-//! In: the layout that the compiler chose ([`spile_bpf::layout`]), and the maps' descriptors. Out:
+//! In: the layout that the compiler chose ([`spile_layout`]), and the maps' descriptors. Out:
 //! typed values. Invariants: every access to memory that programs write is atomic; a global's lock
 //! is held for a time that does not depend on the script, or not at all (see
 //! `docs/concurrency.md`). No value is formatted here, and no handler runs.

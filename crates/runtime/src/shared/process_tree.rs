@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::TREE_BYTES;
 use spile_kernel::process;
+use spile_layout::TREE_BYTES;
 
 use crate::machine::pid_namespace::PidMap;
 use crate::shared::state::StateMemory;

@@ -1,9 +1,9 @@
-//! Parses records of the ring buffer: see [`spile_bpf::layout::RingRecord`]. A record that does not
+//! Parses records of the ring buffer: see [`spile_layout::RingRecord`]. A record that does not
 //! match the layout is an error, never a panic. It would be a bug of the generated code; the
 //! session continues and reports it.
 
-use spile_bpf::layout::{RecordKind, RecordShape};
 use spile_ir::{HandlerId, Ty};
+use spile_layout::{RecordKind, RecordShape};
 
 /// A value in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! The state memory: the words that BPF programs and the controller share (see
-//! [`spile_bpf::layout`]). The kernel writes them while they are read here, so every access is
+//! [`spile_layout`]). The kernel writes them while they are read here, so every access is
 //! atomic; only the mapping itself needs unsafe code.
 
 use std::io;
@@ -8,12 +8,12 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use spile_bpf::layout::{
-    AggLayout, GlobalPlace, Layout, PerCpuArray, ValueLayout, counters, percpu, shared,
-};
 use spile_ir::Ty;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::stats::Stat;
+use spile_layout::{
+    AggLayout, GlobalPlace, Layout, PerCpuArray, ValueLayout, counters, percpu, shared,
+};
 
 use crate::error::Error;
 use crate::machine::pid_namespace;
@@ -465,7 +465,7 @@ fn check(layout: &Layout, len: usize) -> Result<(), LayoutError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_bpf::layout::GlobalLayout;
+    use spile_layout::GlobalLayout;
 
     /// A layout with one global.
     pub(crate) fn layout(place: GlobalPlace) -> Layout {

@@ -5,7 +5,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spile_bpf::layout::ThreadSlots;
+use spile_layout::ThreadSlots;
 
 use crate::shared::maps::{ByteTable, Entries};
 use crate::shared::state::{StateMemory, word_of};
@@ -127,7 +127,7 @@ impl ByteTable for ThreadRecords {
 mod tests {
     use super::*;
     use crate::shared::maps::PlainMap;
-    use spile_bpf::layout::{Layout, shared};
+    use spile_layout::{Layout, shared};
 
     fn records() -> ThreadRecords {
         let front = ThreadSlots {

@@ -1,5 +1,5 @@
 //! Deferred strings: user memory that kernel handlers leave to the controller, because its pages
-//! are not in memory (see [`spile_bpf::layout::RecordKind::Deferred`]). The controller is an
+//! are not in memory (see [`spile_layout::RecordKind::Deferred`]). The controller is an
 //! ordinary process: when it reads another process's memory, the kernel brings the page in.
 //!
 //! The memory belongs to the task that ran the handler, provided that it still runs the same
@@ -11,9 +11,9 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::FileExt;
 
-use spile_bpf::layout::{self, Quote, SUBSTITUTE_SHIFT};
 use spile_ir::Bytes;
 use spile_kernel::btf::Btf;
+use spile_layout::{Quote, SUBSTITUTE_SHIFT};
 
 use crate::shared::ring_record::FieldValue;
 
@@ -231,7 +231,7 @@ fn why(e: &std::io::Error) -> &'static str {
 
 /// Reads up to a NUL, page by page, because the next page may not exist.
 fn read_string(memory: &File, addr: u64, room: usize) -> Result<Vec<u8>, &'static str> {
-    const PAGE: u64 = layout::PAGE as u64;
+    const PAGE: u64 = spile_abi::PAGE as u64;
     let mut text = Vec::new();
     while text.len() < room {
         let at = addr.wrapping_add(text.len() as u64);

@@ -1,5 +1,5 @@
 //! Symbolic texts of stacks and symbols, which kernel handlers leave to the controller: see
-//! [`spile_bpf::layout::SymbolicForm`].
+//! [`spile_layout::SymbolicForm`].
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -8,11 +8,11 @@ use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{COPIED, EXACT, StackWords, SymbolicForm, stack_words};
 use spile_ir::Ty;
 use spile_ir::interp::Value;
 use spile_ir::wide::WideNumber;
 use spile_kernel::symbols::Symbols;
+use spile_layout::{COPIED, EXACT, StackWords, SymbolicForm, stack_words};
 
 use crate::machine::names::symbol_data;
 use crate::shared::ring_record::{FieldValue, OutputRecord};

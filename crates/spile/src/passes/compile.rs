@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use spile_abi::HOST;
-use spile_bpf::layout::Object;
+use spile_bpf::compiled::Object;
 use spile_bpf::object::dump;
 use spile_bpf::object::elf::MapSpec;
 use spile_bpf::target;

@@ -4,15 +4,16 @@
 //! call: hash the key's words, look into the slot of the direct-mapped cache, compare the key
 //! word by word, update in place. A miss goes out of line: see [`HandlerCodegen::emit_miss`].
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
 use spile_ebpf::isa::helpers::{Helper, NOEXIST};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Ty, Val};
+use spile_layout::{AggLayout, GOLDEN, GlobalPlace, PerCpuArray, SEQUENCE, ValueLayout, percpu};
 
 use crate::error::{LowerError, Res};
-use crate::layout::{AggLayout, GOLDEN, GlobalPlace, PerCpuArray, SEQUENCE, ValueLayout, percpu};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::KeyWord;
 use crate::lower::operand::StrOperand;
@@ -20,7 +21,6 @@ use crate::lower::out_of_line::{CacheMiss, OutOfLine, WrapTest};
 use crate::lower::slots::{BLOCK, GEN, UNROLL, block_at};
 use crate::plan::lanes;
 use crate::plan::outlining::Op;
-use spile_ebpf::isa::asm::Arg;
 
 /// Value of the word for the last updated slot when the element is in the map instead.
 const NO_SLOT: i32 = -1;

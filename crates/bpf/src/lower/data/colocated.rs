@@ -5,9 +5,9 @@
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::insn::{Cond, Reg};
 use spile_ir::{GlobalId, Val};
+use spile_layout::{PerCpuArray, percpu};
 
 use crate::error::Res;
-use crate::layout::{PerCpuArray, percpu};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::KeyWord;
 use crate::lower::out_of_line::{CacheMiss, OutOfLine};

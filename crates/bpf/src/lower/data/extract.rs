@@ -4,9 +4,9 @@ use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Extract, GlobalId, Hist, Reg as IrReg, Val};
+use spile_layout::{AggLayout, ErrorKind, GlobalPlace, ValueLayout};
 
 use crate::error::{LowerError, Res};
-use crate::layout::{AggLayout, ErrorKind, GlobalPlace, ValueLayout};
 use crate::lower::codegen::HandlerCodegen;
 
 impl HandlerCodegen<'_> {

@@ -5,23 +5,23 @@
 //! number in front of each element. When a wrapping array is full, one walk finds the smallest
 //! number and another deletes the elements that are almost as old.
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
 use spile_ebpf::isa::helpers::{Helper, NOEXIST};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use spile_ir::{GlobalId, Reg as IrReg, Ty, Val};
+use spile_layout::{GlobalPlace, ValueLayout, percpu, shared};
 use spile_lir::library::eviction::{DROP_OLD, OLDEST};
 use spile_lir::library::walks::{KeyFields, Slice, slice};
 
 use crate::error::Res;
-use crate::layout::{GlobalPlace, ValueLayout, percpu, shared};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{GEN, TMP, UNROLL, block_at};
 use crate::plan::EVICT;
 use crate::plan::outlining::Op;
-use spile_ebpf::isa::asm::Arg;
 
 /// Insertion attempts when other processors take the room that eviction made.
 const TRIES: i32 = 16;

@@ -4,11 +4,13 @@
 //! the matching elements (see [`crate::plan::iterators`]), and builds a heap of the copies. A step
 //! removes the heap's first node. The iterator's state is in the per-CPU area, as plain numbers.
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{BlockId, Extract, GlobalId, IterId, Reg as IrReg, SortKey, SortSpec, Ty, Val};
+use spile_layout::{GlobalPlace, SEQUENCE, ValueLayout};
 use spile_lir::library::heap::{Direction, HeapLayout, words};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::statistics::bucket;
@@ -17,12 +19,10 @@ use spile_lir::library::walks::{
 };
 
 use crate::error::{LowerError, Res};
-use crate::layout::{GlobalPlace, SEQUENCE, ValueLayout};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::{BLOCK, TMP, block_at};
 use crate::plan::SnapshotMap;
 use crate::plan::iterators::{ElementPart, IterSource, IteratorLayout, maybe_unstarted, state};
-use spile_ebpf::isa::asm::Arg;
 
 impl HandlerCodegen<'_> {
     fn iterator(&self, it: IterId) -> Res<IteratorLayout> {

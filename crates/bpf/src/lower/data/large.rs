@@ -2,10 +2,10 @@
 //! of a key that is not in the cache, and adds to it.
 
 use spile_ebpf::isa::insn::{AluOp, Cond};
+use spile_layout::{LargeLayout, PerCpuArray, ValueLayout};
 use spile_lir::library::large::{FULL, PutLayout, put};
 
 use crate::error::Res;
-use crate::layout::{LargeLayout, PerCpuArray, ValueLayout};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::out_of_line::CacheMiss;
 use crate::lower::slots::BLOCK;

@@ -11,9 +11,9 @@ use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::{BlockId, Reg as IrReg, Val};
+use spile_layout::percpu;
 
 use crate::error::Res;
-use crate::layout::percpu;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::data::thread_record_facts::{FieldRef, RecordState};
 use crate::lower::slots::THREAD_RECORDS;

@@ -4,9 +4,9 @@
 use spile_ir::analysis::dataflow::{self, ExitFacts, Forward, Lattice};
 use spile_ir::storage::ThreadIdRegs;
 use spile_ir::{Block, BlockId, Body, GlobalId, Inst, Term, Val};
+use spile_layout::{GlobalPlace, ThreadSlots};
 
 use crate::error::{LowerError, Res};
-use crate::layout::{self, GlobalPlace, ThreadSlots};
 
 /// An array that is a field of the thread record.
 pub(in crate::lower) struct FieldRef {
@@ -30,7 +30,7 @@ impl FieldRef {
         else {
             return Ok(None);
         };
-        let layout::ThreadField {
+        let spile_layout::ThreadField {
             at,
             bit,
             record,

@@ -2,17 +2,17 @@
 //! call. The subprograms here serve the few threads whose slot another thread occupies, and records
 //! that do not exist yet.
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use spile_ir::Val;
+use spile_layout::{ThreadSlots, percpu};
 
 use crate::error::Res;
-use crate::layout::{ThreadSlots, percpu};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::data::thread_record_facts::{FieldRef, key_of};
 use crate::lower::slots::BLOCK;
-use spile_ebpf::isa::asm::Arg;
 
 /// Names of the subprograms for records outside of their slot. This one only searches the map.
 const LOOK: &str = "look_record";

@@ -1,16 +1,16 @@
 //! Changes of the current process: writes to its memory, and signals. The account has their number.
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{Cond, Size, Src};
 use spile_ir::Val;
 use spile_ir::intrinsics::ActOp;
+use spile_layout::{ErrorKind, LOWEST_ERROR};
 
 use crate::error::{LowerError, Res};
-use crate::layout::{ErrorKind, LOWEST_ERROR};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::TMP;
-use spile_ebpf::isa::asm::Arg;
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn act(&mut self, op: ActOp, args: &[Val]) -> Res {

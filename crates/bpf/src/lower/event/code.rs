@@ -1,16 +1,16 @@
 //! The context of probes in code: registers, arguments, results, probe addresses.
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::intrinsics::{ContextOp, Intrinsic};
 use spile_ir::{Event, Reg as IrReg, Space, Val};
 
+use crate::compiled::{FOLLOWED, can_follow};
 use crate::error::{LowerError, Res};
-use crate::layout::{FOLLOWED, can_follow};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::{CTX, TMP};
-use spile_ebpf::isa::asm::Arg;
 
 fn constant(n: Val) -> Res<i64> {
     match n {

@@ -3,10 +3,10 @@
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, Reg as IrReg};
+use spile_layout::percpu;
 use spile_lir::library::cmdline::{CmdlineLayout, cmdline};
 
 use crate::error::{LowerError, Res};
-use crate::layout::percpu;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::{CTX, block_at};
 

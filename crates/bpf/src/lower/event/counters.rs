@@ -7,12 +7,13 @@
 use spile_ebpf::isa::insn::Cond;
 use spile_ir::{Inst, Intrinsic, Program, Reg as IrReg, Val};
 
+use spile_layout::ErrorKind;
 use spile_lir::builder::{Builder, Val as Value, build};
 use spile_lir::func::{Func, MemoryPlace, Module};
 use spile_lir::helpers::Helper;
 
+use crate::compiled::counter_map;
 use crate::error::Res;
-use crate::layout::{ErrorKind, counter_map};
 use crate::lower::codegen::HandlerCodegen;
 use crate::object::elf::{MapSpec, MapType};
 

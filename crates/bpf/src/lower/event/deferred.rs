@@ -13,11 +13,12 @@ use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::insn::Reg;
 use spile_ebpf::isa::insn::{AluOp, Cond};
 use spile_ir::{BlockId, Body, Inst, Reg as IrReg, StrId, Term, Ty, Val};
+use spile_layout::{Quote, RecordKind, RecordShape, SUBSTITUTE_SHIFT, percpu, shared};
 use spile_lir::library::defer::{DeferLayout, FIELDS, MARK};
 use spile_lir::library::routine::Routine;
 
+use crate::compiled::{FORCE_WAKEUP, RING};
 use crate::error::Res;
-use crate::layout::{Quote, RING, RecordKind, RecordShape, SUBSTITUTE_SHIFT, percpu, shared};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::text::append;
 use crate::plan::StateLayout;
@@ -96,7 +97,7 @@ pub(in crate::lower) fn use_user_defer(
         mark: shared::MARK,
         ring: RING,
         shape,
-        wakeup: shared::FORCE_WAKEUP,
+        wakeup: FORCE_WAKEUP,
         task_id,
         task_start,
         task_program,

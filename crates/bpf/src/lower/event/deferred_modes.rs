@@ -4,8 +4,7 @@
 use spile_ir::analysis::dataflow::{self, Direction, InstOrTerm, Lattice, RegisterFacts};
 use spile_ir::fmt::{ConvKind, Piece};
 use spile_ir::{Body, Inst, Program, Reg as IrReg, Stream, Val};
-
-use crate::layout::Quote;
+use spile_layout::Quote;
 
 /// The uses of a register: an element of the analysis's lattice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Dispatch of intrinsics: the event, the current task, time, memory, strings.
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
@@ -8,15 +9,14 @@ use spile_ir::intrinsics::{
     SyscallOp, TaskNumber, TaskOp, TextOp,
 };
 use spile_ir::{Event, Executor, Reg as IrReg, Space, Ty, Val};
+use spile_layout::{ErrorKind, Quote, shared};
 
 use crate::error::{LowerError, Res};
-use crate::layout::{ErrorKind, Quote, shared};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::{CTX, TMP, block_at};
 use crate::plan::outlining::Op;
 use crate::programs::process_tree;
 use crate::target::CastKfunc;
-use spile_ebpf::isa::asm::Arg;
 
 /// The largest number of arguments of a raw tracepoint.
 const CTX_ARGS: i64 = 12;

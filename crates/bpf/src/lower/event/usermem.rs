@@ -2,11 +2,11 @@
 //! ([`spile_lir::library::usermem`]).
 
 use spile_ebpf::isa::insn::{Reg, Src};
+use spile_layout::shared;
 use spile_lir::library::routine::Routine;
 use spile_lir::library::usermem::{self, UsermemLayout};
 
 use crate::error::Res;
-use crate::layout::shared;
 use crate::lower::codegen::HandlerCodegen;
 use crate::plan::StateLayout;
 use crate::target::Target;

@@ -2,9 +2,9 @@
 
 use spile_ebpf::isa::insn::{AluOp, Cond, Src};
 use spile_ir::{BinOp, Reg as IrReg, UnOp, Val};
+use spile_layout::ErrorKind;
 
 use crate::error::Res;
-use crate::layout::ErrorKind;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::condition;
 use crate::plan::outlining::Op;

@@ -3,9 +3,9 @@
 
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Body, Inst, MAX_CALLERS, Ty, Val};
+use spile_layout::{ErrorKind, RecordKind, RecordShape};
 
 use crate::error::Res;
-use crate::layout::{ErrorKind, RecordKind, RecordShape};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{BLOCK, block_at};

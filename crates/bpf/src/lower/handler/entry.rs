@@ -6,11 +6,11 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use spile_ir::{BlockId, Event, GlobalId, Space};
+use spile_layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
 use spile_lir::func::LoopForm;
 use spile_lir::library::lock::{GOT, OWN, WAIT_LOCK, wait_lock};
 
 use crate::error::Res;
-use crate::layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::{BLOCK, GEN, VERDICT};
 use crate::plan::outlining::Op;

@@ -2,8 +2,7 @@
 
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{Inst, Program};
-
-use crate::layout::ErrorKind;
+use spile_layout::ErrorKind;
 
 /// The kinds of errors that an instruction can raise itself; a call of a function has those of the
 /// function's own instructions. `MaxAction` is that of the body

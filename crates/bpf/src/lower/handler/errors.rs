@@ -3,9 +3,9 @@
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Size, Src};
 use spile_ir::{Reg as IrReg, Ty, Val};
+use spile_layout::{ErrorKind, RecordKind, RecordShape, shared};
 
 use crate::error::Res;
-use crate::layout::{ErrorKind, RecordKind, RecordShape, shared};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::out_of_line::{FailurePath, OutOfLine};
@@ -161,7 +161,7 @@ impl HandlerCodegen<'_> {
             ErrorKind::MaxAction => "MAXACTION exceeded".into(),
             ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
             ErrorKind::Counter => "the counter cannot be read".into(),
-            ErrorKind::Decision => crate::layout::DECISION.into(),
+            ErrorKind::Decision => spile_layout::DECISION.into(),
             ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
             ErrorKind::Raised => String::new(),
             ErrorKind::Overflow(g) => match self.program.globals.get(g.index()) {

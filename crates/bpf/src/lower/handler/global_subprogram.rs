@@ -7,15 +7,16 @@
 //! A call costs a hit 2 to 3 ns. Inline code would cost tens of verified instructions for each
 //! statement, on every path that leads to it.
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::asm::{Asm, Label, Section};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::{R1, R10};
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ebpf::isa::sequences::{CALLER_SAVED, RegSet};
 use spile_ir::{Body, BodyFacts, GlobalId, Reg as IrReg, Ty, Val};
+use spile_layout::{ErrorKind, percpu};
 
 use crate::error::Res;
-use crate::layout::{ErrorKind, percpu};
 use crate::lower::body_context::BodyContext;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
@@ -24,7 +25,6 @@ use crate::lower::slots::{BLOCK, GEN, block_at};
 use crate::lower::text::append::APPEND_TEXT;
 use crate::plan::outlining::Op;
 use crate::regalloc::{Allocation, Location};
-use spile_ebpf::isa::asm::Arg;
 
 /// The registers that a subprogram's code may use: all but the per-CPU area and the stack.
 pub(in crate::lower) const FREE: RegSet = CALLER_SAVED | 1 << 6 | 1 << 8 | 1 << 9;

@@ -9,12 +9,13 @@ use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{Cond, Reg, Size};
+use spile_layout::{PerCpuArray, percpu, shared};
 use spile_lir::library::output::{FLUSH, FlushLayout};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::walks;
 
+use crate::compiled::RING;
 use crate::error::Res;
-use crate::layout::{PerCpuArray, RING, percpu, shared};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::handler::global_subprogram::FULL;
 use crate::lower::slots::{BLOCK, GEN, block_at};

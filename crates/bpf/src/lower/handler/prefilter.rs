@@ -1,13 +1,14 @@
 //! The leading tests of a handler, which run before everything else.
 
 use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::asm::{ARGUMENTS, Arg};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::Size;
 use spile_ir::storage::Storage;
 use spile_ir::{BlockId, Event, Inst, NrSet, Term, Ty, Val, intrinsics::Intrinsic};
+use spile_layout::GlobalPlace;
 
 use crate::error::Res;
-use crate::layout::GlobalPlace;
 use crate::lower::body_context::BodyContext;
 use crate::lower::body_context::{PrefilterSplit, PrefilterTest};
 use crate::lower::codegen::HandlerCodegen;
@@ -15,7 +16,6 @@ use crate::lower::handler::entry::EntryState;
 use crate::lower::slots::{TASK, passed};
 use crate::lower::syscalls::{of_number, reads_number};
 use crate::regalloc::Location;
-use spile_ebpf::isa::asm::{ARGUMENTS, Arg};
 
 /// Numbers that the leading tests can pass on to the rest: the argument registers that are left.
 const MAX_CARRIED: usize = 3;

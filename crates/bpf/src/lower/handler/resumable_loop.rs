@@ -11,9 +11,9 @@ use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{Cond, Size};
 use spile_ir::{BlockId, Event};
+use spile_layout::ErrorKind;
 
 use crate::error::Res;
-use crate::layout::ErrorKind;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::out_of_line::{BackEdge, OutOfLine};
 use crate::lower::slots::{BLOCK, CTX, GEN, NR, TASK, TMP};

@@ -9,9 +9,11 @@
 
 use std::ops::Range;
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
+use spile_layout::Quote;
 use spile_lir::func::ConstantData;
 use spile_lir::library::arguments::{
     ARGS, ArgumentLayout, BRACES, DECIMAL, DeferredReads, ENTRY, FOLLOWS, MAX_NAMES, NAME, NAMES,
@@ -23,7 +25,6 @@ use spile_syscalls::{
 };
 
 use crate::error::Res;
-use crate::layout::Quote;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::event::usermem::{staging_area, use_user_text};
 use crate::lower::event::{deferred, usermem};
@@ -32,7 +33,6 @@ use crate::lower::slots::BLOCK;
 use crate::lower::text::append::flag;
 use crate::lower::text::escapes::escape_table;
 use crate::lower::text::quote;
-use spile_ebpf::isa::asm::Arg;
 
 const ARGS_LONG: i64 = ARGS as i64;
 /// Words of a row: six descriptors, the list of other rows, and the bits of the argument that decides.

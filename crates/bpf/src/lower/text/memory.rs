@@ -1,20 +1,20 @@
 //! `%m` and `%M`: memory that is read while the handler runs. For output the bytes go into the
 //! record and the controller renders them; for strings they are appended here, up to a NUL.
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::fmt::{MAX_MEM, TOO_MANY};
 use spile_ir::{Space, Ty, Val};
+use spile_layout::ErrorKind;
 use spile_lir::library::hex_bytes;
 
 use super::append::APPEND_TEXT;
 use super::fields::{FieldSpec, MemoryArg, OutputField, SizeOperand};
 use crate::error::Res;
-use crate::layout::ErrorKind;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{BLOCK, block_at};
-use spile_ebpf::isa::asm::Arg;
 
 const MOST: i32 = MAX_MEM as i32;
 /// Scratch word: number of bytes to read.

@@ -1,17 +1,18 @@
 //! Output records: a handler collects them in the CPU's output buffer and sends the buffer at its
 //! end.
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::{FormatId, Hist, Stream, Ty, Val};
+use spile_layout::{RecordKind, RecordShape, percpu, shared};
 
 use super::fields::{self, OutputField, piece_size};
+use crate::compiled::RING;
 use crate::error::Res;
-use crate::layout::{RING, RecordKind, RecordShape, percpu, shared};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::plan::outlining::Op;
-use spile_ebpf::isa::asm::Arg;
 
 /// Bytes of the header of a buffer in the ring.
 const HEADER: i32 = 8;

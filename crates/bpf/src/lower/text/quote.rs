@@ -1,17 +1,17 @@
 //! Escaped text of limited length, with or without quotes: `text_strn` and similar functions.
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{Cond, Size};
 use spile_ir::{Reg as IrReg, Space, Val};
+use spile_layout::ErrorKind;
 use spile_lir::library::routine::Routine;
 
 use super::escapes::escape_table;
 use crate::error::{LowerError, Res};
-use crate::layout::ErrorKind;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::pool::Pool;
 use crate::lower::slots::block_at;
-use spile_ebpf::isa::asm::Arg;
 
 /// Offsets of scratch words: the arguments of `quote` that are no addresses.
 mod word {

@@ -1,20 +1,20 @@
 //! Regular expressions: matches by the automata of [`spile_ir::regex`], which the run-time library walks.
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::regex;
 use spile_ir::{BodyFacts, Inst, Program, ProgramFacts, Reg as IrReg, RegexId, Ty, Val};
+use spile_layout::percpu;
 use spile_lir::library::regex::{
     CHUNK, FIND_ON, Finder, MATCH_AT, MAX_GROUPS, NO_SLOT, Scanner, area, find, matches,
 };
 use spile_lir::library::routine::Routine;
 
 use crate::error::Res;
-use crate::layout::percpu;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::block_at;
-use spile_ebpf::isa::asm::Arg;
 
 const _: () = assert!(MAX_GROUPS == regex::MAX_GROUPS && NO_SLOT == regex::NO_SLOT as i32);
 

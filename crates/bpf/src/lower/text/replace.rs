@@ -80,7 +80,7 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Sle, bytes, 0, none);
         self.asm.jump_if(Cond::Sle, bytes, width as i32 - 1, fits);
         self.asm.mov(bytes, width as i32 - 1);
-        self.count(crate::layout::percpu::TRUNCATED);
+        self.count(spile_layout::percpu::TRUNCATED);
         self.asm.bind(fits);
         let kept = self.block_address(kept);
         self.asm.add(start, kept);

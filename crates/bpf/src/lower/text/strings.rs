@@ -4,9 +4,9 @@ use spile_ebpf::isa::asm::{Label, Section};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src, Swap};
 use spile_ir::{CmpOp, Reg as IrReg, TableId, Ty, Val};
+use spile_layout::percpu;
 
 use crate::error::Res;
-use crate::layout::percpu;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::pool::RUN;

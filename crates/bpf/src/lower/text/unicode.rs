@@ -2,12 +2,12 @@
 
 use spile_ebpf::isa::insn::Cond;
 use spile_ir::{Reg as IrReg, Space, Val};
+use spile_layout::ErrorKind;
 use spile_lir::helpers::Helper;
 use spile_lir::library::unicode::{self, status};
 use spile_lir::op::Size;
 
 use crate::error::Res;
-use crate::layout::ErrorKind;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::block_at;
 

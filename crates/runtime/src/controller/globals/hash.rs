@@ -8,10 +8,10 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{ValueLayout, shared};
 use spile_ir::interp::{ARRAY_OVERFLOW, Cell, Element, Fault, Value, matches};
 use spile_ir::marks::Marks;
 use spile_ir::{GlobalId, GlobalKind, Inst, Program, Ty};
+use spile_layout::{ValueLayout, shared};
 
 use crate::shared::kernel_state::KernelState;
 use crate::shared::maps::ByteTable;

@@ -11,7 +11,6 @@ mod hash;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{GlobalPlace, Layout, ValueLayout};
 use spile_ir::interp::{
     Cell, Element, Fault, ForeachWalk, Globals, MemGlobals, Value, walk_elements,
 };
@@ -20,6 +19,7 @@ use spile_ir::{
     ElemTy, Extract, GlobalId, GlobalKind, Hist, Program, SortKey, SortSpec, StatsSpec, Ty,
     UNSEEN_ENTRIES,
 };
+use spile_layout::{GlobalPlace, Layout, ValueLayout};
 
 use crate::report::losses::LossReport;
 use crate::shared::handler_effects::HandlerEffects;

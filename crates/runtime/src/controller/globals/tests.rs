@@ -1,13 +1,14 @@
 //! Operations on globals: tests.
 
+use spile_ir::interp::ARRAY_OVERFLOW;
+use spile_ir::storage::Storage;
+use spile_ir::{Global, Init, SiteId};
+use spile_layout::{AggLayout, Colocation, GlobalLayout, Layout, PerCpuArray};
+
 use super::*;
 use crate::shared::kernel_state::BoxedTable;
 use crate::shared::maps::PlainMap;
 use crate::shared::state::{key_bytes, word_of};
-use spile_bpf::layout::{AggLayout, Colocation, GlobalLayout, Layout, PerCpuArray};
-use spile_ir::interp::ARRAY_OVERFLOW;
-use spile_ir::storage::Storage;
-use spile_ir::{Global, Init, SiteId};
 use std::cell::RefCell;
 
 fn global(kind: GlobalKind, storage: Storage) -> Global {

@@ -4,13 +4,11 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{
-    ErrorKind, GlobalPlace, PerCpuArray, RecordKind, SEQUENCE, counters, shared,
-};
 use spile_ir::interp::{self, Cell, Element, Env, Fault, Globals, ScriptError, Value};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::stats::Stat;
 use spile_ir::{FormatId, GlobalId, HandlerId, Program, Space, Stream};
+use spile_layout::{ErrorKind, GlobalPlace, PerCpuArray, RecordKind, SEQUENCE, counters, shared};
 
 use super::{Process, Tables};
 use crate::controller::globals::{MarkTexts, SessionGlobals};
@@ -310,7 +308,7 @@ impl Env for HandlerEnv<'_> {
 
     fn truncated(&mut self) {
         let state = self.globals.memory().state();
-        let cut = state.cpu(0, spile_bpf::layout::percpu::TRUNCATED);
+        let cut = state.cpu(0, spile_layout::percpu::TRUNCATED);
         cut.fetch_add(1, Ordering::Relaxed);
     }
 }

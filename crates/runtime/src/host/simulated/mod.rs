@@ -3,12 +3,12 @@
 //! session takes a millisecond.
 //!
 //! In: a script and its [`Event`]s. Out: a [`Run`] with what the session printed, its outcome, and what was
-//! attached. The layout is that of the BPF compiler, so handlers store globals and send records where the
-//! controller expects them from the kernel. Large arrays, histograms and deferred strings are not simulated.
+//! attached. The BPF compiler chooses the layout, and its object is not used: handlers store globals and send
+//! records where the controller expects them. Large arrays, histograms and deferred strings are not simulated.
 //!
 //! | module | its one job |
 //! |---|---|
-//! | `script` | compiles a script on a made-up machine |
+//! | `script` | analyses a script and lays out its memory, on a made-up machine |
 //! | `handler` | runs a handler: its globals, its intrinsics, its record |
 //! | `tests` | sessions |
 
@@ -24,8 +24,8 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use rustix::event::{EventfdFlags, eventfd};
-use spile_bpf::layout::{GlobalPlace, Layout, Object, percpu};
 use spile_ir::{Executor, HandlerId, Program};
+use spile_layout::{GlobalPlace, Layout, percpu};
 
 use crate::error::Error;
 use crate::host::{Backend, Host, HostLosses, StartParams, Started};
@@ -66,9 +66,9 @@ pub(super) const SHELL: Process = Process {
 /// What the host does wrong.
 #[derive(Default)]
 pub(super) struct Faults {
-    /// The program, by its number from 0, that cannot be loaded.
+    /// The handler, by its number from 0 among the host's, that cannot be loaded.
     pub load: Option<usize>,
-    /// The program that cannot be attached.
+    /// The handler that cannot be attached.
     pub attach: Option<usize>,
     /// Whether what programs see cannot be attached.
     pub visible: bool,
@@ -82,7 +82,7 @@ pub(super) struct Run {
     pub ended: Result<Outcome, Error>,
     /// The script's output.
     pub out: String,
-    /// Programs that are still loaded or attached.
+    /// Handlers that are still loaded or attached.
     pub left: usize,
     /// Hits that found handlers disabled.
     pub early: u64,
@@ -100,13 +100,13 @@ pub(super) fn run_with(
     faults: Faults,
     options: SessionOptions,
 ) -> Run {
-    let (program, object) = script::compile(script);
+    let (program, layout) = script::compile(script);
     let left = Rc::new(Cell::new(0));
     let early = Rc::new(Cell::new(0));
     let over = Rc::new(wakeup());
     let host = SimulatedHost {
         program: Rc::new(program.clone()),
-        object,
+        layout,
         events: events.iter().cloned().collect(),
         faults,
         left: Rc::clone(&left),
@@ -155,7 +155,7 @@ fn signal(fd: &OwnedFd) {
 /// A host that runs a script's events.
 struct SimulatedHost {
     program: Rc<Program>,
-    object: Object,
+    layout: Layout,
     events: VecDeque<Event>,
     faults: Faults,
     left: Rc<Cell<usize>>,
@@ -164,7 +164,7 @@ struct SimulatedHost {
     over: Rc<OwnedFd>,
 }
 
-/// A loaded or attached program.
+/// A loaded or attached handler.
 struct Resource(Rc<Cell<usize>>);
 
 impl Resource {
@@ -264,16 +264,17 @@ impl Host for SimulatedHost {
         how: StartParams<'_>,
         _: &mut SessionOptions,
     ) -> Result<Started, Error> {
-        let layout = &self.object.layout;
+        let layout = &self.layout;
+        let handlers = || layout.handlers.iter().flatten().enumerate();
         let mut resources = Vec::new();
-        for (n, program) in layout.programs.iter().enumerate() {
+        for (n, handler) in handlers() {
             if self.faults.load == Some(n) {
-                let why = format!("program {} is refused", program.name);
+                let why = format!("handler {} is refused", handler.id.0);
                 return Err(Error::Internal(why));
             }
             resources.push(Resource::new(&self.left));
         }
-        for n in 0..layout.programs.len() {
+        for (n, _) in handlers() {
             if self.faults.attach == Some(n) {
                 let why = std::io::Error::from_raw_os_error(libc::ENOENT);
                 return Err(Error::Attach("a place".into(), why));

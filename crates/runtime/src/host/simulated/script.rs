@@ -1,10 +1,10 @@
-//! Compiles a script on a made-up machine.
+//! Analyses a script on a made-up machine. Of the BPF compiler only the layout is taken.
 
 use std::collections::BTreeMap;
 
-use spile_bpf::layout::Object;
 use spile_bpf::target::{self, Features, KernelOffsets};
 use spile_ir::Program;
+use spile_layout::Layout;
 use spile_sema::analyse::{AnalysisOptions, Inputs, analyse};
 use spile_sema::fake::FakeMachine;
 use spile_sema::library::Library;
@@ -25,7 +25,7 @@ const TAPSET: &str = "
 ///
 /// # Panics
 /// Panics if the script has an error.
-pub(super) fn compile(script: &str) -> (Program, Object) {
+pub(super) fn compile(script: &str) -> (Program, Layout) {
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let env = PreprocEnv::new("6.12.0", "x86_64");
@@ -55,7 +55,7 @@ pub(super) fn compile(script: &str) -> (Program, Object) {
     spile_ir::opt::trim_stats::run(&mut program);
     spile_ir::storage::classify(&mut program);
     let object = spile_bpf::compile(&program, &machine()).expect("a script that compiles");
-    (program, object)
+    (program, object.layout)
 }
 
 fn machine() -> target::Target {

@@ -1,10 +1,11 @@
 //! Draining per-CPU deltas: tests.
 
-use super::*;
-use crate::shared::maps::PlainMap;
-use spile_bpf::layout::{AggLayout, Colocation, GlobalLayout};
 use spile_ir::Ty;
 use spile_ir::stats::Stat;
+use spile_layout::{AggLayout, Colocation, GlobalLayout};
+
+use super::*;
+use crate::shared::maps::PlainMap;
 
 fn long(n: i64) -> Cell {
     Cell::Scalar(Value::Long(n))
@@ -12,7 +13,7 @@ fn long(n: i64) -> Cell {
 
 fn layout(places: &[GlobalPlace]) -> Layout {
     Layout {
-        shared_size: spile_bpf::layout::shared::END,
+        shared_size: spile_layout::shared::END,
         cpu_stride: 2048,
         cpus: 2,
         globals: places

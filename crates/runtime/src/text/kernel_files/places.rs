@@ -1,5 +1,5 @@
 //! The lines of the kernel and its modules in the form that kernel handlers search: see
-//! [`spile_bpf::layout::kernel_row`].
+//! [`spile_layout::kernel_row`].
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,11 +7,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use spile_bpf::layout::{KERNEL_LINES_MAP, kernel_row};
-use spile_bpf::object::elf::MapType;
 use spile_debuginfo::{LinesFrom, SearchPaths};
-use spile_kernel::bpf::{MapAttr, map_create};
+use spile_kernel::bpf::{MapAttr, map_create, map_type};
 use spile_kernel::symbols::Symbols;
+use spile_layout::{KERNEL_LINES_MAP, kernel_row};
 
 use super::open;
 use crate::error::to_io_error;
@@ -139,7 +138,7 @@ impl KernelLineTable {
     pub(crate) fn map(&self, flags: u32) -> io::Result<OwnedFd> {
         let words = self.words();
         let map = map_create(&MapAttr {
-            ty: MapType::Array as u32,
+            ty: map_type::ARRAY,
             key_size: 4,
             value_size: kernel_row::BYTES,
             max_entries: (8 * words.len()).div_ceil(ELEMENT) as u32,

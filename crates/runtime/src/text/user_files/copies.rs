@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use spile_abi::{Abi, HOST};
-use spile_bpf::layout::{self, EXACT, copy, unwind_row::kind};
 use spile_debuginfo::cfi;
+use spile_layout::{EXACT, copy, unwind_row::kind};
 
 use super::packed_rows::{packed, packed_rule};
 use super::{FramePlace, UserFiles};
@@ -14,7 +14,7 @@ use crate::shared::ring_record::{FieldValue, OutputRecord};
 
 /// Number of copies that are remembered.
 const KEEP: usize = 4096;
-const PAGE: u64 = layout::PAGE as u64;
+const PAGE: u64 = spile_abi::PAGE as u64;
 
 /// The frames found in copies, by the number of the copy.
 #[derive(Default)]

@@ -27,9 +27,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use spile_abi::HOST;
-use spile_bpf::layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, NO_ROWS, VDSO};
 use spile_debuginfo::{Image, Module, SearchPaths, dynamic};
 use spile_kernel::bpf::Map;
+use spile_layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, NO_ROWS, VDSO};
 
 use crate::shared::ring_record::FieldValue;
 use crate::shared::state::WordMemory;

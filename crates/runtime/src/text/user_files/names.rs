@@ -1,5 +1,5 @@
 //! Tables of symbols and lines for kernel handlers that inspect names: see
-//! [`spile_bpf::layout::symbol_row`]. They are built from a file alone, in any thread, and copied
+//! [`spile_layout::symbol_row`]. They are built from a file alone, in any thread, and copied
 //! to the maps' memory when they are complete.
 
 use std::collections::HashMap;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use spile_bpf::layout::{BEHIND, symbol_row};
 use spile_debuginfo::{Image, LinesFrom, Module, Symbol, SymbolKind, Symbols};
 use spile_kernel::bpf::Map;
+use spile_layout::{BEHIND, symbol_row};
 
 use crate::shared::state::WordMemory;
 
@@ -249,7 +249,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Link-time address of a position, see [`spile_bpf::layout::BEHIND`].
+/// Link-time address of a position, see [`spile_layout::BEHIND`].
 pub fn linked_at(image: &Image, place: u64) -> Option<u64> {
     let offset = place & !BEHIND;
     if place & BEHIND != 0 {

@@ -1,9 +1,9 @@
-//! Unwind rows in the form that kernel handlers search ([`spile_bpf::layout::unwind_row`]).
+//! Unwind rows in the form that kernel handlers search ([`spile_layout::unwind_row`]).
 
 use spile_abi::Abi;
-use spile_bpf::layout::unwind_row::kind;
 use spile_debuginfo::Module;
 use spile_debuginfo::cfi::{self, Cfa, SavedRule, UnwindRow};
+use spile_layout::unwind_row::kind;
 
 /// Bytes of a word.
 const WORD: i32 = 8;

@@ -1,14 +1,14 @@
 //! Text of kernel stacks, and positions in the kernel's source, for handlers that inspect it. The
 //! run-time library writes the same text as the controller ([`spile_lir::library::stacks`]).
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ir::Val;
+use spile_layout::SymbolicForm;
 use spile_lir::library::stacks::{self, line, place};
 
 use crate::error::Res;
-use crate::layout::SymbolicForm;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
-use spile_ebpf::isa::asm::Arg;
 
 fn form_flags(form: SymbolicForm) -> i32 {
     match form {

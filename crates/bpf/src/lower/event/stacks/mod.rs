@@ -18,20 +18,20 @@
 mod lines;
 mod texts;
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, Reg as IrReg, Val};
+use spile_layout::{SymbolicForm, shared, stack_words};
 use spile_lir::library::stacks::address;
 
 use crate::error::Res;
-use crate::layout::{SymbolicForm, shared, stack_words};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{BLOCK, CTX, TMP, block_at};
 use crate::lower::text::append::{APPEND_TEXT, flag};
 use crate::plan::StackRoom;
-use spile_ebpf::isa::asm::Arg;
 
 /// The suffix of a symbol that is in no module.
 const KERNEL: &[u8; 9] = b" [kernel]";
@@ -179,7 +179,7 @@ impl HandlerCodegen<'_> {
         let (end, fits) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(Cond::Sle, length, 2, end);
         self.asm.jump_if(Cond::Sle, length, width as i32, fits);
-        self.count(crate::layout::percpu::TRUNCATED);
+        self.count(spile_layout::percpu::TRUNCATED);
         self.asm.jump(end);
         self.asm.bind(fits);
         if data {

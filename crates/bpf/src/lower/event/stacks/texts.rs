@@ -1,13 +1,13 @@
 //! The run-time library's functions that write texts of stacks ([`spile_lir::library::stacks`]).
 
+use spile_layout::{
+    KERNEL_LINES_MAP, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, percpu,
+};
 use spile_lir::Module;
 use spile_lir::library::routine::Routine;
 use spile_lir::library::stacks::{StackLayout, StackText};
 
 use crate::error::{LowerError, Res};
-use crate::layout::{
-    KERNEL_LINES_MAP, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, percpu,
-};
 use crate::lower::pool::Pool;
 use crate::lower::text::append;
 use crate::plan::{StackRoom, StateLayout};

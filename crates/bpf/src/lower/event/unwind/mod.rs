@@ -8,22 +8,22 @@
 mod names;
 mod remaining_frames;
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ebpf::isa::insn::{Cond, Reg, Src};
 use spile_ir::{Reg as IrReg, Ty, Val};
+use spile_layout::{
+    FILE_NAME, FILE_NAMES, FILES_MAP, ROWS_MAP, RecordKind, RecordShape, SymbolicForm, copy, percpu,
+};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::stacks::frame;
 use spile_lir::library::unwind::{FILE_FIELDS, GIVEN, UnwindLayout, at};
 
+use crate::compiled::{COPIES_MAP, FORCE_WAKEUP, RING};
 use crate::error::{LowerError, Res};
-use crate::layout::{
-    COPIES_MAP, FILE_NAME, FILE_NAMES, FILES_MAP, RING, ROWS_MAP, RecordKind, RecordShape,
-    SymbolicForm, copy, percpu, shared,
-};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::pool::Pool;
 use crate::plan::{StackRoom, StateLayout};
 use crate::target::{Target, UnwindOffsets};
-use spile_ebpf::isa::asm::Arg;
 
 /// The flag of frames with all that a form of text needs.
 fn full(form: SymbolicForm) -> i32 {
@@ -73,7 +73,7 @@ fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Target) -> Res {
             ring: RING,
             file_record,
             copy_record,
-            wakeup: shared::FORCE_WAKEUP,
+            wakeup: FORCE_WAKEUP,
             guessed: percpu::GUESSED,
             cut_stacks: percpu::CUT_STACKS,
             lost_output: percpu::LOST_OUTPUT,

@@ -1,16 +1,16 @@
 //! Names of user symbols, for handlers that inspect them. The run-time library finds a frame's file and
-//! symbol in tables that the controller loads with the file (see [`crate::layout::symbol_row`]),
+//! symbol in tables that the controller loads with the file (see [`spile_layout::symbol_row`]),
 //! and writes the same text as the controller ([`spile_lir::library::stacks`]).
 
+use spile_ebpf::isa::asm::Arg;
 use spile_ir::marks::BodyId;
 use spile_ir::{Reg as IrReg, Val};
+use spile_layout::SymbolicForm;
 use spile_lir::library::stacks::part;
 
 use super::walks;
 use crate::error::Res;
-use crate::layout::SymbolicForm;
 use crate::lower::codegen::HandlerCodegen;
-use spile_ebpf::isa::asm::Arg;
 
 /// The parts that a form consists of.
 fn form_parts(form: SymbolicForm) -> i32 {

@@ -3,11 +3,11 @@
 
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Reg as IrReg, Val};
+use spile_layout::{COPIED, SymbolicForm, percpu, shared};
 use spile_lir::library::unwind::at;
 
 use super::walks;
 use crate::error::Res;
-use crate::layout::{COPIED, SymbolicForm, percpu, shared};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::text::append::APPEND_HEX;

@@ -1,14 +1,11 @@
-//! The interface of the controller's critical section, see [`crate::programs::critical_section`]:
-//! its request, its answer, and the places of its copies.
+//! The interface of the controller's critical section, in which the host copies globals under their locks: its
+//! request, its answer, and the places of its copies.
 
 use spile_ir::GlobalId;
 
-use super::ValueLayout;
+use crate::ValueLayout;
 
-/// Name of the program.
-pub const PROGRAM: &str = "p_critical";
-
-/// Words of the program's context.
+/// Words of the request.
 pub mod request {
     /// The globals to copy under their locks: a bit for each of [`super::CriticalLayout::globals`].
     pub const WANTED: usize = 0;
@@ -18,7 +15,7 @@ pub mod request {
     pub const WORDS: usize = 2;
 }
 
-/// Results of the program. 0: the kernel did not run it.
+/// Results of the section. 0: the host did not run it.
 pub mod answer {
     /// The copies are complete.
     pub const DONE: i32 = 1;
@@ -31,7 +28,7 @@ pub mod answer {
 pub struct CriticalLayout {
     /// The globals, in locking order.
     pub globals: Vec<LockedGlobal>,
-    /// Whether the program turns interrupts off itself, so that it can run on the controller's
+    /// Whether the section turns interrupts off itself, so that it can run on the controller's
     /// processor. Otherwise it must run on another processor.
     pub interrupts_off: bool,
 }
@@ -92,7 +89,7 @@ pub struct KeyListWords {
 }
 
 /// The busy word of a processor in the section. Handlers write their number plus one.
-pub(crate) const BUSY: i32 = -1;
+pub const BUSY: i32 = -1;
 
 /// Bytes in front of an entry's key.
 pub const ENTRY: u32 = 8;
@@ -100,7 +97,7 @@ pub const ENTRY: u32 = 8;
 impl CriticalLayout {
     /// The word that reports insertions of keys into an array.
     #[must_use]
-    pub(crate) fn insertions_word(&self, g: GlobalId) -> Option<u32> {
+    pub fn insertions_word(&self, g: GlobalId) -> Option<u32> {
         let guarded = self.globals.iter().find(|c| c.global == g)?;
         match &guarded.copy {
             CopyPlace::Elements { known, .. } => known.map(|k| k.fresh),

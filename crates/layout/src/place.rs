@@ -1,8 +1,8 @@
-//! The places of globals: state memory, hash maps, or both.
+//! The places of globals: state memory, hash tables, or both.
 
 use spile_ir::{GlobalId, Ty};
 
-use super::LargeLayout;
+use crate::LargeLayout;
 
 /// The place of a global, and its lock.
 #[derive(Debug, Clone)]
@@ -173,7 +173,7 @@ impl ThreadSlots {
     }
 
     /// Number of rooms of each processor: the number of threads whose records a handler can access.
-    pub(crate) const ROOMS: u32 = spile_ir::storage::ThreadIdRegs::COUNT as u32;
+    pub const ROOMS: u32 = spile_ir::storage::ThreadIdRegs::COUNT as u32;
 
     /// Number of slots and rooms.
     #[must_use]

@@ -5,7 +5,7 @@ use spile_ir::{Inst, Val};
 macro_rules! symbolic {
     ($($(#[$doc:meta])* $name:ident $letter:literal;)*) => {
         /// A form of symbolic text, which only the controller can render. In strings of kernel
-        /// handlers a mark stands for such a text: the session's word ([`super::shared::MARK`]),
+        /// handlers a mark stands for such a text: the session's word ([`crate::shared::MARK`]),
         /// the form's letter, the data, and a semicolon.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum SymbolicForm {
@@ -97,18 +97,18 @@ impl SymbolicForm {
         )
     }
 
-    /// Whether kernel handlers need the kernel's lines ([`super::kernel_row`]) for the text.
-    pub(crate) fn by_kernel_lines(self) -> bool {
+    /// Whether kernel handlers need the kernel's lines ([`crate::kernel_row`]) for the text.
+    pub fn by_kernel_lines(self) -> bool {
         self.in_kernel() && self.of_kernel() && self.has_lines()
     }
 
     /// Whether kernel handlers need the tables of files for the text.
-    pub(crate) fn by_tables(self) -> bool {
+    pub fn by_tables(self) -> bool {
         !self.of_kernel() && !matches!(self, SymbolicForm::UserAddresses | SymbolicForm::Number)
     }
 
     /// Whether the text contains positions in the source.
-    pub(crate) fn has_lines(self) -> bool {
+    pub fn has_lines(self) -> bool {
         use SymbolicForm::{
             KernelFile, KernelFileLine, KernelFileLines, KernelLine, UserFile, UserFileLine,
             UserFileLines, UserLine, UserPlace, UserSimpleLines,
@@ -196,7 +196,7 @@ impl SymbolicForm {
 }
 
 /// Whether an instruction walks the kernel's stack.
-pub(crate) fn takes_kernel_stack(inst: &Inst) -> bool {
+pub fn takes_kernel_stack(inst: &Inst) -> bool {
     use spile_ir::intrinsics::Intrinsic::{KernelFrame, KernelStack, KernelSymbolic};
     matches!(
         inst,
