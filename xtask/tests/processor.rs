@@ -159,7 +159,7 @@ impl Findings {
         }
     }
 
-    /// `LocOp::Reg(NUMBER)` and `gimli::Register(NUMBER)`.
+    /// `LocStep::Reg(NUMBER)`, `LocOp::Reg(NUMBER)` and `gimli::Register(NUMBER)`.
     fn register(&mut self, all: &[TokenTree]) {
         let [
             TokenTree::Ident(from),
@@ -175,7 +175,8 @@ impl Findings {
         let mut inside = group.stream().into_iter();
         let one = (inside.next(), inside.next());
         let number = matches!(one, (Some(TokenTree::Literal(_)), None));
-        let path = (from == "LocOp" || from == "gimli") && is(":")(a) && is(":")(b);
+        let owner = ["LocOp", "LocStep", "gimli"].iter().any(|n| from == n);
+        let path = owner && is(":")(a) && is(":")(b);
         let named = ["Reg", "Bias", "Register"].iter().any(|n| name == n);
         if path && named && number {
             self.add(&all[3], format!("{name}{group}"));
@@ -290,6 +291,7 @@ fn facts_of_processors_are_found_in_code_only() {
         count("const STACK_POINTER: u16 = 7; const EM_X: u16 = 62; const PAGE: u32 = 4096;"),
         3
     );
+    assert_eq!(count("let op = LocStep::Reg(7);"), 1);
     assert_eq!(count("let op = LocOp::Reg(7);"), 1);
     assert_eq!(
         count("let page = at / 4096 * 4096 + (at & 0xfff) + n.next_multiple_of(4_096);"),

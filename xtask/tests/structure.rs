@@ -1,5 +1,5 @@
-//! The structure of the sources: import cycles, layers, tables of modules, lengths of functions,
-//! parameters, `unsafe`.
+//! The structure of the sources: import cycles, layers, tables of modules, names of public types, lengths of
+//! functions, parameters, `unsafe`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -37,6 +37,7 @@ struct Source {
     imports: Vec<Vec<String>>,
     /// The targets of its other paths.
     paths: Vec<Vec<String>>,
+    types: Vec<String>,
     functions: Functions,
     unsafe_lines: Vec<usize>,
 }
@@ -92,6 +93,8 @@ fn source(krate: &str, path: PathBuf, mut module: Vec<String>) -> Source {
     imports.visit_file(&syntax);
     let mut functions = Functions::default();
     functions.visit_file(&syntax);
+    let mut types = Types::default();
+    types.visit_file(&syntax);
     let mut unsafe_lines = Unsafe::default();
     unsafe_lines.visit_file(&syntax);
     Source {
@@ -100,6 +103,7 @@ fn source(krate: &str, path: PathBuf, mut module: Vec<String>) -> Source {
         declares: declares.collect(),
         imports: imports.found,
         paths: imports.paths,
+        types: types.0,
         functions,
         unsafe_lines: unsafe_lines.0,
         module,
@@ -395,6 +399,66 @@ fn headers_of_folders_draw_their_stage() {
         wrong.is_empty(),
         "no `In:` and `Out:`: {}",
         wrong.join(", ")
+    );
+}
+
+/// Names of public types that several crates have: the idiom is a crate's own `Error`.
+const SHARED: &[&str] = &["Error"];
+
+/// The names of public types and traits, except aliases of another crate's type of the same name
+/// (`type Member = spile_ctype::Member<TypeId>`).
+#[derive(Default)]
+struct Types(Vec<String>);
+
+impl<'ast> Visit<'ast> for Types {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let (visibility, name) = match item {
+            syn::Item::Struct(i) => (&i.vis, &i.ident),
+            syn::Item::Enum(i) => (&i.vis, &i.ident),
+            syn::Item::Union(i) => (&i.vis, &i.ident),
+            syn::Item::Trait(i) => (&i.vis, &i.ident),
+            syn::Item::Type(i) if !names(&i.ty, &i.ident) => (&i.vis, &i.ident),
+            _ => return visit::visit_item(self, item),
+        };
+        if matches!(visibility, syn::Visibility::Public(_)) {
+            self.0.push(name.to_string());
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !for_tests(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+}
+
+/// Whether a type is a path whose last word is `name`.
+fn names(ty: &syn::Type, name: &syn::Ident) -> bool {
+    let syn::Type::Path(path) = ty else {
+        return false;
+    };
+    path.path.segments.last().is_some_and(|s| s.ident == *name)
+}
+
+#[test]
+fn public_types_have_names_of_their_own() {
+    let mut crates: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for file in SOURCES.iter() {
+        for name in file.types.iter().filter(|n| !SHARED.contains(&&***n)) {
+            crates.entry(name).or_default().insert(place(&file.path));
+        }
+    }
+    let of = |path: &String| path.split('/').nth(1).map(str::to_owned);
+    let wrong = crates
+        .iter()
+        .filter(|(_, files)| files.iter().map(of).collect::<BTreeSet<_>>().len() > 1);
+    let wrong: Vec<String> = wrong
+        .map(|(name, files)| format!("{name}: {files:?}"))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "public types of one name in several crates:\n{}",
+        wrong.join("\n")
     );
 }
 

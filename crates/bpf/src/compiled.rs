@@ -94,7 +94,7 @@ pub enum Attach {
         /// `perf_event_attr.config` of each
         configs: Vec<u64>,
         /// The sampling period or frequency.
-        sample: spile_ir::Sample,
+        sample: spile_ir::SamplingRate,
         /// The tasks whose events count.
         of: spile_ir::PerfScope,
     },

@@ -13,7 +13,7 @@ use proptest::test_runner::TestRunner;
 use spile_bpf::object::elf::{LICENSE, ObjectSpec, ProgramSpec};
 use spile_bpf::object::link::{MapRef, link};
 use spile_ebpf::emit::{CpuBlocks, EmitError, ObjectSymbols, emit};
-use spile_ebpf::isa::asm::{Asm, Function, Section};
+use spile_ebpf::isa::asm::{Asm, AsmFunction, Section};
 use spile_ebpf::isa::insn::Reg::*;
 use spile_ebpf::isa::insn::Size;
 use spile_kernel::bpf::{
@@ -43,7 +43,7 @@ enum Arg {
 }
 
 /// The program: calls the function with the arguments, and stores the result.
-fn program(name: &str, args: &[Arg]) -> Function {
+fn program(name: &str, args: &[Arg]) -> AsmFunction {
     let mut asm = Asm::new("on_test", &["ctx"]);
     for (i, (arg, reg)) in args.iter().zip([R1, R2, R3, R4, R5]).enumerate() {
         match arg {
@@ -105,7 +105,7 @@ impl Loaded {
         });
         around.may_goto = may_goto;
         let subprograms = emit(module, &around).map_err(Refused::Emit)?;
-        let listings: String = subprograms.iter().map(Function::listing).collect();
+        let listings: String = subprograms.iter().map(AsmFunction::listing).collect();
         let spec = ObjectSpec {
             bss_size: STATE,
             rodata,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use spile_bpf::compile;
 use spile_bpf::target::{Features, KernelOffsets, Target, UnwindOffsets};
-use spile_ebpf::isa::asm::Function;
+use spile_ebpf::isa::asm::AsmFunction;
 use spile_ir::{reader, verify};
 use spile_syscalls::fake::{arg, call};
 use spile_syscalls::{ArgKind, Syscall};
@@ -155,7 +155,7 @@ fn code(source: &str) -> Result<String, String> {
     Ok(out)
 }
 
-fn length(function: &Function, out: &mut String) {
+fn length(function: &AsmFunction, out: &mut String) {
     let params: Vec<&str> = function.params.iter().map(|p| &**p).collect();
     let (name, insns) = (&function.name, function.insns.len());
     let _ = writeln!(out, "{name}({}): {insns} instructions", params.join(", "));

@@ -20,7 +20,8 @@ use spile_bpf::object::link::{self, MapRef};
 use spile_bpf::target::{Features, KernelOffsets, Target, TypedFunction};
 use spile_ir::testgen::{self, Config};
 use spile_ir::{
-    CodePlace, CodeProbe, CodeSite, Netfilter, OptionalSites, PerfScope, Sample, Space, TraceEvent,
+    CodePlace, CodeProbe, CodeSite, Netfilter, OptionalSites, PerfScope, SamplingRate, Space,
+    TraceEvent,
 };
 
 /// Makes libbpf create the maps and relocate the code; the test is skipped if that is not
@@ -211,7 +212,7 @@ fn program_types_are_those_that_libbpf_derives() {
         Attach::Perf {
             ty: 1,
             configs: [0].into(),
-            sample: Sample::Freq(100),
+            sample: SamplingRate::Freq(100),
             of: PerfScope::All,
         },
         Attach::Netfilter(Netfilter {

@@ -12,7 +12,7 @@ use common::{COUNTER, RESULTS, line, program, spec};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, ObjectBuilder, PrintLevel, ProgramInput};
 use libbpf_rs::{Object, RingBufferBuilder};
 use spile_bpf::object::elf::{LICENSE, ObjectSpec};
-use spile_ebpf::isa::asm::{Asm, Function, Section};
+use spile_ebpf::isa::asm::{Asm, AsmFunction, Section};
 use spile_ebpf::isa::insn::Reg::*;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Insn, Reg, Size, Swap, Width};
 
@@ -271,7 +271,7 @@ impl Checks {
     fn check(mut self) {
         self.asm.mov(R0, 0);
         self.asm.exit();
-        let function: Function = self.asm.finish().expect("assembles");
+        let function: AsmFunction = self.asm.finish().expect("assembles");
         let spec = ObjectSpec {
             bss_size: 32768,
             programs: vec![program("raw_tp", function)],

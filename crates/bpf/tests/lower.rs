@@ -22,7 +22,7 @@ use spile_kernel::btf::Btf;
 use spile_kernel::features::{Feature, has};
 use spile_layout::{RecordKind, shared};
 use spile_syscalls::fake::{arg, call};
-use spile_syscalls::{Arg, ArgKind, Flag, FlagTable, ResultForm, Syscall};
+use spile_syscalls::{ArgKind, Flag, FlagTable, ResultForm, Syscall, SyscallArg};
 
 static LOG: Mutex<String> = Mutex::new(String::new());
 
@@ -589,7 +589,7 @@ static BITS: FlagTable = FlagTable {
 };
 
 /// A set of 64 bits.
-const SET: Arg = Arg {
+const SET: SyscallArg = SyscallArg {
     bits: 64,
     ..arg(0, "", ArgKind::Flags(&BITS))
 };

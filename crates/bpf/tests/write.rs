@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use common::{empty, program, spec};
 use spile_bpf::object::elf::{ElfError, LICENSE, ObjectSpec, STATE};
-use spile_ebpf::isa::asm::{Asm, AsmError, Function, Reloc, RelocTarget, Section};
+use spile_ebpf::isa::asm::{Asm, AsmError, AsmFunction, Reloc, RelocTarget, Section};
 use spile_ebpf::isa::insn::Reg::*;
 use spile_ebpf::isa::insn::{AluOp, Cond, Insn, Size, Src, Width};
 
@@ -150,7 +150,7 @@ fn listing_has_lines_comments_and_references() {
 }
 
 /// An object of one program.
-fn with(function: Function) -> ObjectSpec {
+fn with(function: AsmFunction) -> ObjectSpec {
     let programs = vec![program("raw_tp", function)];
     ObjectSpec {
         programs,

@@ -6,7 +6,7 @@ use gimli::AttributeValue;
 use spile_ctype::ObjectOp;
 
 use crate::dwarf::Dwarf;
-use crate::types::Type;
+use crate::types::CType;
 use crate::unit::{Die, Entry, MAX_CHAIN, constant, number_of};
 
 /// The attribute of a range whose values are stored as the distance from a bias.
@@ -45,11 +45,11 @@ impl Dwarf {
 
     /// A range of integers: the type of its base, in the size of its own. Values of a range that begins
     /// at 0 or above have no sign.
-    pub(crate) fn range(&self, die: Die, entry: &Entry) -> Option<Type> {
+    pub(crate) fn range(&self, die: Die, entry: &Entry) -> Option<CType> {
         if entry.has_attr(GNU_BIAS) {
             return None;
         }
-        let Type::Int { size, signed, char } = self.base_of_range(die)? else {
+        let CType::Int { size, signed, char } = self.base_of_range(die)? else {
             return None;
         };
         let own = number_of(entry, gimli::DW_AT_byte_size);
@@ -58,7 +58,7 @@ impl Dwarf {
             Some(AttributeValue::Exprloc(_)) | None => signed,
             Some(low) => constant(&low).is_some_and(|n| n < 0),
         };
-        Some(Type::Int {
+        Some(CType::Int {
             size: own.map_or(Some(size), |n| u8::try_from(n).ok())?,
             signed: signed && negative,
             char,
@@ -66,7 +66,7 @@ impl Dwarf {
     }
 
     /// The type of a range's values: that of its base, which can be a range itself.
-    fn base_of_range(&self, mut die: Die) -> Option<Type> {
+    fn base_of_range(&self, mut die: Die) -> Option<CType> {
         for _ in 0..MAX_CHAIN {
             let (_, entry) = self.entry(die)?;
             let (base, e) = self.strip(self.type_die(die, &entry)?)?;
@@ -86,7 +86,7 @@ impl Dwarf {
         dimension: Die,
     ) -> Arc<[ObjectOp]> {
         match self.base_of_range(dimension) {
-            Some(Type::Int { signed: true, .. }) => {}
+            Some(CType::Int { signed: true, .. }) => {}
             _ => return program,
         }
         let signed = |op: &ObjectOp| match *op {

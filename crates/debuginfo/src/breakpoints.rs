@@ -10,9 +10,9 @@ use std::collections::{BTreeSet, HashMap};
 use crate::cfi;
 use crate::code::{Control, ProbedInstruction};
 use crate::exits::code;
-use crate::module::Module;
+use crate::module::DebugFile;
 use crate::plt;
-use crate::symbols::{Symbol, SymbolKind};
+use crate::symbols::{ElfSymbol, SymbolKind};
 use crate::uprobes::{KernelVersion, Verdict};
 
 /// Maximum number of instructions that an entry is moved by.
@@ -35,7 +35,7 @@ type Range = (u64, u64);
 
 /// The checks of places in one file.
 pub struct Breakpoints<'m> {
-    module: &'m Module,
+    module: &'m DebugFile,
     kernel: KernelVersion,
     /// Functions that were decoded, by their start: the addresses of their instructions in order.
     decoded: HashMap<u64, Decoded>,
@@ -59,7 +59,7 @@ struct Decoded {
 impl<'m> Breakpoints<'m> {
     /// For breakpoints in a file by a kernel.
     #[must_use]
-    pub fn new(module: &'m Module, kernel: KernelVersion) -> Breakpoints<'m> {
+    pub fn new(module: &'m DebugFile, kernel: KernelVersion) -> Breakpoints<'m> {
         Breakpoints {
             module,
             kernel,
@@ -151,7 +151,7 @@ impl<'m> Breakpoints<'m> {
 
     /// Whether a function begins there.
     fn is_start(&mut self, address: u64) -> bool {
-        let function = |s: &Symbol<'_>| {
+        let function = |s: &ElfSymbol<'_>| {
             matches!(s.kind, SymbolKind::Func | SymbolKind::IFunc) && (s.typed || !s.is_local())
         };
         let image = self.module.image();

@@ -10,7 +10,7 @@ use crate::unit::{Die, Entry, flag};
 
 /// A call that debugging information describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct DescribedCall {
     /// The called function's name in the source.
     pub name: Arc<str>,
     /// The way in which it is called.
@@ -51,7 +51,7 @@ pub enum JumpAt {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Calls {
     /// The calls whose function is known.
-    pub list: Vec<Call>,
+    pub list: Vec<DescribedCall>,
     /// Whether there are entries of call sites, or a note that there is nothing to describe.
     pub described: bool,
 }
@@ -116,15 +116,15 @@ impl Dwarf {
         origin.is_some_and(|origin| around == Some(origin) && self.continues(entry, origin))
     }
 
-    fn inlined_call(&self, at: Die, entry: &Entry) -> Option<Call> {
-        Some(Call {
+    fn inlined_call(&self, at: Die, entry: &Entry) -> Option<DescribedCall> {
+        Some(DescribedCall {
             name: self.name(at, entry)?.into(),
             kind: CallKind::Inlined(at),
         })
     }
 
     /// The call of a call site; `None` for calls through pointers.
-    fn call_site(&self, at: Die, unit: &crate::unit::Unit, entry: &Entry) -> Option<Call> {
+    fn call_site(&self, at: Die, unit: &crate::unit::Unit, entry: &Entry) -> Option<DescribedCall> {
         let value = entry
             .attr_value(gimli::DW_AT_call_origin)
             .or_else(|| entry.attr_value(gimli::DW_AT_abstract_origin))?;
@@ -150,7 +150,7 @@ impl Dwarf {
                 returns_to,
             }
         };
-        Some(Call { name, kind })
+        Some(DescribedCall { name, kind })
     }
 
     /// The functions with code in this file that an entry of a call site means.

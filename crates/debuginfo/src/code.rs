@@ -1,11 +1,11 @@
 //! What decodes the instructions of processors, as tables of functions. What the functions find is in terms that
 //! all processors have; the instructions themselves are in a folder for each processor.
 
-use crate::exits::Exits;
-use crate::module::Module;
+use crate::exits::FunctionExits;
+use crate::module::DebugFile;
 use crate::uprobes::{KernelVersion, Verdict};
 
-type FindExits = fn(&Module, u64, &[(u64, u64)]) -> Result<Exits, String>;
+type FindExits = fn(&DebugFile, u64, &[(u64, u64)]) -> Result<FunctionExits, String>;
 type FindHazard = fn(&[u8], u64) -> Option<(u64, &'static str)>;
 
 /// The functions for the instructions of a processor.
@@ -23,7 +23,7 @@ pub(crate) struct Instructions {
     /// The exits of the function at an address, with its ranges.
     pub(crate) exits: FindExits,
     /// The address behind the stack check of a function of Go.
-    pub(crate) behind_stack_check: fn(&Module, u64) -> u64,
+    pub(crate) behind_stack_check: fn(&DebugFile, u64) -> u64,
     /// What code at an address refers to, in a number of instructions.
     pub(crate) references: fn(&[u8], u64, usize) -> Vec<Reference>,
     /// The first instruction in code at an address that leaves the stack or the program, and what it does.

@@ -4,7 +4,7 @@ use gimli::AttributeValue;
 
 use crate::caches::TypeId;
 use crate::dwarf::Dwarf;
-use crate::types::Type;
+use crate::types::CType;
 use crate::unit::{Die, Entry, flag, number_of};
 
 /// Size of a register in bytes.
@@ -58,7 +58,7 @@ impl Dwarf {
     #[must_use]
     pub fn return_convention(&self, function: Die, ty: TypeId) -> ReturnConvention {
         let calls = self.main.abi().map(|abi| &abi.calls);
-        let (Some(calls), Type::Struct { size, .. }) =
+        let (Some(calls), CType::Struct { size, .. }) =
             (calls.filter(|calls| calls.classifies_words), self.ctype(ty))
         else {
             return ReturnConvention::Unknown;
@@ -194,12 +194,12 @@ impl Dwarf {
             return None;
         }
         let (kind, size) = match self.ctype(ty) {
-            Type::Int { size, .. } | Type::Enum { size, .. } => {
+            CType::Int { size, .. } | CType::Enum { size, .. } => {
                 (ReturnWord::Integer, u32::from(size))
             }
-            Type::Ptr(_) | Type::Ref(_) => (ReturnWord::Integer, WORD),
-            Type::Float { size } => (ReturnWord::Float, u32::from(size)),
-            Type::Array { elem, count } => {
+            CType::Ptr(_) | CType::Ref(_) => (ReturnWord::Integer, WORD),
+            CType::Float { size } => (ReturnWord::Float, u32::from(size)),
+            CType::Array { elem, count } => {
                 for n in 0..count {
                     let step = n.checked_mul(self.bytes(elem, depth)?)?.checked_mul(8)?;
                     let at = at.checked_add(step)?;
@@ -209,7 +209,7 @@ impl Dwarf {
                 }
                 return Some(true);
             }
-            Type::Struct { .. } => {
+            CType::Struct { .. } => {
                 for m in self.members(ty) {
                     let at = at.checked_add(m.bit_offset)?;
                     if m.bit_size > 0 {
@@ -221,7 +221,7 @@ impl Dwarf {
                 }
                 return Some(true);
             }
-            Type::Strided { .. } | Type::Void | Type::Func | Type::Unknown => return None,
+            CType::Strided { .. } | CType::Void | CType::Func | CType::Unknown => return None,
         };
         let bits = size.checked_mul(8).filter(|b| *b > 0)?;
         if !at.is_multiple_of(bits) {
@@ -234,10 +234,12 @@ impl Dwarf {
     /// Size of an element in bytes.
     fn bytes(&self, ty: TypeId, depth: usize) -> Option<u32> {
         Some(match self.ctype(ty) {
-            Type::Int { size, .. } | Type::Enum { size, .. } | Type::Float { size } => size.into(),
-            Type::Ptr(_) | Type::Ref(_) => WORD,
-            Type::Struct { size, .. } => size,
-            Type::Array { elem, count } if depth < MAX_NESTING => {
+            CType::Int { size, .. } | CType::Enum { size, .. } | CType::Float { size } => {
+                size.into()
+            }
+            CType::Ptr(_) | CType::Ref(_) => WORD,
+            CType::Struct { size, .. } => size,
+            CType::Array { elem, count } if depth < MAX_NESTING => {
                 self.bytes(elem, depth + 1)?.checked_mul(count)?
             }
             _ => return None,

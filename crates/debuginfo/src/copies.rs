@@ -13,7 +13,7 @@ use crate::dwarf::{Dwarf, origin};
 use crate::flow::Flow;
 use crate::functions::FunctionPlace;
 use crate::lines::{LineRow, LineTable};
-use crate::module::Module;
+use crate::module::DebugFile;
 use crate::unit::{Die, number_of};
 
 /// Maximum number of instructions that are looked at for the copies of a function in another one.
@@ -422,7 +422,7 @@ impl Around {
 
 /// Whether the first instruction of a function is the start of a loop, too: each round is a hit.
 #[must_use]
-pub fn begins_with_loop(module: &Module, entry: u64) -> bool {
+pub fn begins_with_loop(module: &DebugFile, entry: u64) -> bool {
     let dwarf = module.dwarf();
     let mut parts = dwarf.map_or_else(Vec::new, |d| d.function_ranges(entry));
     if !parts.iter().any(|r| r.0 <= entry && entry < r.1) {

@@ -10,10 +10,10 @@ use gimli::{AttributeValue, Operation};
 use crate::caches::ScopesAround;
 use crate::caches::{Scope, ScopeKind};
 use crate::dwarf::Dwarf;
-use crate::loc_program::{LocBinary, LocOp, Location, Unavailable};
+use crate::loc_program::{LocBinary, LocStep, Location, Unavailable};
 use crate::location::LocContext;
 use crate::unit::{Die, Entry, Unit};
-use crate::variables::Variable;
+use crate::variables::DwarfVariable;
 
 /// Maximum nesting that is followed.
 const MAX_DEPTH: usize = 128;
@@ -29,16 +29,16 @@ pub(crate) struct Reached {
 }
 
 /// The frame base of a function around, or why it is not known.
-pub(crate) type OuterFrame = Result<Vec<LocOp>, Unavailable>;
+pub(crate) type OuterFrame = Result<Vec<LocStep>, Unavailable>;
 
 impl Dwarf {
     /// Variables of the functions around a function, inner ones first.
-    pub(crate) fn enclosing_variables(&self, address: u64, of: Die) -> Vec<Variable> {
-        let mut found: Vec<Variable> = Vec::new();
+    pub(crate) fn enclosing_variables(&self, address: u64, of: Die) -> Vec<DwarfVariable> {
+        let mut found: Vec<DwarfVariable> = Vec::new();
         let mut hidden: HashSet<Arc<str>> = HashSet::new();
-        let mut add = |mut more: Vec<Variable>, function: Die| {
+        let mut add = |mut more: Vec<DwarfVariable>, function: Die| {
             more.retain(|v| hidden.insert(v.name.clone()));
-            found.extend(more.into_iter().map(|v| Variable {
+            found.extend(more.into_iter().map(|v| DwarfVariable {
                 parameter: false,
                 reached: Some(Reached { from: of, function }),
                 ..v
@@ -69,7 +69,7 @@ impl Dwarf {
     /// Location of a variable of a function around.
     pub(crate) fn locate_enclosing(
         &self,
-        variable: &Variable,
+        variable: &DwarfVariable,
         reached: Reached,
         address: u64,
     ) -> Result<Location, Unavailable> {
@@ -159,7 +159,7 @@ impl Dwarf {
                 && self.entry_pc(function, unit, entry, &code) == Some(address),
             outer: frame,
         };
-        let register = self.main.abi().map(|abi| LocOp::Reg(abi.static_link));
+        let register = self.main.abi().map(|abi| LocStep::Reg(abi.static_link));
         let base = Ok(register.iter().copied().collect());
         let stored = stored_link(unit, value);
         if context.at_entry && stored && register.is_some() {
@@ -172,9 +172,9 @@ impl Dwarf {
         // The first instructions store the register that the expression loads.
         if let [
             link,
-            LocOp::Const(_),
-            LocOp::Binary(LocBinary::Add),
-            LocOp::Load { size: 8 },
+            LocStep::Const(_),
+            LocStep::Binary(LocBinary::Add),
+            LocStep::Load { size: 8 },
             ..,
         ] = ops[..]
             && Some(link) == register

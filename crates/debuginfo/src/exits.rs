@@ -3,15 +3,15 @@
 
 use crate::cfi;
 use crate::image::Image;
-use crate::module::Module;
-use crate::symbols::Symbol;
+use crate::module::DebugFile;
+use crate::symbols::ElfSymbol;
 
 /// Size in bytes from which on a function is taken for damage.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// The exits of a function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Exits {
+pub struct FunctionExits {
     /// Linked addresses of its return instructions, ascending.
     pub returns: Vec<u64>,
     /// Its jumps to other functions.
@@ -34,7 +34,7 @@ pub struct TailJump {
 ///
 /// # Errors
 /// Why the exits cannot be determined.
-pub fn find(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<Exits, String> {
+pub fn find(module: &DebugFile, entry: u64, code: &[(u64, u64)]) -> Result<FunctionExits, String> {
     match module.image().instructions() {
         Some(known) => (known.exits)(module, entry, code),
         None => Err("the instructions of its processor are not known".into()),
@@ -42,9 +42,9 @@ pub fn find(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<Exits, S
 }
 
 /// The range of a function by symbols or unwind tables.
-pub(crate) fn extent(module: &Module, entry: u64) -> Option<(u64, u64)> {
+pub(crate) fn extent(module: &DebugFile, entry: u64) -> Option<(u64, u64)> {
     let symbols = module.symbols();
-    let at = |s: &&Symbol<'_>| s.address == entry && s.size > 0;
+    let at = |s: &&ElfSymbol<'_>| s.address == entry && s.size > 0;
     let named = symbols.starting_at(entry).find(at);
     let end = match named {
         Some(s) => entry.checked_add(s.size)?,

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use crate::cfi;
 use crate::code::{Instructions, Reference};
 use crate::exits;
-use crate::module::Module;
+use crate::module::DebugFile;
 use crate::relocations::{self, SlotValue};
 use crate::symbols::SymbolKind;
 
@@ -18,9 +18,9 @@ const MOST_INSTRUCTIONS: usize = 4096;
 
 /// Whether a function begins at a linked address, by symbols or unwind tables.
 #[must_use]
-pub fn begins_function(module: &Module, address: u64) -> bool {
+pub fn begins_function(module: &DebugFile, address: u64) -> bool {
     let image = module.image();
-    let symbol = |s: &crate::Symbol<'_>| s.kind == SymbolKind::Func;
+    let symbol = |s: &crate::ElfSymbol<'_>| s.kind == SymbolKind::Func;
     image.is_code(address)
         && (module.symbols().starting_at(address).any(symbol)
             || cfi::function_at(image, address).is_some_and(|f| f.0 == address))
@@ -29,7 +29,7 @@ pub fn begins_function(module: &Module, address: u64) -> bool {
 /// The functions of a file that a resolver can return, ascending: those whose address its code takes.
 /// Empty if its code is not understood.
 #[must_use]
-pub fn implementations(module: &Module, resolver: u64) -> Vec<u64> {
+pub fn implementations(module: &DebugFile, resolver: u64) -> Vec<u64> {
     let Some(known) = module.image().instructions() else {
         return Vec::new();
     };
@@ -57,7 +57,7 @@ pub fn implementations(module: &Module, resolver: u64) -> Vec<u64> {
 
 /// A reader of addresses in code.
 struct CodeReader<'a> {
-    module: &'a Module,
+    module: &'a DebugFile,
     known: &'static Instructions,
     /// The words that the loader fills.
     words: &'a OnceCell<HashMap<u64, SlotValue<'a>>>,

@@ -5,7 +5,7 @@ use crate::unit::Die;
 /// One step. Numbers are 64-bit words; operators take their operands from the stack, the
 /// right one on top, and leave the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LocOp {
+pub enum LocStep {
     /// The value of a register by its DWARF number.
     Reg(u16),
     /// A constant.
@@ -36,7 +36,7 @@ pub enum LocOp {
     Abs,
 }
 
-/// Operators of [`LocOp::Binary`]; comparisons are signed and give 0 or 1.
+/// Operators of [`LocStep::Binary`]; comparisons are signed and give 0 or 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum LocBinary {
@@ -67,9 +67,9 @@ pub enum LocBinary {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// In memory at the address that the program computes.
-    Address(Vec<LocOp>),
+    Address(Vec<LocStep>),
     /// The value that the program computes; its low bytes if the variable is narrower.
-    Value(Vec<LocOp>),
+    Value(Vec<LocStep>),
     /// In pieces with their sizes in bytes, in order. `None`: that piece is lost.
     Pieces(Vec<(u64, Option<Location>)>),
     /// A pointer that is in no memory; the object to which it points is known.

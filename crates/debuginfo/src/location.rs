@@ -5,7 +5,7 @@ use gimli::{AttributeValue, Expression, Operation, RawLocListEntry};
 use crate::cfi::{self, Cfa};
 use crate::dwarf::Dwarf;
 use crate::enclosing::OuterFrame;
-use crate::loc_program::{LocBinary, LocOp, Location, Unavailable};
+use crate::loc_program::{LocBinary, LocStep, Location, Unavailable};
 use crate::thread_local;
 use crate::unit::{Die, R, Unit, number_of};
 
@@ -41,7 +41,7 @@ pub(crate) struct LocContext<'a> {
     pub outer: Option<&'a OuterFrame>,
 }
 
-type LocProgram = Vec<LocOp>;
+type LocProgram = Vec<LocStep>;
 
 /// The state of a symbolic evaluation: values are programs instead of numbers.
 struct Evaluator<'a, 'c> {
@@ -205,7 +205,7 @@ impl LocContext<'_> {
             Cfa::Register { register, offset } => Ok(register_offset(register, i64::from(offset))),
             Cfa::Deref { register, offset } => {
                 let mut p = register_offset(register, i64::from(offset));
-                p.push(LocOp::Load { size: 8 });
+                p.push(LocStep::Load { size: 8 });
                 Ok(p)
             }
             _ => Err(Unavailable::new(
@@ -288,12 +288,12 @@ fn bits_in(name: &str) -> Option<u8> {
 /// A register plus an offset.
 fn register_offset(register: u16, offset: i64) -> LocProgram {
     if offset == 0 {
-        return vec![LocOp::Reg(register)];
+        return vec![LocStep::Reg(register)];
     }
     vec![
-        LocOp::Reg(register),
-        LocOp::Const(offset),
-        LocOp::Binary(LocBinary::Add),
+        LocStep::Reg(register),
+        LocStep::Const(offset),
+        LocStep::Binary(LocBinary::Add),
     ]
 }
 
@@ -321,11 +321,11 @@ impl Evaluator<'_, '_> {
         let right = self.pop()?;
         let mut left = self.pop()?;
         left.extend(right);
-        left.push(LocOp::Binary(op));
+        left.push(LocStep::Binary(op));
         self.push(left)
     }
 
-    fn unary(&mut self, op: LocOp) -> Result<(), Unavailable> {
+    fn unary(&mut self, op: LocStep) -> Result<(), Unavailable> {
         let mut operand = self.pop()?;
         operand.push(op);
         self.push(operand)
@@ -343,14 +343,14 @@ impl Evaluator<'_, '_> {
     fn thread_local(&mut self) -> Result<(), Unavailable> {
         let mut offset = self.pop()?;
         let image = &self.context.dwarf.main;
-        if let ([LocOp::Const(o)], Some(at)) = (&mut offset[..], self.indexed)
+        if let ([LocStep::Const(o)], Some(at)) = (&mut offset[..], self.indexed)
             && *o == at
         {
             *o = thread_local::offset_of_index(image, at)?;
         }
         let mut p = thread_local::block(image)?;
         p.extend(offset);
-        p.push(LocOp::Binary(LocBinary::Add));
+        p.push(LocStep::Binary(LocBinary::Add));
         self.push(p)
     }
 
@@ -362,7 +362,7 @@ impl Evaluator<'_, '_> {
             false => [LocBinary::Shl, LocBinary::Shr],
         };
         for shift in shifts {
-            self.push(vec![LocOp::Const(unused)])?;
+            self.push(vec![LocStep::Const(unused)])?;
             self.binary(shift)?;
         }
         Ok(())
@@ -370,14 +370,14 @@ impl Evaluator<'_, '_> {
 
     fn extend(&mut self, (size, signed): (u8, bool)) -> Result<(), Unavailable> {
         if size < 8 {
-            self.unary(LocOp::Extend { size, signed })?;
+            self.unary(LocStep::Extend { size, signed })?;
         }
         Ok(())
     }
 
     fn address(&mut self, address: u64) -> Result<(), Unavailable> {
-        let add = LocOp::Binary(LocBinary::Add);
-        self.push(vec![LocOp::Const(address as i64), LocOp::Bias, add])
+        let add = LocStep::Binary(LocBinary::Add);
+        self.push(vec![LocStep::Const(address as i64), LocStep::Bias, add])
     }
 
     /// `DW_OP_bra`: two paths, which meet at the jump's target. Compilers emit it for minimum and
@@ -399,7 +399,7 @@ impl Evaluator<'_, '_> {
         let Some(mut other) = self.waiting.pop().filter(|w| w.at == behind) else {
             return Err(Unavailable::new("its location has jumps"));
         };
-        let not = [LocOp::Const(0), LocOp::Binary(LocBinary::Eq)];
+        let not = [LocStep::Const(0), LocStep::Binary(LocBinary::Eq)];
         other.condition.extend(not);
         let stack = std::mem::replace(&mut self.stack, other.stack);
         self.defer_path(PendingPath {
@@ -435,10 +435,10 @@ impl Evaluator<'_, '_> {
                 let mut p = b.clone();
                 p.extend(a);
                 p.extend(b);
-                p.push(LocOp::Binary(B::Xor));
+                p.push(LocStep::Binary(B::Xor));
                 p.extend_from_slice(&way.condition);
-                p.extend([LocOp::Const(0), LocOp::Binary(B::Ne), LocOp::Neg]);
-                p.extend([LocOp::Binary(B::And), LocOp::Binary(B::Xor)]);
+                p.extend([LocStep::Const(0), LocStep::Binary(B::Ne), LocStep::Neg]);
+                p.extend([LocStep::Binary(B::And), LocStep::Binary(B::Xor)]);
                 self.push(p)?;
             }
         }
@@ -451,8 +451,10 @@ impl Evaluator<'_, '_> {
         let dwarf = self.context.dwarf.forms(die.part, die.unit);
         match op {
             Operation::Nop => {}
-            Operation::UnsignedConstant { value } => self.push(vec![LocOp::Const(value as i64)])?,
-            Operation::SignedConstant { value } => self.push(vec![LocOp::Const(value)])?,
+            Operation::UnsignedConstant { value } => {
+                self.push(vec![LocStep::Const(value as i64)])?
+            }
+            Operation::SignedConstant { value } => self.push(vec![LocStep::Const(value)])?,
             Operation::Address { address } => self.address(address)?,
             Operation::AddressIndex { index } => {
                 let a = dwarf
@@ -465,11 +467,11 @@ impl Evaluator<'_, '_> {
                     .address(self.context.unit, index)
                     .map_err(|_| Unavailable::damaged())?;
                 self.indexed = Some(a as i64);
-                self.push(vec![LocOp::Const(a as i64)])?;
+                self.push(vec![LocStep::Const(a as i64)])?;
             }
             Operation::Register { register } => {
                 self.context.register(register)?;
-                self.result = Some(Location::Value(vec![LocOp::Reg(register.0)]));
+                self.result = Some(Location::Value(vec![LocStep::Reg(register.0)]));
             }
             Operation::RegisterOffset {
                 register,
@@ -484,7 +486,7 @@ impl Evaluator<'_, '_> {
             Operation::FrameOffset { offset } => {
                 let mut p = self.context.frame_base(depth)?;
                 if offset != 0 {
-                    p.extend([LocOp::Const(offset), LocOp::Binary(B::Add)]);
+                    p.extend([LocStep::Const(offset), LocStep::Binary(B::Add)]);
                 }
                 self.push(p)?;
             }
@@ -499,7 +501,7 @@ impl Evaluator<'_, '_> {
                 if !matches!(size, 1 | 2 | 4 | 8) {
                     return Err(Unavailable::damaged());
                 }
-                self.unary(LocOp::Load { size })?;
+                self.unary(LocStep::Load { size })?;
                 self.extend(ty)?;
             }
             Operation::TypedLiteral { base_type, value } => {
@@ -510,7 +512,7 @@ impl Evaluator<'_, '_> {
                         .get(..usize::from(size))
                         .ok_or_else(Unavailable::damaged)?,
                 );
-                self.push(vec![LocOp::Const(value)])?;
+                self.push(vec![LocStep::Const(value)])?;
                 self.extend((size, signed))?;
             }
             Operation::Convert { base_type } | Operation::Reinterpret { base_type } => {
@@ -574,12 +576,12 @@ impl Evaluator<'_, '_> {
             }
             Operation::PlusConstant { value } => {
                 let mut p = self.pop()?;
-                p.extend([LocOp::Const(value as i64), LocOp::Binary(B::Add)]);
+                p.extend([LocStep::Const(value as i64), LocStep::Binary(B::Add)]);
                 self.push(p)?;
             }
-            Operation::Abs => self.unary(LocOp::Abs)?,
-            Operation::Neg => self.unary(LocOp::Neg)?,
-            Operation::Not => self.unary(LocOp::Not)?,
+            Operation::Abs => self.unary(LocStep::Abs)?,
+            Operation::Neg => self.unary(LocStep::Neg)?,
+            Operation::Not => self.unary(LocStep::Not)?,
             Operation::And => self.binary(B::And)?,
             Operation::Div => self.binary(B::Div)?,
             Operation::Minus => self.binary(B::Sub)?,
@@ -611,7 +613,7 @@ impl Evaluator<'_, '_> {
         match first {
             Some(Operation::Register { register }) if self.context.at_entry => {
                 self.context.register(register)?;
-                self.push(vec![LocOp::Reg(register.0)])
+                self.push(vec![LocStep::Reg(register.0)])
             }
             _ => Err(Unavailable::new(
                 "not accessible at this address: only known when the function was entered, where a \
@@ -623,10 +625,10 @@ impl Evaluator<'_, '_> {
     fn implicit(&mut self, data: R) {
         let bytes = data.slice();
         if bytes.len() <= 8 {
-            self.result = Some(Location::Value(vec![LocOp::Const(little_endian(bytes))]));
+            self.result = Some(Location::Value(vec![LocStep::Const(little_endian(bytes))]));
         } else {
             let words = bytes.chunks(8).map(|w| {
-                let value = Location::Value(vec![LocOp::Const(little_endian(w))]);
+                let value = Location::Value(vec![LocStep::Const(little_endian(w))]);
                 (w.len() as u64, Some(value))
             });
             self.result = Some(Location::Pieces(words.take(MAX_OPS).collect()));

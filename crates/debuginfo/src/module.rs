@@ -8,13 +8,13 @@ use crate::error::Error;
 use crate::find::{self, SearchPaths};
 use crate::image::Image;
 use crate::sdt::marker::Marker;
-use crate::symbols::Symbols;
+use crate::symbols::ElfSymbols;
 
 /// A file with its debugging information. Other files than the file itself are searched when a
 /// query needs them.
-pub struct Module {
+pub struct DebugFile {
     // Points into the images below; declared before them, so dropped before them.
-    symbols: OnceLock<Symbols<'static>>,
+    symbols: OnceLock<ElfSymbols<'static>>,
     dwarf: OnceLock<Option<Dwarf>>,
     main: Arc<Image>,
     markers: OnceLock<Vec<Marker>>,
@@ -32,19 +32,19 @@ struct DebugFiles {
     notes: Vec<String>,
 }
 
-impl Module {
+impl DebugFile {
     /// Opens a file.
     ///
     /// # Errors
     /// When it cannot be read or is not a 64-bit little-endian ELF file.
-    pub fn open(path: &Path, search: &SearchPaths) -> Result<Module, Error> {
-        Ok(Module::new(Image::open(path)?, search))
+    pub fn open(path: &Path, search: &SearchPaths) -> Result<DebugFile, Error> {
+        Ok(DebugFile::new(Image::open(path)?, search))
     }
 
     /// A module from an opened file.
     #[must_use]
-    pub fn new(image: Image, search: &SearchPaths) -> Module {
-        Module {
+    pub fn new(image: Image, search: &SearchPaths) -> DebugFile {
+        DebugFile {
             symbols: OnceLock::new(),
             dwarf: OnceLock::new(),
             main: Arc::new(image),
@@ -121,7 +121,7 @@ impl Module {
 
     /// Symbols of the file, of its separate debugging information and of the packed table.
     #[must_use]
-    pub fn symbols(&self) -> &Symbols<'_> {
+    pub fn symbols(&self) -> &ElfSymbols<'_> {
         self.symbols.get_or_init(|| {
             let mut images: Vec<&Image> = vec![&self.main];
             // Only a stripped file needs other files for its symbols.
@@ -132,10 +132,10 @@ impl Module {
                     images.push(mini);
                 }
             }
-            let symbols = Symbols::new(&images);
+            let symbols = ElfSymbols::new(&images);
             // SAFETY: the names lie in images that self holds, set once and never replaced,
             // and dropped after this field; given out bound to `&self` only.
-            unsafe { std::mem::transmute::<Symbols<'_>, Symbols<'static>>(symbols) }
+            unsafe { std::mem::transmute::<ElfSymbols<'_>, ElfSymbols<'static>>(symbols) }
         })
     }
 }

@@ -18,7 +18,7 @@ pub(crate) mod marker;
 pub(crate) mod operand;
 
 pub use marker::Marker;
-pub use operand::{ArgPlace, Operand};
+pub use operand::{ArgPlace, MarkerArg};
 
 /// Number of the note type (`NT_STAPSDT`).
 const NOTE_TYPE: u32 = 3;
@@ -81,7 +81,7 @@ pub fn markers(data: &[u8]) -> Result<Vec<Marker>, Malformed> {
                 table.get(name).copied()
             };
             let args = operand::split(&raw.args)
-                .map(|text| Operand::parse(text, read, &mut symbol))
+                .map(|text| MarkerArg::parse(text, read, &mut symbol))
                 .collect();
             found.push(Marker {
                 provider: raw.provider,

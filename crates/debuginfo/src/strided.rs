@@ -9,8 +9,8 @@ use spile_ctype::ObjectOp;
 use crate::ada::ELEMENTS_OF_PAIR;
 use crate::caches::TypeId;
 use crate::dwarf::Dwarf;
-use crate::loc_program::{LocBinary, LocOp, Location, Unavailable};
-use crate::types::Type;
+use crate::loc_program::{LocBinary, LocStep, Location, Unavailable};
+use crate::types::CType;
 use crate::unit::{Die, Entry, R, constant, number_of};
 
 /// Maximum number of operations of an expression.
@@ -63,14 +63,14 @@ impl Dwarf {
                 Some(())
             };
             at = match self.ctype(at) {
-                Type::Ptr(to) | Type::Ref(to) => to,
-                Type::Array { elem, count } => {
+                CType::Ptr(to) | CType::Ref(to) => to,
+                CType::Array { elem, count } => {
                     if count == 0 {
                         take(None, at);
                     }
                     elem
                 }
-                Type::Strided { elem, strides, .. } => {
+                CType::Strided { elem, strides, .. } => {
                     for n in 0..strides.len() {
                         let die = array.map_or(at, |a| self.dimension(a.0, n as u8));
                         take(Some(n), die);
@@ -99,7 +99,7 @@ impl Dwarf {
         )
     }
 
-    fn count_at(&self, dimension: Die, address: u64) -> Result<Vec<LocOp>, Unavailable> {
+    fn count_at(&self, dimension: Die, address: u64) -> Result<Vec<LocStep>, Unavailable> {
         let (_, entry) = self.entry(dimension).ok_or_else(Unavailable::optimised)?;
         let bound = |name| {
             let value = entry.attr_value(name);
@@ -110,15 +110,15 @@ impl Dwarf {
         }
         let low = match bound(gimli::DW_AT_lower_bound) {
             Some(low) => low?,
-            None => vec![LocOp::Const(self.first_index(dimension))],
+            None => vec![LocStep::Const(self.first_index(dimension))],
         };
         let high = bound(gimli::DW_AT_upper_bound).ok_or_else(Unavailable::optimised)?;
         let mut count = high?;
         count.extend(low);
         count.extend([
-            LocOp::Binary(LocBinary::Sub),
-            LocOp::Const(1),
-            LocOp::Binary(LocBinary::Add),
+            LocStep::Binary(LocBinary::Sub),
+            LocStep::Const(1),
+            LocStep::Binary(LocBinary::Add),
         ]);
         Ok(count)
     }
@@ -156,9 +156,9 @@ impl Dwarf {
         die: Die,
         value: AttributeValue<R>,
         address: u64,
-    ) -> Result<Vec<LocOp>, Unavailable> {
+    ) -> Result<Vec<LocStep>, Unavailable> {
         if let Some(n) = constant(&value) {
-            return Ok(vec![LocOp::Const(n)]);
+            return Ok(vec![LocStep::Const(n)]);
         }
         let several = || Unavailable::new("the number of elements is in several places at once");
         let variable = self
@@ -171,7 +171,7 @@ impl Dwarf {
             };
         };
         let variable = self.variable_at(self.instance_of(variable, address));
-        let Type::Int {
+        let CType::Int {
             size: size @ ..=8,
             signed,
             ..
@@ -181,21 +181,21 @@ impl Dwarf {
         };
         let mut ops = match self.locate(&variable, address)? {
             Location::Address(mut ops) => {
-                ops.push(LocOp::Load { size });
+                ops.push(LocStep::Load { size });
                 ops
             }
             Location::Value(ops) => ops,
             _ => return Err(several()),
         };
         if size < 8 {
-            ops.push(LocOp::Extend { size, signed });
+            ops.push(LocStep::Extend { size, signed });
         }
         Ok(ops)
     }
 
     /// The type of such an array; `None` for an array as C has it, `Some(Type::Unknown)` where the
     /// debugging information is not understood.
-    pub(crate) fn strided(&self, die: Die, entry: &Entry) -> Option<Type> {
+    pub(crate) fn strided(&self, die: Die, entry: &Entry) -> Option<CType> {
         let dimensions = self.dimensions(die);
         let column_order = match entry.attr_value(gimli::DW_AT_ordering) {
             Some(AttributeValue::Ordering(order)) => order == gimli::DW_ORD_col_major,
@@ -217,14 +217,14 @@ impl Dwarf {
         };
         let parts =
             data.and_then(|d| self.strided_parts(die, entry, (&dimensions, column_order), d));
-        Some(parts.unwrap_or(Type::Unknown))
+        Some(parts.unwrap_or(CType::Unknown))
     }
 
     /// The type of GNAT's pair of pointers, by the entry of the array behind the first.
-    pub(crate) fn pair(&self, array: Die, entry: &Entry) -> Type {
+    pub(crate) fn pair(&self, array: Die, entry: &Entry) -> CType {
         let dimensions = self.dimensions(array);
         self.strided_parts(array, entry, (&dimensions, false), ELEMENTS_OF_PAIR.into())
-            .unwrap_or(Type::Unknown)
+            .unwrap_or(CType::Unknown)
     }
 
     /// The type of an array with these dimensions, whose elements begin where `data` says.
@@ -234,7 +234,7 @@ impl Dwarf {
         entry: &Entry,
         (dimensions, column_order): (&[(Die, Entry)], bool),
         data: Arc<[ObjectOp]>,
-    ) -> Option<Type> {
+    ) -> Option<CType> {
         // The next dimension's step, if nothing else says it.
         let mut step = self
             .element_size(die, entry)
@@ -271,7 +271,7 @@ impl Dwarf {
             strides.reverse();
             counts.reverse();
         }
-        Some(Type::Strided {
+        Some(CType::Strided {
             elem: self.target_of(die, entry),
             data,
             strides: strides.into(),

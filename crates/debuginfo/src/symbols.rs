@@ -32,7 +32,7 @@ pub enum Binding {
 
 /// A defined symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Symbol<'a> {
+pub struct ElfSymbol<'a> {
     /// Its name as in the file, mangled.
     pub name: &'a str,
     /// Its address as linked.
@@ -49,7 +49,7 @@ pub struct Symbol<'a> {
     pub typed: bool,
 }
 
-impl Symbol<'_> {
+impl ElfSymbol<'_> {
     /// Whether only its compilation unit sees it.
     #[must_use]
     pub fn is_local(&self) -> bool {
@@ -60,35 +60,35 @@ impl Symbol<'_> {
 /// Symbols in order of address; at one address the best name first (global before weak before
 /// local, then by name).
 #[derive(Debug, Default)]
-pub struct Symbols<'a> {
-    all: Vec<Symbol<'a>>,
+pub struct ElfSymbols<'a> {
+    all: Vec<ElfSymbol<'a>>,
     /// Indexes of functions in order of address, only the first name at each address.
     code: Vec<u32>,
     /// Indexes of all symbols in order of name.
     by_name: Vec<u32>,
 }
 
-impl<'a> Symbols<'a> {
+impl<'a> ElfSymbols<'a> {
     /// The symbols of all these files together, without duplicates.
     #[must_use]
-    pub fn new(images: &[&'a Image]) -> Symbols<'a> {
+    pub fn new(images: &[&'a Image]) -> ElfSymbols<'a> {
         let mut all = Vec::new();
         for image in images {
             read(image, true, &mut all);
             read(image, false, &mut all);
         }
-        Symbols::sorted(all)
+        ElfSymbols::sorted(all)
     }
 
     /// The symbols that a file exports, which are few compared to all symbols of a large program.
     #[must_use]
-    pub fn exported(image: &'a Image) -> Symbols<'a> {
+    pub fn exported(image: &'a Image) -> ElfSymbols<'a> {
         let mut all = Vec::new();
         read(image, true, &mut all);
-        Symbols::sorted(all)
+        ElfSymbols::sorted(all)
     }
 
-    fn sorted(mut all: Vec<Symbol<'a>>) -> Symbols<'a> {
+    fn sorted(mut all: Vec<ElfSymbol<'a>>) -> ElfSymbols<'a> {
         all.sort_unstable_by_key(|s| (s.address, s.binding, s.name, s.kind, !s.dynamic));
         all.dedup_by(|b, a| {
             let same = a.address == b.address && a.name == b.name && a.kind == b.kind;
@@ -109,22 +109,22 @@ impl<'a> Symbols<'a> {
         }
         let mut by_name: Vec<u32> = (0..all.len() as u32).collect();
         by_name.sort_unstable_by_key(|&i| (all[i as usize].name, all[i as usize].binding));
-        Symbols { all, code, by_name }
+        ElfSymbols { all, code, by_name }
     }
 
     /// All of them, in order of address.
     #[must_use]
-    pub fn all(&self) -> &[Symbol<'a>] {
+    pub fn all(&self) -> &[ElfSymbol<'a>] {
         &self.all
     }
 
     /// Functions in order of address, one name for each address.
-    pub fn functions(&self) -> impl Iterator<Item = &Symbol<'a>> {
+    pub fn functions(&self) -> impl Iterator<Item = &ElfSymbol<'a>> {
         self.code.iter().map(|&i| &self.all[i as usize])
     }
 
     /// The symbols of a name, global ones first.
-    pub fn named<'s>(&'s self, name: &str) -> impl Iterator<Item = &'s Symbol<'a>> {
+    pub fn named<'s>(&'s self, name: &str) -> impl Iterator<Item = &'s ElfSymbol<'a>> {
         let at = |i: &u32| &self.all[*i as usize];
         let from = self.by_name.partition_point(|i| at(i).name < name);
         let to = from + self.by_name[from..].partition_point(|i| at(i).name <= name);
@@ -132,7 +132,7 @@ impl<'a> Symbols<'a> {
     }
 
     /// The symbols at an address, the best name first.
-    pub fn starting_at(&self, address: u64) -> impl Iterator<Item = &Symbol<'a>> {
+    pub fn starting_at(&self, address: u64) -> impl Iterator<Item = &ElfSymbol<'a>> {
         let from = self.all.partition_point(|s| s.address < address);
         let rest = self.all[from..].iter();
         rest.take_while(move |s| s.address == address)
@@ -141,7 +141,7 @@ impl<'a> Symbols<'a> {
     /// The function that contains an address, and the offset from its start. A function without a
     /// size extends to the next one.
     #[must_use]
-    pub fn function_at(&self, address: u64) -> Option<(&Symbol<'a>, u64)> {
+    pub fn function_at(&self, address: u64) -> Option<(&ElfSymbol<'a>, u64)> {
         let at = |i: u32| &self.all[i as usize];
         let mut i = self.code.partition_point(|&i| at(i).address <= address);
         // A nested function (a second entry) may end before the outer one.
@@ -158,7 +158,7 @@ impl<'a> Symbols<'a> {
 
     /// The variable that contains an address, and the offset from its start.
     #[must_use]
-    pub fn data_at(&self, address: u64) -> Option<(&Symbol<'a>, u64)> {
+    pub fn data_at(&self, address: u64) -> Option<(&ElfSymbol<'a>, u64)> {
         let end = self.all.partition_point(|s| s.address <= address);
         self.all[..end]
             .iter()
@@ -171,7 +171,7 @@ impl<'a> Symbols<'a> {
 }
 
 /// Adds the defined symbols of one of a file's two tables.
-fn read<'a>(image: &'a Image, dynamic: bool, all: &mut Vec<Symbol<'a>>) {
+fn read<'a>(image: &'a Image, dynamic: bool, all: &mut Vec<ElfSymbol<'a>>) {
     let e = LittleEndian;
     let table = match dynamic {
         true => image.elf().elf_dynamic_symbol_table(),
@@ -209,7 +209,7 @@ fn read<'a>(image: &'a Image, dynamic: bool, all: &mut Vec<Symbol<'a>>) {
             elf::STB_WEAK => Binding::Weak,
             _ => Binding::Global,
         };
-        all.push(Symbol {
+        all.push(ElfSymbol {
             name,
             address,
             size: sym.st_size(e),

@@ -5,8 +5,8 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use crate::exits::{self, Exits, TailJump};
-use crate::module::Module;
+use crate::exits::{self, FunctionExits, TailJump};
+use crate::module::DebugFile;
 use crate::plt;
 
 /// Maximum number of functions that the exits of one function are followed to.
@@ -31,8 +31,8 @@ impl ReturnPlaces {
 
 /// The exits of a file's functions, each decoded once.
 pub struct ExitFinder<'m> {
-    module: &'m Module,
-    known: RefCell<HashMap<u64, Rc<Result<Exits, String>>>>,
+    module: &'m DebugFile,
+    known: RefCell<HashMap<u64, Rc<Result<FunctionExits, String>>>>,
     /// The names of stubs of the linkage table by address.
     stubs: OnceCell<HashMap<u64, &'m str>>,
 }
@@ -40,7 +40,7 @@ pub struct ExitFinder<'m> {
 impl<'m> ExitFinder<'m> {
     /// For a file.
     #[must_use]
-    pub fn new(module: &'m Module) -> ExitFinder<'m> {
+    pub fn new(module: &'m DebugFile) -> ExitFinder<'m> {
         ExitFinder {
             module,
             known: RefCell::default(),
@@ -98,7 +98,7 @@ impl<'m> ExitFinder<'m> {
     }
 
     /// The exits of one function itself.
-    fn exits(&self, entry: u64) -> Rc<Result<Exits, String>> {
+    fn exits(&self, entry: u64) -> Rc<Result<FunctionExits, String>> {
         if let Some(known) = self.known.borrow().get(&entry) {
             return known.clone();
         }

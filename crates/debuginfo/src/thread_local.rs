@@ -6,7 +6,7 @@ use object::{LittleEndian, elf};
 
 use crate::dynamic;
 use crate::image::Image;
-use crate::loc_program::{LocBinary, LocOp, Unavailable};
+use crate::loc_program::{LocBinary, LocStep, Unavailable};
 
 /// Tags of `.dynamic` (generic ABI).
 const SONAME: u64 = 14;
@@ -14,8 +14,8 @@ const FLAGS_1: u64 = 0x6fff_fffb;
 /// The file is a position-independent executable.
 const FLAG_PIE: u64 = 0x0800_0000;
 
-const ADD: LocOp = LocOp::Binary(LocBinary::Add);
-const LOAD: LocOp = LocOp::Load { size: 8 };
+const ADD: LocStep = LocStep::Binary(LocBinary::Add);
+const LOAD: LocStep = LocStep::Load { size: 8 };
 
 /// The offset in its block of a variable whose entry refers to the table of addresses. clang has the
 /// offset there. gcc 12 has the address in the block's initial image: it emits `.quad name` where its
@@ -44,7 +44,7 @@ fn offset_in(start: i64, size: i64, value: i64) -> Option<i64> {
 }
 
 /// A program that computes the address of the current thread's block of a module.
-pub(crate) fn block(image: &Image) -> Result<Vec<LocOp>, Unavailable> {
+pub(crate) fn block(image: &Image) -> Result<Vec<LocStep>, Unavailable> {
     let unknown = |why: &str| {
         Err(Unavailable::new(format!(
             "it is a thread-local variable, {why}"
@@ -67,7 +67,7 @@ pub(crate) fn block(image: &Image) -> Result<Vec<LocOp>, Unavailable> {
         let Some(size) = size.and_then(|s| i64::try_from(s).ok()) else {
             return unknown("and its block has no size");
         };
-        return Ok(vec![LocOp::ThreadPointer, LocOp::Const(-size), ADD]);
+        return Ok(vec![LocStep::ThreadPointer, LocStep::Const(-size), ADD]);
     }
     let libraries = dynamic::needs(image).libraries;
     if libraries
@@ -80,36 +80,41 @@ pub(crate) fn block(image: &Image) -> Result<Vec<LocOp>, Unavailable> {
         return Ok(of_module(slot.address));
     }
     match slot(image, abi.relocations.tls_distance) {
-        Some(Slot { address, offset }) => Ok([LocOp::ThreadPointer]
+        Some(Slot { address, offset }) => Ok([LocStep::ThreadPointer]
             .into_iter()
             .chain(word(address))
-            .chain([ADD, LocOp::Const(-offset), ADD])
+            .chain([ADD, LocStep::Const(-offset), ADD])
             .collect()),
         None => unknown("and no word of its library says where the thread has it"),
     }
 }
 
 /// The word at a linked address.
-fn word(address: u64) -> [LocOp; 4] {
-    [LocOp::Const(address as i64), LocOp::Bias, ADD, LOAD]
+fn word(address: u64) -> [LocStep; 4] {
+    [LocStep::Const(address as i64), LocStep::Bias, ADD, LOAD]
 }
 
 /// The block by the number of the module in a word. An address near 0, which cannot be read, where
 /// the thread has no block yet.
-fn of_module(slot: u64) -> Vec<LocOp> {
+fn of_module(slot: u64) -> Vec<LocStep> {
     let number = word(slot);
-    let table = [LocOp::ThreadPointer, LocOp::Const(8), ADD, LOAD];
+    let table = [LocStep::ThreadPointer, LocStep::Const(8), ADD, LOAD];
     let mut ops = Vec::new();
     // Entry n of the table has 16 bytes, its first word is the block's address, or -1.
     ops.extend(table);
     ops.extend(number);
-    ops.extend([LocOp::Const(16), LocOp::Binary(LocBinary::Mul), ADD, LOAD]);
+    ops.extend([
+        LocStep::Const(16),
+        LocStep::Binary(LocBinary::Mul),
+        ADD,
+        LOAD,
+    ]);
     // The number of entries stands in front.
     ops.extend(number);
     ops.extend(table);
-    ops.extend([LocOp::Const(-16), ADD, LOAD]);
-    ops.extend([LocOp::Binary(LocBinary::Le), LocOp::Neg]);
-    ops.push(LocOp::Binary(LocBinary::And));
+    ops.extend([LocStep::Const(-16), ADD, LOAD]);
+    ops.extend([LocStep::Binary(LocBinary::Le), LocStep::Neg]);
+    ops.push(LocStep::Binary(LocBinary::And));
     ops
 }
 

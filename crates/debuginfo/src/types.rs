@@ -17,10 +17,10 @@ const MAX_NESTING: usize = 16;
 const MAX_MEMBERS: usize = 1 << 16;
 
 /// A type without typedefs and qualifiers.
-pub type Type = spile_ctype::CType<TypeId>;
+pub type CType = spile_ctype::CType<TypeId>;
 
 /// A signed number of 8 bytes.
-const WORD: Type = Type::Int {
+const WORD: CType = CType::Int {
     size: 8,
     signed: true,
     char: false,
@@ -36,7 +36,7 @@ const X87: [&str; 5] = [
 ];
 
 /// A character.
-const CHAR: Type = Type::Int {
+const CHAR: CType = CType::Int {
     size: 1,
     signed: false,
     char: true,
@@ -129,38 +129,38 @@ impl Dwarf {
 
     /// The type without typedefs and qualifiers.
     #[must_use]
-    pub fn ctype(&self, id: TypeId) -> Type {
+    pub fn ctype(&self, id: TypeId) -> CType {
         match self.key(id) {
-            None if id == 0 => Type::Void,
-            None => Type::Unknown,
-            Some(TypeKey::Pointer(to)) => Type::Ptr(to),
+            None if id == 0 => CType::Void,
+            None => CType::Unknown,
+            Some(TypeKey::Pointer(to)) => CType::Ptr(to),
             Some(TypeKey::Word) => WORD,
-            Some(TypeKey::Part(size)) => Type::Float { size },
+            Some(TypeKey::Part(size)) => CType::Float { size },
             Some(TypeKey::Char) => CHAR,
-            Some(TypeKey::Dimension(die, n)) => self.array(die, n).unwrap_or(Type::Unknown),
+            Some(TypeKey::Dimension(die, n)) => self.array(die, n).unwrap_or(CType::Unknown),
             Some(TypeKey::Die(die)) => match self.strip(die) {
-                Some((die, entry)) => self.describe(die, &entry).unwrap_or(Type::Unknown),
-                None if self.is_void(die) => Type::Void,
-                None => Type::Unknown,
+                Some((die, entry)) => self.describe(die, &entry).unwrap_or(CType::Unknown),
+                None if self.is_void(die) => CType::Void,
+                None => CType::Unknown,
             },
         }
     }
 
-    pub(crate) fn describe(&self, die: Die, entry: &Entry) -> Option<Type> {
+    pub(crate) fn describe(&self, die: Die, entry: &Entry) -> Option<CType> {
         let size = number_of(entry, gimli::DW_AT_byte_size);
         Some(match entry.tag() {
-            gimli::DW_TAG_base_type if complex_part(entry).is_some() => Type::Struct {
+            gimli::DW_TAG_base_type if complex_part(entry).is_some() => CType::Struct {
                 name: self.name(die, entry).unwrap_or("").into(),
                 size: u32::try_from(size?).ok()?,
                 union: false,
             },
             gimli::DW_TAG_base_type => match base(entry, u8::try_from(size?).ok()?) {
-                Type::Float { size } if !has_layout(size, self.name(die, entry)?) => return None,
+                CType::Float { size } if !has_layout(size, self.name(die, entry)?) => return None,
                 ty => ty,
             },
-            gimli::DW_TAG_pointer_type => Type::Ptr(self.target_of(die, entry)),
+            gimli::DW_TAG_pointer_type => CType::Ptr(self.target_of(die, entry)),
             gimli::DW_TAG_reference_type | gimli::DW_TAG_rvalue_reference_type => {
-                Type::Ref(self.target_of(die, entry))
+                CType::Ref(self.target_of(die, entry))
             }
             gimli::DW_TAG_array_type => match self.strided(die, entry) {
                 Some(strided) => strided,
@@ -168,7 +168,7 @@ impl Dwarf {
             },
             // A string whose length the running program has, has no type here.
             gimli::DW_TAG_string_type if !entry.has_attr(gimli::DW_AT_string_length) => {
-                Type::Array {
+                CType::Array {
                     elem: self.intern(TypeKey::Char),
                     count: u32::try_from(size?).ok()?,
                 }
@@ -182,7 +182,7 @@ impl Dwarf {
                 if let Some((array, entry)) = self.array_of_pair(die, entry) {
                     return Some(self.pair(array, &entry));
                 }
-                Type::Struct {
+                CType::Struct {
                     name: self.name(die, entry).unwrap_or("").into(),
                     size: u32::try_from(size.unwrap_or(0)).ok()?,
                     union: entry.tag() == gimli::DW_TAG_union_type,
@@ -192,16 +192,16 @@ impl Dwarf {
                 let under = self.type_die(die, entry).and_then(|d| self.strip(d));
                 let under = under.and_then(|(d, e)| self.describe(d, &e));
                 let signed = match under {
-                    Some(Type::Int { signed, .. }) => signed,
+                    Some(CType::Int { signed, .. }) => signed,
                     _ => self.enum_values_of(die).iter().any(|v| v.1 < 0),
                 };
-                Type::Enum {
+                CType::Enum {
                     size: u8::try_from(size.unwrap_or(4)).ok()?,
                     signed,
                 }
             }
-            gimli::DW_TAG_subroutine_type => Type::Func,
-            gimli::DW_TAG_unspecified_type => Type::Void,
+            gimli::DW_TAG_subroutine_type => CType::Func,
+            gimli::DW_TAG_unspecified_type => CType::Void,
             _ => return None,
         })
     }
@@ -213,10 +213,10 @@ impl Dwarf {
     }
 
     /// A pointer to a member (Itanium ABI): of data its offset, of a function two words.
-    fn member_pointer(&self, die: Die, entry: &Entry) -> Type {
+    fn member_pointer(&self, die: Die, entry: &Entry) -> CType {
         let to = self.type_die(die, entry).and_then(|d| self.strip(d));
         match to {
-            Some((_, to)) if to.tag() == gimli::DW_TAG_subroutine_type => Type::Struct {
+            Some((_, to)) if to.tag() == gimli::DW_TAG_subroutine_type => CType::Struct {
                 name: "".into(),
                 size: 16,
                 union: false,
@@ -235,7 +235,7 @@ impl Dwarf {
     }
 
     /// An array without its first `skip` dimensions.
-    fn array(&self, die: Die, skip: u8) -> Option<Type> {
+    fn array(&self, die: Die, skip: u8) -> Option<CType> {
         let (_, entry) = self.entry(die)?;
         let dimensions = self.dimensions(die);
         let counts: Vec<u32> = dimensions
@@ -248,7 +248,7 @@ impl Dwarf {
         } else {
             self.target_of(die, &entry)
         };
-        Some(Type::Array {
+        Some(CType::Array {
             elem,
             count: counts.get(i).copied().unwrap_or(0),
         })
@@ -618,7 +618,7 @@ impl Dwarf {
 
     fn spell_array(&self, die: Die, n: u8, inner: String, depth: usize) -> String {
         match self.array(die, n) {
-            Some(Type::Array { elem, count }) => {
+            Some(CType::Array { elem, count }) => {
                 let inner = if inner.starts_with(['*', '&']) {
                     format!("({inner})")
                 } else {
@@ -658,14 +658,14 @@ fn has_layout(size: u8, name: &str) -> bool {
     }
 }
 
-fn base(entry: &Entry, size: u8) -> Type {
+fn base(entry: &Entry, size: u8) -> CType {
     let encoding = match entry.attr_value(gimli::DW_AT_encoding) {
         Some(AttributeValue::Encoding(e)) => e,
-        _ => return Type::Unknown,
+        _ => return CType::Unknown,
     };
     let int = |signed, char| match size {
-        1 | 2 | 4 | 8 | 16 => Type::Int { size, signed, char },
-        _ => Type::Unknown,
+        1 | 2 | 4 | 8 | 16 => CType::Int { size, signed, char },
+        _ => CType::Unknown,
     };
     match encoding {
         gimli::DW_ATE_signed => int(true, false),
@@ -673,8 +673,8 @@ fn base(entry: &Entry, size: u8) -> Type {
         gimli::DW_ATE_signed_char => int(true, true),
         gimli::DW_ATE_unsigned_char => int(false, true),
         gimli::DW_ATE_UTF => int(false, size == 1),
-        gimli::DW_ATE_float => Type::Float { size },
-        _ => Type::Unknown,
+        gimli::DW_ATE_float => CType::Float { size },
+        _ => CType::Unknown,
     }
 }
 

@@ -12,9 +12,9 @@ use crate::enclosing::{OuterFrame, Reached};
 use crate::functions::Pattern;
 use crate::index::NameKind;
 use crate::lines::path_matches;
-use crate::loc_program::{LocOp, Location, Unavailable};
+use crate::loc_program::{LocStep, Location, Unavailable};
 use crate::location::{LocContext, little_endian};
-use crate::types::Type;
+use crate::types::CType;
 use crate::unit::{self, Die, Entry};
 
 /// Maximum number of variables listed at one place.
@@ -22,7 +22,7 @@ const MAX_VARIABLES: usize = 4096;
 
 /// A variable by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Variable {
+pub struct DwarfVariable {
     /// Its name.
     pub name: Arc<str>,
     /// Its entry.
@@ -35,7 +35,7 @@ pub struct Variable {
     pub(crate) reached: Option<Reached>,
 }
 
-impl Variable {
+impl DwarfVariable {
     /// Whether it is a variable of a function around the nested one.
     #[must_use]
     pub fn is_outer(&self) -> bool {
@@ -48,7 +48,7 @@ impl Dwarf {
     /// their order. `of` is the function or inlined instance that the address is probed for; `None`
     /// means the innermost one. Variables of functions around a nested function follow.
     #[must_use]
-    pub fn variables(&self, address: u64, of: Option<Die>) -> Vec<Variable> {
+    pub fn variables(&self, address: u64, of: Option<Die>) -> Vec<DwarfVariable> {
         let mut found = self.own_variables(address, of);
         if let Some(of) = of.or_else(|| self.function_at(address)) {
             let mut outer = self.enclosing_variables(address, of);
@@ -58,9 +58,9 @@ impl Dwarf {
         found
     }
 
-    pub(crate) fn own_variables(&self, address: u64, of: Option<Die>) -> Vec<Variable> {
+    pub(crate) fn own_variables(&self, address: u64, of: Option<Die>) -> Vec<DwarfVariable> {
         let chain = self.scopes_at(address);
-        let mut found: Vec<Variable> = Vec::new();
+        let mut found: Vec<DwarfVariable> = Vec::new();
         let mut scopes: Vec<Scope> = Dwarf::own_scopes(&chain, of).to_vec();
         // The instance does not contain the address: its own variables.
         if let (true, Some(die)) = (scopes.is_empty(), of) {
@@ -86,7 +86,7 @@ impl Dwarf {
         found
     }
 
-    pub(crate) fn list(&self, scope: &Scope, found: &mut Vec<Variable>) {
+    pub(crate) fn list(&self, scope: &Scope, found: &mut Vec<DwarfVariable>) {
         let mut seen = HashSet::new();
         for child in self.children(scope.die) {
             if let Some((_, entry)) = self.entry(child) {
@@ -115,7 +115,7 @@ impl Dwarf {
         }
     }
 
-    fn take(&self, die: Die, entry: &Entry, found: &mut Vec<Variable>) {
+    fn take(&self, die: Die, entry: &Entry, found: &mut Vec<DwarfVariable>) {
         let parameter = match entry.tag() {
             gimli::DW_TAG_formal_parameter => true,
             gimli::DW_TAG_variable => false,
@@ -125,7 +125,7 @@ impl Dwarf {
             return;
         };
         if found.len() < MAX_VARIABLES && !found.iter().any(|v| v.die == die) {
-            found.push(Variable {
+            found.push(DwarfVariable {
                 name: name.into(),
                 die,
                 parameter,
@@ -138,7 +138,7 @@ impl Dwarf {
     /// A variable by name at an address: a parameter or local, a static variable of the unit, or a
     /// global one of the module.
     #[must_use]
-    pub fn variable(&self, name: &str, address: u64, of: Option<Die>) -> Option<Variable> {
+    pub fn variable(&self, name: &str, address: u64, of: Option<Die>) -> Option<DwarfVariable> {
         let local = self
             .variables(address, of)
             .into_iter()
@@ -153,8 +153,8 @@ impl Dwarf {
 
     /// A variable with static storage, by name and by a pattern for (an end of) its unit's path.
     #[must_use]
-    pub fn global(&self, name: &str, unit: Option<Pattern<'_>>) -> Option<Variable> {
-        let in_unit = |v: &Variable| {
+    pub fn global(&self, name: &str, unit: Option<Pattern<'_>>) -> Option<DwarfVariable> {
+        let in_unit = |v: &DwarfVariable| {
             unit.is_none_or(|p| {
                 let declared = self
                     .entry(v.die)
@@ -169,9 +169,9 @@ impl Dwarf {
 
     /// A variable by its entry, which may have no name.
     #[must_use]
-    pub fn variable_at(&self, die: Die) -> Variable {
+    pub fn variable_at(&self, die: Die) -> DwarfVariable {
         let name = self.entry(die).and_then(|(_, e)| self.name(die, &e));
-        Variable {
+        DwarfVariable {
             name: name.unwrap_or("").into(),
             die,
             parameter: false,
@@ -180,7 +180,7 @@ impl Dwarf {
         }
     }
 
-    fn globals(&self, name: &str) -> Vec<Variable> {
+    fn globals(&self, name: &str) -> Vec<DwarfVariable> {
         let last = name.rsplit("::").next().unwrap_or(name);
         let pattern = Pattern {
             text: name,
@@ -190,7 +190,7 @@ impl Dwarf {
         let fits = |f: &crate::index::NamedEntry| {
             f.kind == NameKind::Variable && pattern.matches_in(f.name, || index.scopes(self, f))
         };
-        let found = index.named(self, last).filter(fits).map(|f| Variable {
+        let found = index.named(self, last).filter(fits).map(|f| DwarfVariable {
             name: f.name.into(),
             die: f.die,
             parameter: false,
@@ -215,7 +215,7 @@ impl Dwarf {
     ///
     /// # Errors
     /// When it has no location or cannot be read, with the reason.
-    pub fn locate(&self, variable: &Variable, address: u64) -> Result<Location, Unavailable> {
+    pub fn locate(&self, variable: &DwarfVariable, address: u64) -> Result<Location, Unavailable> {
         match variable.reached {
             Some(reached) => self.locate_enclosing(variable, reached, address),
             None => self.locate_in(variable, address, None),
@@ -226,7 +226,7 @@ impl Dwarf {
     /// is not one at the address.
     pub(crate) fn locate_in(
         &self,
-        variable: &Variable,
+        variable: &DwarfVariable,
         address: u64,
         outer: Option<(Die, &OuterFrame)>,
     ) -> Result<Location, Unavailable> {
@@ -285,8 +285,8 @@ impl Dwarf {
     /// A constant in the words of its type: a word is enough for a small one of 128 bits.
     fn widened(&self, constant: Location, ty: TypeId) -> Location {
         match (&constant, self.ctype(ty)) {
-            (Location::Value(ops), Type::Int { size: 16, .. }) => match ops[..] {
-                [LocOp::Const(low)] => Location::Pieces(words([low, low >> 63])),
+            (Location::Value(ops), CType::Int { size: 16, .. }) => match ops[..] {
+                [LocStep::Const(low)] => Location::Pieces(words([low, low >> 63])),
                 _ => constant,
             },
             _ => constant,
@@ -297,20 +297,20 @@ impl Dwarf {
 /// Words of 8 bytes, the low one first.
 fn words(words: [i64; 2]) -> Vec<(u64, Option<Location>)> {
     words
-        .map(|word| (8, Some(Location::Value(vec![LocOp::Const(word)]))))
+        .map(|word| (8, Some(Location::Value(vec![LocStep::Const(word)]))))
         .into()
 }
 
 fn constant(value: AttributeValue<crate::unit::R>) -> Result<Location, Unavailable> {
     if let Some(n) = unit::constant(&value) {
-        return Ok(Location::Value(vec![LocOp::Const(n)]));
+        return Ok(Location::Value(vec![LocStep::Const(n)]));
     }
     match value {
         AttributeValue::Data16(n) => Ok(Location::Pieces(words([
             (n as u64).cast_signed(),
             ((n >> 64) as u64).cast_signed(),
         ]))),
-        AttributeValue::Block(b) if b.len() <= 8 => Ok(Location::Value(vec![LocOp::Const(
+        AttributeValue::Block(b) if b.len() <= 8 => Ok(Location::Value(vec![LocStep::Const(
             little_endian(b.slice()),
         )])),
         AttributeValue::Block(b) => {
@@ -318,7 +318,7 @@ fn constant(value: AttributeValue<crate::unit::R>) -> Result<Location, Unavailab
             let words = words.map(|w| {
                 (
                     w.len() as u64,
-                    Some(Location::Value(vec![LocOp::Const(little_endian(w))])),
+                    Some(Location::Value(vec![LocStep::Const(little_endian(w))])),
                 )
             });
             Ok(Location::Pieces(words.collect()))

@@ -113,7 +113,7 @@ pub enum Event {
         /// `perf_event_attr.config`
         config: u64,
         /// Sampling period or frequency.
-        sample: Sample,
+        sample: SamplingRate,
         /// The processes whose events count.
         of: PerfScope,
     },
@@ -338,7 +338,7 @@ pub enum CodePlace {
 
 /// The sampling rate of a perf event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sample {
+pub enum SamplingRate {
     /// One hit for this number of events.
     Period(u64),
     /// This number of hits a second.

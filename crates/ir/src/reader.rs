@@ -475,8 +475,8 @@ impl Reader {
                 let config = self.number()?;
                 self.punct(',')?;
                 let sample = match self.word()?.as_str() {
-                    "period" => Sample::Period(self.number()?),
-                    "freq" => Sample::Freq(self.number()?),
+                    "period" => SamplingRate::Period(self.number()?),
+                    "freq" => SamplingRate::Freq(self.number()?),
                     _ => return self.error("`period` or `freq` before here"),
                 };
                 let of = if self.opt("target") {

@@ -410,8 +410,8 @@ impl Display for Event {
             } => {
                 write!(f, "perf({ty}, {config}, ")?;
                 match sample {
-                    Sample::Period(n) => write!(f, "period {n}")?,
-                    Sample::Freq(n) => write!(f, "freq {n}")?,
+                    SamplingRate::Period(n) => write!(f, "period {n}")?,
+                    SamplingRate::Freq(n) => write!(f, "freq {n}")?,
                 }
                 match of {
                     PerfScope::All => f.write_str(")"),

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use crate::btf::{Btf, BtfKind, Type, TypeId};
+use crate::btf::{Btf, BtfKind, BtfTypeId, Type};
 use crate::features::{self, Availability, Feature};
 use crate::perf::{PerfEvent, ProbeCheck};
 use crate::symbols::{Symbol, SymbolError, Symbols};
@@ -18,7 +18,7 @@ use spile_glob as glob;
 
 /// A function that can be probed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Function<'a> {
+pub struct KernelFunction<'a> {
     /// Its name in the source: `vfs_read`, also for a copy that the compiler made.
     pub name: &'a str,
     /// The symbol: `vfs_read.isra.0`.
@@ -37,7 +37,7 @@ pub struct Function<'a> {
     pub at: u32,
 }
 
-impl Function<'_> {
+impl KernelFunction<'_> {
     /// Whether BTF's parameters are those of this code. Compilers change them in the copies that
     /// they make.
     #[must_use]
@@ -50,7 +50,7 @@ impl Function<'_> {
 #[derive(Debug, Clone, Default)]
 pub struct FunctionMatches<'a> {
     /// The functions, by address.
-    pub functions: Vec<Function<'a>>,
+    pub functions: Vec<KernelFunction<'a>>,
     /// Number of functions with that name that cannot be probed: on the kernel's blacklist, or (for
     /// a pattern) not traced.
     pub left_out: usize,
@@ -292,7 +292,7 @@ impl<'a> Functions<'a> {
                 return;
             }
             match self.probeability(&s, one) {
-                Some(traced) => found.functions.push(Function {
+                Some(traced) => found.functions.push(KernelFunction {
                     name,
                     symbol: s.name,
                     module: s.module,
@@ -336,7 +336,7 @@ impl<'a> Functions<'a> {
         }
     }
 
-    /// The symbol of a function found before ([`Function::at`]).
+    /// The symbol of a function found before ([`KernelFunction::at`]).
     #[must_use]
     pub fn name_at(&self, at: u32) -> Option<&'a str> {
         self.symbols.name_at(at)
@@ -416,13 +416,13 @@ fn source_name(symbol: &str) -> &str {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
     /// Its type id in that BTF, which programs of type tracing name.
-    pub id: TypeId,
+    pub id: BtfTypeId,
     /// Names and types of the parameters; a nameless one has an empty name.
-    pub params: Vec<(String, TypeId)>,
+    pub params: Vec<(String, BtfTypeId)>,
     /// Whether it takes more arguments than it names.
     pub variadic: bool,
     /// Its return type; 0 for none.
-    pub ret: TypeId,
+    pub ret: BtfTypeId,
 }
 
 /// Prefix of the function to which programs at an LSM hook attach.
@@ -467,7 +467,7 @@ pub fn signature(btf: &Btf, name: &str) -> Option<Signature> {
     let Type::FuncProto(proto) = btf.ty(proto) else {
         return None;
     };
-    let mut params: Vec<(String, TypeId)> =
+    let mut params: Vec<(String, BtfTypeId)> =
         proto.params().map(|p| (p.name.to_owned(), p.ty)).collect();
     let variadic = params.last().is_some_and(|p| p.1 == 0 && p.0.is_empty());
     if variadic {
@@ -514,7 +514,7 @@ const DENIED: [&str; 8] = [
 pub fn trampoline(btf: &Btf, name: &str) -> Option<(Signature, bool)> {
     const REGISTERS: usize = 6;
     let found = signature(btf, name)?;
-    let plain = |ty: TypeId| {
+    let plain = |ty: BtfTypeId| {
         btf.composite(ty).is_none() && btf.size_of(ty).is_none_or(|size| (1..=8).contains(&size))
     };
     let fits = found.params.iter().all(|(_, ty)| plain(*ty)) && found.params.len() <= REGISTERS;
@@ -526,8 +526,8 @@ pub fn trampoline(btf: &Btf, name: &str) -> Option<(Signature, bool)> {
 /// The type ids of all functions with a unique name in a BTF. For many look-ups: [`signature`]
 /// searches the whole BTF for each.
 #[must_use]
-pub fn ids(btf: &Btf) -> HashMap<&str, TypeId> {
-    let mut found: HashMap<&str, Option<TypeId>> = HashMap::new();
+pub fn ids(btf: &Btf) -> HashMap<&str, BtfTypeId> {
+    let mut found: HashMap<&str, Option<BtfTypeId>> = HashMap::new();
     for (id, name) in btf.all(BtfKind::Func) {
         let slot = found.entry(name).or_insert(Some(id));
         if *slot != Some(id) {

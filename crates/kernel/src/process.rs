@@ -36,7 +36,7 @@ pub fn without_interrupts<T>(act: impl FnOnce() -> T) -> T {
 
 /// The content of `/proc/PID/stat` of a process or thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stat {
+pub struct ProcStat {
     /// Its command name (`comm`), up to 15 bytes.
     pub comm: String,
     /// Its state letter: `R`, `S`, `D`, `Z`, ...
@@ -56,7 +56,7 @@ pub fn exists(pid: u32) -> bool {
 
 /// Reads `/proc/PID/stat`; `None` if there is no such process.
 #[must_use]
-pub fn stat(pid: u32) -> Option<Stat> {
+pub fn stat(pid: u32) -> Option<ProcStat> {
     parse(&String::from_utf8_lossy(
         &fs::read(format!("/proc/{pid}/stat")).ok()?,
     ))
@@ -394,12 +394,12 @@ pub fn own_cpu_ms() -> (f64, f64) {
 }
 
 /// The command name may hold spaces and parentheses: the last `)` ends it.
-fn parse(text: &str) -> Option<Stat> {
+fn parse(text: &str) -> Option<ProcStat> {
     let open = text.find('(')?;
     let close = text.rfind(')')?;
     let comm = text.get(open + 1..close)?.to_owned();
     let fields: Vec<&str> = text.get(close + 1..)?.split_whitespace().collect();
-    Some(Stat {
+    Some(ProcStat {
         comm,
         state: fields.first()?.chars().next()?,
         ppid: fields.get(1)?.parse().ok()?,

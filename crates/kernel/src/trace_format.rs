@@ -9,12 +9,12 @@ pub struct TraceFormat {
     /// Its number, as `perf_event_attr.config` has it.
     pub id: u64,
     /// Its own fields in order, without those that all events have (`common_pid`).
-    pub fields: Vec<RecordField>,
+    pub fields: Vec<FormatField>,
 }
 
 /// A field of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecordField {
+pub struct FormatField {
     /// Its name.
     pub name: String,
     /// Its C type; of an array, the type of an element.
@@ -63,7 +63,7 @@ impl TraceFormat {
 }
 
 /// A line such as `char comm[16]; offset:8; size:16; signed:0;`, without `field:`.
-fn field(line: &str) -> Option<RecordField> {
+fn field(line: &str) -> Option<FormatField> {
     let (declaration, rest) = line.split_once(';')?;
     let number = |key: &str| {
         let mut parts = rest.split(';').map(str::trim);
@@ -80,7 +80,7 @@ fn field(line: &str) -> Option<RecordField> {
     let (declaration, count) = match declaration.split_once('[') {
         // `char[] name`, of an array elsewhere.
         Some((ty, name)) if form != FieldForm::Value => {
-            return Some(RecordField {
+            return Some(FormatField {
                 name: name.rsplit(']').next()?.trim().to_owned(),
                 ty: ty.trim().to_owned(),
                 offset,
@@ -104,7 +104,7 @@ fn field(line: &str) -> Option<RecordField> {
             Err(_) => return None,
         }),
     };
-    Some(RecordField {
+    Some(FormatField {
         name: name.to_owned(),
         ty: ty.to_owned(),
         offset,
@@ -136,7 +136,7 @@ mod tests {
             .fields
             .iter()
             .map(|f| {
-                let RecordField {
+                let FormatField {
                     name,
                     ty,
                     offset,

@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use crate::btf::{Btf, BtfKind, Type, TypeId};
+use crate::btf::{Btf, BtfKind, BtfTypeId, Type};
 use spile_glob as glob;
 
 const TYPEDEF: &str = "btf_trace_";
@@ -29,16 +29,16 @@ pub struct Tracepoint {
     /// Its name, as for `BPF_RAW_TRACEPOINT_OPEN`.
     pub name: String,
     /// Its arguments in order.
-    pub args: Vec<TracepointArg>,
+    pub args: Vec<TracepointParam>,
 }
 
 /// An argument of a tracepoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TracepointArg {
+pub struct TracepointParam {
     /// The name in the kernel's source; `argN` (from 1) where BTF has none.
     pub name: String,
     /// Its type in the kernel's BTF.
-    pub ty: TypeId,
+    pub ty: BtfTypeId,
 }
 
 /// Whether the kernel has a tracepoint of that name.
@@ -65,7 +65,7 @@ pub fn find(btf: &Btf, name: &str) -> Option<Tracepoint> {
         .params()
         .skip(1)
         .enumerate()
-        .map(|(i, p)| TracepointArg {
+        .map(|(i, p)| TracepointParam {
             name: if p.name.is_empty() {
                 format!("arg{}", i + 1)
             } else {
@@ -362,7 +362,7 @@ mod tests {
         let one = find(&btf, "one").expect("one");
         assert_eq!(
             one.args,
-            [TracepointArg {
+            [TracepointParam {
                 name: "prev".into(),
                 ty: 1
             }]
@@ -370,7 +370,7 @@ mod tests {
         let two = find(&btf, "two").expect("two");
         assert_eq!(
             two.args,
-            [TracepointArg {
+            [TracepointParam {
                 name: "arg1".into(),
                 ty: 1
             }]

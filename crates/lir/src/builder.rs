@@ -14,7 +14,7 @@
 //! });
 //! println!("{count}");
 //! ```
-//! A [`Val`] is a value or a constant, and writes instructions as it is combined. A [`Var`] can be
+//! A [`Scalar`] is a value or a constant, and writes instructions as it is combined. A [`Var`] can be
 //! changed; the builder makes block parameters of it. Code after a jump is dropped.
 
 use std::cell::RefCell;
@@ -24,8 +24,8 @@ use std::ops;
 use spile_cast::Cast;
 
 use crate::func::{
-    Block, BlockId, Func, Inst, JumpTarget, LoopBound, LoopForm, MemoryPlace, Operand, SlotId,
-    Term, Value,
+    BlockId, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopBound, LoopForm, MemoryPlace,
+    Operand, SlotId, Value,
 };
 use crate::helpers::Helper;
 use crate::op::{AluOp, Cond, ExtOp, Size, Width};
@@ -57,7 +57,7 @@ struct OpenLoop {
 }
 
 struct BuilderState {
-    func: Func,
+    func: LirFunc,
     /// How often each name was used again. Values without a name have numbers.
     names: HashMap<String, u32>,
     /// The block that receives instructions; none after a jump.
@@ -71,7 +71,7 @@ struct BuilderState {
 
 /// A value or a constant.
 #[derive(Clone, Copy)]
-pub struct Val<'b> {
+pub struct Scalar<'b> {
     f: &'b Builder,
     v: Operand,
 }
@@ -96,31 +96,31 @@ pub struct BlockExit<'b> {
 pub struct Comparison<'b> {
     cond: Cond,
     width: Width,
-    a: Val<'b>,
-    b: Val<'b>,
+    a: Scalar<'b>,
+    b: Scalar<'b>,
 }
 
 /// A type that instructions accept as an operand.
 pub trait IntoOperand<'b> {
     /// The operand.
-    fn val(self, f: &'b Builder) -> Val<'b>;
+    fn val(self, f: &'b Builder) -> Scalar<'b>;
 }
 
-impl<'b> IntoOperand<'b> for Val<'b> {
-    fn val(self, _: &'b Builder) -> Val<'b> {
+impl<'b> IntoOperand<'b> for Scalar<'b> {
+    fn val(self, _: &'b Builder) -> Scalar<'b> {
         self
     }
 }
 
 impl<'b> IntoOperand<'b> for Var<'b> {
-    fn val(self, _: &'b Builder) -> Val<'b> {
+    fn val(self, _: &'b Builder) -> Scalar<'b> {
         self.get()
     }
 }
 
 impl<'b> IntoOperand<'b> for i32 {
-    fn val(self, f: &'b Builder) -> Val<'b> {
-        Val {
+    fn val(self, f: &'b Builder) -> Scalar<'b> {
+        Scalar {
             f,
             v: Operand::Imm(self),
         }
@@ -128,7 +128,7 @@ impl<'b> IntoOperand<'b> for i32 {
 }
 
 impl<'b> IntoOperand<'b> for u64 {
-    fn val(self, f: &'b Builder) -> Val<'b> {
+    fn val(self, f: &'b Builder) -> Scalar<'b> {
         f.constant(self)
     }
 }
@@ -139,8 +139,8 @@ pub fn build<const N: usize>(
     name: &str,
     contract: &str,
     params: [&str; N],
-    code: impl for<'b> FnOnce(&'b Builder, [Val<'b>; N]),
-) -> Func {
+    code: impl for<'b> FnOnce(&'b Builder, [Scalar<'b>; N]),
+) -> LirFunc {
     let builder = Builder::new(name, contract);
     let params = builder.begin(params);
     code(&builder, params);
@@ -168,12 +168,12 @@ impl BuilderState {
     }
 
     fn block(&mut self, name: &str, params: Vec<Value>) -> BlockId {
-        self.func.blocks.push(Block {
+        self.func.blocks.push(LirBlock {
             name: name.to_owned(),
             params,
             bound: None,
             insts: Vec::new(),
-            term: Term::Ret(Operand::Imm(0)),
+            term: LirTerm::Ret(Operand::Imm(0)),
         });
         BlockId(self.func.blocks.len().fit::<u32>() - 1)
     }
@@ -185,7 +185,7 @@ impl BuilderState {
         (self.block(name, params.clone()), params)
     }
 
-    fn emit(&mut self, inst: Inst) {
+    fn emit(&mut self, inst: LirInst) {
         if let Some(here) = self.here {
             self.func.blocks[here.index()].insts.push(inst);
         }
@@ -196,14 +196,14 @@ impl BuilderState {
             Operand::Value(v) => v,
             Operand::Imm(n) => {
                 let dst = self.temp();
-                self.emit(Inst::Const { dst, imm: n.into() });
+                self.emit(LirInst::Const { dst, imm: n.into() });
                 dst
             }
         }
     }
 
     /// Ends the present block.
-    fn end(&mut self, term: Term) {
+    fn end(&mut self, term: LirTerm) {
         if let Some(here) = self.here.take() {
             self.func.blocks[here.index()].term = term;
         }
@@ -216,7 +216,7 @@ impl BuilderState {
         }
         let vars: Vec<Operand> = self.vars[..vars].iter().map(|v| v.0).collect();
         let args = vars.into_iter().map(|v| self.materialize(v)).collect();
-        self.end(Term::Jump(JumpTarget { block, args }));
+        self.end(LirTerm::Jump(JumpTarget { block, args }));
     }
 
     /// Ends a piece of code by a jump, and forgets the variables that it declared.
@@ -238,7 +238,7 @@ impl BuilderState {
 impl Builder {
     fn new(name: &str, contract: &str) -> Builder {
         Builder(RefCell::new(BuilderState {
-            func: Func {
+            func: LirFunc {
                 name: name.to_owned(),
                 contract: contract.to_owned(),
                 slots: Vec::new(),
@@ -255,7 +255,7 @@ impl Builder {
     }
 
     /// Begins the function's first block, with the parameters.
-    fn begin<const N: usize>(&self, params: [&str; N]) -> [Val<'_>; N] {
+    fn begin<const N: usize>(&self, params: [&str; N]) -> [Scalar<'_>; N] {
         let mut state = self.0.borrow_mut();
         let params = params.map(|p| state.value(p));
         let entry = state.block("entry", params.to_vec());
@@ -263,22 +263,22 @@ impl Builder {
         params.map(|v| self.val(v))
     }
 
-    fn finish(self) -> Func {
+    fn finish(self) -> LirFunc {
         self.ret(0);
         let mut func = self.0.into_inner().func;
         simplify(&mut func);
         func
     }
 
-    fn val(&self, v: Value) -> Val<'_> {
-        Val {
+    fn val(&self, v: Value) -> Scalar<'_> {
+        Scalar {
             f: self,
             v: Operand::Value(v),
         }
     }
 
     /// Writes an instruction that defines a value.
-    fn def(&self, make: impl FnOnce(Value) -> Inst) -> Val<'_> {
+    fn def(&self, make: impl FnOnce(Value) -> LirInst) -> Scalar<'_> {
         let mut state = self.0.borrow_mut();
         let dst = state.temp();
         state.emit(make(dst));
@@ -287,20 +287,20 @@ impl Builder {
     }
 
     /// A constant.
-    pub fn constant(&self, imm: u64) -> Val<'_> {
-        self.def(|dst| Inst::Const {
+    pub fn constant(&self, imm: u64) -> Scalar<'_> {
+        self.def(|dst| LirInst::Const {
             dst,
             imm: imm.cast_signed(),
         })
     }
 
     /// A constant with a sign.
-    pub fn number(&self, n: i32) -> Val<'_> {
+    pub fn number(&self, n: i32) -> Scalar<'_> {
         self.constant(i64::from(n).cast_unsigned())
     }
 
     /// The value, or `most` if it is larger (unsigned).
-    pub fn at_most<'b>(&'b self, value: impl IntoOperand<'b>, most: i32) -> Val<'b> {
+    pub fn at_most<'b>(&'b self, value: impl IntoOperand<'b>, most: i32) -> Scalar<'b> {
         let limited = self.var("limited", value);
         self.if_(limited.gt(most), || limited.set(most));
         limited.get()
@@ -318,7 +318,7 @@ impl Builder {
     }
 
     /// The address of a new stack slot.
-    pub fn slot(&self, bytes: u32) -> Val<'_> {
+    pub fn slot(&self, bytes: u32) -> Scalar<'_> {
         let slot = {
             let slots = &mut self.0.borrow_mut().func.slots;
             slots.push(bytes.next_multiple_of(8));
@@ -328,19 +328,19 @@ impl Builder {
     }
 
     /// The address of a place.
-    pub fn addr(&self, of: MemoryPlace) -> Val<'_> {
-        self.def(|dst| Inst::Addr { dst, of })
+    pub fn addr(&self, of: MemoryPlace) -> Scalar<'_> {
+        self.def(|dst| LirInst::Addr { dst, of })
     }
 
     /// The address of constant data.
-    pub fn data(&self, name: &str) -> Val<'_> {
+    pub fn data(&self, name: &str) -> Scalar<'_> {
         self.addr(MemoryPlace::Data(name.to_owned(), 0))
     }
 
     /// Calls a helper that has a result.
-    pub fn helper<'b>(&'b self, helper: Helper, args: &[Val<'b>]) -> Val<'b> {
+    pub fn helper<'b>(&'b self, helper: Helper, args: &[Scalar<'b>]) -> Scalar<'b> {
         let args = args.iter().map(|a| a.value()).collect();
-        self.def(|dst| Inst::Helper {
+        self.def(|dst| LirInst::Helper {
             dst: Some(dst),
             helper,
             args,
@@ -348,9 +348,9 @@ impl Builder {
     }
 
     /// Calls a function of the module.
-    pub fn call<'b>(&'b self, func: &str, args: &[Val<'b>]) -> Val<'b> {
+    pub fn call<'b>(&'b self, func: &str, args: &[Scalar<'b>]) -> Scalar<'b> {
         let args = args.iter().map(|a| a.value()).collect();
-        self.def(|dst| Inst::Call {
+        self.def(|dst| LirInst::Call {
             dst,
             func: func.to_owned(),
             args,
@@ -359,9 +359,9 @@ impl Builder {
 
     /// Calls a function of the module, `func(index, context)`, until it returns something other than 0, at
     /// most that number of times: a loop whose code other functions share.
-    pub fn repeat_call<'b>(&'b self, times: impl IntoOperand<'b>, func: &str, context: Val<'b>) {
+    pub fn repeat_call<'b>(&'b self, times: impl IntoOperand<'b>, func: &str, context: Scalar<'b>) {
         let (times, context) = (times.val(self).value(), context.value());
-        self.def(|dst| Inst::Repeat {
+        self.def(|dst| LirInst::Repeat {
             dst,
             times,
             func: func.to_owned(),
@@ -372,7 +372,7 @@ impl Builder {
     /// Returns.
     pub fn ret<'b>(&'b self, v: impl IntoOperand<'b>) {
         let v = v.val(self).v;
-        self.0.borrow_mut().end(Term::Ret(v));
+        self.0.borrow_mut().end(LirTerm::Ret(v));
     }
 
     /// Runs code if a comparison holds.
@@ -404,7 +404,7 @@ impl Builder {
             block,
             args: Vec::new(),
         };
-        state.end(Term::Branch {
+        state.end(LirTerm::Branch {
             cond: test.cond,
             width: test.width,
             a,
@@ -469,7 +469,7 @@ impl Builder {
         self.loop_(max, LoopForm::Inline, code);
     }
 
-    /// The same where the code breaks within the bound always, by variables that are [`Val::opaque`]
+    /// The same where the code breaks within the bound always, by variables that are [`Scalar::opaque`]
     /// at first ([`LoopForm::Open`]).
     pub fn repeat_open(&self, max: u32, code: impl FnOnce()) {
         self.loop_(max, LoopForm::Open, code);
@@ -553,10 +553,10 @@ impl<'b> BlockExit<'b> {
 
 impl<'b> Var<'b> {
     /// The present value.
-    pub fn get(self) -> Val<'b> {
+    pub fn get(self) -> Scalar<'b> {
         let vars = &self.f.0.borrow().vars;
         debug_assert!(self.index < vars.len(), "the variable's block has ended");
-        Val {
+        Scalar {
             f: self.f,
             v: vars.get(self.index).map_or(Operand::Imm(0), |v| v.0),
         }
@@ -571,15 +571,15 @@ impl<'b> Var<'b> {
     }
 }
 
-impl<'b> Val<'b> {
+impl<'b> Scalar<'b> {
     fn value(self) -> Value {
         self.f.0.borrow_mut().materialize(self.v)
     }
 
     /// Arithmetic.
-    pub fn alu(self, width: Width, op: AluOp, b: impl IntoOperand<'b>) -> Val<'b> {
+    pub fn alu(self, width: Width, op: AluOp, b: impl IntoOperand<'b>) -> Scalar<'b> {
         let (a, b) = (self.value(), b.val(self.f).v);
-        self.f.def(|dst| Inst::Alu {
+        self.f.def(|dst| LirInst::Alu {
             dst,
             width,
             op,
@@ -597,9 +597,9 @@ impl<'b> Val<'b> {
         }
     }
 
-    fn load(self, size: Size, signed: bool, off: i16) -> Val<'b> {
+    fn load(self, size: Size, signed: bool, off: i16) -> Scalar<'b> {
         let base = self.value();
-        self.f.def(|dst| Inst::Load {
+        self.f.def(|dst| LirInst::Load {
             dst,
             size,
             signed,
@@ -610,7 +610,7 @@ impl<'b> Val<'b> {
 
     fn store(self, size: Size, off: i16, v: impl IntoOperand<'b>) {
         let (base, src) = (self.value(), v.val(self.f).v);
-        self.f.0.borrow_mut().emit(Inst::Store {
+        self.f.0.borrow_mut().emit(LirInst::Store {
             size,
             base,
             off,
@@ -619,22 +619,22 @@ impl<'b> Val<'b> {
     }
 
     /// The word at this address.
-    pub fn load_u64(self, off: i16) -> Val<'b> {
+    pub fn load_u64(self, off: i16) -> Scalar<'b> {
         self.load(Size::U64, false, off)
     }
 
     /// The byte at this address.
-    pub fn load_u8(self, off: i16) -> Val<'b> {
+    pub fn load_u8(self, off: i16) -> Scalar<'b> {
         self.load(Size::U8, false, off)
     }
 
     /// The half-word at this address.
-    pub fn load_u16(self, off: i16) -> Val<'b> {
+    pub fn load_u16(self, off: i16) -> Scalar<'b> {
         self.load(Size::U16, false, off)
     }
 
     /// The number of 32 bits at this address, extended with its sign.
-    pub fn load_s32(self, off: i16) -> Val<'b> {
+    pub fn load_s32(self, off: i16) -> Scalar<'b> {
         self.load(Size::U32, true, off)
     }
 
@@ -649,12 +649,12 @@ impl<'b> Val<'b> {
     }
 
     /// The bytes at this address, extended with zeros.
-    pub fn load_bytes(self, size: Size, off: i16) -> Val<'b> {
+    pub fn load_bytes(self, size: Size, off: i16) -> Scalar<'b> {
         self.load(size, false, off)
     }
 
     /// The bytes at this address, extended with their sign.
-    pub fn load_signed(self, size: Size, off: i16) -> Val<'b> {
+    pub fn load_signed(self, size: Size, off: i16) -> Scalar<'b> {
         self.load(size, true, off)
     }
 
@@ -664,32 +664,32 @@ impl<'b> Val<'b> {
     }
 
     /// The same value, which is at most `max`: a promise that the kernel's verifier learns.
-    pub fn bound(self, max: u32) -> Val<'b> {
+    pub fn bound(self, max: u32) -> Scalar<'b> {
         let a = self.value();
-        self.f.def(|dst| Inst::Bound { dst, a, max })
+        self.f.def(|dst| LirInst::Bound { dst, a, max })
     }
 
     /// The same value, which the kernel's verifier forgets.
-    pub fn opaque(self) -> Val<'b> {
+    pub fn opaque(self) -> Scalar<'b> {
         let a = self.value();
-        self.f.def(|dst| Inst::Opaque { dst, a })
+        self.f.def(|dst| LirInst::Opaque { dst, a })
     }
 
     /// The low bytes, extended with zeros or with the sign, or swapped.
-    pub fn ext(self, op: ExtOp, size: Size) -> Val<'b> {
+    pub fn ext(self, op: ExtOp, size: Size) -> Scalar<'b> {
         let a = self.value();
-        self.f.def(|dst| Inst::Ext { dst, op, size, a })
+        self.f.def(|dst| LirInst::Ext { dst, op, size, a })
     }
 
     /// The word with its bytes in the opposite order.
-    pub fn swap(self) -> Val<'b> {
+    pub fn swap(self) -> Scalar<'b> {
         self.ext(ExtOp::Swap, Size::U64)
     }
 }
 
 macro_rules! comparisons {
     ($($(#[$m:meta])* $name:ident = $cond:ident;)*) => {
-        impl<'b> Val<'b> {
+        impl<'b> Scalar<'b> {
             $($(#[$m])* pub fn $name(self, b: impl IntoOperand<'b>) -> Comparison<'b> {
                 self.compare(Cond::$cond, b)
             })*
@@ -730,18 +730,18 @@ comparisons! {
 
 macro_rules! operators {
     ($($trait:ident $method:ident $op:ident;)*) => {$(
-        impl<'b, T: IntoOperand<'b>> ops::$trait<T> for Val<'b> {
-            type Output = Val<'b>;
+        impl<'b, T: IntoOperand<'b>> ops::$trait<T> for Scalar<'b> {
+            type Output = Scalar<'b>;
 
-            fn $method(self, b: T) -> Val<'b> {
+            fn $method(self, b: T) -> Scalar<'b> {
                 self.alu(Width::W64, AluOp::$op, b)
             }
         }
 
         impl<'b, T: IntoOperand<'b>> ops::$trait<T> for Var<'b> {
-            type Output = Val<'b>;
+            type Output = Scalar<'b>;
 
-            fn $method(self, b: T) -> Val<'b> {
+            fn $method(self, b: T) -> Scalar<'b> {
                 self.get().alu(Width::W64, AluOp::$op, b)
             }
         }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::func::{BlockId, Func, Value};
+use crate::func::{BlockId, LirFunc, Value};
 
 /// A block's entry or body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,7 +39,7 @@ pub struct Cfg {
     idom: Vec<CfgNode>,
 }
 
-fn successors(func: &Func, node: CfgNode) -> Vec<CfgNode> {
+fn successors(func: &LirFunc, node: CfgNode) -> Vec<CfgNode> {
     let Some(block) = func.blocks.get(node.block()) else {
         return Vec::new();
     };
@@ -55,7 +55,7 @@ fn successors(func: &Func, node: CfgNode) -> Vec<CfgNode> {
 
 impl Cfg {
     /// Analyses a function.
-    pub fn new(func: &Func) -> Cfg {
+    pub fn new(func: &LirFunc) -> Cfg {
         let count = 2 * func.blocks.len();
         let succs: Vec<_> = (0..count).map(|n| successors(func, CfgNode(n))).collect();
         let mut preds = vec![Vec::new(); count];
@@ -175,7 +175,7 @@ impl Cfg {
 }
 
 /// For each block, the values that are live at its start, without its parameters.
-pub fn live_in(func: &Func) -> Vec<BTreeSet<Value>> {
+pub fn live_in(func: &LirFunc) -> Vec<BTreeSet<Value>> {
     let mut live = vec![BTreeSet::new(); func.blocks.len()];
     let mut changed = true;
     while changed {

@@ -11,27 +11,27 @@
 use spile_cast::Cast;
 
 use crate::cfg::{Cfg, CfgNode};
-use crate::func::{Block, BlockId, Func, Inst, JumpTarget, LoopForm, Operand, Term};
+use crate::func::{BlockId, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopForm, Operand};
 use crate::op::{AluOp, Cond, Width};
 
 /// Turns all loops of a function that still have a bound into jumps back with a counter.
-pub fn count(func: &mut Func) {
+pub fn count(func: &mut LirFunc) {
     count_if(func, |_| true);
 }
 
 /// The same without open loops, for a host that stops them itself.
-pub fn count_closed(func: &mut Func) {
+pub fn count_closed(func: &mut LirFunc) {
     count_if(func, |form| form != LoopForm::Open);
 }
 
-fn count_if(func: &mut Func, counts: impl Fn(LoopForm) -> bool) {
-    let counts = |b: &Block| b.bound.as_ref().is_some_and(|bound| counts(bound.form));
+fn count_if(func: &mut LirFunc, counts: impl Fn(LoopForm) -> bool) {
+    let counts = |b: &LirBlock| b.bound.as_ref().is_some_and(|bound| counts(bound.form));
     while let Some(header) = func.blocks.iter().position(counts) {
         counted(func, header);
     }
 }
 
-fn counted(func: &mut Func, header: usize) {
+fn counted(func: &mut LirFunc, header: usize) {
     let latches: Vec<CfgNode> = Cfg::new(func).latches(header).collect();
     let Some(bound) = func.blocks[header].bound.take() else {
         return;
@@ -54,7 +54,7 @@ fn counted(func: &mut Func, header: usize) {
     };
     let block = &mut func.blocks[header];
     block.params.push(n);
-    let check = Term::Branch {
+    let check = LirTerm::Branch {
         cond: Cond::Ge,
         width: Width::W64,
         a: n,
@@ -62,7 +62,7 @@ fn counted(func: &mut Func, header: usize) {
         then: bound.exhausted,
         els: body,
     };
-    let mut insts = vec![Inst::Alu {
+    let mut insts = vec![LirInst::Alu {
         dst: next,
         width: Width::W64,
         op: AluOp::Add,
@@ -70,7 +70,7 @@ fn counted(func: &mut Func, header: usize) {
         b: Operand::Imm(1),
     }];
     insts.append(&mut block.insts);
-    let body = Block {
+    let body = LirBlock {
         name: format!("{}_body", block.name),
         params: Vec::new(),
         bound: None,
@@ -79,6 +79,6 @@ fn counted(func: &mut Func, header: usize) {
     };
     func.blocks.push(body);
     if let Some(entry) = func.blocks.first_mut() {
-        entry.insts.insert(0, Inst::Const { dst: zero, imm: 0 });
+        entry.insts.insert(0, LirInst::Const { dst: zero, imm: 0 });
     }
 }

@@ -32,11 +32,11 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A value: a virtual register of 64 bits with one definition. Index in [`Func::values`].
+    /// A value: a virtual register of 64 bits with one definition. Index in [`LirFunc::values`].
     Value;
-    /// Index in [`Func::blocks`].
+    /// Index in [`LirFunc::blocks`].
     BlockId;
-    /// Index in [`Func::slots`].
+    /// Index in [`LirFunc::slots`].
     SlotId;
 }
 
@@ -81,7 +81,7 @@ pub enum MemoryPlace {
 /// An instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Inst {
+pub enum LirInst {
     /// `dst = imm`.
     Const { dst: Value, imm: i64 },
     /// `dst = a op b`.
@@ -156,7 +156,7 @@ pub enum Inst {
     },
 }
 
-/// The largest number of calls of one [`Inst::Repeat`], the kernel's limit.
+/// The largest number of calls of one [`LirInst::Repeat`], the kernel's limit.
 pub const MAX_REPEAT: u32 = 1 << 23;
 
 /// The target of a jump, with the values for its parameters.
@@ -171,7 +171,7 @@ pub struct JumpTarget {
 /// The end of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Term {
+pub enum LirTerm {
     /// Goes on in another block.
     Jump(JumpTarget),
     /// Goes to `then` if `a cond b`, else to `els`.
@@ -215,7 +215,7 @@ pub struct LoopBound {
 
 /// A basic block.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
+pub struct LirBlock {
     /// Unique in the function.
     pub name: String,
     /// Parameters; those of the first block are the function's.
@@ -223,14 +223,14 @@ pub struct Block {
     /// The bound, if the block is the header of a loop.
     pub bound: Option<LoopBound>,
     /// Instructions.
-    pub insts: Vec<Inst>,
+    pub insts: Vec<LirInst>,
     /// The end.
-    pub term: Term,
+    pub term: LirTerm,
 }
 
 /// A function. It has one result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Func {
+pub struct LirFunc {
     /// Unique in the module.
     pub name: String,
     /// Its effect, arguments, bounds and cost: the lines above it in the text form.
@@ -240,7 +240,7 @@ pub struct Func {
     /// Names of the values, unique in the function.
     pub values: Vec<String>,
     /// Blocks; the function begins with the first one.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<LirBlock>,
 }
 
 /// Constant bytes.
@@ -269,19 +269,19 @@ pub struct Module {
     /// Constants.
     pub data: Vec<ConstantData>,
     /// Functions.
-    pub funcs: Vec<Func>,
+    pub funcs: Vec<LirFunc>,
 }
 
 /// A module of one function.
-impl From<Func> for Module {
-    fn from(func: Func) -> Module {
+impl From<LirFunc> for Module {
+    fn from(func: LirFunc) -> Module {
         Module::from(vec![func])
     }
 }
 
 /// A module of functions alone.
-impl From<Vec<Func>> for Module {
-    fn from(funcs: Vec<Func>) -> Module {
+impl From<Vec<LirFunc>> for Module {
+    fn from(funcs: Vec<LirFunc>) -> Module {
         Module {
             funcs,
             ..Module::default()
@@ -291,7 +291,7 @@ impl From<Vec<Func>> for Module {
 
 impl Module {
     /// The function with this name.
-    pub fn func(&self, name: &str) -> Option<&Func> {
+    pub fn func(&self, name: &str) -> Option<&LirFunc> {
         self.funcs.iter().find(|f| f.name == name)
     }
 
@@ -306,7 +306,7 @@ impl Module {
         let insts = self.funcs.iter().flat_map(|f| &f.blocks);
         let insts = insts.flat_map(|b| &b.insts);
         insts.filter_map(|inst| match inst {
-            Inst::Addr {
+            LirInst::Addr {
                 of: MemoryPlace::Func(name),
                 ..
             } => Some(name.as_str()),
@@ -320,7 +320,7 @@ impl Module {
     }
 }
 
-impl Func {
+impl LirFunc {
     /// The parameters.
     pub fn params(&self) -> &[Value] {
         self.blocks.first().map_or(&[], |b| &b.params)
@@ -337,18 +337,18 @@ impl Func {
 macro_rules! uses {
     ($inst:expr, $f:ident, $iter:ident, $value:ident) => {
         match $inst {
-            Inst::Const { .. } | Inst::Addr { .. } => {}
-            Inst::Alu { a, b, .. } => {
+            LirInst::Const { .. } | LirInst::Addr { .. } => {}
+            LirInst::Alu { a, b, .. } => {
                 $f(a);
                 b.$value().map(&mut $f);
             }
-            Inst::Ext { a, .. } | Inst::Bound { a, .. } | Inst::Opaque { a, .. } => $f(a),
-            Inst::Load { base, .. } => $f(base),
-            Inst::Store { base, src, .. } => {
+            LirInst::Ext { a, .. } | LirInst::Bound { a, .. } | LirInst::Opaque { a, .. } => $f(a),
+            LirInst::Load { base, .. } => $f(base),
+            LirInst::Store { base, src, .. } => {
                 $f(base);
                 src.$value().map(&mut $f);
             }
-            Inst::Atomic {
+            LirInst::Atomic {
                 base,
                 expected,
                 src,
@@ -358,8 +358,8 @@ macro_rules! uses {
                 expected.$iter().for_each(&mut $f);
                 $f(src);
             }
-            Inst::Helper { args, .. } | Inst::Call { args, .. } => args.$iter().for_each($f),
-            Inst::Repeat { times, context, .. } => {
+            LirInst::Helper { args, .. } | LirInst::Call { args, .. } => args.$iter().for_each($f),
+            LirInst::Repeat { times, context, .. } => {
                 $f(times);
                 $f(context);
             }
@@ -371,22 +371,22 @@ macro_rules! uses {
 macro_rules! defined {
     ($inst:expr, $borrow:ident) => {
         match $inst {
-            Inst::Const { dst, .. }
-            | Inst::Alu { dst, .. }
-            | Inst::Ext { dst, .. }
-            | Inst::Load { dst, .. }
-            | Inst::Bound { dst, .. }
-            | Inst::Opaque { dst, .. }
-            | Inst::Addr { dst, .. }
-            | Inst::Call { dst, .. }
-            | Inst::Repeat { dst, .. } => Some(dst),
-            Inst::Atomic { dst, .. } | Inst::Helper { dst, .. } => dst.$borrow(),
-            Inst::Store { .. } => None,
+            LirInst::Const { dst, .. }
+            | LirInst::Alu { dst, .. }
+            | LirInst::Ext { dst, .. }
+            | LirInst::Load { dst, .. }
+            | LirInst::Bound { dst, .. }
+            | LirInst::Opaque { dst, .. }
+            | LirInst::Addr { dst, .. }
+            | LirInst::Call { dst, .. }
+            | LirInst::Repeat { dst, .. } => Some(dst),
+            LirInst::Atomic { dst, .. } | LirInst::Helper { dst, .. } => dst.$borrow(),
+            LirInst::Store { .. } => None,
         }
     };
 }
 
-impl Inst {
+impl LirInst {
     /// The value that it defines.
     pub fn dst(&self) -> Option<Value> {
         defined!(self, as_ref).copied()
@@ -426,51 +426,51 @@ impl Operand {
     }
 }
 
-impl Term {
+impl LirTerm {
     /// The targets.
     pub fn targets(&self) -> Vec<&JumpTarget> {
         match self {
-            Term::Jump(to) => vec![to],
-            Term::Branch { then, els, .. } => vec![then, els],
-            Term::Ret(_) => Vec::new(),
+            LirTerm::Jump(to) => vec![to],
+            LirTerm::Branch { then, els, .. } => vec![then, els],
+            LirTerm::Ret(_) => Vec::new(),
         }
     }
 
     /// The targets, to change them.
     pub fn targets_mut(&mut self) -> Vec<&mut JumpTarget> {
         match self {
-            Term::Jump(to) => vec![to],
-            Term::Branch { then, els, .. } => vec![then, els],
-            Term::Ret(_) => Vec::new(),
+            LirTerm::Jump(to) => vec![to],
+            LirTerm::Branch { then, els, .. } => vec![then, els],
+            LirTerm::Ret(_) => Vec::new(),
         }
     }
 
     /// Visits the values that it reads itself, without the arguments of its targets.
     pub fn for_each_use(&self, mut f: impl FnMut(&Value)) {
         match self {
-            Term::Jump(_) => {}
-            Term::Branch { a, b, .. } => {
+            LirTerm::Jump(_) => {}
+            LirTerm::Branch { a, b, .. } => {
                 f(a);
                 b.value().map(f);
             }
-            Term::Ret(v) => drop(v.value().map(f)),
+            LirTerm::Ret(v) => drop(v.value().map(f)),
         }
     }
 
     /// The same, to change them.
     pub fn for_each_use_mut(&mut self, mut f: impl FnMut(&mut Value)) {
         match self {
-            Term::Jump(_) => {}
-            Term::Branch { a, b, .. } => {
+            LirTerm::Jump(_) => {}
+            LirTerm::Branch { a, b, .. } => {
                 f(a);
                 b.value_mut().map(f);
             }
-            Term::Ret(v) => drop(v.value_mut().map(f)),
+            LirTerm::Ret(v) => drop(v.value_mut().map(f)),
         }
     }
 }
 
-impl Block {
+impl LirBlock {
     /// Visits the values that its instructions, its end and the arguments of its edges read, to change
     /// them.
     pub fn for_each_use_mut(&mut self, mut f: impl FnMut(&mut Value)) {

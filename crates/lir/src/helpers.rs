@@ -10,7 +10,7 @@ pub const NO_MAPPING: i32 = -2;
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HelperInfo {
+pub struct HelperSignature {
     /// Number of arguments, at most 5.
     pub args: usize,
     /// Whether it has a result.
@@ -26,8 +26,8 @@ macro_rules! helpers {
 
         impl Helper {
             /// The helper's row.
-            pub fn info(self) -> HelperInfo {
-                match self { $(Helper::$v => HelperInfo { args: $args, result: $result }),* }
+            pub fn info(self) -> HelperSignature {
+                match self { $(Helper::$v => HelperSignature { args: $args, result: $result }),* }
             }
         }
     };

@@ -11,15 +11,15 @@ use spile_cast::Cast;
 
 use crate::cfg::{Cfg, CfgNode};
 use crate::func::{
-    Block, Func, Inst, JumpTarget, LoopForm, MAX_REPEAT, MemoryPlace, Module, Operand, SlotId,
-    Term, Value,
+    JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopForm, MAX_REPEAT, MemoryPlace, Module,
+    Operand, SlotId, Value,
 };
 use crate::helpers::{Helper, NO_MAPPING};
 use crate::op::{AtomicOp, Size};
 
 /// The reason why a run stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum Trap {
     /// An access outside of all regions: address and size.
     Outside(u64, u32),
     /// A write to constant data.
@@ -44,24 +44,24 @@ pub enum Fault {
     Helper(String),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for Trap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Outside(at, size) => write!(f, "{size} bytes at {at:#x} are in no region"),
-            Fault::ReadOnly(at) => write!(f, "a write to constant data at {at:#x}"),
-            Fault::Unwritten(at) => write!(f, "a read of unwritten stack at {at:#x}"),
-            Fault::Unaligned(at) => write!(f, "an access that is not aligned at {at:#x}"),
-            Fault::Bound(x, max) => write!(f, "{x} is above its bound {max}"),
-            Fault::Open(max) => write!(f, "an open loop of more than {max} iterations"),
-            Fault::Repeat(n) => write!(f, "{n} calls of one repeat"),
-            Fault::Steps => write!(f, "too many steps"),
-            Fault::Depth => write!(f, "too many functions in one another"),
-            Fault::Missing(what) | Fault::Helper(what) => f.write_str(what),
+            Trap::Outside(at, size) => write!(f, "{size} bytes at {at:#x} are in no region"),
+            Trap::ReadOnly(at) => write!(f, "a write to constant data at {at:#x}"),
+            Trap::Unwritten(at) => write!(f, "a read of unwritten stack at {at:#x}"),
+            Trap::Unaligned(at) => write!(f, "an access that is not aligned at {at:#x}"),
+            Trap::Bound(x, max) => write!(f, "{x} is above its bound {max}"),
+            Trap::Open(max) => write!(f, "an open loop of more than {max} iterations"),
+            Trap::Repeat(n) => write!(f, "{n} calls of one repeat"),
+            Trap::Steps => write!(f, "too many steps"),
+            Trap::Depth => write!(f, "too many functions in one another"),
+            Trap::Missing(what) | Trap::Helper(what) => f.write_str(what),
         }
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for Trap {}
 
 /// The use of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,8 +114,8 @@ impl Memory {
     }
 
     /// The region of an access, and its offset there.
-    fn find(&mut self, at: u64, size: usize) -> Result<(&mut Region, usize), Fault> {
-        let outside = Fault::Outside(at, size.fit::<u32>());
+    fn find(&mut self, at: u64, size: usize) -> Result<(&mut Region, usize), Trap> {
+        let outside = Trap::Outside(at, size.fit::<u32>());
         let (base, region) = self
             .regions
             .range_mut(..=at)
@@ -133,12 +133,12 @@ impl Memory {
     ///
     /// # Errors
     /// Those of an access.
-    pub fn read(&mut self, at: u64, size: usize) -> Result<&[u8], Fault> {
+    pub fn read(&mut self, at: u64, size: usize) -> Result<&[u8], Trap> {
         let (region, offset) = self.find(at, size)?;
         let range = offset..offset + size;
         match region.written[range.clone()].iter().all(|w| *w) {
             true => Ok(&region.bytes[range]),
-            false => Err(Fault::Unwritten(at)),
+            false => Err(Trap::Unwritten(at)),
         }
     }
 
@@ -146,10 +146,10 @@ impl Memory {
     ///
     /// # Errors
     /// Those of an access.
-    pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
+    pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Trap> {
         let (region, offset) = self.find(at, bytes.len())?;
         if region.kind == RegionKind::Constant {
-            return Err(Fault::ReadOnly(at));
+            return Err(Trap::ReadOnly(at));
         }
         let range = offset..offset + bytes.len();
         region.written[range.clone()].fill(true);
@@ -157,16 +157,16 @@ impl Memory {
         Ok(())
     }
 
-    fn aligned(&mut self, at: u64, size: Size, atomic: bool) -> Result<(), Fault> {
+    fn aligned(&mut self, at: u64, size: Size, atomic: bool) -> Result<(), Trap> {
         let (region, offset) = self.find(at, size.bytes() as usize)?;
         let must = atomic || region.kind == RegionKind::Stack;
         match must && offset % size.bytes() as usize != 0 {
-            true => Err(Fault::Unaligned(at)),
+            true => Err(Trap::Unaligned(at)),
             false => Ok(()),
         }
     }
 
-    fn load(&mut self, at: u64, size: Size) -> Result<u64, Fault> {
+    fn load(&mut self, at: u64, size: Size) -> Result<u64, Trap> {
         self.aligned(at, size, false)?;
         let mut word = [0; 8];
         let bytes = self.read(at, size.bytes() as usize)?;
@@ -174,7 +174,7 @@ impl Memory {
         Ok(u64::from_le_bytes(word))
     }
 
-    fn store(&mut self, at: u64, size: Size, x: u64) -> Result<(), Fault> {
+    fn store(&mut self, at: u64, size: Size, x: u64) -> Result<(), Trap> {
         self.aligned(at, size, false)?;
         self.write(at, &x.to_le_bytes()[..size.bytes() as usize])
     }
@@ -187,7 +187,7 @@ pub trait Host {
     ///
     /// # Errors
     /// Stops the run.
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault>;
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap>;
 
     /// The address of a per-CPU area, of state or of a map.
     fn place(&mut self, of: &MemoryPlace) -> Option<u64>;
@@ -196,15 +196,15 @@ pub trait Host {
     ///
     /// # Errors
     /// Stops the run.
-    fn elements(&mut self, map: u64) -> Result<Vec<[u64; 2]>, Fault> {
-        Err(Fault::Helper(format!("no elements of the map at {map:#x}")))
+    fn elements(&mut self, map: u64) -> Result<Vec<[u64; 2]>, Trap> {
+        Err(Trap::Helper(format!("no elements of the map at {map:#x}")))
     }
 
     /// What another processor does in front of an atomic operation on that address.
     ///
     /// # Errors
     /// Stops the run.
-    fn before_atomic(&mut self, memory: &mut Memory, at: u64) -> Result<(), Fault> {
+    fn before_atomic(&mut self, memory: &mut Memory, at: u64) -> Result<(), Trap> {
         let _ = (memory, at);
         Ok(())
     }
@@ -213,9 +213,9 @@ pub trait Host {
     ///
     /// # Errors
     /// Stops the run.
-    fn call(&mut self, memory: &mut Memory, name: &str, args: &[u64]) -> Result<u64, Fault> {
+    fn call(&mut self, memory: &mut Memory, name: &str, args: &[u64]) -> Result<u64, Trap> {
         let _ = (memory, args);
-        Err(Fault::Missing(format!("no function @{name} of the host")))
+        Err(Trap::Missing(format!("no function @{name} of the host")))
     }
 }
 
@@ -224,9 +224,9 @@ pub trait Host {
 pub struct NoHost;
 
 impl Host for NoHost {
-    fn helper(&mut self, _: &mut Memory, helper: Helper, _: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, _: &mut Memory, helper: Helper, _: &[u64]) -> Result<u64, Trap> {
         let message = format!("no helper {}", helper.name());
-        Err(Fault::Helper(message))
+        Err(Trap::Helper(message))
     }
 
     fn place(&mut self, _: &MemoryPlace) -> Option<u64> {
@@ -280,7 +280,7 @@ impl<'m> Machine<'m> {
     ///
     /// # Errors
     /// Why it stopped.
-    pub fn run(&mut self, name: &str, args: &[u64], host: &mut dyn Host) -> Result<u64, Fault> {
+    pub fn run(&mut self, name: &str, args: &[u64], host: &mut dyn Host) -> Result<u64, Trap> {
         self.call(name, args, host, 0)
     }
 
@@ -290,9 +290,9 @@ impl<'m> Machine<'m> {
         args: &[u64],
         host: &mut dyn Host,
         depth: u32,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, Trap> {
         let module = self.module;
-        let missing = || Fault::Missing(format!("no function @{name}({})", args.len()));
+        let missing = || Trap::Missing(format!("no function @{name}({})", args.len()));
         let index = module.funcs.iter().position(|f| f.name == name);
         let index = index.ok_or_else(missing)?;
         let func = &module.funcs[index];
@@ -300,7 +300,7 @@ impl<'m> Machine<'m> {
             return Err(missing());
         }
         if depth >= DEPTH {
-            return Err(Fault::Depth);
+            return Err(Trap::Depth);
         }
         self.back[index].get_or_insert_with(|| back_edges(func));
         let slots = func.slots.iter().map(|s| vec![0; *s as usize]);
@@ -330,7 +330,7 @@ impl<'m> Machine<'m> {
     }
 }
 
-fn back_edges(func: &Func) -> HashSet<(CfgNode, usize)> {
+fn back_edges(func: &LirFunc) -> HashSet<(CfgNode, usize)> {
     let cfg = Cfg::new(func);
     let headers = 0..func.blocks.len();
     let edges = headers.flat_map(|h| {
@@ -345,7 +345,7 @@ fn back_edges(func: &Func) -> HashSet<(CfgNode, usize)> {
 struct Activation<'a, 'm> {
     machine: &'a mut Machine<'m>,
     host: &'a mut dyn Host,
-    func: &'m Func,
+    func: &'m LirFunc,
     index: usize,
     depth: u32,
     values: Vec<u64>,
@@ -355,19 +355,19 @@ struct Activation<'a, 'm> {
 }
 
 impl<'m> Activation<'_, 'm> {
-    fn run(&mut self) -> Result<u64, Fault> {
+    fn run(&mut self) -> Result<u64, Trap> {
         let mut at = 0;
         loop {
             let func = self.func;
-            let block: &'m Block = func
+            let block: &'m LirBlock = func
                 .blocks
                 .get(at)
-                .ok_or(Fault::Missing("no block".into()))?;
+                .ok_or(Trap::Missing("no block".into()))?;
             if let Some(bound) = &block.bound {
                 self.arrivals[at] += 1;
                 if self.arrivals[at] > bound.max {
                     if bound.form == LoopForm::Open {
-                        return Err(Fault::Open(bound.max));
+                        return Err(Trap::Open(bound.max));
                     }
                     at = self.enter_block(&bound.exhausted, CfgNode::entry(at));
                     self.step()?;
@@ -381,8 +381,8 @@ impl<'m> Activation<'_, 'm> {
             self.step()?;
             let from = CfgNode::body(at);
             at = match &block.term {
-                Term::Jump(to) => self.enter_block(to, from),
-                Term::Branch {
+                LirTerm::Jump(to) => self.enter_block(to, from),
+                LirTerm::Branch {
                     cond,
                     width,
                     a,
@@ -393,13 +393,13 @@ impl<'m> Activation<'_, 'm> {
                     true => self.enter_block(then, from),
                     false => self.enter_block(els, from),
                 },
-                Term::Ret(v) => return Ok(self.operand(*v)),
+                LirTerm::Ret(v) => return Ok(self.operand(*v)),
             };
         }
     }
 
-    fn step(&mut self) -> Result<(), Fault> {
-        self.machine.steps = self.machine.steps.checked_sub(1).ok_or(Fault::Steps)?;
+    fn step(&mut self) -> Result<(), Trap> {
+        self.machine.steps = self.machine.steps.checked_sub(1).ok_or(Trap::Steps)?;
         Ok(())
     }
 
@@ -441,8 +441,8 @@ impl<'m> Activation<'_, 'm> {
         self.get(base).wrapping_add(i64::from(off).cast_unsigned())
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Result<u64, Fault> {
-        let missing = || Fault::Missing(format!("no {of}"));
+    fn place(&mut self, of: &MemoryPlace) -> Result<u64, Trap> {
+        let missing = || Trap::Missing(format!("no {of}"));
         match of {
             MemoryPlace::Slot(SlotId(slot), off) => {
                 let base = self.slots.get(*slot as usize).ok_or_else(missing)?;
@@ -462,14 +462,14 @@ impl<'m> Activation<'_, 'm> {
         }
     }
 
-    fn inst(&mut self, inst: &Inst) -> Result<(), Fault> {
+    fn inst(&mut self, inst: &LirInst) -> Result<(), Trap> {
         let result = match inst {
-            Inst::Const { imm, .. } => imm.cast_unsigned(),
-            Inst::Alu {
+            LirInst::Const { imm, .. } => imm.cast_unsigned(),
+            LirInst::Alu {
                 width, op, a, b, ..
             } => op.evaluate(*width, self.get(*a), self.operand(*b)),
-            Inst::Ext { op, size, a, .. } => op.evaluate(*size, self.get(*a)),
-            Inst::Load {
+            LirInst::Ext { op, size, a, .. } => op.evaluate(*size, self.get(*a)),
+            LirInst::Load {
                 size,
                 signed,
                 base,
@@ -484,7 +484,7 @@ impl<'m> Activation<'_, 'm> {
                     word
                 }
             }
-            Inst::Store {
+            LirInst::Store {
                 size,
                 base,
                 off,
@@ -493,25 +493,25 @@ impl<'m> Activation<'_, 'm> {
                 let (at, x) = (self.at(*base, *off), self.operand(*src));
                 return self.machine.memory.store(at, *size, x);
             }
-            Inst::Atomic { .. } => self.atomic(inst)?,
-            Inst::Bound { a, max, .. } => match self.get(*a) {
-                x if x > u64::from(*max) => return Err(Fault::Bound(x, *max)),
+            LirInst::Atomic { .. } => self.atomic(inst)?,
+            LirInst::Bound { a, max, .. } => match self.get(*a) {
+                x if x > u64::from(*max) => return Err(Trap::Bound(x, *max)),
                 x => x,
             },
-            Inst::Opaque { a, .. } => self.get(*a),
-            Inst::Addr { of, .. } => self.place(of)?,
-            Inst::Helper { helper, args, .. } => {
+            LirInst::Opaque { a, .. } => self.get(*a),
+            LirInst::Addr { of, .. } => self.place(of)?,
+            LirInst::Helper { helper, args, .. } => {
                 let args: Vec<u64> = args.iter().map(|v| self.get(*v)).collect();
                 self.helper(*helper, &args)?
             }
-            Inst::Call { func, args, .. } => {
+            LirInst::Call { func, args, .. } => {
                 let args: Vec<u64> = args.iter().map(|v| self.get(*v)).collect();
                 match self.machine.module.externs.iter().any(|e| e.name == *func) {
                     true => self.host.call(&mut self.machine.memory, func, &args)?,
                     false => self.machine.call(func, &args, self.host, self.depth + 1)?,
                 }
             }
-            Inst::Repeat {
+            LirInst::Repeat {
                 times,
                 func,
                 context,
@@ -525,7 +525,7 @@ impl<'m> Activation<'_, 'm> {
     }
 
     /// Asks the host, and calls the function of helpers that take one.
-    fn helper(&mut self, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         if let (Helper::ForEach, [map, function, context, _]) = (helper, args) {
             let elements = self.host.elements(*map)?;
             for (n, [key, value]) in elements.iter().enumerate() {
@@ -547,18 +547,18 @@ impl<'m> Activation<'_, 'm> {
     }
 
     /// Calls a function by its address.
-    fn callback(&mut self, function: u64, args: &[u64]) -> Result<u64, Fault> {
+    fn callback(&mut self, function: u64, args: &[u64]) -> Result<u64, Trap> {
         let module = self.machine.module;
         let index = function.wrapping_sub(FUNCTIONS).fit::<usize>();
-        let missing = || Fault::Missing(format!("no function at {function:#x}"));
+        let missing = || Trap::Missing(format!("no function at {function:#x}"));
         let func = module.funcs.get(index).ok_or_else(missing)?;
         self.machine
             .call(&func.name, args, self.host, self.depth + 1)
     }
 
-    fn repeat(&mut self, times: u64, func: &str, context: u64) -> Result<u64, Fault> {
+    fn repeat(&mut self, times: u64, func: &str, context: u64) -> Result<u64, Trap> {
         if times > u64::from(MAX_REPEAT) {
-            return Err(Fault::Repeat(times));
+            return Err(Trap::Repeat(times));
         }
         for i in 0..times {
             let args = [i, context];
@@ -570,8 +570,8 @@ impl<'m> Activation<'_, 'm> {
         Ok(times)
     }
 
-    fn atomic(&mut self, inst: &Inst) -> Result<u64, Fault> {
-        let Inst::Atomic {
+    fn atomic(&mut self, inst: &LirInst) -> Result<u64, Trap> {
+        let LirInst::Atomic {
             op,
             width,
             base,

@@ -49,4 +49,4 @@ pub mod testgen;
 pub mod text;
 pub mod verify;
 
-pub use func::{Func, Module, Value};
+pub use func::{LirFunc, Module, Value};

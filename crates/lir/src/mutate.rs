@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::func::{Func, Inst, Operand, Term, Value};
+use crate::func::{LirFunc, LirInst, LirTerm, Operand, Value};
 use crate::op::{AluOp, AtomicOp, Cond, ExtOp, Size};
 
 /// A change of one operation.
@@ -16,16 +16,16 @@ pub struct Mutation {
 #[derive(Debug, Clone)]
 enum Change {
     /// Another instruction at that index, or none.
-    Inst(usize, Option<Inst>),
+    Inst(usize, Option<LirInst>),
     /// Another end of the block.
-    Term(Term),
+    Term(LirTerm),
     /// Another bound of the loop.
     Bound(u32),
 }
 
 impl Mutation {
     /// The changed function. It need not be valid.
-    pub fn apply(&self, func: &Func) -> Func {
+    pub fn apply(&self, func: &LirFunc) -> LirFunc {
         let mut mutant = func.clone();
         let block = &mut mutant.blocks[self.block];
         match &self.change {
@@ -43,11 +43,11 @@ impl Mutation {
 
     /// Whether the result is another one.
     pub fn changes_result(&self) -> bool {
-        matches!(self.change, Change::Term(Term::Ret(_)))
+        matches!(self.change, Change::Term(LirTerm::Ret(_)))
     }
 
     /// The place and the change.
-    pub fn describe(&self, func: &Func) -> String {
+    pub fn describe(&self, func: &LirFunc) -> String {
         let block = &func.blocks[self.block];
         let (old, new) = match &self.change {
             Change::Inst(at, new) => {
@@ -67,12 +67,12 @@ impl Mutation {
 /// All mutations of a function: another operation, condition or size, a constant one larger or smaller,
 /// operands in the other order, a store left out, an iteration less. Functions that differ in numbers
 /// only have the same mutations in the same order.
-pub fn mutations(func: &Func) -> Vec<Mutation> {
+pub fn mutations(func: &LirFunc) -> Vec<Mutation> {
     let mut all = Vec::new();
     let insts_of = func.blocks.iter().flat_map(|b| &b.insts);
     let constants: HashMap<Value, i64> = insts_of
         .filter_map(|inst| match inst {
-            Inst::Const { dst, imm } => Some((*dst, *imm)),
+            LirInst::Const { dst, imm } => Some((*dst, *imm)),
             _ => None,
         })
         .collect();
@@ -166,8 +166,8 @@ fn neighbours(operand: &Operand) -> Vec<Operand> {
 }
 
 /// The changes of arithmetic.
-fn alu(inst: &Inst) -> Vec<Inst> {
-    let Inst::Alu {
+fn alu(inst: &LirInst) -> Vec<LirInst> {
+    let LirInst::Alu {
         dst,
         width,
         op,
@@ -177,7 +177,7 @@ fn alu(inst: &Inst) -> Vec<Inst> {
     else {
         return Vec::new();
     };
-    let with = |op, a, b| Inst::Alu {
+    let with = |op, a, b| LirInst::Alu {
         dst: *dst,
         width: *width,
         op,
@@ -199,21 +199,21 @@ fn alu(inst: &Inst) -> Vec<Inst> {
 }
 
 /// The changes of an instruction.
-fn insts(inst: &Inst) -> Vec<Option<Inst>> {
+fn insts(inst: &LirInst) -> Vec<Option<LirInst>> {
     let mut all = Vec::new();
-    let mut with = |change: &dyn Fn(&mut Inst)| {
+    let mut with = |change: &dyn Fn(&mut LirInst)| {
         let mut new = inst.clone();
         change(&mut new);
         all.push(Some(new));
     };
     match inst {
-        Inst::Const { imm, .. } => {
+        LirInst::Const { imm, .. } => {
             for n in [imm.wrapping_add(1), imm.wrapping_sub(1)] {
                 with(&|i| set_imm(i, n));
             }
         }
-        Inst::Alu { .. } => all.extend(alu(inst).into_iter().map(Some)),
-        Inst::Ext { op, size, .. } => {
+        LirInst::Alu { .. } => all.extend(alu(inst).into_iter().map(Some)),
+        LirInst::Ext { op, size, .. } => {
             let (other_op, other_size) = match op {
                 ExtOp::Zext => (ExtOp::Sext, smaller(*size)),
                 ExtOp::Sext | ExtOp::Swap => (ExtOp::Zext, smaller(*size)),
@@ -221,7 +221,7 @@ fn insts(inst: &Inst) -> Vec<Option<Inst>> {
             with(&|i| set_ext(i, other_op, *size));
             with(&|i| set_ext(i, *op, other_size));
         }
-        Inst::Load { size, off, .. } => {
+        LirInst::Load { size, off, .. } => {
             let (size, off) = (*size, *off);
             with(&|i| set_access(i, smaller(size), off));
             for off in [off.checked_add(1), off.checked_sub(1)]
@@ -231,7 +231,7 @@ fn insts(inst: &Inst) -> Vec<Option<Inst>> {
                 with(&|i| set_access(i, size, off));
             }
         }
-        Inst::Store { size, off, src, .. } => {
+        LirInst::Store { size, off, src, .. } => {
             let (size, off) = (*size, *off);
             with(&|i| set_access(i, smaller(size), off));
             for n in neighbours(src) {
@@ -239,52 +239,52 @@ fn insts(inst: &Inst) -> Vec<Option<Inst>> {
             }
             all.push(None);
         }
-        Inst::Atomic { op, .. } => {
+        LirInst::Atomic { op, .. } => {
             let other = another_atomic(*op);
             with(&|i| {
-                if let Inst::Atomic { op, .. } = i {
+                if let LirInst::Atomic { op, .. } = i {
                     *op = other;
                 }
             });
         }
-        Inst::Bound { .. }
-        | Inst::Opaque { .. }
-        | Inst::Addr { .. }
-        | Inst::Helper { .. }
-        | Inst::Call { .. }
-        | Inst::Repeat { .. } => {}
+        LirInst::Bound { .. }
+        | LirInst::Opaque { .. }
+        | LirInst::Addr { .. }
+        | LirInst::Helper { .. }
+        | LirInst::Call { .. }
+        | LirInst::Repeat { .. } => {}
     }
     all
 }
 
-fn set_imm(inst: &mut Inst, n: i64) {
-    if let Inst::Const { imm, .. } = inst {
+fn set_imm(inst: &mut LirInst, n: i64) {
+    if let LirInst::Const { imm, .. } = inst {
         *imm = n;
     }
 }
 
-fn set_ext(inst: &mut Inst, to: ExtOp, bytes: Size) {
-    if let Inst::Ext { op, size, .. } = inst {
+fn set_ext(inst: &mut LirInst, to: ExtOp, bytes: Size) {
+    if let LirInst::Ext { op, size, .. } = inst {
         (*op, *size) = (to, bytes);
     }
 }
 
-fn set_access(inst: &mut Inst, bytes: Size, at: i16) {
-    if let Inst::Load { size, off, .. } | Inst::Store { size, off, .. } = inst {
+fn set_access(inst: &mut LirInst, bytes: Size, at: i16) {
+    if let LirInst::Load { size, off, .. } | LirInst::Store { size, off, .. } = inst {
         (*size, *off) = (bytes, at);
     }
 }
 
-fn set_source(inst: &mut Inst, to: Operand) {
-    if let Inst::Store { src, .. } = inst {
+fn set_source(inst: &mut LirInst, to: Operand) {
+    if let LirInst::Store { src, .. } = inst {
         *src = to;
     }
 }
 
 /// The changes of a block's end.
-fn terms(term: &Term, constant: impl Fn(&Value) -> Option<i64>) -> Vec<Term> {
+fn terms(term: &LirTerm, constant: impl Fn(&Value) -> Option<i64>) -> Vec<LirTerm> {
     match term {
-        Term::Jump(to) => {
+        LirTerm::Jump(to) => {
             let differ = |w: &[Value]| {
                 w[0] != w[1] && (constant(&w[0]).is_none() || constant(&w[0]) != constant(&w[1]))
             };
@@ -293,15 +293,15 @@ fn terms(term: &Term, constant: impl Fn(&Value) -> Option<i64>) -> Vec<Term> {
                 .map(|(i, _)| {
                     let mut to = to.clone();
                     to.args.swap(i, i + 1);
-                    Term::Jump(to)
+                    LirTerm::Jump(to)
                 })
                 .collect()
         }
         // Most results say only whether they are 0.
-        Term::Ret(Operand::Imm(0)) => vec![Term::Ret(Operand::Imm(1))],
-        Term::Ret(Operand::Imm(1)) => vec![Term::Ret(Operand::Imm(0))],
-        Term::Ret(v) => neighbours(v).into_iter().map(Term::Ret).collect(),
-        Term::Branch { cond, b, .. } => {
+        LirTerm::Ret(Operand::Imm(0)) => vec![LirTerm::Ret(Operand::Imm(1))],
+        LirTerm::Ret(Operand::Imm(1)) => vec![LirTerm::Ret(Operand::Imm(0))],
+        LirTerm::Ret(v) => neighbours(v).into_iter().map(LirTerm::Ret).collect(),
+        LirTerm::Branch { cond, b, .. } => {
             let mut all = Vec::new();
             let zero = *b == Operand::Imm(0) && *cond == Cond::Ne;
             for other in other_conditions(*cond) {
@@ -319,9 +319,9 @@ fn terms(term: &Term, constant: impl Fn(&Value) -> Option<i64>) -> Vec<Term> {
 }
 
 /// A branch with another condition and operand.
-fn branch(term: &Term, to: Cond, operand: Operand) -> Term {
+fn branch(term: &LirTerm, to: Cond, operand: Operand) -> LirTerm {
     let mut new = term.clone();
-    if let Term::Branch { cond, b, .. } = &mut new {
+    if let LirTerm::Branch { cond, b, .. } = &mut new {
         (*cond, *b) = (to, operand);
     }
     new

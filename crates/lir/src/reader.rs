@@ -8,8 +8,8 @@ use std::fmt;
 use spile_cast::Cast;
 
 use crate::func::{
-    Block, BlockId, ConstantData, Extern, Func, Inst, JumpTarget, LoopBound, LoopForm, MemoryPlace,
-    Module, Operand, SlotId, Term, Value,
+    BlockId, ConstantData, Extern, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopBound,
+    LoopForm, MemoryPlace, Module, Operand, SlotId, Value,
 };
 use crate::helpers::Helper;
 use crate::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
@@ -17,7 +17,7 @@ use crate::text::signed_name;
 
 /// A text that is not a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadError {
+pub struct ModuleReadError {
     /// Line, from 1.
     pub line: u32,
     /// Column in bytes, from 1.
@@ -26,21 +26,21 @@ pub struct ReadError {
     pub message: String,
 }
 
-impl fmt::Display for ReadError {
+impl fmt::Display for ModuleReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.line, self.column, self.message)
     }
 }
 
-impl std::error::Error for ReadError {}
+impl std::error::Error for ModuleReadError {}
 
-type Res<T = ()> = Result<T, ReadError>;
+type Res<T = ()> = Result<T, ModuleReadError>;
 
 /// Reads a module.
 ///
 /// # Errors
 /// The first place where the text does not follow the grammar.
-pub fn read(text: &str) -> Result<Module, ReadError> {
+pub fn read(text: &str) -> Result<Module, ModuleReadError> {
     let mut reader = Reader {
         text: text.as_bytes(),
         at: 0,
@@ -86,7 +86,7 @@ impl Reader<'_> {
             .iter()
             .rposition(|b| *b == b'\n')
             .map_or(0, |n| n + 1);
-        Err(ReadError {
+        Err(ModuleReadError {
             line: line.fit(),
             column: (before.len() - start + 1).fit(),
             message: message.into(),
@@ -286,7 +286,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn func(&mut self, contract: String) -> Res<Func> {
+    fn func(&mut self, contract: String) -> Res<LirFunc> {
         self.names = Names::default();
         self.expect(b'@')?;
         let name = self.name("a name")?;
@@ -300,7 +300,7 @@ impl Reader<'_> {
             }
         }
         self.expect(b'{')?;
-        let mut blocks: Vec<Option<Block>> = Vec::new();
+        let mut blocks: Vec<Option<LirBlock>> = Vec::new();
         while !self.take(b'}') {
             let start = self.at;
             let (id, mut block) = self.block()?;
@@ -317,11 +317,11 @@ impl Reader<'_> {
         if let Some((name, at, _)) = self.names.mentions.iter().find(|m| !m.2) {
             return self.error_at(*at, format!("no block {name}"));
         }
-        let blocks: Vec<Block> = blocks.into_iter().flatten().collect();
+        let blocks: Vec<LirBlock> = blocks.into_iter().flatten().collect();
         if blocks.is_empty() {
             return self.error("a function needs a block");
         }
-        let mut func = Func {
+        let mut func = LirFunc {
             name,
             contract,
             slots,
@@ -333,19 +333,19 @@ impl Reader<'_> {
     }
 
     /// Blocks got their numbers at their first mention; they are numbered as they are written.
-    fn in_written_order(&self, func: &mut Func) {
+    fn in_written_order(&self, func: &mut LirFunc) {
         let mut order: Vec<usize> = (0..func.blocks.len()).collect();
         order.sort_by_key(|i| self.names.mentions[*i].1);
         let mut new = vec![BlockId(0); order.len()];
         for (to, from) in order.iter().enumerate() {
             new[*from] = BlockId(to.fit());
         }
-        let mut blocks: Vec<Option<Block>> = std::mem::take(&mut func.blocks)
+        let mut blocks: Vec<Option<LirBlock>> = std::mem::take(&mut func.blocks)
             .into_iter()
             .map(Some)
             .collect();
         func.blocks = order.iter().filter_map(|i| blocks[*i].take()).collect();
-        for target in func.blocks.iter_mut().flat_map(Block::edges_mut) {
+        for target in func.blocks.iter_mut().flat_map(LirBlock::edges_mut) {
             target.block = new[target.block.index()];
         }
     }
@@ -405,7 +405,7 @@ impl Reader<'_> {
         Ok(Operand::Imm(self.number("a value or a number of 32 bits")?))
     }
 
-    fn block(&mut self) -> Res<(BlockId, Block)> {
+    fn block(&mut self) -> Res<(BlockId, LirBlock)> {
         self.skip();
         let start = self.at;
         let id = self.block_name()?;
@@ -443,7 +443,7 @@ impl Reader<'_> {
             }
             insts.push(self.inst()?);
         };
-        let block = Block {
+        let block = LirBlock {
             name,
             params,
             bound,
@@ -453,12 +453,12 @@ impl Reader<'_> {
         Ok((id, block))
     }
 
-    fn term(&mut self) -> Res<Option<Term>> {
+    fn term(&mut self) -> Res<Option<LirTerm>> {
         if self.take_word("jump") {
-            return Ok(Some(Term::Jump(self.target()?)));
+            return Ok(Some(LirTerm::Jump(self.target()?)));
         }
         if self.take_word("ret") {
-            return Ok(Some(Term::Ret(self.operand()?)));
+            return Ok(Some(LirTerm::Ret(self.operand()?)));
         }
         let width = match () {
             () if self.take_word("if") => Width::W64,
@@ -473,7 +473,7 @@ impl Reader<'_> {
         let then = self.target()?;
         self.word("else")?;
         let els = self.target()?;
-        Ok(Some(Term::Branch {
+        Ok(Some(LirTerm::Branch {
             cond,
             width,
             a,
@@ -483,7 +483,7 @@ impl Reader<'_> {
         }))
     }
 
-    fn inst(&mut self) -> Res<Inst> {
+    fn inst(&mut self) -> Res<LirInst> {
         let start = self.at;
         let dst = match self.peek() {
             Some(b'%') => {
@@ -500,7 +500,7 @@ impl Reader<'_> {
                 let (base, off) = self.memory()?;
                 self.expect(b',')?;
                 let src = self.operand()?;
-                Ok(Inst::Store {
+                Ok(LirInst::Store {
                     size,
                     base,
                     off,
@@ -511,7 +511,7 @@ impl Reader<'_> {
                 let helper = self.one_of("a helper's name", Helper::by_name)?;
                 self.expect(b'(')?;
                 let args = self.values()?;
-                Ok(Inst::Helper { dst, helper, args })
+                Ok(LirInst::Helper { dst, helper, args })
             }
             (name, dst) if AtomicOp::by_name(name).is_some() => {
                 let Some(op) = AtomicOp::by_name(name) else {
@@ -542,7 +542,7 @@ impl Reader<'_> {
         }
     }
 
-    fn atomic(&mut self, op: AtomicOp, dst: Option<Value>) -> Res<Inst> {
+    fn atomic(&mut self, op: AtomicOp, dst: Option<Value>) -> Res<LirInst> {
         let width = self.one_of("32 or 64", Width::by_name)?;
         let (base, off) = self.memory()?;
         self.expect(b',')?;
@@ -552,7 +552,7 @@ impl Reader<'_> {
             self.expect(b',')?;
         }
         let src = self.value()?;
-        Ok(Inst::Atomic {
+        Ok(LirInst::Atomic {
             dst,
             op,
             width,
@@ -564,11 +564,11 @@ impl Reader<'_> {
     }
 
     /// An instruction that defines a value, after its name.
-    fn defining(&mut self, name: &str, dst: Value) -> Res<Inst> {
+    fn defining(&mut self, name: &str, dst: Value) -> Res<LirInst> {
         if let Some(op) = ExtOp::by_name(name) {
             let size = self.one_of("a size", Size::by_name)?;
             let a = self.value()?;
-            return Ok(Inst::Ext { dst, op, size, a });
+            return Ok(LirInst::Ext { dst, op, size, a });
         }
         let narrow = name.strip_suffix("32");
         if let Some(op) = AluOp::by_name(narrow.unwrap_or(name)) {
@@ -576,7 +576,7 @@ impl Reader<'_> {
             let a = self.value()?;
             self.expect(b',')?;
             let b = self.operand()?;
-            return Ok(Inst::Alu {
+            return Ok(LirInst::Alu {
                 dst,
                 width,
                 op,
@@ -587,7 +587,7 @@ impl Reader<'_> {
         match name {
             "const" => {
                 let imm = self.number("a number of 64 bits")?;
-                Ok(Inst::Const { dst, imm })
+                Ok(LirInst::Const { dst, imm })
             }
             "load" => {
                 let (size, signed) = self.one_of("a size", |name| {
@@ -596,7 +596,7 @@ impl Reader<'_> {
                     plain.or_else(|| Size::ALL.iter().find(signed).map(|s| (*s, true)))
                 })?;
                 let (base, off) = self.memory()?;
-                Ok(Inst::Load {
+                Ok(LirInst::Load {
                     dst,
                     size,
                     signed,
@@ -608,22 +608,22 @@ impl Reader<'_> {
                 let a = self.value()?;
                 self.expect(b',')?;
                 let max = self.number("a bound of 32 bits")?;
-                Ok(Inst::Bound { dst, a, max })
+                Ok(LirInst::Bound { dst, a, max })
             }
-            "opaque" => Ok(Inst::Opaque {
+            "opaque" => Ok(LirInst::Opaque {
                 dst,
                 a: self.value()?,
             }),
             "slot" | "cpu" | "state" | "map" | "func" | "data" => {
                 let of = self.place(name)?;
-                Ok(Inst::Addr { dst, of })
+                Ok(LirInst::Addr { dst, of })
             }
             "call" => {
                 self.expect(b'@')?;
                 let func = self.name("a function's name")?;
                 self.expect(b'(')?;
                 let args = self.values()?;
-                Ok(Inst::Call { dst, func, args })
+                Ok(LirInst::Call { dst, func, args })
             }
             "repeat" => self.repeat(dst),
             _ => {
@@ -633,14 +633,14 @@ impl Reader<'_> {
         }
     }
 
-    fn repeat(&mut self, dst: Value) -> Res<Inst> {
+    fn repeat(&mut self, dst: Value) -> Res<LirInst> {
         let times = self.value()?;
         self.expect(b',')?;
         self.expect(b'@')?;
         let func = self.name("a function's name")?;
         self.expect(b',')?;
         let context = self.value()?;
-        Ok(Inst::Repeat {
+        Ok(LirInst::Repeat {
             dst,
             times,
             func,

@@ -1,4 +1,4 @@
-//! Turns loops into calls of [`Inst::Repeat`]: the form in which the kernel runs them.
+//! Turns loops into calls of [`LirInst::Repeat`]: the form in which the kernel runs them.
 //!
 //! The kernel's verifier follows each iteration of a jump back, and gives up after a million
 //! instructions. It follows the callback of a `repeat` only until it learns nothing new: two or
@@ -22,8 +22,8 @@ use spile_cast::Cast;
 
 use crate::cfg::{Cfg, CfgNode, live_in};
 use crate::func::{
-    Block, BlockId, Func, Inst, JumpTarget, LoopBound, LoopForm, MemoryPlace, Module, Operand,
-    SlotId, Term, Value,
+    BlockId, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopBound, LoopForm, MemoryPlace,
+    Module, Operand, SlotId, Value,
 };
 use crate::op::{AluOp, Cond, Size, Width};
 use crate::simplify::simplify;
@@ -56,10 +56,10 @@ pub fn outline(module: &mut Module) -> Result<(), String> {
 
 /// Takes the addresses of stack slots in the first block, where they are defined for the whole
 /// function.
-fn slots_first(func: &mut Func) {
-    let is_slot = |inst: &Inst| {
+fn slots_first(func: &mut LirFunc) {
+    let is_slot = |inst: &LirInst| {
         let of = MemoryPlace::Slot(SlotId(0), 0);
-        matches!(inst, Inst::Addr { of: place, .. }
+        matches!(inst, LirInst::Addr { of: place, .. }
             if std::mem::discriminant(place) == std::mem::discriminant(&of))
     };
     let mut found = Vec::new();
@@ -76,9 +76,9 @@ fn slots_first(func: &mut Func) {
 }
 
 /// The header of a loop that is in no other loop.
-fn outermost(func: &Func) -> Option<usize> {
+fn outermost(func: &LirFunc) -> Option<usize> {
     let is_callback = |b: &LoopBound| b.form == LoopForm::Callback;
-    let callback = |b: &Block| b.bound.as_ref().is_some_and(is_callback);
+    let callback = |b: &LirBlock| b.bound.as_ref().is_some_and(is_callback);
     let headers: Vec<usize> = (0..func.blocks.len())
         .filter(|i| callback(&func.blocks[*i]))
         .collect();
@@ -95,15 +95,15 @@ fn outermost(func: &Func) -> Option<usize> {
 
 /// Values that are addresses, as far as the function shows it: those of places, bases of accesses,
 /// and what is added to them or subtracted.
-fn addresses(func: &Func) -> HashSet<Value> {
+fn addresses(func: &LirFunc) -> HashSet<Value> {
     let mut found = HashSet::new();
     let insts = || func.blocks.iter().flat_map(|b| &b.insts);
     for inst in insts() {
         match inst {
-            Inst::Addr { dst: v, .. }
-            | Inst::Load { base: v, .. }
-            | Inst::Store { base: v, .. }
-            | Inst::Atomic { base: v, .. } => drop(found.insert(*v)),
+            LirInst::Addr { dst: v, .. }
+            | LirInst::Load { base: v, .. }
+            | LirInst::Store { base: v, .. }
+            | LirInst::Atomic { base: v, .. } => drop(found.insert(*v)),
             _ => {}
         }
     }
@@ -111,7 +111,7 @@ fn addresses(func: &Func) -> HashSet<Value> {
         let before = found.len();
         for inst in insts() {
             // Of a sum of two values the left one is the address.
-            if let Inst::Alu {
+            if let LirInst::Alu {
                 dst,
                 width: Width::W64,
                 op: AluOp::Add | AluOp::Sub,
@@ -123,7 +123,7 @@ fn addresses(func: &Func) -> HashSet<Value> {
                 found.extend([*a, *dst]);
             }
         }
-        for edge in func.blocks.iter().flat_map(Block::edges) {
+        for edge in func.blocks.iter().flat_map(LirBlock::edges) {
             let params = &func.blocks[edge.block.index()].params;
             for (param, arg) in params.iter().zip(&edge.args) {
                 if found.contains(param) || found.contains(arg) {
@@ -150,7 +150,7 @@ enum ContextWord {
 
 /// The work on one loop.
 struct Outline<'f> {
-    func: &'f mut Func,
+    func: &'f mut LirFunc,
     header: usize,
     name: String,
     bound: LoopBound,
@@ -161,7 +161,7 @@ struct Outline<'f> {
     /// Values from outside that the loop reads, without constants.
     read: Vec<Value>,
     /// Constants and addresses from outside that the loop reads, which the step makes itself.
-    made: Vec<Inst>,
+    made: Vec<LirInst>,
     /// Values of the loop that are read outside, without arguments of the edges that leave it.
     found: Vec<Value>,
     /// Blocks to which the loop is left.
@@ -175,7 +175,7 @@ struct Outline<'f> {
 
 impl<'f> Outline<'f> {
     fn new(
-        func: &'f mut Func,
+        func: &'f mut LirFunc,
         header: usize,
         name: String,
         context: Option<SlotId>,
@@ -186,7 +186,7 @@ impl<'f> Outline<'f> {
         };
         let mut defs = HashMap::new();
         for (i, block) in func.blocks.iter().enumerate() {
-            let insts = block.insts.iter().filter_map(Inst::dst);
+            let insts = block.insts.iter().filter_map(LirInst::dst);
             defs.extend(block.params.iter().copied().chain(insts).map(|v| (v, i)));
         }
         let mut outline = Outline {
@@ -241,9 +241,9 @@ impl<'f> Outline<'f> {
         }
         self.found = found.into_iter().collect();
         let insts = self.func.blocks.iter().flat_map(|b| &b.insts);
-        let constant = |inst: &&Inst| match inst {
-            Inst::Const { .. } => true,
-            Inst::Addr { of, .. } => !matches!(of, MemoryPlace::Slot(..)),
+        let constant = |inst: &&LirInst| match inst {
+            LirInst::Const { .. } => true,
+            LirInst::Addr { of, .. } => !matches!(of, MemoryPlace::Slot(..)),
             _ => false,
         };
         let made = insts.filter(constant);
@@ -299,8 +299,8 @@ impl<'f> Outline<'f> {
         self.words.get(&word).map_or(0, |w| 8 * w.fit::<i16>())
     }
 
-    fn load(&self, dst: Value, base: Value, word: ContextWord) -> Inst {
-        Inst::Load {
+    fn load(&self, dst: Value, base: Value, word: ContextWord) -> LirInst {
+        LirInst::Load {
             dst,
             size: Size::U64,
             signed: false,
@@ -309,8 +309,8 @@ impl<'f> Outline<'f> {
         }
     }
 
-    fn store(&self, base: Value, word: ContextWord, src: Operand) -> Inst {
-        Inst::Store {
+    fn store(&self, base: Value, word: ContextWord, src: Operand) -> LirInst {
+        LirInst::Store {
             size: Size::U64,
             base,
             off: self.at(word),
@@ -320,9 +320,9 @@ impl<'f> Outline<'f> {
 
     /// Stores a word so that the kernel's verifier forgets it: it tracks words of the stack that are
     /// written and read as a whole. The second store writes the lowest byte once more.
-    fn forget(&self, base: Value, word: ContextWord, src: impl Into<Operand>) -> [Inst; 2] {
+    fn forget(&self, base: Value, word: ContextWord, src: impl Into<Operand>) -> [LirInst; 2] {
         let src = src.into();
-        let byte = Inst::Store {
+        let byte = LirInst::Store {
             size: Size::U8,
             base,
             off: self.at(word),
@@ -331,7 +331,7 @@ impl<'f> Outline<'f> {
         [self.store(base, word, src), byte]
     }
 
-    fn run(mut self) -> Func {
+    fn run(mut self) -> LirFunc {
         let step = self.step();
         self.caller();
         simplify(self.func);
@@ -339,8 +339,8 @@ impl<'f> Outline<'f> {
     }
 
     /// The function that runs one iteration.
-    fn step(&self) -> Func {
-        let mut step = Func {
+    fn step(&self) -> LirFunc {
+        let mut step = LirFunc {
             name: self.name.clone(),
             contract: format!("One iteration of {}.", self.func.blocks[self.header].name),
             slots: Vec::new(),
@@ -349,11 +349,10 @@ impl<'f> Outline<'f> {
         };
         let (index, context) = (fresh(&mut step, "index"), fresh(&mut step, "context"));
         let mut insts = self.made.clone();
-        let starts: Vec<Value> = self
-            .carried
-            .iter()
-            .map(|_| fresh(&mut step, "at"))
-            .collect();
+        let each = |step: &mut LirFunc, name| -> Vec<Value> {
+            self.carried.iter().map(|_| fresh(step, name)).collect()
+        };
+        let starts = each(&mut step, "at");
         for (v, dst) in self.carried.iter().zip(&starts) {
             insts.push(self.load(*dst, context, ContextWord::Value(*v)));
         }
@@ -364,37 +363,37 @@ impl<'f> Outline<'f> {
             .enumerate()
             .map(|(to, from)| (from, BlockId(to.fit::<u32>() + 1)))
             .collect();
-        step.blocks.push(Block {
+        step.blocks.push(LirBlock {
             name: "entry".into(),
             params: vec![index, context],
             bound: None,
             insts,
-            term: Term::Jump(JumpTarget {
+            term: LirTerm::Jump(JumpTarget {
                 block: BlockId(1),
                 args: starts,
             }),
         });
         let mut order: Vec<(&usize, &BlockId)> = ids.iter().collect();
         order.sort_by_key(|(_, to)| to.0);
-        let mut copies: Vec<Block> = order
+        let mut copies: Vec<LirBlock> = order
             .iter()
             .map(|(from, _)| self.func.blocks[**from].clone())
             .collect();
         if let Some(header) = copies.first_mut() {
             header.bound = None;
         }
-        for target in copies.iter_mut().flat_map(Block::edges_mut) {
+        for target in copies.iter_mut().flat_map(LirBlock::edges_mut) {
             target.block = self.in_step(target.block, &ids);
         }
         step.blocks.extend(copies);
-        let next: Vec<Value> = self
-            .carried
-            .iter()
-            .map(|_| fresh(&mut step, "next"))
-            .collect();
+        let next = each(&mut step, "next");
         let insts = self.carried.iter().zip(&next);
         let insts = insts.flat_map(|(v, next)| self.forget(context, ContextWord::Value(*v), *next));
-        let mut end = plain("next".into(), insts.collect(), Term::Ret(Operand::Imm(0)));
+        let mut end = plain(
+            "next".into(),
+            insts.collect(),
+            LirTerm::Ret(Operand::Imm(0)),
+        );
         end.params = next;
         step.blocks.push(end);
         for (k, to) in self.exits.iter().enumerate() {
@@ -411,7 +410,7 @@ impl<'f> Outline<'f> {
             if !self.one_way() {
                 insts.extend(self.forget(context, ContextWord::Exit, k.fit::<i32>() + 1));
             }
-            let mut end = plain(format!("leave{k}"), insts, Term::Ret(Operand::Imm(1)));
+            let mut end = plain(format!("leave{k}"), insts, LirTerm::Ret(Operand::Imm(1)));
             end.params = params;
             step.blocks.push(end);
         }
@@ -432,16 +431,16 @@ impl<'f> Outline<'f> {
 
     /// Code for a zero that no verifier knows, and the value: before Linux 6.8 they know a zero that is
     /// stored in parts, and no other number.
-    fn unknown_zero(&mut self) -> ([Inst; 3], Value) {
+    fn unknown_zero(&mut self) -> ([LirInst; 3], Value) {
         let [one, unknown_one, unknown] =
             ["one", "unknown_one", "unknown"].map(|n| fresh(self.func, n));
         let code = [
-            Inst::Const { dst: one, imm: 1 },
-            Inst::Opaque {
+            LirInst::Const { dst: one, imm: 1 },
+            LirInst::Opaque {
                 dst: unknown_one,
                 a: one,
             },
-            Inst::Alu {
+            LirInst::Alu {
                 dst: unknown,
                 width: Width::W64,
                 op: AluOp::Sub,
@@ -457,7 +456,7 @@ impl<'f> Outline<'f> {
         let [context, times, count, exit] =
             ["context", "times", "count", "exit"].map(|n| fresh(self.func, n));
         let of = MemoryPlace::Slot(self.context.unwrap_or(SlotId(0)), 0);
-        let mut insts = vec![Inst::Addr { dst: context, of }];
+        let mut insts = vec![LirInst::Addr { dst: context, of }];
         let (zero, unknown) = self.unknown_zero();
         insts.extend(zero);
         // Zeros that the verifier knows are the only words that it does not forget. It would follow
@@ -467,7 +466,7 @@ impl<'f> Outline<'f> {
         }
         for v in self.carried.clone() {
             let start = fresh(self.func, "start");
-            insts.push(Inst::Alu {
+            insts.push(LirInst::Alu {
                 dst: start,
                 width: Width::W64,
                 op: AluOp::Add,
@@ -490,11 +489,11 @@ impl<'f> Outline<'f> {
         for word in unset {
             insts.extend(self.forget(context, word, unknown));
         }
-        insts.push(Inst::Const {
+        insts.push(LirInst::Const {
             dst: times,
             imm: self.bound.max.into(),
         });
-        insts.push(Inst::Repeat {
+        insts.push(LirInst::Repeat {
             dst: count,
             times,
             func: self.name.clone(),
@@ -534,8 +533,8 @@ impl<'f> Outline<'f> {
     }
 
     /// The branches to the block to which the step left the loop.
-    fn dispatch(&mut self, context: Value, exit: Value) -> Term {
-        let mut term = Term::Jump(self.bound.exhausted.clone());
+    fn dispatch(&mut self, context: Value, exit: Value) -> LirTerm {
+        let mut term = LirTerm::Jump(self.bound.exhausted.clone());
         if self.one_way() {
             return term;
         }
@@ -551,14 +550,14 @@ impl<'f> Outline<'f> {
             let leave = plain(
                 format!("{}_to{k}", self.name),
                 insts,
-                Term::Jump(JumpTarget { block, args }),
+                LirTerm::Jump(JumpTarget { block, args }),
             );
             let then = self.add(leave);
             let els = match term {
-                Term::Jump(to) => to,
+                LirTerm::Jump(to) => to,
                 branch => self.add(plain(format!("{}_or{k}", self.name), Vec::new(), branch)),
             };
-            term = Term::Branch {
+            term = LirTerm::Branch {
                 cond: Cond::Eq,
                 width: Width::W64,
                 a: exit,
@@ -570,7 +569,7 @@ impl<'f> Outline<'f> {
         term
     }
 
-    fn add(&mut self, block: Block) -> JumpTarget {
+    fn add(&mut self, block: LirBlock) -> JumpTarget {
         self.func.blocks.push(block);
         JumpTarget {
             block: BlockId(self.func.blocks.len().fit::<u32>() - 1),
@@ -579,8 +578,8 @@ impl<'f> Outline<'f> {
     }
 }
 
-fn plain(name: String, insts: Vec<Inst>, term: Term) -> Block {
-    Block {
+fn plain(name: String, insts: Vec<LirInst>, term: LirTerm) -> LirBlock {
+    LirBlock {
         name,
         params: Vec::new(),
         bound: None,
@@ -590,7 +589,7 @@ fn plain(name: String, insts: Vec<Inst>, term: Term) -> Block {
 }
 
 /// A new value with a name that the function does not have.
-fn fresh(func: &mut Func, name: &str) -> Value {
+fn fresh(func: &mut LirFunc, name: &str) -> Value {
     let mut unique = name.to_owned();
     let mut n = 0;
     while func.values.contains(&unique) {

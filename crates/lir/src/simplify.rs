@@ -4,11 +4,11 @@
 use spile_cast::Cast;
 
 use crate::cfg::Cfg;
-use crate::func::{Block, BlockId, Func, Inst, JumpTarget, Operand, Term, Value};
+use crate::func::{BlockId, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, Operand, Value};
 use crate::op::{AluOp, Width};
 
 /// Tidies a function. Its invariants hold afterwards if they hold before.
-pub fn simplify(func: &mut Func) {
+pub fn simplify(func: &mut LirFunc) {
     unreachable(func);
     no_loop(func);
     while drop_constant_params(func) || empty_jump(func) {}
@@ -21,7 +21,7 @@ pub fn simplify(func: &mut Func) {
 }
 
 /// Removes unreachable blocks.
-fn unreachable(func: &mut Func) {
+fn unreachable(func: &mut LirFunc) {
     let mut keep = vec![false; func.blocks.len()];
     let mut work: Vec<usize> = (0..keep.len().min(1)).collect();
     while let Some(block) = work.pop() {
@@ -41,13 +41,13 @@ fn unreachable(func: &mut Func) {
     }
     let mut keep = keep.into_iter();
     func.blocks.retain(|_| keep.next().unwrap_or(false));
-    for target in func.blocks.iter_mut().flat_map(Block::edges_mut) {
+    for target in func.blocks.iter_mut().flat_map(LirBlock::edges_mut) {
         target.block = new[target.block.index()];
     }
 }
 
 /// Removes the bounds of blocks to which no jump leads back.
-fn no_loop(func: &mut Func) {
+fn no_loop(func: &mut LirFunc) {
     if func.blocks.iter().all(|b| b.bound.is_none()) {
         return;
     }
@@ -69,9 +69,9 @@ enum Incoming {
 }
 
 /// For each value, the values that it gets on the edges, if it is a parameter.
-fn incoming(func: &Func) -> Vec<Incoming> {
+fn incoming(func: &LirFunc) -> Vec<Incoming> {
     let mut incoming = vec![Incoming::Nothing; func.values.len()];
-    for target in func.blocks.iter().flat_map(Block::edges) {
+    for target in func.blocks.iter().flat_map(LirBlock::edges) {
         let params = &func.blocks[target.block.index()].params;
         for (param, arg) in params.iter().zip(&target.args) {
             let known = &mut incoming[param.index()];
@@ -87,7 +87,7 @@ fn incoming(func: &Func) -> Vec<Incoming> {
 }
 
 /// Removes parameters that always get the same value. Returns whether there was one.
-fn drop_constant_params(func: &mut Func) -> bool {
+fn drop_constant_params(func: &mut LirFunc) -> bool {
     let incoming = incoming(func);
     if !incoming.iter().any(|g| matches!(g, Incoming::One(_))) {
         return false;
@@ -126,9 +126,9 @@ fn drop_constant_params(func: &mut Func) -> bool {
 }
 
 /// Removes a parameter of a block and its arguments.
-fn remove_param(func: &mut Func, block: usize, at: usize) {
+fn remove_param(func: &mut LirFunc, block: usize, at: usize) {
     func.blocks[block].params.remove(at);
-    for target in func.blocks.iter_mut().flat_map(Block::edges_mut) {
+    for target in func.blocks.iter_mut().flat_map(LirBlock::edges_mut) {
         if target.block.index() == block {
             target.args.remove(at);
         }
@@ -136,17 +136,17 @@ fn remove_param(func: &mut Func, block: usize, at: usize) {
 }
 
 /// Redirects jumps past blocks that only jump on. Returns whether there was one.
-fn empty_jump(func: &mut Func) -> bool {
-    let past = |(i, b): (usize, &Block)| {
+fn empty_jump(func: &mut LirFunc) -> bool {
+    let past = |(i, b): (usize, &LirBlock)| {
         let empty = b.params.is_empty() && b.insts.is_empty() && b.bound.is_none();
         match &b.term {
-            Term::Jump(to) if i > 0 && empty && to.block.index() != i => Some(to.clone()),
+            LirTerm::Jump(to) if i > 0 && empty && to.block.index() != i => Some(to.clone()),
             _ => None,
         }
     };
     let past: Vec<Option<JumpTarget>> = func.blocks.iter().enumerate().map(past).collect();
     let mut changed = false;
-    for target in func.blocks.iter_mut().flat_map(Block::edges_mut) {
+    for target in func.blocks.iter_mut().flat_map(LirBlock::edges_mut) {
         // Blocks that jump in a circle have no end.
         for _ in 0..past.len() {
             let Some(to) = &past[target.block.index()] else {
@@ -163,10 +163,10 @@ fn empty_jump(func: &mut Func) -> bool {
 }
 
 /// Sends branches to blocks that only return the same constant to the first one.
-fn share_returns(func: &mut Func) {
+fn share_returns(func: &mut LirFunc) {
     let mut first: Vec<(i32, BlockId)> = Vec::new();
-    let mut shared = |(i, block): (usize, &Block)| {
-        let Term::Ret(Operand::Imm(n)) = block.term else {
+    let mut shared = |(i, block): (usize, &LirBlock)| {
+        let LirTerm::Ret(Operand::Imm(n)) = block.term else {
             return None;
         };
         if i == 0 || !(block.params.is_empty() && block.insts.is_empty()) {
@@ -180,7 +180,7 @@ fn share_returns(func: &mut Func) {
         to
     };
     let shared: Vec<Option<BlockId>> = func.blocks.iter().enumerate().map(&mut shared).collect();
-    for target in func.blocks.iter_mut().flat_map(Block::edges_mut) {
+    for target in func.blocks.iter_mut().flat_map(LirBlock::edges_mut) {
         if let Some(to) = shared[target.block.index()] {
             target.block = to;
         }
@@ -188,21 +188,21 @@ fn share_returns(func: &mut Func) {
 }
 
 /// Replaces a branch whose targets are equal.
-fn same_targets(func: &mut Func) {
+fn same_targets(func: &mut LirFunc) {
     for block in &mut func.blocks {
-        if let Term::Branch { then, els, .. } = &block.term
+        if let LirTerm::Branch { then, els, .. } = &block.term
             && then == els
         {
-            block.term = Term::Jump(then.clone());
+            block.term = LirTerm::Jump(then.clone());
         }
     }
 }
 
 /// Makes the constants that are added to addresses part of the loads and stores.
-fn displacements(func: &mut Func) {
+fn displacements(func: &mut LirFunc) {
     let mut sums: Vec<Option<(Value, i32)>> = vec![None; func.values.len()];
     for inst in func.blocks.iter().flat_map(|b| &b.insts) {
-        if let Inst::Alu {
+        if let LirInst::Alu {
             dst,
             width: Width::W64,
             op: AluOp::Add,
@@ -214,9 +214,9 @@ fn displacements(func: &mut Func) {
         }
     }
     for inst in func.blocks.iter_mut().flat_map(|b| &mut b.insts) {
-        if let Inst::Load { base, off, .. }
-        | Inst::Store { base, off, .. }
-        | Inst::Atomic { base, off, .. } = inst
+        if let LirInst::Load { base, off, .. }
+        | LirInst::Store { base, off, .. }
+        | LirInst::Atomic { base, off, .. } = inst
         {
             while let Some((a, n)) = sums[base.index()]
                 && let Ok(sum) = i16::try_from(n.saturating_add((*off).into()))
@@ -227,19 +227,19 @@ fn displacements(func: &mut Func) {
     }
 }
 
-fn has_effect(inst: &Inst) -> bool {
+fn has_effect(inst: &LirInst) -> bool {
     matches!(
         inst,
-        Inst::Store { .. }
-            | Inst::Atomic { .. }
-            | Inst::Helper { .. }
-            | Inst::Call { .. }
-            | Inst::Repeat { .. }
+        LirInst::Store { .. }
+            | LirInst::Atomic { .. }
+            | LirInst::Helper { .. }
+            | LirInst::Call { .. }
+            | LirInst::Repeat { .. }
     )
 }
 
 /// Removes instructions without effect, and parameters, that nobody reads.
-fn remove_unused(func: &mut Func) {
+fn remove_unused(func: &mut LirFunc) {
     let mut work = Vec::new();
     // Each value with one that it is made of, sorted below.
     let mut made_of: Vec<(Value, Value)> = Vec::new();
@@ -266,7 +266,7 @@ fn remove_unused(func: &mut Func) {
         }
     }
     for i in 0..func.blocks.len() {
-        let used = |inst: &Inst| inst.dst().is_none_or(|v| read[v.index()]);
+        let used = |inst: &LirInst| inst.dst().is_none_or(|v| read[v.index()]);
         func.blocks[i]
             .insts
             .retain(|inst| has_effect(inst) || used(inst));
@@ -279,11 +279,11 @@ fn remove_unused(func: &mut Func) {
 }
 
 /// Removes the names of values that are gone, and numbers the rest in their order of definition.
-fn compact(func: &mut Func) {
+fn compact(func: &mut LirFunc) {
     let mut new: Vec<Option<Value>> = vec![None; func.values.len()];
     let mut names = Vec::new();
     for block in &func.blocks {
-        let insts = block.insts.iter().filter_map(Inst::dst);
+        let insts = block.insts.iter().filter_map(LirInst::dst);
         for v in block.params.iter().copied().chain(insts) {
             new[v.index()] = Some(Value(names.len().fit()));
             names.push(std::mem::take(&mut func.values[v.index()]));
@@ -298,7 +298,7 @@ fn compact(func: &mut Func) {
     for block in &mut func.blocks {
         block.params.iter_mut().for_each(renumber);
         let insts = block.insts.iter_mut();
-        insts.filter_map(Inst::dst_mut).for_each(renumber);
+        insts.filter_map(LirInst::dst_mut).for_each(renumber);
         block.for_each_use_mut(renumber);
     }
 }

@@ -5,8 +5,8 @@
 //! slot and of a region, branches and loops. All of them are legal and end; only offsets are masked
 //! so that accesses stay inside.
 
-use crate::builder::{Builder, Val, Var, build};
-use crate::func::{ConstantData, Func, Module};
+use crate::builder::{Builder, Scalar, Var, build};
+use crate::func::{ConstantData, LirFunc, Module};
 use crate::op::{AluOp, ExtOp, Size, Width};
 
 /// Size in bytes of the region whose address is the first parameter of each function, and of the
@@ -54,15 +54,15 @@ struct Gen<'b, 'd, 'n> {
     f: &'b Builder,
     dice: &'d mut Dice<'n>,
     vars: Vec<Var<'b>>,
-    region: Val<'b>,
-    slot: Val<'b>,
-    table: Val<'b>,
+    region: Scalar<'b>,
+    slot: Scalar<'b>,
+    table: Scalar<'b>,
     /// Operations of newer kernels.
     newer: bool,
 }
 
 impl<'b> Gen<'b, '_, '_> {
-    fn val(&mut self) -> Val<'b> {
+    fn val(&mut self) -> Scalar<'b> {
         let at = self.dice.below(self.vars.len() + 1);
         match self.vars.get(at) {
             Some(var) => var.get(),
@@ -104,7 +104,7 @@ impl<'b> Gen<'b, '_, '_> {
     }
 
     /// The address of an aligned word of the slot, or of any byte of the region, with 8 bytes there.
-    fn memory(&mut self, writable: bool) -> Val<'b> {
+    fn memory(&mut self, writable: bool) -> Scalar<'b> {
         let at = self.val();
         match self.dice.below(if writable { 2 } else { 3 }) {
             0 => self.slot + 8 * self.dice.below(REGION as usize / 8) as i32,
@@ -201,7 +201,7 @@ impl<'b> Gen<'b, '_, '_> {
 }
 
 /// A random function `@random(region, a, b)`; `newer` allows operations that kernels before 6.6 lack.
-pub fn function(numbers: &[u32], newer: bool) -> Func {
+pub fn function(numbers: &[u32], newer: bool) -> LirFunc {
     build("random", "", ["region", "a", "b"], |f, p| {
         let slot = f.slot(REGION);
         for word in 0..REGION as i16 / 8 {

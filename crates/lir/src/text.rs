@@ -41,13 +41,13 @@
 use std::fmt::{self, Display, Formatter, Write as _};
 
 use crate::func::{
-    Block, ConstantData, Extern, Func, Inst, JumpTarget, LoopForm, MemoryPlace, Module, Operand,
-    Term, Value,
+    ConstantData, Extern, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopForm, MemoryPlace,
+    Module, Operand, Value,
 };
 use crate::op::{Size, Width};
 
 /// A part of a function, which is printed with the function's names.
-struct InFunc<'a, T>(&'a Func, T);
+struct InFunc<'a, T>(&'a LirFunc, T);
 
 impl Display for InFunc<'_, Value> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -129,25 +129,25 @@ impl Display for MemoryPlace {
     }
 }
 
-impl Display for InFunc<'_, &Inst> {
+impl Display for InFunc<'_, &LirInst> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let func = self.0;
         if let Some(dst) = self.1.dst() {
             write!(f, "{} = ", InFunc(func, dst))?;
         }
         match self.1 {
-            Inst::Const { imm, .. } => write!(f, "const {imm}"),
-            Inst::Alu {
+            LirInst::Const { imm, .. } => write!(f, "const {imm}"),
+            LirInst::Alu {
                 width, op, a, b, ..
             } => {
                 let (name, width) = (op.name(), suffix(*width));
                 let (a, b) = (InFunc(func, *a), InFunc(func, *b));
                 write!(f, "{name}{width} {a}, {b}")
             }
-            Inst::Ext { op, size, a, .. } => {
+            LirInst::Ext { op, size, a, .. } => {
                 write!(f, "{} {} {}", op.name(), size.name(), InFunc(func, *a))
             }
-            Inst::Load {
+            LirInst::Load {
                 size,
                 signed,
                 base,
@@ -161,7 +161,7 @@ impl Display for InFunc<'_, &Inst> {
                 };
                 write!(f, "load {name} {}", InFunc(func, (*base, *off)))
             }
-            Inst::Store {
+            LirInst::Store {
                 size,
                 base,
                 off,
@@ -170,7 +170,7 @@ impl Display for InFunc<'_, &Inst> {
                 let (at, src) = (InFunc(func, (*base, *off)), InFunc(func, *src));
                 write!(f, "store {} {at}, {src}", size.name())
             }
-            Inst::Atomic {
+            LirInst::Atomic {
                 op,
                 width,
                 base,
@@ -186,18 +186,18 @@ impl Display for InFunc<'_, &Inst> {
                 }
                 InFunc(func, *src).fmt(f)
             }
-            Inst::Bound { a, max, .. } => write!(f, "bound {}, {max}", InFunc(func, *a)),
-            Inst::Opaque { a, .. } => write!(f, "opaque {}", InFunc(func, *a)),
-            Inst::Addr { of, .. } => of.fmt(f),
-            Inst::Helper { helper, args, .. } => {
+            LirInst::Bound { a, max, .. } => write!(f, "bound {}, {max}", InFunc(func, *a)),
+            LirInst::Opaque { a, .. } => write!(f, "opaque {}", InFunc(func, *a)),
+            LirInst::Addr { of, .. } => of.fmt(f),
+            LirInst::Helper { helper, args, .. } => {
                 write!(f, "helper {}({})", helper.name(), InFunc(func, &**args))
             }
-            Inst::Call {
+            LirInst::Call {
                 func: name, args, ..
             } => {
                 write!(f, "call @{name}({})", InFunc(func, &**args))
             }
-            Inst::Repeat {
+            LirInst::Repeat {
                 times,
                 func: name,
                 context,
@@ -210,12 +210,12 @@ impl Display for InFunc<'_, &Inst> {
     }
 }
 
-impl Display for InFunc<'_, &Term> {
+impl Display for InFunc<'_, &LirTerm> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let func = self.0;
         match self.1 {
-            Term::Jump(to) => write!(f, "jump {}", InFunc(func, to)),
-            Term::Branch {
+            LirTerm::Jump(to) => write!(f, "jump {}", InFunc(func, to)),
+            LirTerm::Branch {
                 cond,
                 width,
                 a,
@@ -228,12 +228,12 @@ impl Display for InFunc<'_, &Term> {
                 let (cond, width) = (cond.name(), suffix(*width));
                 write!(f, "if{width} {cond} {a}, {b} then {then} else {els}")
             }
-            Term::Ret(v) => write!(f, "ret {}", InFunc(func, *v)),
+            LirTerm::Ret(v) => write!(f, "ret {}", InFunc(func, *v)),
         }
     }
 }
 
-impl InFunc<'_, &Block> {
+impl InFunc<'_, &LirBlock> {
     fn write(&self, f: &mut Formatter<'_>, first: bool) -> fmt::Result {
         let InFunc(func, block) = self;
         f.write_str(&block.name)?;
@@ -258,7 +258,7 @@ impl InFunc<'_, &Block> {
     }
 }
 
-impl Display for Func {
+impl Display for LirFunc {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for line in self.contract.lines() {
             writeln!(f, "{}", format!("; {line}").trim_end())?;
@@ -336,14 +336,14 @@ impl Display for Module {
     }
 }
 
-impl Func {
+impl LirFunc {
     /// An instruction as text, for messages.
-    pub fn show(&self, inst: &Inst) -> String {
+    pub fn show(&self, inst: &LirInst) -> String {
         InFunc(self, inst).to_string()
     }
 
     /// The end of a block as text, for messages.
-    pub fn show_term(&self, term: &Term) -> String {
+    pub fn show_term(&self, term: &LirTerm) -> String {
         InFunc(self, term).to_string()
     }
 }

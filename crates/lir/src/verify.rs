@@ -25,7 +25,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::cfg::{Cfg, CfgNode};
-use crate::func::{Func, Inst, MAX_REPEAT, MemoryPlace, Module, Value};
+use crate::func::{LirFunc, LirInst, MAX_REPEAT, MemoryPlace, Module, Value};
 use crate::op::{AtomicOp, ExtOp, Size};
 
 /// The invariants, which the module's documentation describes.
@@ -114,7 +114,7 @@ fn legal(name: &str) -> bool {
 
 /// A place for messages.
 struct ErrorPlace<'a> {
-    func: Option<&'a Func>,
+    func: Option<&'a LirFunc>,
     place: String,
 }
 
@@ -145,7 +145,7 @@ impl ErrorPlace<'_> {
     }
 }
 
-fn at_block(func: &Func, block: usize) -> ErrorPlace<'_> {
+fn at_block(func: &LirFunc, block: usize) -> ErrorPlace<'_> {
     let name = func.blocks.get(block).map_or("?", |b| &b.name);
     ErrorPlace {
         func: Some(func),
@@ -153,13 +153,13 @@ fn at_block(func: &Func, block: usize) -> ErrorPlace<'_> {
     }
 }
 
-fn at_inst<'a>(func: &'a Func, block: usize, inst: &Inst) -> ErrorPlace<'a> {
+fn at_inst<'a>(func: &'a LirFunc, block: usize, inst: &LirInst) -> ErrorPlace<'a> {
     let mut at = at_block(func, block);
     at.place = format!("{}: {}", at.place, func.show(inst));
     at
 }
 
-fn function(module: &Module, func: &Func) -> Res {
+fn function(module: &Module, func: &LirFunc) -> Res {
     names_and_ids(func)?;
     let cfg = Cfg::new(func);
     for i in 0..func.blocks.len() {
@@ -178,7 +178,7 @@ fn function(module: &Module, func: &Func) -> Res {
     uses(func, &cfg, &defs)
 }
 
-fn names_and_ids(func: &Func) -> Res {
+fn names_and_ids(func: &LirFunc) -> Res {
     let at = ErrorPlace {
         func: Some(func),
         place: format!("@{}", func.name),
@@ -229,7 +229,7 @@ fn names_and_ids(func: &Func) -> Res {
     Ok(())
 }
 
-fn arguments(func: &Func) -> Res {
+fn arguments(func: &LirFunc) -> Res {
     for (i, block) in func.blocks.iter().enumerate() {
         for edge in block.edges() {
             let target = &func.blocks[edge.block.index()];
@@ -247,7 +247,7 @@ fn arguments(func: &Func) -> Res {
     Ok(())
 }
 
-fn instruction(module: &Module, func: &Func, (block, inst): (usize, &Inst)) -> Res {
+fn instruction(module: &Module, func: &LirFunc, (block, inst): (usize, &LirInst)) -> Res {
     let found = shapes(inst)
         .or_else(|| address(module, func, inst))
         .or_else(|| calls(module, inst));
@@ -260,22 +260,24 @@ fn instruction(module: &Module, func: &Func, (block, inst): (usize, &Inst)) -> R
 /// A violated invariant and the message.
 type Found = Option<(Invariant, &'static str)>;
 
-fn shapes(inst: &Inst) -> Found {
+fn shapes(inst: &LirInst) -> Found {
     let wrong = match inst {
-        Inst::Ext {
+        LirInst::Ext {
             op: ExtOp::Swap,
             size: Size::U8,
             ..
         } => "a swap of one byte",
-        Inst::Load {
+        LirInst::Load {
             size: Size::U64,
             signed: true,
             ..
         } => "a load of 8 bytes has no sign",
-        Inst::Atomic { dst, op, .. } if dst.is_some() != op.fetches() => {
+        LirInst::Atomic { dst, op, .. } if dst.is_some() != op.fetches() => {
             "the old value is missing, or not given"
         }
-        Inst::Atomic { op, expected, .. } if expected.is_some() != (*op == AtomicOp::CmpXchg) => {
+        LirInst::Atomic { op, expected, .. }
+            if expected.is_some() != (*op == AtomicOp::CmpXchg) =>
+        {
             "the expected value is missing, or unused"
         }
         _ => return None,
@@ -283,8 +285,8 @@ fn shapes(inst: &Inst) -> Found {
     Some((Invariant::Shapes, wrong))
 }
 
-fn address(module: &Module, func: &Func, inst: &Inst) -> Found {
-    let Inst::Addr { of, .. } = inst else {
+fn address(module: &Module, func: &LirFunc, inst: &LirInst) -> Found {
+    let LirInst::Addr { of, .. } = inst else {
         return None;
     };
     match of {
@@ -309,9 +311,9 @@ fn address(module: &Module, func: &Func, inst: &Inst) -> Found {
     }
 }
 
-fn calls(module: &Module, inst: &Inst) -> Found {
+fn calls(module: &Module, inst: &LirInst) -> Found {
     match inst {
-        Inst::Helper { dst, helper, args } => {
+        LirInst::Helper { dst, helper, args } => {
             let info = helper.info();
             if args.len() != info.args {
                 return Some((Invariant::Helpers, "another number of arguments"));
@@ -319,13 +321,13 @@ fn calls(module: &Module, inst: &Inst) -> Found {
             let none = dst.is_some() && !info.result;
             none.then_some((Invariant::Helpers, "the helper has no result"))
         }
-        Inst::Call { func, args, .. } => match module.params(func) {
+        LirInst::Call { func, args, .. } => match module.params(func) {
             None => Some((Invariant::Calls, "no such function")),
             Some(n) => {
                 (n != args.len()).then_some((Invariant::Calls, "another number of parameters"))
             }
         },
-        Inst::Repeat { func, .. } => match module.func(func) {
+        LirInst::Repeat { func, .. } => match module.func(func) {
             None => Some((Invariant::Calls, "no such function")),
             Some(f) => (f.params().len() != 2)
                 .then_some((Invariant::Calls, "the function needs two parameters")),
@@ -335,10 +337,10 @@ fn calls(module: &Module, inst: &Inst) -> Found {
 }
 
 /// The functions that a function calls.
-pub(crate) fn callees(func: &Func) -> impl Iterator<Item = &str> {
+pub(crate) fn callees(func: &LirFunc) -> impl Iterator<Item = &str> {
     let insts = func.blocks.iter().flat_map(|b| &b.insts);
     insts.filter_map(|i| match i {
-        Inst::Call { func, .. } | Inst::Repeat { func, .. } => Some(&**func),
+        LirInst::Call { func, .. } | LirInst::Repeat { func, .. } => Some(&**func),
         _ => None,
     })
 }
@@ -370,7 +372,7 @@ fn recursion(module: &Module) -> Res {
     }
 }
 
-fn loops(func: &Func, cfg: &Cfg) -> Res {
+fn loops(func: &LirFunc, cfg: &Cfg) -> Res {
     for (i, block) in func.blocks.iter().enumerate() {
         let at = at_block(func, i);
         let body = cfg.body(i);
@@ -411,7 +413,7 @@ fn loops(func: &Func, cfg: &Cfg) -> Res {
 /// there.
 type ProgramPoint = (CfgNode, usize);
 
-fn definitions(func: &Func) -> Result<Vec<ProgramPoint>, Violation> {
+fn definitions(func: &LirFunc) -> Result<Vec<ProgramPoint>, Violation> {
     let mut defs: Vec<Option<ProgramPoint>> = vec![None; func.values.len()];
     for (i, block) in func.blocks.iter().enumerate() {
         let params = block.params.iter().map(|v| (*v, (CfgNode::entry(i), 0)));
@@ -446,7 +448,7 @@ struct ValueUse {
 }
 
 /// All uses in a block.
-fn uses_in(func: &Func, block: usize) -> Vec<ValueUse> {
+fn uses_in(func: &LirFunc, block: usize) -> Vec<ValueUse> {
     let body = CfgNode::body(block);
     let mut found = Vec::new();
     let b = &func.blocks[block];
@@ -463,7 +465,7 @@ fn uses_in(func: &Func, block: usize) -> Vec<ValueUse> {
     found
 }
 
-fn uses(func: &Func, cfg: &Cfg, defs: &[ProgramPoint]) -> Res {
+fn uses(func: &LirFunc, cfg: &Cfg, defs: &[ProgramPoint]) -> Res {
     for block in 0..func.blocks.len() {
         for ValueUse { value, at } in uses_in(func, block) {
             let (node, before) = defs[value.index()];

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use spile_lir::func::{BlockId, JumpTarget, MAX_REPEAT, Term, Value};
-use spile_lir::interp::{Fault, Machine, NoHost, RegionKind};
+use spile_lir::func::{BlockId, JumpTarget, LirTerm, MAX_REPEAT, Value};
+use spile_lir::interp::{Machine, NoHost, RegionKind, Trap};
 use spile_lir::reader::read;
 use spile_lir::verify::{Invariant, verify};
 
@@ -218,9 +218,9 @@ fn ids_that_do_not_exist_are_refused() {
     let good = read(text).expect("valid");
     verify(&good).expect("valid");
     let mut values = good.clone();
-    values.funcs[0].blocks[0].term = Term::Ret(Value(7).into());
+    values.funcs[0].blocks[0].term = LirTerm::Ret(Value(7).into());
     let mut blocks = good.clone();
-    blocks.funcs[0].blocks[0].term = Term::Jump(JumpTarget {
+    blocks.funcs[0].blocks[0].term = LirTerm::Jump(JumpTarget {
         block: BlockId(3),
         args: Vec::new(),
     });
@@ -309,7 +309,7 @@ fn errors_of_the_reader_name_their_place() {
     }
 }
 
-fn fault(text: &str, bytes: usize) -> Fault {
+fn fault(text: &str, bytes: usize) -> Trap {
     let module = read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     verify(&module).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let mut machine = Machine::new(&module, 100);
@@ -322,44 +322,44 @@ fn each_access_is_checked() {
     let body =
         |code: &str| format!("data @d \"abcd\"\nfunc @f(%a) stack 16 {{\na:\n{code}\n ret 0\n}}");
     let run = |code: &str| fault(&body(code), 8);
-    assert!(matches!(run("%x = load u64 %a + 1"), Fault::Outside(_, 8)));
-    assert!(matches!(run("%x = load u8 %a - 1"), Fault::Outside(_, 1)));
-    assert!(matches!(run("store u16 %a + 7, 0"), Fault::Outside(_, 2)));
+    assert!(matches!(run("%x = load u64 %a + 1"), Trap::Outside(_, 8)));
+    assert!(matches!(run("%x = load u8 %a - 1"), Trap::Outside(_, 1)));
+    assert!(matches!(run("store u16 %a + 7, 0"), Trap::Outside(_, 2)));
     assert!(matches!(
         run("%x = sub %a, %a\n store u8 %x + 0, 0"),
-        Fault::Outside(0, 1)
+        Trap::Outside(0, 1)
     ));
     assert!(matches!(
         run("%x = data @d + 3\n store u8 %x + 0, 0"),
-        Fault::ReadOnly(_)
+        Trap::ReadOnly(_)
     ));
     assert!(matches!(
         run("%x = slot 0 + 8\n %y = load u8 %x + 0"),
-        Fault::Unwritten(_)
+        Trap::Unwritten(_)
     ));
     assert!(matches!(
         run("%x = slot 0 + 4\n store u64 %x + 0, 0"),
-        Fault::Unaligned(_)
+        Trap::Unaligned(_)
     ));
     assert!(matches!(
         run("atomic_add 32 %a + 2, %a"),
-        Fault::Unaligned(_)
+        Trap::Unaligned(_)
     ));
     assert!(matches!(
         run("%x = const 9\n %y = bound %x, 8"),
-        Fault::Bound(9, 8)
+        Trap::Bound(9, 8)
     ));
-    assert!(matches!(run("%x = cpu 8"), Fault::Missing(_)));
-    assert!(matches!(run("%x = helper time_ns()"), Fault::Helper(_)));
+    assert!(matches!(run("%x = cpu 8"), Trap::Missing(_)));
+    assert!(matches!(run("%x = helper time_ns()"), Trap::Helper(_)));
     let declared = "extern @g(1)\nfunc @f(%a) {\na:\n %x = call @g(%a)\n ret 0\n}";
-    assert!(matches!(fault(declared, 8), Fault::Missing(_)));
+    assert!(matches!(fault(declared, 8), Trap::Missing(_)));
     let endless = "func @f(%a) {\na:\n jump b\nb: loop 1000 else c\n jump b\nc:\n ret 0\n}";
-    assert_eq!(fault(endless, 8), Fault::Steps);
+    assert_eq!(fault(endless, 8), Trap::Steps);
     let times = u64::from(MAX_REPEAT) + 1;
     let repeat = format!(
         "func @f(%a) {{\na:\n %n = const {times}\n %x = repeat %n, @g, %a\n ret 0\n}}\nfunc @g(%i, %c) {{\na:\n ret 0\n}}"
     );
-    assert_eq!(fault(&repeat, 8), Fault::Repeat(times));
+    assert_eq!(fault(&repeat, 8), Trap::Repeat(times));
 }
 
 /// A stack slot is gone when its function returns.
@@ -367,7 +367,7 @@ fn each_access_is_checked() {
 fn slots_end_with_their_function() {
     let text = "func @f(%a) {\na:\n %x = call @g()\n %y = load u64 %x + 0\n ret %y\n}\n\
                 func @g() stack 8 {\na:\n %x = slot 0 + 0\n store u64 %x + 0, 1\n ret %x\n}";
-    assert!(matches!(fault(text, 8), Fault::Outside(_, 8)));
+    assert!(matches!(fault(text, 8), Trap::Outside(_, 8)));
 }
 
 /// The bound counts from each entry to its loop; `repeat` stops at the first result that is not 0.

@@ -18,7 +18,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::cfg::Cfg;
 use spile_lir::func::{
-    Block, BlockId, Func, Inst, JumpTarget, MemoryPlace, Module, Operand, Term, Value,
+    BlockId, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, MemoryPlace, Module, Operand, Value,
 };
 use spile_lir::interp::{Machine, NoHost, RegionKind};
 use spile_lir::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
@@ -106,7 +106,7 @@ fn ty(size: Size) -> Type {
 }
 
 struct Translator<'a, 'b> {
-    func: &'a Func,
+    func: &'a LirFunc,
     cfg: Cfg,
     b: FunctionBuilder<'b>,
     jit: &'a mut JITModule,
@@ -148,7 +148,7 @@ impl Translator<'_, '_> {
     }
 
     /// Leaves the loop if its header was reached often enough.
-    fn bound(&mut self, i: usize, block: &Block) {
+    fn bound(&mut self, i: usize, block: &LirBlock) {
         let Some(bound) = &block.bound else { return };
         let count = self.b.append_block_param(self.blocks[i], I64);
         self.counts.insert(i, count);
@@ -200,13 +200,13 @@ impl Translator<'_, '_> {
         }
     }
 
-    fn term(&mut self, from: usize, term: &Term) {
+    fn term(&mut self, from: usize, term: &LirTerm) {
         match term {
-            Term::Jump(to) => {
+            LirTerm::Jump(to) => {
                 let (to, args) = self.target(from, to);
                 self.b.ins().jump(to, &args);
             }
-            Term::Branch {
+            LirTerm::Branch {
                 cond,
                 width,
                 a,
@@ -221,7 +221,7 @@ impl Translator<'_, '_> {
                 let (els, els_args) = self.target(from, els);
                 self.b.ins().brif(holds, then, &then_args, els, &els_args);
             }
-            Term::Ret(v) => {
+            LirTerm::Ret(v) => {
                 let v = self.operand(*v);
                 self.b.ins().return_(&[v]);
             }
@@ -245,10 +245,10 @@ impl Translator<'_, '_> {
         self.b.ins().icmp(cc, a, b)
     }
 
-    fn inst(&mut self, inst: &Inst) {
+    fn inst(&mut self, inst: &LirInst) {
         let result = match inst {
-            Inst::Const { imm, .. } => self.b.ins().iconst(I64, *imm),
-            Inst::Alu {
+            LirInst::Const { imm, .. } => self.b.ins().iconst(I64, *imm),
+            LirInst::Alu {
                 width, op, a, b, ..
             } => {
                 let (a, b) = (self.values[a], self.operand(*b));
@@ -256,8 +256,8 @@ impl Translator<'_, '_> {
                 let result = self.arithmetic(*op, a, b);
                 self.widen(result)
             }
-            Inst::Ext { op, size, a, .. } => self.extension(*op, *size, self.values[a]),
-            Inst::Load {
+            LirInst::Ext { op, size, a, .. } => self.extension(*op, *size, self.values[a]),
+            LirInst::Load {
                 size,
                 signed,
                 base,
@@ -271,7 +271,7 @@ impl Translator<'_, '_> {
                     false => self.widen(v),
                 }
             }
-            Inst::Store {
+            LirInst::Store {
                 size,
                 base,
                 off,
@@ -285,13 +285,13 @@ impl Translator<'_, '_> {
                 self.b.ins().store(MEMORY, src, base, i32::from(*off));
                 return;
             }
-            Inst::Atomic { .. } => self.atomic(inst),
-            Inst::Bound { a, max, .. } => {
+            LirInst::Atomic { .. } => self.atomic(inst),
+            LirInst::Bound { a, max, .. } => {
                 let (a, max) = (self.values[a], self.b.ins().iconst(I64, i64::from(*max)));
                 self.b.ins().umin(a, max)
             }
-            Inst::Opaque { a, .. } => self.values[a],
-            Inst::Addr { of, .. } => match of {
+            LirInst::Opaque { a, .. } => self.values[a],
+            LirInst::Addr { of, .. } => match of {
                 MemoryPlace::Slot(slot, off) => {
                     let slot = self.slots[slot.index()];
                     self.b.ins().stack_addr(I64, slot, off.cast_signed())
@@ -302,12 +302,12 @@ impl Translator<'_, '_> {
                 }
                 of => panic!("{of} belongs to a host"),
             },
-            Inst::Helper { helper, .. } => panic!("{} belongs to a host", helper.name()),
-            Inst::Call { func, args, .. } => {
+            LirInst::Helper { helper, .. } => panic!("{} belongs to a host", helper.name()),
+            LirInst::Call { func, args, .. } => {
                 let args: Vec<Clif> = args.iter().map(|v| self.values[v]).collect();
                 self.call(func, &args)
             }
-            Inst::Repeat {
+            LirInst::Repeat {
                 times,
                 func,
                 context,
@@ -402,8 +402,8 @@ impl Translator<'_, '_> {
         }
     }
 
-    fn atomic(&mut self, inst: &Inst) -> Clif {
-        let Inst::Atomic {
+    fn atomic(&mut self, inst: &LirInst) -> Clif {
+        let LirInst::Atomic {
             op,
             width,
             base,
@@ -484,11 +484,11 @@ fn slot(text: &str) -> Vec<u8> {
 fn the_library_as_machine_code_equals_the_interpreter() {
     let mut all = library::module().clone();
     // Helpers belong to a host.
-    let helpers = |f: &Func| {
+    let helpers = |f: &LirFunc| {
         f.blocks
             .iter()
             .flat_map(|b| &b.insts)
-            .any(|i| matches!(i, Inst::Helper { .. }))
+            .any(|i| matches!(i, LirInst::Helper { .. }))
     };
     all.funcs.retain(|f| !helpers(f));
     all.funcs.push(library::search::find(120, 104));

@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::counted::count;
 use spile_lir::func::LoopForm;
-use spile_lir::interp::{Fault, Machine, NoHost, RegionKind};
+use spile_lir::interp::{Machine, NoHost, RegionKind, Trap};
 use spile_lir::reader::read;
 use spile_lir::repeat::outline;
 use spile_lir::verify::verify;
@@ -15,7 +15,7 @@ use spile_lir::{Module, testgen};
 mod robust;
 
 /// Runs `@random` on a region; gives the result and the region afterwards.
-fn run(module: &Module, region: &[u8], args: [u64; 2]) -> Result<(u64, Vec<u8>), Fault> {
+fn run(module: &Module, region: &[u8], args: [u64; 2]) -> Result<(u64, Vec<u8>), Trap> {
     let mut machine = Machine::new(module, 1_000_000);
     let at = machine.memory.add(region.to_vec(), RegionKind::Memory);
     let result = machine.run("random", &[at, args[0], args[1]], &mut NoHost)?;

@@ -5,7 +5,7 @@ use lsp_types::{
     NumberOrString, Range, Uri,
 };
 use spile_sema::types::codes::UNUSED_FUNCTION;
-use spile_syntax::diag::{self, Label, Severity};
+use spile_syntax::diag::{self, Severity, SpanLabel};
 
 use crate::analysis::Analysis;
 use crate::text::{DocText, Encoding};
@@ -28,7 +28,7 @@ fn to_lsp(
     uri: &Uri,
     encoding: Encoding,
 ) -> Diagnostic {
-    let here = |l: &&Label| l.span.file == a.file;
+    let here = |l: &&SpanLabel| l.span.file == a.file;
     let labels = || d.primary.iter().chain(&d.secondary);
     // An error in a macro is shown at the script's use of the macro.
     let shown = labels().find(here);

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use spile_sema::analyse::AnalysisOptions;
 use spile_sema::facts::Facts;
 use spile_sema::library::Library;
-use spile_syntax::ast::Bytes;
+use spile_syntax::ast::LiteralBytes;
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
 
 /// The constant tables of tapset functions, by name.
-pub type ConstTables = dyn Fn(&str) -> Option<Vec<Bytes>>;
+pub type ConstTables = dyn Fn(&str) -> Option<Vec<LiteralBytes>>;
 
 /// Everything except the documents. Each analysis works on copies of `sources` and `library`, with
 /// the document added.

@@ -17,7 +17,7 @@ pub use files::ExportFiles;
 
 /// A format.
 #[derive(Debug)]
-pub struct Format {
+pub struct ExportFormat {
     /// Its name on the command line.
     pub name: &'static str,
     /// A description in one line.
@@ -30,57 +30,57 @@ pub struct Format {
 }
 
 /// All formats.
-pub const FORMATS: [Format; 8] = [
-    Format {
+pub const FORMATS: [ExportFormat; 8] = [
+    ExportFormat {
         name: "tau",
         what: "a folder of TAU's profiles, with call paths",
         folder: true,
         trace: false,
         make: tau::export,
     },
-    Format {
+    ExportFormat {
         name: "hatchet",
         what: "JSON for Hatchet's from_json; times in nanoseconds",
         folder: false,
         trace: false,
         make: hatchet::json,
     },
-    Format {
+    ExportFormat {
         name: "hatchet-literal",
         what: "JSON for Hatchet's from_literal; times in nanoseconds",
         folder: false,
         trace: false,
         make: hatchet::literal,
     },
-    Format {
+    ExportFormat {
         name: "pprof",
         what: "for `go tool pprof` and similar tools",
         folder: false,
         trace: false,
         make: pprof::export,
     },
-    Format {
+    ExportFormat {
         name: "folded",
         what: "one line for each call path with its nanoseconds, for flame graphs",
         folder: false,
         trace: false,
         make: stacks::folded,
     },
-    Format {
+    ExportFormat {
         name: "speedscope",
         what: "JSON for speedscope",
         folder: false,
         trace: false,
         make: stacks::speedscope,
     },
-    Format {
+    ExportFormat {
         name: "chrome",
         what: "trace events as JSON, for Perfetto and Chromium; needs a recording with a trace",
         folder: false,
         trace: true,
         make: chrome::export,
     },
-    Format {
+    ExportFormat {
         name: "otf2",
         what: "a folder of an OTF2 archive, for Vampir and similar tools; needs a recording with a trace",
         folder: true,
@@ -99,9 +99,9 @@ impl fmt::Display for NoTrace {
     }
 }
 
-impl Format {
+impl ExportFormat {
     /// The format of that name.
-    pub fn named(name: &str) -> Option<&'static Format> {
+    pub fn named(name: &str) -> Option<&'static ExportFormat> {
         FORMATS.iter().find(|f| f.name == name)
     }
 

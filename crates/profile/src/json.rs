@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::model::{CallParts, Ns};
 use crate::report::{ComparedValues, differences};
-use crate::run::{CallGroup, ContextIndex, Entity, Program, Run, Summary, TimeSum};
+use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, Run, Summary, TimeSum};
 
 /// The version of both objects. New fields do not change it.
 const VERSION: u32 = 1;
@@ -164,7 +164,7 @@ fn units(units: &[Entity], several: bool) -> Value {
     rows.collect()
 }
 
-fn program(program: &Program) -> Value {
+fn program(program: &NamedProcesses) -> Value {
     let mut row = sum(&program.sum);
     row["name"] = program.name.clone().into();
     row["processes"] = program.processes.into();

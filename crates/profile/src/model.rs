@@ -109,9 +109,9 @@ impl Header {
 pub struct Options {
     /// [`Stack`] rows.
     pub stacks: bool,
-    /// [`Event`] rows.
+    /// [`TimedEvent`] rows.
     pub trace: bool,
-    /// [`Call::histogram`].
+    /// [`CallTotals::histogram`].
     pub histograms: bool,
     /// [`Futex`] rows.
     pub futexes: bool,
@@ -439,7 +439,7 @@ pub enum ContextKind {
 
 /// The calls of one name by one thread in one context.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Call {
+pub struct CallTotals {
     /// The thread.
     pub tid: u32,
     /// The context: [`ROOT`], or the id of a row.
@@ -485,7 +485,7 @@ pub struct Call {
     pub unfinished_parts: Option<CallParts>,
 }
 
-impl Call {
+impl CallTotals {
     /// The time of all calls, including the unfinished one's so far.
     pub fn time(&self) -> Ns {
         self.total.saturating_add(self.unfinished.unwrap_or(0))
@@ -501,7 +501,7 @@ impl Call {
         self.unfinished_parts.unwrap_or(waits).limited_to(time)
     }
 
-    /// The parts of [`Call::time`]. They add up to it, whatever the file says.
+    /// The parts of [`CallTotals::time`]. They add up to it, whatever the file says.
     pub fn parts(&self) -> CallParts {
         let ended = CallParts {
             cpu: self.cpu,
@@ -680,7 +680,7 @@ pub struct Wake {
 
 /// A call, a time off the processor or a time in a region, in recordings with a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
+pub struct TimedEvent {
     /// The thread.
     pub tid: u32,
     /// The context.
@@ -712,7 +712,7 @@ pub const PREEMPTED: &str = "(preempted)";
 /// to. It contains those of inner regions, and the calls made there.
 pub const REGION: &str = "(region)";
 
-impl Event {
+impl TimedEvent {
     /// Whether it is a time in a region.
     #[must_use]
     pub fn region(&self) -> bool {
@@ -738,7 +738,7 @@ pub struct Snapshot {
     /// Contexts except [`ROOT`], parents before children.
     pub contexts: Vec<Context>,
     /// Calls; one row for each thread, context and name.
-    pub calls: Vec<Call>,
+    pub calls: Vec<CallTotals>,
     /// Times in contexts; one row for each thread and context. Empty where no library counted them.
     pub context_times: Vec<ContextTime>,
     /// Stacks.
@@ -746,7 +746,7 @@ pub struct Snapshot {
     /// Futexes.
     pub futexes: Vec<Futex>,
     /// The effect of the recording itself.
-    pub recorder: Recorder,
+    pub recorder: RecorderCost,
     /// Losses by reason, worded to follow a number ("events: the buffer was full"); zeros are left
     /// out.
     pub lost: BTreeMap<String, u64>,
@@ -756,7 +756,7 @@ pub struct Snapshot {
 /// their time counts there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Recorder {
+pub struct RecorderCost {
     /// Its processor time.
     pub cpu: Ns,
     /// Number of times that it displaced a ready recorded thread from a processor.
@@ -782,7 +782,7 @@ pub struct Profile {
     /// The last account.
     pub data: Snapshot,
     /// The trace in the order of the file, that of the calls' ends within each thread.
-    pub events: Vec<Event>,
+    pub events: Vec<TimedEvent>,
     /// The end; `None` if the file was cut short, or the recording goes on.
     pub end: Option<RecordingEnd>,
 }

@@ -104,7 +104,7 @@ pub struct Cause {
 
 /// An event on a processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct NoiseEvent {
     /// Its begin.
     pub start: Ns,
     /// Its end; `None` if it was not seen.
@@ -116,7 +116,7 @@ pub struct Event {
 /// The noise of a processor, from the gaps that a thread saw (in order, not overlapping), the
 /// events meanwhile and their sources. The caller sets its wall time and passes.
 #[must_use]
-pub fn account(gaps: &[(Ns, Ns)], mut events: Vec<Event>, sources: &[Source]) -> Cpu {
+pub fn account(gaps: &[(Ns, Ns)], mut events: Vec<NoiseEvent>, sources: &[Source]) -> Cpu {
     // Of events that begin together, the longest contains the others.
     events.sort_by_key(|e| (e.start, std::cmp::Reverse(e.end.unwrap_or(Ns::MAX))));
     let mut cpu = Cpu::default();
@@ -163,7 +163,7 @@ struct GapShares {
 
 impl GapShares {
     /// Divides the gap from `start` to `end`. The events are in the order of [`account`].
-    fn new((start, end): (Ns, Ns), events: &[Event]) -> GapShares {
+    fn new((start, end): (Ns, Ns), events: &[NoiseEvent]) -> GapShares {
         let mut shares = GapShares {
             events: Vec::new(),
             outside: 0,
@@ -261,8 +261,8 @@ mod tests {
         ]
     }
 
-    fn event(start: Ns, end: Ns, source: usize) -> Event {
-        Event {
+    fn event(start: Ns, end: Ns, source: usize) -> NoiseEvent {
+        NoiseEvent {
             start,
             end: Some(end),
             source,
@@ -287,7 +287,7 @@ mod tests {
             event(1100, 2900, 2),
             event(1500, 1600, 0),
             // A thread whose end was not seen.
-            Event {
+            NoiseEvent {
                 start: 7100,
                 end: None,
                 source: 2,
@@ -320,7 +320,7 @@ mod tests {
                 at = start + length;
                 (start, at)
             }).collect();
-            let events = events.into_iter().map(|(start, length, source)| Event {
+            let events = events.into_iter().map(|(start, length, source)| NoiseEvent {
                 start,
                 end: length.map(|l| start + l),
                 source,

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::{Call, Context, Ns, Profile, Stack, StackFrame, Thread};
+use crate::model::{CallTotals, Context, Ns, Profile, Stack, StackFrame, Thread};
 use crate::run::{ContextIndex, Run, label, last};
 
 /// Maximum number of frames of a path, counted from the call: the kernel's stacks have half as
@@ -56,7 +56,7 @@ impl PlaceKind {
 
 /// Calls of one thread on one path, or its time in a region outside of calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sample {
+pub struct PathSample {
     /// From the outermost region to the system call, or to the region itself.
     pub path: Vec<PathPlace>,
     /// Number of calls, including the unfinished one; or entries of the region.
@@ -65,7 +65,7 @@ pub struct Sample {
     pub ns: Ns,
 }
 
-impl Sample {
+impl PathSample {
     /// Whether the sample is of calls.
     pub fn is_call(&self) -> bool {
         self.path
@@ -82,7 +82,7 @@ pub struct ThreadPaths<'a> {
     /// Its id.
     pub tid: u32,
     /// Paths in the order of names, without duplicates.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<PathSample>,
 }
 
 impl ThreadPaths<'_> {
@@ -148,7 +148,7 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
     let of = |tid: u32| {
         let paths = by_thread.remove(&tid).unwrap_or_default().into_iter();
         let mut samples: Vec<_> = paths
-            .map(|(path, (count, ns))| Sample { path, count, ns })
+            .map(|(path, (count, ns))| PathSample { path, count, ns })
             .collect();
         samples.sort_by(|a, b| a.path.cmp(&b.path));
         ThreadPaths {
@@ -162,7 +162,7 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
 
 /// Splits a row of calls into a path for each stack, and one for calls without a stack.
 fn split(
-    call: &Call,
+    call: &CallTotals,
     stacks: &[&Stack],
     contexts: &ContextIndex,
 ) -> Vec<(Vec<PathPlace>, u64, Ns)> {
@@ -232,7 +232,7 @@ pub struct Node {
 
 impl Node {
     /// A tree of the samples of a thread, under a root of its own.
-    pub fn from_samples(root: PathPlace, samples: &[Sample]) -> Node {
+    pub fn from_samples(root: PathPlace, samples: &[PathSample]) -> Node {
         let mut node = Node {
             place: root,
             ..Node::default()

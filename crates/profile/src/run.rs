@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::model::{
-    Call, CallParts, Context, ContextKind, Ns, Profile, ROOT, Recorder, Thread, TimePart,
+    CallParts, CallTotals, Context, ContextKind, Ns, Profile, ROOT, RecorderCost, Thread, TimePart,
 };
 use crate::regions::{self, Region, Waits};
 use crate::sleeping_threads::{on_a_cpu, sleeping_threads};
@@ -82,7 +82,7 @@ pub struct CallGroup {
     pub bytes: u64,
     /// Failures by name.
     pub errors: BTreeMap<String, u64>,
-    /// As [`Call::histogram`]; empty without one.
+    /// As [`CallTotals::histogram`]; empty without one.
     pub histogram: Vec<u64>,
     /// Number of unfinished calls, and their time so far.
     pub unfinished: (u64, Ns),
@@ -125,7 +125,7 @@ impl CallGroup {
         longest.map_or("", |(name, _)| name)
     }
 
-    fn add(&mut self, call: &Call, unit: Option<usize>, within: &str) {
+    fn add(&mut self, call: &CallTotals, unit: Option<usize>, within: &str) {
         if call.count > 0 {
             self.min = match self.count {
                 0 => call.min,
@@ -170,7 +170,7 @@ pub(crate) fn imbalance(times: &[Ns]) -> Option<f64> {
 
 /// The processes of one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Program {
+pub struct NamedProcesses {
     /// The name.
     pub name: String,
     /// Number of processes.
@@ -216,7 +216,7 @@ pub struct Summary {
     pub threads: Vec<Entity>,
     /// Processes by name, if there are several processes (more than ranks, or of several names);
     /// most work first. All processes are included.
-    pub programs: Vec<Program>,
+    pub programs: Vec<NamedProcesses>,
     /// Calls by name, the longest time first.
     pub calls: Vec<CallGroup>,
     /// Calls by region path, the longest time first, including calls outside of regions.
@@ -242,9 +242,9 @@ impl Run {
     }
 
     /// The total cost of the recordings themselves.
-    pub fn recorder(&self) -> Recorder {
+    pub fn recorder(&self) -> RecorderCost {
         let all = self.profiles.iter().map(|p| p.data.recorder);
-        all.fold(Recorder::default(), |sum, r| Recorder {
+        all.fold(RecorderCost::default(), |sum, r| RecorderCost {
             cpu: sum.cpu.saturating_add(r.cpu),
             displaced: sum.displaced.saturating_add(r.displaced),
         })
@@ -290,7 +290,7 @@ impl Run {
         for (number, profile) in self.profiles.iter().enumerate() {
             let contexts = ContextIndex::new(profile);
             let tids = places(profile, &asleep[number]);
-            let awake = |c: &&Call| !asleep[number].contains(&c.tid);
+            let awake = |c: &&CallTotals| !asleep[number].contains(&c.tid);
             for call in profile.data.calls.iter().filter(awake) {
                 let unit = match out.ranks {
                     true => Some(number),
@@ -420,9 +420,9 @@ impl Run {
     }
 
     /// Processes by name, the longest time not blocked first; empty if each profile has only one.
-    fn programs(&self, asleep: &[HashSet<u32>]) -> Vec<Program> {
+    fn programs(&self, asleep: &[HashSet<u32>]) -> Vec<NamedProcesses> {
         // The processes of a name, and the intervals in which they existed.
-        type ProgramParts = (Program, HashSet<(usize, u32)>, Vec<(u128, u128)>);
+        type ProgramParts = (NamedProcesses, HashSet<(usize, u32)>, Vec<(u128, u128)>);
         let mut programs: BTreeMap<&str, ProgramParts> = BTreeMap::new();
         let origin = self.origin();
         for (number, (profile, asleep)) in self.profiles.iter().zip(asleep).enumerate() {
@@ -447,15 +447,15 @@ impl Run {
         let several = programs.len() > 1
             || programs.values().map(|p| p.1.len()).sum::<usize>() > self.profiles.len();
         let programs = programs.into_iter().filter(|_| several);
-        let mut all: Vec<Program> = programs
-            .map(|(name, (program, processes, lives))| Program {
+        let mut all: Vec<NamedProcesses> = programs
+            .map(|(name, (program, processes, lives))| NamedProcesses {
                 name: name.to_owned(),
                 processes: processes.len() as u64,
                 wall: union_length(lives),
                 ..program
             })
             .collect();
-        let work = |p: &Program| p.sum.wall.saturating_sub(p.sum.part(TimePart::Blocked));
+        let work = |p: &NamedProcesses| p.sum.wall.saturating_sub(p.sum.part(TimePart::Blocked));
         all.sort_by_key(|p| (std::cmp::Reverse(work(p)), std::cmp::Reverse(p.wall)));
         all
     }

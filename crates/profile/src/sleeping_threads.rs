@@ -81,10 +81,10 @@ pub(crate) fn on_a_cpu(thread: &Thread) -> Ns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Call, CallParts, TimeParts};
+    use crate::model::{CallParts, CallTotals, TimeParts};
 
     /// A thread that was in the program for `user` ns, and for the rest of 1,000,000 ns in calls.
-    fn thread(profile: &mut Profile, tid: u32, user: Ns, call: Call) {
+    fn thread(profile: &mut Profile, tid: u32, user: Ns, call: CallTotals) {
         profile.data.at_ns = 1_000_000;
         let parts = call.parts();
         let mut row = Thread {
@@ -98,16 +98,16 @@ mod tests {
         };
         parts.add_to(&mut row.parts);
         profile.data.threads.push(row);
-        profile.data.calls.push(Call { tid, ..call });
+        profile.data.calls.push(CallTotals { tid, ..call });
     }
 
-    fn waited(call: &str, blocked: Ns) -> Call {
-        Call {
+    fn waited(call: &str, blocked: Ns) -> CallTotals {
+        CallTotals {
             call: call.to_owned(),
             count: 9,
             total: blocked,
             blocked,
-            ..Call::default()
+            ..CallTotals::default()
         }
     }
 
@@ -119,7 +119,7 @@ mod tests {
         thread(&mut profile, 3, 20_000, waited("futex", 980_000));
         // Ready for a while, and for most of the time.
         for (tid, ready, blocked) in [(7, 400_000, 597_000), (8, 600_000, 397_000)] {
-            let call = Call {
+            let call = CallTotals {
                 total: 997_000,
                 runnable: ready,
                 ..waited("poll", blocked)
@@ -129,18 +129,18 @@ mod tests {
         // Waiting for a disk counts as work.
         thread(&mut profile, 4, 5_000, waited("fsync", 995_000));
         // An unfinished call counts as a wait.
-        let open = Call {
+        let open = CallTotals {
             call: "read".to_owned(),
             unfinished: Some(999_000),
             unfinished_parts: Some(CallParts {
                 blocked: 999_000,
                 ..CallParts::default()
             }),
-            ..Call::default()
+            ..CallTotals::default()
         };
         thread(&mut profile, 5, 1_000, open);
         // It waits in a region of the program.
-        let in_region = Call {
+        let in_region = CallTotals {
             context: 1,
             ..waited("futex", 995_000)
         };

@@ -194,11 +194,11 @@ fn thread(
         // It waits forever, and the process ends meanwhile.
         let so_far = 71_000_000;
         row.parts.blocked += so_far;
-        profile.data.calls.push(Call {
+        profile.data.calls.push(CallTotals {
             tid,
             call: "ppoll".to_owned(),
             unfinished: Some(so_far),
-            ..Call::default()
+            ..CallTotals::default()
         });
     }
     row.parts.runnable += random.between(2_000_000, 3_000_000);
@@ -247,7 +247,7 @@ fn faults_and_interrupts(random: &mut Random, number: u32) -> TimeParts {
 }
 
 /// The time of a call's context: the calls, and the program in between.
-fn time_of_context(call: &Call) -> ContextTime {
+fn time_of_context(call: &CallTotals) -> ContextTime {
     let parts = TimeParts {
         user: 40_000 * call.count,
         syscall_cpu: call.cpu,
@@ -265,12 +265,12 @@ fn time_of_context(call: &Call) -> ContextTime {
 }
 
 /// Adds the first calls to the trace, from `clock` on, with their regions.
-fn add_events(profile: &mut Profile, call: &Call, clock: &mut Ns) {
+fn add_events(profile: &mut Profile, call: &CallTotals, clock: &mut Ns) {
     let (tid, context) = (call.tid, call.context);
     let first = profile.events.len();
     for _ in 0..call.count.min(12) {
         let length = call.total / call.count;
-        profile.events.push(Event {
+        profile.events.push(TimedEvent {
             tid,
             context,
             call: call.call.clone(),
@@ -282,13 +282,13 @@ fn add_events(profile: &mut Profile, call: &Call, clock: &mut Ns) {
         *clock += length + 200_000;
     }
     // A time in the context for each call, and one around all of them for a barrier's region.
-    let region = |context, (start_ns, end_ns): (Ns, Ns)| Event {
+    let region = |context, (start_ns, end_ns): (Ns, Ns)| TimedEvent {
         tid,
         context,
         call: REGION.to_owned(),
         start_ns,
         end_ns,
-        ..Event::default()
+        ..TimedEvent::default()
     };
     let around = profile.events[first..]
         .iter()
@@ -311,14 +311,14 @@ fn many(
     count: u64,
     cpu: Ns,
     asleep: Ns,
-) -> Call {
-    let mut call = Call {
+) -> CallTotals {
+    let mut call = CallTotals {
         tid,
         context,
         call: name.to_owned(),
         count,
         min: u64::MAX,
-        ..Call::default()
+        ..CallTotals::default()
     };
     let mut histogram = Vec::new();
     for _ in 0..count {
@@ -496,8 +496,8 @@ fn random_context_time(random: &mut Random, size: u64) -> ContextTime {
     }
 }
 
-fn random_call(random: &mut Random, size: u64) -> Call {
-    Call {
+fn random_call(random: &mut Random, size: u64) -> CallTotals {
+    CallTotals {
         tid: random.below(size) as u32,
         context: random.below(size) as u32,
         call: text(random),
@@ -507,7 +507,7 @@ fn random_call(random: &mut Random, size: u64) -> Call {
         errors: BTreeMap::from([(text(random), number(random))]),
         histogram: Some(vec![number(random); random.below(70) as usize]),
         unfinished: (random.below(4) == 0).then(|| number(random)),
-        ..Call::default()
+        ..CallTotals::default()
     }
 }
 
@@ -522,8 +522,8 @@ fn random_stack(random: &mut Random, size: u64) -> Stack {
     }
 }
 
-fn random_event(random: &mut Random, size: u64) -> Event {
-    Event {
+fn random_event(random: &mut Random, size: u64) -> TimedEvent {
+    TimedEvent {
         tid: random.below(size) as u32,
         context: random.below(size) as u32,
         call: text(random),

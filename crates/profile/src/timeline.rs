@@ -8,14 +8,14 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-use crate::model::{Event, Ns, Profile, ROOT};
+use crate::model::{Ns, Profile, ROOT, TimedEvent};
 use crate::run::ContextIndex;
 
 /// An event on a time line.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Span<'a> {
+pub struct TimeSpan<'a> {
     /// The event, whose own times may differ slightly.
-    pub event: &'a Event,
+    pub event: &'a TimedEvent,
     /// Its beginning.
     pub start: Ns,
     /// Its end: not before its begin, and not after that of the enclosing event.
@@ -26,10 +26,10 @@ pub struct Span<'a> {
 
 /// The spans of each thread, by thread id, in the order of their begins, each before the spans in
 /// it. Threads without events are included.
-pub fn timelines(profile: &Profile) -> BTreeMap<u32, Vec<Span<'_>>> {
+pub fn timelines(profile: &Profile) -> BTreeMap<u32, Vec<TimeSpan<'_>>> {
     let contexts = ContextIndex::new(profile);
     let mut depths: HashMap<u32, usize> = HashMap::new();
-    let mut threads: BTreeMap<u32, Vec<Span>> = BTreeMap::new();
+    let mut threads: BTreeMap<u32, Vec<TimeSpan>> = BTreeMap::new();
     for thread in &profile.data.threads {
         threads.entry(thread.tid).or_default();
     }
@@ -41,7 +41,7 @@ pub fn timelines(profile: &Profile) -> BTreeMap<u32, Vec<Span<'_>>> {
                 .or_insert_with(|| contexts.chain(event.context).len()),
             false => usize::MAX - usize::from(!event.is_off_cpu()),
         };
-        threads.entry(event.tid).or_default().push(Span {
+        threads.entry(event.tid).or_default().push(TimeSpan {
             event,
             start: event.start_ns,
             end: event.end_ns.max(event.start_ns),
@@ -58,12 +58,12 @@ pub fn timelines(profile: &Profile) -> BTreeMap<u32, Vec<Span<'_>>> {
 }
 
 /// An event comes before those that it contains.
-fn order(span: &Span<'_>) -> (Ns, Reverse<Ns>, usize) {
+fn order(span: &TimeSpan<'_>) -> (Ns, Reverse<Ns>, usize) {
     (span.start, Reverse(span.end), span.depth)
 }
 
 /// Moves begins and ends of regions that lie within calls.
-fn align(spans: &mut [Span<'_>]) {
+fn align(spans: &mut [TimeSpan<'_>]) {
     // Times at which the thread changes regions, with the new region.
     let mut changes: Vec<(Ns, u32)> = Vec::new();
     let mut inside: Vec<(Ns, u32)> = Vec::new();
@@ -116,8 +116,8 @@ fn leave_regions(inside: &mut Vec<(Ns, u32)>, changes: &mut Vec<(Ns, u32)>, by: 
 }
 
 /// Cuts events that partly overlap others, as in damaged files.
-fn nest(spans: &mut [Span<'_>]) {
-    let mut open: Vec<(Ns, &Event)> = Vec::new();
+fn nest(spans: &mut [TimeSpan<'_>]) {
+    let mut open: Vec<(Ns, &TimedEvent)> = Vec::new();
     let mut clock = 0;
     for span in spans.iter_mut() {
         let mut start = span.start.max(clock);

@@ -1,7 +1,9 @@
 //! Tables add up: the parts of each row to its time, and rows to their totals.
 
 use proptest::prelude::*;
-use spile_profile::model::{Call, CallParts, Process, Profile, ROOT, Thread, TimePart, TimeParts};
+use spile_profile::model::{
+    CallParts, CallTotals, Process, Profile, ROOT, Thread, TimePart, TimeParts,
+};
 use spile_profile::run::{OUTSIDE, Summary};
 use spile_profile::{Run, testgen};
 
@@ -60,11 +62,11 @@ fn sleepers(profile: &mut Profile, n: u32) {
             },
             ..Thread::default()
         });
-        data.calls.push(Call {
+        data.calls.push(CallTotals {
             tid,
             call: "futex".to_owned(),
             unfinished: Some(if works { wall - wall / 2 } else { wall }),
-            ..Call::default()
+            ..CallTotals::default()
         });
         data.processes.push(Process {
             pid: tid,
@@ -120,7 +122,7 @@ fn adds_up(run: &Run, summary: &Summary) {
     let by_region: u64 = summary.regions.iter().map(|g| g.time()).sum();
     assert_eq!(by_region, summary.in_calls());
     let calls = run.profiles.iter().flat_map(|p| &p.data.calls);
-    let calls: u64 = calls.map(Call::time).sum();
+    let calls: u64 = calls.map(CallTotals::time).sum();
     let all = run.summary_of_all();
     assert_eq!(all.in_calls(), calls);
     assert!(summary.in_calls() <= calls);
@@ -197,14 +199,14 @@ fn processes_of_one_name_are_one_row() {
             ..Thread::default()
         });
     }
-    profile.data.calls.push(Call {
+    profile.data.calls.push(CallTotals {
         tid: 4,
         context: ROOT,
         call: "wait4".to_owned(),
         count: 3,
         total: 990,
         blocked: 990,
-        ..Call::default()
+        ..CallTotals::default()
     });
     let summary = Run::new(vec![profile]).summary();
     let rows = summary.programs.iter().map(|p| {

@@ -41,7 +41,7 @@ use spile_ir::{HandlerId, Program, ProgramFacts, SiteId, Stream};
 use spile_layout::{RecordKind, RecordShape, SymbolicForm};
 
 use crate::controller::globals::{MarkTexts, SessionGlobals};
-use crate::controller::host::Host;
+use crate::controller::host::ControllerHost;
 use crate::io::commands::Commands;
 use crate::io::output::Output;
 use crate::io::rows::{self, Row};
@@ -130,7 +130,7 @@ impl Controller {
             hits: vec![HitStats::default(); program.handlers.len()],
             env: ControllerEnv {
                 globals: SessionGlobals::new(program, kernel, texts),
-                host: Host::new(target),
+                host: ControllerHost::new(target),
                 printed: Vec::new(),
                 rows: out.takes_rows(),
                 scraping: false,

@@ -30,7 +30,7 @@ fn markers_are_in_the_program() {
         found[0]
     };
     let sizes = |name: &str| -> Vec<i32> {
-        let sized = |o: &sdt::Operand| i32::from(o.size) * if o.signed { -1 } else { 1 };
+        let sized = |o: &sdt::MarkerArg| i32::from(o.size) * if o.signed { -1 } else { 1 };
         one(name).args.iter().map(sized).collect()
     };
     assert_eq!(sizes("none"), [0; 0]);

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 use spile_ir::{Limits, Program};
-use spile_syntax::ast::{Bytes, FileId, Span};
+use spile_syntax::ast::{FileId, LiteralBytes, Span};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 use spile_syntax::source::Sources;
 
@@ -103,7 +103,7 @@ pub struct Inputs<'a> {
     pub facts: &'a dyn Facts,
     /// Constant tables by name: `errno`, `signal`; entry `i` is the string for `i`. The names of
     /// system calls come from `facts`.
-    pub tables: &'a dyn Fn(&str) -> Option<Vec<Bytes>>,
+    pub tables: &'a dyn Fn(&str) -> Option<Vec<LiteralBytes>>,
     /// The settings of the run.
     pub options: &'a AnalysisOptions,
 }
@@ -113,7 +113,7 @@ pub type ResolvePoints<'a> = dyn FnMut(FileId, &mut Diagnostics) -> Vec<ProbeHan
 
 struct Callbacks<'c, 'd> {
     derive: &'c mut ResolvePoints<'d>,
-    tables: &'c dyn Fn(&str) -> Option<Vec<Bytes>>,
+    tables: &'c dyn Fn(&str) -> Option<Vec<LiteralBytes>>,
 }
 
 impl ResolverHost for Callbacks<'_, '_> {
@@ -121,7 +121,7 @@ impl ResolverHost for Callbacks<'_, '_> {
         (self.derive)(file, diags)
     }
 
-    fn table(&mut self, name: &str) -> Option<Vec<Bytes>> {
+    fn table(&mut self, name: &str) -> Option<Vec<LiteralBytes>> {
         (self.tables)(name)
     }
 }

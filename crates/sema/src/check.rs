@@ -107,7 +107,7 @@ fn callees(tree: &Tree, unit: UnitIx) -> Vec<UnitIx> {
     let mut found = Vec::new();
     let u = &tree.units[unit.0];
     walk_exprs(&u.body, &mut |e| {
-        if let ExprKind::Call { func, .. } = &e.kind {
+        if let HirExprKind::Call { func, .. } = &e.kind {
             found.push(*func);
         }
     });
@@ -178,24 +178,24 @@ impl BodyCheck<'_> {
         ));
     }
 
-    fn body(&mut self, body: &[Stmt]) {
+    fn body(&mut self, body: &[HirStmt]) {
         let kernel = self.event.executor() == Executor::Kernel;
         let mut exprs = Vec::new();
         walk_exprs(body, &mut |e| exprs.push(e));
         let assigned = assigned(&exprs);
         for e in exprs {
             match &e.kind {
-                ExprKind::Call { func, args } => {
+                HirExprKind::Call { func, args } => {
                     let constants = args.iter().map(|a| self.constant(a, &assigned)).collect();
                     self.call(*func, constants, e.span);
                 }
-                ExprKind::Intr { f, args } => {
+                HirExprKind::Intr { f, args } => {
                     self.intrinsic(*f, e.span);
                     if kernel {
                         self.constant_operand(*f, args, &assigned, e.span);
                     }
                 }
-                ExprKind::PrintHist {
+                HirExprKind::PrintHist {
                     to_string: true, ..
                 } if kernel => {
                     let text = "a kernel handler cannot make the text of a histogram".into();
@@ -252,10 +252,10 @@ impl BodyCheck<'_> {
     }
 
     /// The constant value of an argument.
-    fn constant(&self, e: &Expr, assigned: &FxHashSet<LocalIx>) -> Option<i64> {
+    fn constant(&self, e: &HirExpr, assigned: &FxHashSet<LocalIx>) -> Option<i64> {
         match &e.kind {
-            ExprKind::Num(n) => Some(*n),
-            ExprKind::Read(LValue::Local(l)) if !assigned.contains(l) => {
+            HirExprKind::Num(n) => Some(*n),
+            HirExprKind::Read(LValue::Local(l)) if !assigned.contains(l) => {
                 self.known.get(l.0).copied().flatten()
             }
             _ => None,
@@ -266,7 +266,7 @@ impl BodyCheck<'_> {
     fn constant_operand(
         &mut self,
         f: Intrinsic,
-        args: &[Expr],
+        args: &[HirExpr],
         assigned: &FxHashSet<LocalIx>,
         span: Span,
     ) {
@@ -319,13 +319,13 @@ impl BodyCheck<'_> {
 }
 
 /// Locals that these expressions assign to.
-fn assigned(exprs: &[&Expr]) -> FxHashSet<LocalIx> {
-    let place = |e: &&Expr| match &e.kind {
-        ExprKind::Assign {
+fn assigned(exprs: &[&HirExpr]) -> FxHashSet<LocalIx> {
+    let place = |e: &&HirExpr| match &e.kind {
+        HirExprKind::Assign {
             place: LValue::Local(l),
             ..
         }
-        | ExprKind::IncDec {
+        | HirExprKind::IncDec {
             place: LValue::Local(l),
             ..
         } => Some(*l),
@@ -343,7 +343,7 @@ pub fn nesting(tree: &Tree) -> (u32, bool) {
         .map(|u| {
             let mut out = Vec::new();
             walk_exprs(&u.body, &mut |e| {
-                if let ExprKind::Call { func, .. } = e.kind {
+                if let HirExprKind::Call { func, .. } = e.kind {
                     out.push(func);
                 }
             });

@@ -105,7 +105,7 @@ pub struct RecordField {
 
 /// A named perf event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PerfEvent {
+pub struct NamedPerfEvent {
     /// `sw`, `hw` or `cache`: the second component of the probe point.
     pub group: &'static str,
     /// Name as in `perf.sw.NAME`.
@@ -202,13 +202,13 @@ pub trait TypeFacts {
     fn type_space(&self, id: CTypeId) -> Space;
     /// A type of a module by name: `struct x`, `union x`, `enum x`, a typedef, a basic type, or a
     /// bare tag.
-    fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId>;
+    fn module_type(&self, module: &ProbeModule, name: &str) -> Option<CTypeId>;
     /// A type of the kernel by name.
     fn type_by_name(&self, name: &str) -> Option<CTypeId> {
-        self.module_type(&Module::Kernel, name)
+        self.module_type(&ProbeModule::Kernel, name)
     }
     /// The type of a module whose name is most similar to that of a type that does not exist.
-    fn similar_type(&self, module: &Module, name: &str) -> Option<String>;
+    fn similar_type(&self, module: &ProbeModule, name: &str) -> Option<String>;
     /// A member by name, inner anonymous structures included.
     fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
         self.members(id).into_iter().find(|m| &*m.name == name)
@@ -234,7 +234,7 @@ pub trait CodeFacts {
     ///
     /// # Errors
     /// Why that is unknown, for a message: `/bin/x has no line numbers`.
-    fn places(&self, module: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String>;
+    fn places(&self, module: &ProbeModule, query: &CodeQuery) -> Result<Vec<FoundPlace>, String>;
     /// The variables at a place, by [`FoundPlace::id`]: parameters first, in order. With `ret` they
     /// are those at the return of the function, including the return value; the locations of the
     /// others are those at its entry.
@@ -243,7 +243,7 @@ pub trait CodeFacts {
     /// Why they are unknown, for a message: `/bin/x has no debugging information`.
     fn place_variables(
         &self,
-        module: &Module,
+        module: &ProbeModule,
         place: u64,
         ret: bool,
     ) -> Result<Vec<Variable>, String>;
@@ -254,12 +254,17 @@ pub trait CodeFacts {
     /// Why they are unknown, for a message.
     fn place_locals(
         &self,
-        module: &Module,
+        module: &ProbeModule,
         place: &FoundPlace,
         ret: bool,
     ) -> Result<Vec<Variable>, String>;
     /// A global variable of a module; `file` is the end of the path of its source file.
-    fn module_variable(&self, module: &Module, name: &str, file: Option<&str>) -> Option<Variable>;
+    fn module_variable(
+        &self,
+        module: &ProbeModule,
+        name: &str,
+        file: Option<&str>,
+    ) -> Option<Variable>;
     /// A variable of the kernel with known address and type.
     fn variable(&self, name: &str) -> Option<KernelVar>;
     /// A variable of the kernel, of a process, or of a program, by its symbol.
@@ -268,9 +273,9 @@ pub trait CodeFacts {
     /// Why it is unavailable, for a message: `the kernel has no variable x`.
     fn data_place(&self, of: &WatchOwner, name: &str) -> Result<DataPlace, String>;
     /// Why a module lacks debugging information, if it should have some.
-    fn no_debuginfo(&self, module: &Module) -> Option<String>;
+    fn no_debuginfo(&self, module: &ProbeModule) -> Option<String>;
     /// Whether a program has neither debugging information nor symbols of its own functions.
-    fn is_stripped(&self, module: &Module) -> bool;
+    fn is_stripped(&self, module: &ProbeModule) -> bool;
     /// The kernel's identity of a file; symbolic links are followed.
     fn file_identity(&self, path: &str) -> Option<FileIdentity>;
 }
@@ -280,7 +285,7 @@ pub trait MachineFacts {
     /// The system calls of both tables, native ones first.
     fn syscalls(&self) -> &[Syscall];
     /// The named perf events.
-    fn perf_events(&self) -> Vec<PerfEvent>;
+    fn perf_events(&self) -> Vec<NamedPerfEvent>;
     /// Timer interrupts a second (CONFIG_HZ).
     fn hz(&self) -> u64;
     /// The architecture in the spelling of the language's `arch` condition (`x86_64`).

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use spile_ir::{NrSet, Space, WatchOwner};
-use spile_syscalls::{Arg, ArgKind, Syscall, fake};
+use spile_syscalls::{ArgKind, Syscall, SyscallArg, fake};
 
 use crate::ctype::CTy;
 use crate::facts::*;
@@ -142,20 +142,22 @@ impl FakeMachine {
 }
 
 /// An argument, in the first word.
-pub const fn arg(name: &'static str, kernel_name: &'static str, kind: ArgKind) -> Arg {
-    Arg {
+pub const fn arg(name: &'static str, kernel_name: &'static str, kind: ArgKind) -> SyscallArg {
+    SyscallArg {
         kernel_name,
         ..fake::arg(0, name, kind)
     }
 }
 
 /// A system call with arguments of one word each. They stay for the rest of the process.
-pub fn call(nr: u32, name: &'static str, probe: &'static str, args: &[Arg]) -> Syscall {
-    let args = (0..).zip(args).map(|(word, arg)| Arg { word, ..*arg });
+pub fn call(nr: u32, name: &'static str, probe: &'static str, args: &[SyscallArg]) -> Syscall {
+    let args = (0..)
+        .zip(args)
+        .map(|(word, arg)| SyscallArg { word, ..*arg });
     Syscall {
         probe,
         point: probe,
-        ..fake::call(nr, name, args.collect::<Vec<Arg>>().leak())
+        ..fake::call(nr, name, args.collect::<Vec<SyscallArg>>().leak())
     }
 }
 
@@ -322,9 +324,9 @@ impl TypeFacts for FakeMachine {
         };
         name.to_owned()
     }
-    fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId> {
+    fn module_type(&self, module: &ProbeModule, name: &str) -> Option<CTypeId> {
         match name {
-            _ if *module != Module::Kernel => None,
+            _ if *module != ProbeModule::Kernel => None,
             "task_struct" | "struct task_struct" => Some(TASK),
             "list_head" | "struct list_head" => Some(LIST),
             "pid_t" => Some(INT),
@@ -371,7 +373,7 @@ impl TypeFacts for FakeMachine {
     fn type_space(&self, _: CTypeId) -> Space {
         Space::Kernel
     }
-    fn similar_type(&self, _: &Module, _: &str) -> Option<String> {
+    fn similar_type(&self, _: &ProbeModule, _: &str) -> Option<String> {
         None
     }
     fn variants(&self, _: CTypeId) -> Option<Variants> {
@@ -386,17 +388,22 @@ impl CodeFacts for FakeMachine {
             None => Err("nothing is known about programs here".into()),
         }
     }
-    fn places(&self, _: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+    fn places(&self, _: &ProbeModule, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         let code = self.code.as_ref();
         code.map_or_else(|| Ok(Vec::new()), |code| code.places(query))
     }
-    fn place_variables(&self, of: &Module, place: u64, ret: bool) -> Result<Vec<Variable>, String> {
+    fn place_variables(
+        &self,
+        of: &ProbeModule,
+        place: u64,
+        ret: bool,
+    ) -> Result<Vec<Variable>, String> {
         match &self.code {
             Some(code) => Ok(code.variables(place, ret)),
             None => Err(format!("{of} has no debugging information")),
         }
     }
-    fn module_variable(&self, _: &Module, name: &str, _: Option<&str>) -> Option<Variable> {
+    fn module_variable(&self, _: &ProbeModule, name: &str, _: Option<&str>) -> Option<Variable> {
         self.code.as_ref()?.global(name)
     }
     fn variable(&self, name: &str) -> Option<KernelVar> {
@@ -406,16 +413,21 @@ impl CodeFacts for FakeMachine {
             per_cpu: None,
         })
     }
-    fn place_locals(&self, _: &Module, _: &FoundPlace, _: bool) -> Result<Vec<Variable>, String> {
+    fn place_locals(
+        &self,
+        _: &ProbeModule,
+        _: &FoundPlace,
+        _: bool,
+    ) -> Result<Vec<Variable>, String> {
         Ok(Vec::new())
     }
     fn data_place(&self, _: &WatchOwner, name: &str) -> Result<DataPlace, String> {
         Err(format!("nothing is known about `{name}`"))
     }
-    fn no_debuginfo(&self, _: &Module) -> Option<String> {
+    fn no_debuginfo(&self, _: &ProbeModule) -> Option<String> {
         None
     }
-    fn is_stripped(&self, _: &Module) -> bool {
+    fn is_stripped(&self, _: &ProbeModule) -> bool {
         false
     }
     fn file_identity(&self, _: &str) -> Option<FileIdentity> {
@@ -427,8 +439,8 @@ impl MachineFacts for FakeMachine {
     fn syscalls(&self) -> &[Syscall] {
         &self.calls
     }
-    fn perf_events(&self) -> Vec<PerfEvent> {
-        let e = |group, name: &str, ty, config| PerfEvent {
+    fn perf_events(&self) -> Vec<NamedPerfEvent> {
+        let e = |group, name: &str, ty, config| NamedPerfEvent {
             group,
             name: name.into(),
             ty,

@@ -19,7 +19,7 @@ pub use table::FAMILIES;
 use table::S;
 
 use crate::codes;
-use crate::facts::{Facts, MachineFacts, Module, ModuleQuery};
+use crate::facts::{Facts, MachineFacts, ModuleQuery, ProbeModule};
 use crate::probe::point::{bad_argument, modules, number_in, number_of, positive, string_of};
 use spile_glob::{is_pattern, matches, matches_point};
 
@@ -379,7 +379,7 @@ fn known_tracepoints(
     };
     let mut tracepoints = Vec::new();
     for found in modules(facts, &ModuleQuery::KernelModule(pattern), c)? {
-        if let Module::KernelModule(module) = found.module {
+        if let ProbeModule::KernelModule(module) = found.module {
             tracepoints.extend(facts.module_tracepoints(&module, name));
         }
     }

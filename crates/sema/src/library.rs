@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use spile_syntax::ast::{
-    self, Alias, AliasKind, Block, Expr, FileId, Function, GlobalVar, Item, Name, ProbePoint,
+    self, Alias, AliasKind, Expr, FileId, Function, GlobalVar, Item, Name, ProbePoint, StmtBlock,
 };
 use spile_syntax::diag::Diagnostics;
 
@@ -482,7 +482,7 @@ impl FileContents {
     }
 
     fn add_alias(&mut self, file: FileId, a: Alias, user: bool) {
-        let part = |b: Block| {
+        let part = |b: StmtBlock| {
             let empty = b.stmts.is_empty();
             (!empty).then(|| HandlerPart {
                 body: Arc::new(b),

@@ -32,7 +32,7 @@ impl FakeCode for Demo {
     fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         match query {
             ModuleQuery::Path(path) if &**path == "/demo" => Ok(vec![FoundModule {
-                module: Module::File(path.clone()),
+                module: ProbeModule::File(path.clone()),
                 pid: None,
             }]),
             ModuleQuery::Pid(pid) => Err(format!("there is no process {pid}")),

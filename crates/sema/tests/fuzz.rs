@@ -249,7 +249,7 @@ fn front_end(text: &[u8], tapset: &Tapset, facts: &FakeMachine) -> bool {
     for (id, tree) in &tapset.files {
         library.add(*id, tree.clone(), false);
     }
-    let tables = |_: &str| Some(vec![ast::Bytes::from(&b"one"[..])]);
+    let tables = |_: &str| Some(vec![ast::LiteralBytes::from(&b"one"[..])]);
     let inputs = Inputs {
         library: &library,
         sources: &sources,

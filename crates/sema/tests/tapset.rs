@@ -21,7 +21,7 @@ use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
-use spile_syscalls::{Arg, ArgKind, Syscall};
+use spile_syscalls::{ArgKind, Syscall, SyscallArg};
 use support::bpf_options;
 
 static MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.tsv"));
@@ -100,8 +100,8 @@ impl TypeFacts for Everything {
     fn c_name(&self, _: CTypeId) -> String {
         "struct any *".into()
     }
-    fn module_type(&self, module: &Module, _: &str) -> Option<CTypeId> {
-        (*module == Module::Kernel).then_some(STRUCT)
+    fn module_type(&self, module: &ProbeModule, _: &str) -> Option<CTypeId> {
+        (*module == ProbeModule::Kernel).then_some(STRUCT)
     }
     fn member(&self, _: CTypeId, name: &str) -> Option<Member> {
         Some(Member {
@@ -126,7 +126,7 @@ impl TypeFacts for Everything {
     fn type_space(&self, _: CTypeId) -> Space {
         Space::Kernel
     }
-    fn similar_type(&self, _: &Module, _: &str) -> Option<String> {
+    fn similar_type(&self, _: &ProbeModule, _: &str) -> Option<String> {
         None
     }
     fn variants(&self, _: CTypeId) -> Option<Variants> {
@@ -138,13 +138,13 @@ impl CodeFacts for Everything {
     fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         match query {
             ModuleQuery::Path(path) => Ok(vec![FoundModule {
-                module: Module::File(path.clone()),
+                module: ProbeModule::File(path.clone()),
                 pid: None,
             }]),
             _ => Err("no such".into()),
         }
     }
-    fn places(&self, _: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+    fn places(&self, _: &ProbeModule, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         let CodeQuery::Function { name, .. } = query else {
             return Ok(Vec::new());
         };
@@ -168,7 +168,7 @@ impl CodeFacts for Everything {
         }])
     }
     /// The variables that the library's probes mention, at every place.
-    fn place_variables(&self, _: &Module, _: u64, ret: bool) -> Result<Vec<Variable>, String> {
+    fn place_variables(&self, _: &ProbeModule, _: u64, ret: bool) -> Result<Vec<Variable>, String> {
         let mut names: Vec<&str> = self.files.iter().flat_map(|f| targets(&f.1)).collect();
         names.sort_unstable();
         names.dedup();
@@ -190,19 +190,24 @@ impl CodeFacts for Everything {
     fn variable(&self, _: &str) -> Option<KernelVar> {
         None
     }
-    fn module_variable(&self, _: &Module, _: &str, _: Option<&str>) -> Option<Variable> {
+    fn module_variable(&self, _: &ProbeModule, _: &str, _: Option<&str>) -> Option<Variable> {
         None
     }
-    fn place_locals(&self, _: &Module, _: &FoundPlace, _: bool) -> Result<Vec<Variable>, String> {
+    fn place_locals(
+        &self,
+        _: &ProbeModule,
+        _: &FoundPlace,
+        _: bool,
+    ) -> Result<Vec<Variable>, String> {
         Ok(Vec::new())
     }
     fn data_place(&self, _: &WatchOwner, name: &str) -> Result<DataPlace, String> {
         Err(format!("nothing is known about `{name}`"))
     }
-    fn no_debuginfo(&self, _: &Module) -> Option<String> {
+    fn no_debuginfo(&self, _: &ProbeModule) -> Option<String> {
         None
     }
-    fn is_stripped(&self, _: &Module) -> bool {
+    fn is_stripped(&self, _: &ProbeModule) -> bool {
         false
     }
     fn file_identity(&self, _: &str) -> Option<FileIdentity> {
@@ -214,7 +219,7 @@ impl MachineFacts for Everything {
     fn syscalls(&self) -> &[Syscall] {
         &self.calls
     }
-    fn perf_events(&self) -> Vec<PerfEvent> {
+    fn perf_events(&self) -> Vec<NamedPerfEvent> {
         Vec::new()
     }
     fn hz(&self) -> u64 {
@@ -273,7 +278,7 @@ fn targets(text: &str) -> impl Iterator<Item = &str> {
 
 fn machine(files: &[(String, String)]) -> Everything {
     let arg = |name, kernel| fake::arg(name, kernel, ArgKind::Int(32));
-    let call_with = |nr, name, args: &[Arg]| fake::call(nr, name, name, args);
+    let call_with = |nr, name, args: &[SyscallArg]| fake::call(nr, name, name, args);
     let call = |nr, name| call_with(nr, name, &[]);
     let sent = [arg("pid", "pid"), arg("sig", "sig")];
     let pending = [arg("set_uaddr", "uset"), arg("sigsetsize", "sigsetsize")];

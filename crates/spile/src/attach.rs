@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use spile_runtime::io::background::{self, Role};
 use spile_runtime::io::output::{self, OutputTarget, PIECE};
-use spile_runtime::io::recorder::{self, ATTACH, Found, Frames, STOP, Stream};
+use spile_runtime::io::recorder::{self, ATTACH, Found, FrameStream, Frames, STOP};
 use spile_runtime::machine::signals::{Signal, Signals};
 
 use crate::cli::Cli;
@@ -172,7 +172,7 @@ impl Client {
     /// Prints a frame, or waits for one.
     fn step(&mut self) -> Result<Next, Failure> {
         match self.frames.next_frame().map_err(|e| self.failed(e))? {
-            Some((Stream::End, status)) => {
+            Some((FrameStream::End, status)) => {
                 return Ok(Next::End(status.first().copied().unwrap_or(1)));
             }
             Some((stream, bytes)) => return self.print(stream, &bytes),
@@ -191,8 +191,8 @@ impl Client {
     }
 
     /// Prints a frame's contents, and acknowledges each part.
-    fn print(&mut self, stream: Stream, mut bytes: &[u8]) -> Result<Next, Failure> {
-        let messages = stream == Stream::Messages;
+    fn print(&mut self, stream: FrameStream, mut bytes: &[u8]) -> Result<Next, Failure> {
+        let messages = stream == FrameStream::Messages;
         while !bytes.is_empty() {
             if let end @ Next::End(_) = self.wait(Some(stream))? {
                 return Ok(end);
@@ -228,14 +228,14 @@ impl Client {
     }
 
     /// Waits until a stream takes bytes, or without one until the session has sent some.
-    fn wait(&mut self, to: Option<Stream>) -> Result<Next, Failure> {
+    fn wait(&mut self, to: Option<FrameStream>) -> Result<Next, Failure> {
         loop {
             let late = match self.printed {
                 0 => PollFlags::empty(),
                 _ => PollFlags::OUT,
             };
             let other = match to {
-                Some(Stream::Messages) => self.errors.as_ref(),
+                Some(FrameStream::Messages) => self.errors.as_ref(),
                 Some(_) => Some(&self.output),
                 None => None,
             };

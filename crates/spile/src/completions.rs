@@ -4,7 +4,7 @@
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
 
-use spile_tools::profile::Profile;
+use spile_tools::profile::ProfileCommand;
 use spile_tools::profiles::{Diff, Report};
 use spile_tools::syscount::Syscount;
 
@@ -20,7 +20,7 @@ fn command() -> Command {
         ("stop", Stop::command()),
         ("report", Report::command()),
         ("diff", Diff::command()),
-        ("profile", Profile::command()),
+        ("profile", ProfileCommand::command()),
         ("syscount", Syscount::command()),
     ];
     let mut all = Cli::command().disable_help_subcommand(true);

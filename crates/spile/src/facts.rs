@@ -16,8 +16,8 @@ use spile_kernel::tracepoints::{self, Tracefs};
 use spile_runtime::TargetProcess;
 use spile_sema::facts::{
     CType, CTypeId, CodeFacts, CodeQuery, DataPlace, FileIdentity, FoundModule, FoundPlace,
-    KernelVar, LsmHook, MachineFacts, Member, Module, ModuleQuery, PerfEvent, SessionFacts,
-    TraceRecord, TracepointArg, TracepointFacts, TypeFacts, Variable, Variants,
+    KernelVar, LsmHook, MachineFacts, Member, ModuleQuery, NamedPerfEvent, ProbeModule,
+    SessionFacts, TraceRecord, TracepointArg, TracepointFacts, TypeFacts, Variable, Variants,
 };
 use spile_syscalls::Syscall;
 
@@ -217,7 +217,7 @@ impl TracepointFacts for KernelFacts {
         }
         let modules = self.code.modules("*").unwrap_or_default();
         let of = |found: &FoundModule| match &found.module {
-            Module::KernelModule(module) => self.module_tracepoints(module, glob),
+            ProbeModule::KernelModule(module) => self.module_tracepoints(module, glob),
             _ => Vec::new(),
         };
         modules.iter().flat_map(of).collect()
@@ -253,7 +253,7 @@ impl TracepointFacts for KernelFacts {
         let all = std::iter::once(kernel).chain(self.types.opened());
         let find = |types: types::Types| Some((types, tracepoints::find(types.btf, name)?));
         let (types, found) = all.into_iter().find_map(find)?;
-        let arg = |a: tracepoints::TracepointArg| TracepointArg {
+        let arg = |a: tracepoints::TracepointParam| TracepointArg {
             name: a.name.into(),
             ty: types.common_id(a.ty),
         };
@@ -347,11 +347,11 @@ impl TypeFacts for KernelFacts {
         of_file.unwrap_or_else(|| self.types.enum_values(id))
     }
 
-    fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId> {
+    fn module_type(&self, module: &ProbeModule, name: &str) -> Option<CTypeId> {
         let (types, module) = match module {
-            Module::Kernel => (KernelTypes::kernel(), None),
-            Module::KernelModule(module) => (self.types.module(module), Some(module)),
-            Module::File(path) => return self.programs.type_named(path, name),
+            ProbeModule::Kernel => (KernelTypes::kernel(), None),
+            ProbeModule::KernelModule(module) => (self.types.module(module), Some(module)),
+            ProbeModule::File(path) => return self.programs.type_named(path, name),
         };
         let found = types.and_then(|types| KernelTypes::by_name(types, name));
         found.or_else(|| {
@@ -360,11 +360,11 @@ impl TypeFacts for KernelFacts {
         })
     }
 
-    fn similar_type(&self, module: &Module, name: &str) -> Option<String> {
+    fn similar_type(&self, module: &ProbeModule, name: &str) -> Option<String> {
         let types = match module {
-            Module::Kernel => KernelTypes::kernel(),
-            Module::KernelModule(module) => self.types.module(module),
-            Module::File(path) => return self.programs.similar_type(path, name),
+            ProbeModule::Kernel => KernelTypes::kernel(),
+            ProbeModule::KernelModule(module) => self.types.module(module),
+            ProbeModule::File(path) => return self.programs.similar_type(path, name),
         };
         KernelTypes::similar(types?, name)
     }
@@ -404,61 +404,66 @@ impl CodeFacts for KernelFacts {
         data::place(of, name)
     }
 
-    fn places(&self, module: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+    fn places(&self, module: &ProbeModule, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         match module {
-            Module::Kernel => self.kernel_places(None, query),
-            Module::KernelModule(name) => self.kernel_places(Some(name), query),
-            Module::File(path) => self.programs.places(path, query),
+            ProbeModule::Kernel => self.kernel_places(None, query),
+            ProbeModule::KernelModule(name) => self.kernel_places(Some(name), query),
+            ProbeModule::File(path) => self.programs.places(path, query),
         }
     }
 
     fn place_variables(
         &self,
-        module: &Module,
+        module: &ProbeModule,
         place: u64,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
         match module {
-            Module::Kernel => self.kernel_variables(None, place, ret),
-            Module::KernelModule(name) => self.kernel_variables(Some(name), place, ret),
-            Module::File(path) => self.programs.variables(path, place, ret),
+            ProbeModule::Kernel => self.kernel_variables(None, place, ret),
+            ProbeModule::KernelModule(name) => self.kernel_variables(Some(name), place, ret),
+            ProbeModule::File(path) => self.programs.variables(path, place, ret),
         }
     }
 
     fn place_locals(
         &self,
-        module: &Module,
+        module: &ProbeModule,
         place: &FoundPlace,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
         let table = &self.programs.file_table;
         match module {
-            Module::File(_) => Ok(Vec::new()),
+            ProbeModule::File(_) => Ok(Vec::new()),
             _ if table.has_place(place.id) => Ok(Vec::new()),
-            Module::Kernel => self.debug.locals(table, None, place, ret),
-            Module::KernelModule(name) => self.debug.locals(table, Some(name), place, ret),
+            ProbeModule::Kernel => self.debug.locals(table, None, place, ret),
+            ProbeModule::KernelModule(name) => self.debug.locals(table, Some(name), place, ret),
         }
     }
 
-    fn no_debuginfo(&self, module: &Module) -> Option<String> {
+    fn no_debuginfo(&self, module: &ProbeModule) -> Option<String> {
         self.debug.missing_reason(module)
     }
 
-    fn module_variable(&self, module: &Module, name: &str, file: Option<&str>) -> Option<Variable> {
+    fn module_variable(
+        &self,
+        module: &ProbeModule,
+        name: &str,
+        file: Option<&str>,
+    ) -> Option<Variable> {
         match module {
-            Module::File(path) => self.programs.global(path, name, file),
-            Module::Kernel => self
+            ProbeModule::File(path) => self.programs.global(path, name, file),
+            ProbeModule::Kernel => self
                 .debug
                 .global(&self.programs.file_table, None, name, file),
-            Module::KernelModule(own) => {
+            ProbeModule::KernelModule(own) => {
                 let table = &self.programs.file_table;
                 self.debug.global(table, Some(own), name, file)
             }
         }
     }
 
-    fn is_stripped(&self, module: &Module) -> bool {
-        matches!(module, Module::File(path) if self.programs.is_stripped(path))
+    fn is_stripped(&self, module: &ProbeModule) -> bool {
+        matches!(module, ProbeModule::File(path) if self.programs.is_stripped(path))
     }
 }
 
@@ -475,7 +480,7 @@ impl MachineFacts for KernelFacts {
         spile_syscalls::of(spile_abi::HOST)
     }
 
-    fn perf_events(&self) -> Vec<PerfEvent> {
+    fn perf_events(&self) -> Vec<NamedPerfEvent> {
         crate::machine::perf_events()
     }
 

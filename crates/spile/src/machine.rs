@@ -15,7 +15,7 @@ use spile_kernel::functions;
 use spile_kernel::machine::{self, Version};
 use spile_kernel::perf;
 use spile_kernel::tracepoints::Tracefs;
-use spile_sema::facts::PerfEvent;
+use spile_sema::facts::NamedPerfEvent;
 
 /// Makes what scripts with kernel probes need, in the order in which the passes ask for it.
 pub(crate) fn preread() {
@@ -24,14 +24,14 @@ pub(crate) fn preread() {
 }
 
 /// The named perf events.
-pub(crate) fn perf_events() -> Vec<PerfEvent> {
+pub(crate) fn perf_events() -> Vec<NamedPerfEvent> {
     let groups = [("sw", perf::TYPE_SOFTWARE), ("hw", perf::TYPE_HARDWARE)];
     groups
         .into_iter()
         .flat_map(|(group, ty)| perf::event_names(ty).map(move |name| (group, name)))
         .filter_map(|(group, name)| {
             let event = perf::event(name)?;
-            Some(PerfEvent {
+            Some(NamedPerfEvent {
                 group,
                 name: name.into(),
                 ty: event.ty,

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Some("stop") => subcommand(|cli: cli::Stop| attach::run(cli.pid, true)),
         Some("report") => subcommand(|cli: profiles::Report| profiles::report(&cli)),
         Some("diff") => subcommand(|cli: profiles::Diff| profiles::diff(&cli)),
-        Some("profile") => subcommand(|cli: profile::Profile| profile::run(&cli, &passes)),
+        Some("profile") => subcommand(|cli: profile::ProfileCommand| profile::run(&cli, &passes)),
         Some("syscount") => subcommand(|cli: syscount::Syscount| syscount::run(&cli, &passes)),
         _ => run(),
     }

@@ -20,7 +20,7 @@ use std::process::{Command, Stdio};
 use iced_x86::{Decoder, DecoderOptions};
 use spile_debuginfo::processors::verdict;
 use spile_debuginfo::uprobes::{KernelVersion, Verdict};
-use spile_debuginfo::{Module, SearchPaths};
+use spile_debuginfo::{DebugFile, SearchPaths};
 use spile_kernel::perf::{PerfEvent, ProbePlace};
 
 /// Executions of each case in one run of the program.
@@ -189,7 +189,7 @@ struct Placed {
 
 /// The instruction at each `i_N`.
 fn instructions(program: &Path, count: usize) -> Vec<Placed> {
-    let module = Module::open(program, &SearchPaths::default()).expect("opened");
+    let module = DebugFile::open(program, &SearchPaths::default()).expect("opened");
     let one = |n: usize| {
         let name = format!("i_{n}");
         let at = module

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use spile_ir::NrSet;
-use spile_syntax::ast::{Block, Expr, ExprKind, Item, ProbePoint};
+use spile_syntax::ast::{Expr, ExprKind, Item, ProbePoint, StmtBlock};
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
@@ -80,7 +80,7 @@ impl Visitor for Assigned {
     }
 }
 
-fn assigned(blocks: &[&Block]) -> BTreeSet<String> {
+fn assigned(blocks: &[&StmtBlock]) -> BTreeSet<String> {
     let mut found = Assigned::default();
     for b in blocks {
         found.block(b);
@@ -133,7 +133,7 @@ fn alias_variables() -> BTreeMap<String, BTreeSet<String>> {
     let mut all: BTreeMap<String, (BTreeSet<String>, Vec<String>)> = BTreeMap::new();
     for item in library().0 {
         let Item::Alias(a) = item else { continue };
-        let blocks: Vec<&Block> = std::iter::once(&a.body).chain(&a.second).collect();
+        let blocks: Vec<&StmtBlock> = std::iter::once(&a.body).chain(&a.second).collect();
         let below: Vec<String> = a.points.iter().map(dotted).collect();
         for point in &a.names {
             all.insert(dotted(point), (assigned(&blocks), below.clone()));
@@ -170,7 +170,7 @@ fn add_item(names: &mut BTreeSet<(String, String)>, item: Item) {
             }
         }
         Item::Alias(a) => {
-            let blocks: Vec<&Block> = std::iter::once(&a.body).chain(&a.second).collect();
+            let blocks: Vec<&StmtBlock> = std::iter::once(&a.body).chain(&a.second).collect();
             let variables = assigned(&blocks);
             for point in &a.names {
                 let alias = dotted(point);

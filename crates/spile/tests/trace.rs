@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use spile_profile::file::read_path;
-use spile_profile::model::{BLOCKED, ContextKind, Event, Ns, Profile, READY};
+use spile_profile::model::{BLOCKED, ContextKind, Ns, Profile, READY, TimedEvent};
 use spile_profile::timeline::timelines;
 
 mod common;
@@ -36,7 +36,7 @@ fn complete(profile: &Profile) {
     wanted.retain(|_, (count, _)| *count > 0);
     let open: Vec<_> = profile.events.iter().filter(|e| e.open).collect();
     for call in &profile.data.calls {
-        let same = |e: &&&Event| e.tid == call.tid && e.call == call.call;
+        let same = |e: &&&TimedEvent| e.tid == call.tid && e.call == call.call;
         let time = open.iter().find(same).map(|e| e.end_ns - e.start_ns);
         assert_eq!(time, call.unfinished, "{call:?} in {open:?}");
     }
@@ -201,7 +201,7 @@ fn changes_lost(profile: &Profile) -> u64 {
 /// as entries, and with the exclusive time. Each call is in the region in which it was made.
 #[track_caller]
 fn intervals_are_those_of_the_account(profile: &Profile) {
-    let regions = |tid: u32| -> Vec<&Event> {
+    let regions = |tid: u32| -> Vec<&TimedEvent> {
         let all = profile.events.iter();
         all.filter(|e| e.tid == tid && e.region())
             .take(20)
@@ -209,7 +209,7 @@ fn intervals_are_those_of_the_account(profile: &Profile) {
     };
     let mut found: HashMap<(u32, u32), (u64, Ns)> = HashMap::new();
     for (tid, spans) in timelines(profile) {
-        let mut inside: Vec<&Event> = Vec::new();
+        let mut inside: Vec<&TimedEvent> = Vec::new();
         for span in spans {
             while inside.pop_if(|e| e.end_ns <= span.event.start_ns).is_some() {}
             if !span.event.region() {

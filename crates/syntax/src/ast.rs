@@ -10,7 +10,7 @@ use spile_cast::Cast;
 /// A name as written; cheap to clone.
 pub type Name = Arc<str>;
 /// The bytes of a string literal after its escapes are resolved (not always UTF-8).
-pub type Bytes = Arc<[u8]>;
+pub type LiteralBytes = Arc<[u8]>;
 
 /// Which source file a span lies in: an index into [`crate::source::Sources`], and whether the file
 /// belongs to the built-in library. A token keeps the file that it was written in wherever macros,
@@ -98,7 +98,7 @@ pub struct Probe {
     /// The probe points, braces already expanded, in source order.
     pub points: Vec<ProbePoint>,
     /// The handler.
-    pub body: Block,
+    pub body: StmtBlock,
     /// From `probe` to the closing brace.
     pub span: Span,
 }
@@ -122,9 +122,9 @@ pub struct Alias {
     /// The points that the names stand for.
     pub points: Vec<ProbePoint>,
     /// The first body (prologue for `=`, epilogue for `+=`).
-    pub body: Block,
+    pub body: StmtBlock,
     /// The second body of `= POINTS {prologue}, {epilogue}`.
-    pub second: Option<Block>,
+    pub second: Option<StmtBlock>,
     /// The comment block right above, if any (documentation of tapset aliases).
     pub doc: Option<String>,
     /// The whole item.
@@ -163,7 +163,7 @@ pub enum Literal {
     /// A number (64-bit, wrapped).
     Num(i64),
     /// A string.
-    Str(Bytes),
+    Str(LiteralBytes),
 }
 
 /// `global a, b = 3, c%[100]`
@@ -224,7 +224,7 @@ pub struct Function {
 #[derive(Debug, Clone, PartialEq)]
 pub enum FnBody {
     /// Statements.
-    Block(Block),
+    Block(StmtBlock),
     /// `%{ C %}`: parsed and refused by analysis.
     Embedded(Embedded),
 }
@@ -240,7 +240,7 @@ pub struct Embedded {
 
 /// `{ ... }`
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Block {
+pub struct StmtBlock {
     /// The statements.
     pub stmts: Vec<Stmt>,
     /// Its place, including the braces.
@@ -265,7 +265,7 @@ pub enum StmtKind {
     /// An expression, evaluated for its effect.
     Expr(Expr),
     /// `{ ... }`
-    Block(Block),
+    Block(StmtBlock),
     /// `if (c) a else b`
     If {
         cond: Expr,
@@ -293,9 +293,9 @@ pub enum StmtKind {
     Next,
     /// `try { } catch (v) { }`
     Try {
-        body: Block,
+        body: StmtBlock,
         var: Option<Ident>,
-        handler: Block,
+        handler: StmtBlock,
     },
     /// `delete e`: a scalar, an array, an element or a slice.
     Delete(Expr),
@@ -378,7 +378,7 @@ pub enum ExprKind {
     /// A number.
     Num(i64),
     /// A string literal (adjacent ones are joined).
-    Str(Bytes),
+    Str(LiteralBytes),
     /// A variable.
     Var(Name),
     /// `a[k, *]`, `@hist_log(x)[i]`; the base is `Var` or `Hist`.
@@ -411,7 +411,7 @@ pub enum ExprKind {
     Match {
         negated: bool,
         subject: Box<Expr>,
-        pattern: Bytes,
+        pattern: LiteralBytes,
         pattern_span: Span,
     },
     /// `@count(e)`, `@variance(e, 3)`

@@ -27,7 +27,7 @@ pub enum Severity {
 
 /// A place with a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Label {
+pub struct SpanLabel {
     /// The place.
     pub span: Span,
     /// The text; may be empty.
@@ -47,9 +47,9 @@ pub struct Diagnostic {
     /// One sentence without a full stop, lower case.
     pub message: String,
     /// The main place; `None` for a diagnostic about the whole run.
-    pub primary: Option<Label>,
+    pub primary: Option<SpanLabel>,
     /// Other places.
-    pub secondary: Vec<Label>,
+    pub secondary: Vec<SpanLabel>,
     /// Additional facts.
     pub notes: Vec<String>,
     /// Ways out.
@@ -91,7 +91,7 @@ impl Diagnostic {
 
     /// Sets the primary place and the text under its caret.
     pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {
-        self.primary = Some(Label {
+        self.primary = Some(SpanLabel {
             span,
             text: text.into(),
         });
@@ -100,7 +100,7 @@ impl Diagnostic {
 
     /// Adds another place.
     pub fn also(mut self, span: Span, text: impl Into<String>) -> Self {
-        self.secondary.push(Label {
+        self.secondary.push(SpanLabel {
             span,
             text: text.into(),
         });
@@ -198,11 +198,11 @@ impl Diagnostic {
 struct SourceWindow<'a> {
     start: usize,
     end: usize,
-    labels: Vec<(&'a Label, AnnotationKind, usize, usize)>,
+    labels: Vec<(&'a SpanLabel, AnnotationKind, usize, usize)>,
 }
 
 impl<'a> SourceWindow<'a> {
-    fn window(file: &SourceFile, label: &'a Label, kind: AnnotationKind) -> Self {
+    fn window(file: &SourceFile, label: &'a SpanLabel, kind: AnnotationKind) -> Self {
         let text = file.text();
         let from = file.floor_char(label.span.start as usize);
         // Only the first lines of a long construct are shown.

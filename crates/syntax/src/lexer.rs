@@ -5,7 +5,7 @@
 
 use spile_cast::Cast;
 
-use crate::ast::{Bytes, FileId, Span};
+use crate::ast::{FileId, LiteralBytes, Span};
 use crate::codes;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::source::{BAD_BYTE, MAX_SOURCE, Sources};
@@ -324,7 +324,7 @@ pub fn parse_number(text: &str) -> Result<i64, String> {
 
 /// The bytes of a string token, `inner` being the text between its quotes, and the offsets in it of
 /// backslashes that begin no escape (they are dropped).
-pub fn unescape(inner: &str) -> (Bytes, Vec<usize>) {
+pub fn unescape(inner: &str) -> (LiteralBytes, Vec<usize>) {
     if !inner.contains('\\') {
         return (inner.as_bytes().into(), Vec::new());
     }

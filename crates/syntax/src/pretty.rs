@@ -267,7 +267,7 @@ impl Printer {
     }
 
     /// A block on the current line, without a newline at its end.
-    fn body(&mut self, b: &Block) {
+    fn body(&mut self, b: &StmtBlock) {
         self.text(" {\n");
         self.indent += 1;
         for s in &b.stmts {

@@ -19,7 +19,7 @@ pub trait Visitor {
     }
 
     /// A block.
-    fn block(&mut self, b: &Block) {
+    fn block(&mut self, b: &StmtBlock) {
         walk_block(self, b);
     }
 
@@ -62,7 +62,7 @@ pub fn walk_probe_point<V: Visitor + ?Sized>(v: &mut V, p: &ProbePoint) {
 }
 
 /// Visits the statements of a block.
-pub fn walk_block<V: Visitor + ?Sized>(v: &mut V, b: &Block) {
+pub fn walk_block<V: Visitor + ?Sized>(v: &mut V, b: &StmtBlock) {
     b.stmts.iter().for_each(|s| v.stmt(s));
 }
 
@@ -186,12 +186,12 @@ impl<F: FnMut(&Expr)> Visitor for EachExpr<F> {
 }
 
 /// Calls `f` for every expression in a block, parents first.
-pub fn each_expr(b: &Block, f: impl FnMut(&Expr)) {
+pub fn each_expr(b: &StmtBlock, f: impl FnMut(&Expr)) {
     EachExpr(f).block(b);
 }
 
 /// Calls `f` for every statement in a block, outer ones first.
-pub fn each_stmt(b: &Block, f: impl FnMut(&Stmt)) {
+pub fn each_stmt(b: &StmtBlock, f: impl FnMut(&Stmt)) {
     struct EachStmt<F>(F);
     impl<F: FnMut(&Stmt)> Visitor for EachStmt<F> {
         fn stmt(&mut self, s: &Stmt) {

@@ -55,7 +55,7 @@ fn member() -> impl Strategy<Value = Ident> {
     })
 }
 
-fn bytes() -> impl Strategy<Value = Bytes> {
+fn bytes() -> impl Strategy<Value = LiteralBytes> {
     let special = Just(b"\\\"\n\t%d \x07\xff\x001\xc3\xa9".to_vec());
     oneof![4 => vec(any::<u8>(), 0..6), 1 => special].prop_map(Into::into)
 }
@@ -337,8 +337,8 @@ fn s(kind: StmtKind) -> Stmt {
     }
 }
 
-fn block_of(stmts: Vec<Stmt>) -> Block {
-    Block {
+fn block_of(stmts: Vec<Stmt>) -> StmtBlock {
+    StmtBlock {
         stmts,
         span: Span::default(),
     }
@@ -450,7 +450,7 @@ fn stmt(in_function: bool) -> BoxedStrategy<Stmt> {
     .boxed()
 }
 
-fn block(in_function: bool) -> impl Strategy<Value = Block> {
+fn block(in_function: bool) -> impl Strategy<Value = StmtBlock> {
     vec(stmt(in_function), 0..4).prop_map(block_of)
 }
 

@@ -1,9 +1,9 @@
 //! Small tables for tests.
 
-use crate::{Arg, ArgKind, ResultForm, Syscall};
+use crate::{ArgKind, ResultForm, Syscall, SyscallArg};
 
 /// An argument of a 64-bit program.
-pub const fn arg(word: u8, name: &'static str, kind: ArgKind) -> Arg {
+pub const fn arg(word: u8, name: &'static str, kind: ArgKind) -> SyscallArg {
     let (bits, signed) = match kind {
         ArgKind::Int(bits) => (bits, true),
         ArgKind::Uint(bits) | ArgKind::Hex(bits) => (bits, false),
@@ -11,7 +11,7 @@ pub const fn arg(word: u8, name: &'static str, kind: ArgKind) -> Arg {
         ArgKind::Mode => (32, false),
         _ => (64, false),
     };
-    Arg {
+    SyscallArg {
         name,
         kernel_name: name,
         word,
@@ -22,7 +22,7 @@ pub const fn arg(word: u8, name: &'static str, kind: ArgKind) -> Arg {
 }
 
 /// A call with the same name everywhere, and a result in decimal.
-pub const fn call(nr: u32, name: &'static str, args: &'static [Arg]) -> Syscall {
+pub const fn call(nr: u32, name: &'static str, args: &'static [SyscallArg]) -> Syscall {
     Syscall {
         nr,
         name,

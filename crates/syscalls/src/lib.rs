@@ -8,7 +8,7 @@
 //!
 //! An argument has two names: the tapset's (`syscall.openat` has `dfd`) and the kernel's own
 //! parameter (for `$`-variables). Names derived from the tapset's, such as `flags_str`, follow one
-//! rule: see [`Arg::form`].
+//! rule: see [`SyscallArg::form`].
 
 #[cfg(test)]
 #[macro_use]
@@ -24,8 +24,8 @@ mod tables;
 use spile_abi::{Abi, HOST};
 
 pub use model::{
-    Arg, ArgForm, ArgKind, Base, Case, Field, FieldKind, Flag, FlagTable, ResultForm, Structure,
-    StructureText, Syscall, ValueKind, Variable, Variants,
+    ArgForm, ArgKind, ArgValueKind, ArgVariants, Case, FieldKind, Flag, FlagTable, NumberBase,
+    ResultForm, Structure, StructureField, StructureText, Syscall, SyscallArg, SyscallVariable,
 };
 
 /// The system calls of a processor in the order of numbers: native ones, then those of 32-bit programs.

@@ -29,16 +29,16 @@ pub struct Syscall {
     /// The form of its result.
     pub ret: ResultForm,
     /// Its arguments in order.
-    pub args: &'static [Arg],
+    pub args: &'static [SyscallArg],
     /// Other forms of the arguments in `argstr`, by the value of one of them.
-    pub variants: Option<&'static Variants>,
+    pub variants: Option<&'static ArgVariants>,
     /// Its variables besides the arguments and their texts.
-    pub variables: &'static [Variable],
+    pub variables: &'static [SyscallVariable],
 }
 
 /// A variable of a system call that is no argument and no text of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Variable {
+pub struct SyscallVariable {
     /// Its name.
     pub name: &'static str,
     /// Whether it is a string.
@@ -65,7 +65,7 @@ pub enum ResultForm {
 
 /// An argument of a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Arg {
+pub struct SyscallArg {
     /// The name that the tapset uses, such as `buf_uaddr`.
     pub name: &'static str,
     /// The kernel's parameter, such as `buf`.
@@ -134,7 +134,7 @@ pub enum ArgKind {
     /// A number of this many bits in hexadecimal, in brackets: `result`.
     Result(u8),
     /// A 64-bit number in two 32-bit words, the low one first: `pair`, `pairu` and `pairx`.
-    Pair(Base),
+    Pair(NumberBase),
     /// A number of blocks of 4096 bytes, shown in bytes: `blocks`.
     Blocks,
     /// A signed number that `argstr` leaves out: `unseen`, `unseen32`.
@@ -143,7 +143,7 @@ pub enum ArgKind {
 
 /// How a number is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Base {
+pub enum NumberBase {
     /// In decimal, with a sign.
     Signed,
     /// In decimal, without a sign.
@@ -154,7 +154,7 @@ pub enum Base {
 
 /// The kind of an argument as far as it affects the value in a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ValueKind {
+pub enum ArgValueKind {
     /// An integer.
     Int {
         /// Size in bytes: 1, 2, 4 or 8.
@@ -205,7 +205,7 @@ impl ResultForm {
     }
 }
 
-impl Arg {
+impl SyscallArg {
     /// Whether `argstr` shows it as more than a number.
     #[must_use]
     pub fn has_text(&self) -> bool {
@@ -224,22 +224,22 @@ impl Arg {
 
     /// The kind of its value in a script.
     #[must_use]
-    pub fn value_kind(&self) -> ValueKind {
+    pub fn value_kind(&self) -> ArgValueKind {
         let size = self.bits.div_ceil(8);
         match self.kind {
-            ArgKind::Signal => ValueKind::Signal,
-            ArgKind::Str => ValueKind::Str,
-            ArgKind::Argv | ArgKind::Envp => ValueKind::StrVec,
-            ArgKind::Pair(_) => ValueKind::Pair,
-            ArgKind::Blocks => ValueKind::Blocks(size),
+            ArgKind::Signal => ArgValueKind::Signal,
+            ArgKind::Str => ArgValueKind::Str,
+            ArgKind::Argv | ArgKind::Envp => ArgValueKind::StrVec,
+            ArgKind::Pair(_) => ArgValueKind::Pair,
+            ArgKind::Blocks => ArgValueKind::Blocks(size),
             ArgKind::Ptr
             | ArgKind::Buf(_)
             | ArgKind::Sockaddr(_)
             | ArgKind::Timespec(_)
             | ArgKind::Timeval(_)
             | ArgKind::Itimerspec(_)
-            | ArgKind::Itimerval(_) => ValueKind::Ptr,
-            _ => ValueKind::Int {
+            | ArgKind::Itimerval(_) => ArgValueKind::Ptr,
+            _ => ArgValueKind::Int {
                 size,
                 signed: self.signed,
             },
@@ -278,7 +278,7 @@ impl Arg {
 impl Syscall {
     /// The argument that a variable of the tapset gives, and the form.
     #[must_use]
-    pub fn variable(&self, name: &str) -> Option<(&Arg, ArgForm)> {
+    pub fn variable(&self, name: &str) -> Option<(&SyscallArg, ArgForm)> {
         let exact = self.args.iter().find(|arg| arg.name == name);
         let mut all = exact.into_iter().chain(self.args.iter());
         all.find_map(|arg| Some((arg, arg.form(name)?)))
@@ -322,7 +322,7 @@ pub struct Flag {
 
 /// The forms of a call's arguments by the value of one of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Variants {
+pub struct ArgVariants {
     /// The word of the argument that decides.
     pub word: u8,
     /// The bits of that argument that select a case.
@@ -330,7 +330,7 @@ pub struct Variants {
     /// The arguments that `argstr` has for some values.
     pub cases: &'static [Case],
     /// The arguments for all other values, if not those of the call.
-    pub others: Option<&'static [Arg]>,
+    pub others: Option<&'static [SyscallArg]>,
 }
 
 /// The arguments that `argstr` has for some values of one of them.
@@ -339,9 +339,9 @@ pub struct Case {
     /// The values.
     pub values: &'static [u64],
     /// The arguments.
-    pub args: &'static [Arg],
+    pub args: &'static [SyscallArg],
     /// Other forms of these arguments by the value of a second one.
-    pub variants: Option<Variants>,
+    pub variants: Option<ArgVariants>,
 }
 
 /// A structure in user space.
@@ -361,16 +361,16 @@ pub struct Structure {
 #[derive(Debug, PartialEq, Eq)]
 pub struct StructureText {
     /// Fields and the values that they must have.
-    pub when: &'static [(Field, u64)],
+    pub when: &'static [(StructureField, u64)],
     /// Texts, and the fields behind them.
-    pub fields: &'static [(&'static str, Field)],
+    pub fields: &'static [(&'static str, StructureField)],
     /// The text at the end.
     pub end: &'static str,
 }
 
 /// A field of a structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field {
+pub struct StructureField {
     /// Offset in bytes.
     pub offset: u8,
     /// How it is shown.

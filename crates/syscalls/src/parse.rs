@@ -3,8 +3,8 @@
 use spile_abi::{AARCH64, X86_64};
 
 use super::model::{
-    Arg, ArgKind, Base, COMPAT, Case, Field, FieldKind, Flag, FlagTable, IPC, ResultForm,
-    SOCKETCALL, Structure, StructureText, Syscall, Variable, Variants,
+    ArgKind, ArgVariants, COMPAT, Case, FieldKind, Flag, FlagTable, IPC, NumberBase, ResultForm,
+    SOCKETCALL, Structure, StructureField, StructureText, Syscall, SyscallArg, SyscallVariable,
 };
 
 /// A file with its name.
@@ -125,7 +125,7 @@ struct OpenCall {
     call: Syscall,
     abi: ProgramKind,
     variants: Option<OpenVariants>,
-    variables: Vec<Variable>,
+    variables: Vec<SyscallVariable>,
 }
 
 impl OpenCall {
@@ -218,7 +218,7 @@ fn parse_call(abi: ProgramKind, nr: u32, line: &'static str, named: Named) -> Op
             };
             Some(arg)
         })
-        .collect::<Option<Vec<Arg>>>()?;
+        .collect::<Option<Vec<SyscallArg>>>()?;
     let bare = match bare {
         Some(name) => Some(args.iter().find(|arg| arg.name == name)?.word),
         None => None,
@@ -237,11 +237,11 @@ fn parse_call(abi: ProgramKind, nr: u32, line: &'static str, named: Named) -> Op
     })
 }
 
-fn parse_arg(text: &'static str, at: u8, bits: (u8, u8), named: Named) -> Option<Arg> {
+fn parse_arg(text: &'static str, at: u8, bits: (u8, u8), named: Named) -> Option<SyscallArg> {
     let (names, kind) = text.split_once(':')?;
     let (name, kernel_name) = names.split_once('/').unwrap_or((names, names));
     let (kind, bits, signed) = parse_kind(kind, bits, named)?;
-    Some(Arg {
+    Some(SyscallArg {
         name,
         kernel_name,
         word: at,
@@ -285,9 +285,9 @@ fn parse_kind(
         "timeval" => (ArgKind::Timeval(time), word, false),
         "itimerspec" => (ArgKind::Itimerspec(time), word, false),
         "itimerval" => (ArgKind::Itimerval(time), word, false),
-        "pair" => (ArgKind::Pair(Base::Signed), 64, true),
-        "pairu" => (ArgKind::Pair(Base::Unsigned), 64, false),
-        "pairx" => (ArgKind::Pair(Base::Hex), 64, false),
+        "pair" => (ArgKind::Pair(NumberBase::Signed), 64, true),
+        "pairu" => (ArgKind::Pair(NumberBase::Unsigned), 64, false),
+        "pairx" => (ArgKind::Pair(NumberBase::Hex), 64, false),
         "blocks" => (ArgKind::Blocks, word, false),
         "result" => (ArgKind::Result(word), word, false),
         "unseen" => (ArgKind::Unseen, word, true),
@@ -373,24 +373,24 @@ struct OpenVariants {
     word: u8,
     mask: u64,
     cases: Vec<OpenCase>,
-    others: Option<&'static [Arg]>,
+    others: Option<&'static [SyscallArg]>,
 }
 
 struct OpenCase {
     values: Vec<u64>,
-    args: &'static [Arg],
+    args: &'static [SyscallArg],
     variants: Option<OpenVariants>,
 }
 
 impl OpenVariants {
-    fn finish(self) -> Variants {
+    fn finish(self) -> ArgVariants {
         let case = |case: OpenCase| Case {
             values: case.values.leak(),
             args: case.args,
             variants: case.variants.map(OpenVariants::finish),
         };
         let cases: Vec<Case> = self.cases.into_iter().map(case).collect();
-        Variants {
+        ArgVariants {
             word: self.word,
             mask: self.mask,
             cases: cases.leak(),
@@ -438,12 +438,12 @@ fn parse_variant(open: &mut OpenCall, line: &'static str, named: Named) -> Optio
 
 /// The first arguments with these kinds; `.` is the kind that one has.
 fn parse_kinds(
-    args: &[Arg],
+    args: &[SyscallArg],
     kinds: &'static str,
     bits: (u8, u8),
     named: Named,
-) -> Option<&'static [Arg]> {
-    let arg = |(arg, kind): (&Arg, &'static str)| {
+) -> Option<&'static [SyscallArg]> {
+    let arg = |(arg, kind): (&SyscallArg, &'static str)| {
         let mut arg = *arg;
         if kind != "." {
             (arg.kind, arg.bits, arg.signed) = parse_kind(kind, bits, named)?;
@@ -451,7 +451,7 @@ fn parse_kinds(
         Some(arg)
     };
     let args = args.iter().zip(kinds.split_ascii_whitespace()).map(arg);
-    Some(args.collect::<Option<Vec<Arg>>>()?.leak())
+    Some(args.collect::<Option<Vec<SyscallArg>>>()?.leak())
 }
 
 /// The argument that decides.
@@ -463,7 +463,7 @@ struct Decider {
 
 impl Decider {
     /// `NAME`, or `NAME/MASK`.
-    fn of(args: &[Arg], selector: &str) -> Option<Decider> {
+    fn of(args: &[SyscallArg], selector: &str) -> Option<Decider> {
         let (name, mask) = selector.split_once('/').unwrap_or((selector, ""));
         let by = args.iter().find(|arg| arg.name == name)?;
         Some(Decider {
@@ -557,7 +557,7 @@ fn parse_structure(line: &'static str, named: Named, table: &mut Vec<OpenStructu
         .iter()
         .map(|(_, f)| f)
         .chain(when.iter().map(|(f, _)| f));
-    let end = |field: &Field| field.offset + (field.shift + field.bits).div_ceil(8);
+    let end = |field: &StructureField| field.offset + (field.shift + field.bits).div_ceil(8);
     let size = ends.map(end).max().unwrap_or(1);
     let text = StructureText {
         when: when.leak(),
@@ -580,7 +580,7 @@ fn parse_structure(line: &'static str, named: Named, table: &mut Vec<OpenStructu
 }
 
 /// `OFFSET:KIND`, with the kinds of arguments and some more; `OFFSET+SHIFT/BITS:KIND` for a bit field.
-fn parse_field(text: &'static str, named: Named) -> Option<Field> {
+fn parse_field(text: &'static str, named: Named) -> Option<StructureField> {
     let (offset, kind) = text.split_once(':')?;
     let (offset, part) = offset
         .split_once('+')
@@ -614,7 +614,7 @@ fn parse_field(text: &'static str, named: Named) -> Option<Field> {
         Some((shift, bits)) => (shift.parse().ok()?, bits.parse().ok()?),
         None => (0, bits),
     };
-    Some(Field {
+    Some(StructureField {
         offset: offset.parse().ok()?,
         kind,
         bits,
@@ -635,7 +635,7 @@ fn parse_variable(line: &'static str, all: &mut [OpenCall]) -> Option<()> {
     let value = columns.next()?;
     for selector in calls.split_ascii_whitespace() {
         let bare = selector.strip_suffix(".return");
-        let variable = Variable {
+        let variable = SyscallVariable {
             name,
             text,
             at_return: bare.is_some(),

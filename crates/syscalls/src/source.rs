@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::model::{
-    Arg, ArgKind, Base, Case, Field, FieldKind, Flag, FlagTable, ResultForm, Structure,
-    StructureText, Syscall, Variable, Variants,
+    ArgKind, ArgVariants, Case, FieldKind, Flag, FlagTable, NumberBase, ResultForm, Structure,
+    StructureField, StructureText, Syscall, SyscallArg, SyscallVariable,
 };
 use super::parse::{Named, Tables};
 
@@ -63,22 +63,22 @@ macro_rules! source {
 }
 
 source! {
-    struct Arg { name, kernel_name, word, kind, bits, signed }
+    struct SyscallArg { name, kernel_name, word, kind, bits, signed }
     struct Case { values, args, variants }
-    struct Field { offset, kind, bits, shift }
+    struct StructureField { offset, kind, bits, shift }
     struct Flag { name, value, mask }
     struct FlagTable { name, decimal, wide, octal, number, flags }
     struct Structure { name, null, size, texts }
     struct StructureText { when, fields, end }
     struct Syscall { nr, name, probe, point, bare, entry, ret, args, variants, variables }
-    struct Variable { name, text, at_return, value }
-    struct Variants { word, mask, cases, others }
+    struct SyscallVariable { name, text, at_return, value }
+    struct ArgVariants { word, mask, cases, others }
     enum ArgKind {
         Int(n), Uint(n), Hex(n), Mode, Ptr, Str, Argv, Envp, Signal, DirFd, Flags(t), Choice(t), Buf(n),
         Sockaddr(n), Timespec(n), Timeval(n), Itimerspec(n), Itimerval(n), Struct(s), Braced(s), Packed(s),
         Bytes(n), Result(n), Pair(b), Blocks, Unseen
     }
-    enum Base { Signed, Unsigned, Hex }
+    enum NumberBase { Signed, Unsigned, Hex }
     enum FieldKind { Value(k), Micro, Nano, Date }
     enum ResultForm { Int, Hex, Octal, Never }
 }
@@ -95,7 +95,7 @@ macro_rules! reference_is_source {
 }
 reference_is_source!(Structure of structures is "STRUCTURES", FlagTable of flags is "FLAGS");
 
-impl Source for &Variants {
+impl Source for &ArgVariants {
     fn write(&self, out: &mut String, named: Named) {
         out.push('&');
         (**self).write(out, named);

@@ -330,7 +330,7 @@ fn names_of_probe_points_lead_to_calls() {
 #[test]
 fn compat_words_are_short() {
     let pread = numbered(of(&X86_64), COMPAT + 180).expect("pread64");
-    assert_eq!(pread.args[3].kind, ArgKind::Pair(Base::Signed));
+    assert_eq!(pread.args[3].kind, ArgKind::Pair(NumberBase::Signed));
     let fallocate = numbered(of(&X86_64), COMPAT + 324).expect("fallocate");
     assert_eq!(
         fallocate.args.iter().map(|a| a.word).collect::<Vec<_>>(),

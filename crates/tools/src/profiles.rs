@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use spile_profile::export::{FORMATS, Format};
+use spile_profile::export::{ExportFormat, FORMATS};
 use spile_profile::{Run, file, html, json, report as text};
 
 use clap::Parser;
@@ -90,7 +90,7 @@ pub fn report(cli: &Report) -> Result<u8, Failure> {
             print_stdout(formats())?;
             return Ok(0);
         }
-        Some(name) => Some(Format::named(name).ok_or_else(|| {
+        Some(name) => Some(ExportFormat::named(name).ok_or_else(|| {
             fail(format_args!(
                 "there is no format `{name}`; the formats are:\n{}",
                 formats().trim_end()
@@ -115,12 +115,12 @@ pub fn report(cli: &Report) -> Result<u8, Failure> {
 
 /// The formats, one on each line.
 fn formats() -> String {
-    let line = |f: &Format| format!("  {:<16} {}\n", f.name, f.what);
+    let line = |f: &ExportFormat| format!("  {:<16} {}\n", f.name, f.what);
     FORMATS.iter().map(line).collect()
 }
 
 /// Writes an export to its destination.
-fn export(run: &Run, format: &Format, to: Option<&Path>) -> Result<(), Failure> {
+fn export(run: &Run, format: &ExportFormat, to: Option<&Path>) -> Result<(), Failure> {
     let files = format.export(run).map_err(fail)?;
     match (to, &files[..]) {
         (Some(folder), _) if format.folder => {

@@ -1,7 +1,7 @@
 //! The code of a BPF program: its handlers one after the other, or a dispatch to their subprograms.
 
 use spile_ebpf::isa::asm::ARGUMENTS;
-use spile_ebpf::isa::asm::{Asm, Function, Label};
+use spile_ebpf::isa::asm::{Asm, AsmFunction, Label};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Size};
 use spile_ir::{BodyFacts, Event, HandlerId, NrSet, Program};
@@ -64,7 +64,7 @@ impl<'a> ProgramCodegen<'a> {
         attach: &Attach,
         handlers: &[HandlerId],
         pool: &mut Pool,
-    ) -> Result<Function, CompileError> {
+    ) -> Result<AsmFunction, CompileError> {
         let mut asm = Asm::new(name, &["ctx"]);
         store_parameters(&mut asm, false);
         let out = asm.label();
@@ -299,7 +299,7 @@ impl<'a> ProgramCodegen<'a> {
         part: &HandlerSub,
         number: bool,
         pool: &mut Pool,
-    ) -> Result<Function, CompileError> {
+    ) -> Result<AsmFunction, CompileError> {
         let params: &[&'static str] = if number { &["ctx", "nr"] } else { &["ctx"] };
         let mut asm = Asm::new(&part.name, params);
         store_parameters(&mut asm, number);

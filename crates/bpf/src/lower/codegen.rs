@@ -5,7 +5,7 @@ use std::ops::Deref;
 use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::insn::Reg::*;
 use spile_ebpf::isa::insn::{Reg, Size, Src};
-use spile_ebpf::isa::sequences::RegSet;
+use spile_ebpf::isa::sequences::RegMask;
 use spile_ir::{BlockId, SiteId, Ty, Val};
 
 use super::body_context::BodyContext;
@@ -30,7 +30,7 @@ pub(crate) struct HandlerCodegen<'a> {
     /// The final locations of numbers and the temporary registers, behind the leading tests.
     pub numbers: Option<&'a Numbers>,
     /// The registers that are free for the current instruction, unless those of calls are.
-    pub temps: Option<RegSet>,
+    pub temps: Option<RegMask>,
     /// The label of each block.
     pub labels: Vec<Label>,
     /// The label at which the handler ends.

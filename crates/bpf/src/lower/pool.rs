@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use spile_ebpf::emit::{CpuBlocks, ObjectSymbols, emit, emit_all, emit_inline, symbol};
-use spile_ebpf::isa::asm::Function;
+use spile_ebpf::isa::asm::AsmFunction;
 use spile_ebpf::prebuilt::template::Template;
 use spile_layout::RecordShape;
 use spile_lir::Module;
@@ -40,7 +40,7 @@ pub(crate) struct Pool {
     constants: BTreeMap<Vec<u8>, u32>,
     tables: FxHashMap<(u32, u32), u32>,
     /// Subprograms by name.
-    pub subs: BTreeMap<String, Function>,
+    pub subs: BTreeMap<String, AsmFunction>,
     /// Shapes of ring-buffer records; the index is the record's number.
     pub records: Vec<RecordShape>,
     record_index: FxHashMap<String, u32>,
@@ -49,7 +49,7 @@ pub(crate) struct Pool {
     /// The functions that are made from LIR.
     pub lir: LirSources,
     /// Code of functions that is inserted in place of calls, by name.
-    inline: BTreeMap<String, Function>,
+    inline: BTreeMap<String, AsmFunction>,
     pending: Vec<Pending>,
     /// Whether the kernel stops open loops itself.
     may_goto: bool,
@@ -149,7 +149,7 @@ impl Pool {
     /// The code of a function of the run-time library, for [`Asm::insert`].
     ///
     /// [`Asm::insert`]: spile_ebpf::isa::asm::Asm::insert
-    pub(crate) fn inline(&mut self, name: &str) -> Res<&Function> {
+    pub(crate) fn inline(&mut self, name: &str) -> Res<&AsmFunction> {
         if !self.inline.contains_key(name) {
             let module = common(name)?.module(&[]);
             let func = module.funcs.first().ok_or("a module without a function")?;
@@ -246,7 +246,7 @@ impl Pool {
         module: Module,
         plan: &StateLayout,
         kfuncs: FxHashMap<String, u32>,
-    ) -> Res<Function> {
+    ) -> Res<AsmFunction> {
         let around = ObjectSymbols {
             cpu_blocks: Some(plan.cpu_blocks()),
             kfuncs,
@@ -289,9 +289,9 @@ impl Pool {
         let mut global = FxHashSet::default();
         for func in &module.funcs {
             let name = symbol(&func.name);
-            let declared = Function {
+            let declared = AsmFunction {
                 name: name.clone(),
-                ..Function::default()
+                ..AsmFunction::default()
             };
             // A callback of a helper cannot be global.
             if cpu_blocks.is_some() && !module.callbacks().any(|callback| callback == func.name) {

@@ -2,7 +2,7 @@
 
 use spile_ebpf::isa::asm::SourceLine;
 use spile_ebpf::isa::insn::{Cond, Reg, Src};
-use spile_ebpf::isa::sequences::{CALLER_SAVED, RegSet, set_of};
+use spile_ebpf::isa::sequences::{CALLER_SAVED, RegMask, set_of};
 use spile_ir::{BinOp, Block, BlockId, Inst, SiteId, Term, Ty, Val};
 
 use super::codegen::HandlerCodegen;
@@ -60,7 +60,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The register that has a number, as a set.
-    fn own_register(&self, dst: Option<spile_ir::Reg>) -> RegSet {
+    fn own_register(&self, dst: Option<spile_ir::Reg>) -> RegMask {
         match dst.map(|dst| self.location(dst)) {
             Some(Location::Reg(reg)) => set_of(reg),
             _ => 0,

@@ -1,15 +1,15 @@
 //! The part of a handler's stack that has fixed slots, the register of the per-CPU area, and limits
 //! of the code generator.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::insn::Reg;
 
 /// The address of this CPU's area while a handler's body runs.
 pub(crate) const BLOCK: Reg = Reg::R7;
 
 /// The address of an offset of this CPU's area.
-pub(crate) fn block_at(off: u32) -> Arg {
-    Arg::At(BLOCK, off.cast_signed())
+pub(crate) fn block_at(off: u32) -> CallArg {
+    CallArg::At(BLOCK, off.cast_signed())
 }
 
 /// Stack slot of the context.

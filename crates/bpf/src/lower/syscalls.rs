@@ -10,7 +10,7 @@ pub(crate) mod argstr;
 pub(crate) mod parts;
 pub(crate) mod retstr;
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
@@ -159,7 +159,7 @@ impl HandlerCodegen<'_> {
 
     /// `reg` = `number`, as a value that the verifier does not know.
     fn unknown_number(&mut self, reg: Reg, number: i32) {
-        self.asm.set(reg, &Arg::Shared(shared::ZERO));
+        self.asm.set(reg, &CallArg::Shared(shared::ZERO));
         self.asm.load(Size::DW, reg, reg, 0);
         self.asm.add(reg, number);
     }
@@ -194,7 +194,7 @@ impl HandlerCodegen<'_> {
                 self.asm.jump_if(Cond::Ge, number, words as i32 * 64, out);
                 let at = self.asm.alu_of(AluOp::Rsh, number, 6);
                 self.asm.alu(AluOp::Lsh, at, 3);
-                let word = self.asm.address_of(&Arg::Constant(off));
+                let word = self.asm.address_of(&CallArg::Constant(off));
                 self.asm.add(word, at);
                 self.asm.load(Size::DW, word, word, 0);
                 self.asm.alu(AluOp::And, number, 63);

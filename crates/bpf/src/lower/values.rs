@@ -1,6 +1,6 @@
 //! Operands of the IR in virtual registers, and copies of memory.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{Reg, Src};
 use spile_ir::Val;
@@ -41,27 +41,27 @@ impl HandlerCodegen<'_> {
 
     /// The address of an offset of the shared area.
     pub(crate) fn shared_address(&mut self, off: u32) -> Reg {
-        self.asm.address_of(&Arg::Shared(off))
+        self.asm.address_of(&CallArg::Shared(off))
     }
 
     /// Copies memory that may be read.
-    pub(crate) fn copy_memory(&mut self, to: Arg, bytes: u32, from: Arg) -> Reg {
-        let bytes = Arg::from(bytes as i32);
+    pub(crate) fn copy_memory(&mut self, to: CallArg, bytes: u32, from: CallArg) -> Reg {
+        let bytes = CallArg::from(bytes as i32);
         self.asm
             .call_with(Helper::ProbeReadKernel, &[to, bytes, from])
     }
 
     /// Zeroes memory.
-    pub(crate) fn zero_memory(&mut self, to: Arg, bytes: u32) {
-        let zeros = Arg::Constant(self.pool.zeros(bytes));
+    pub(crate) fn zero_memory(&mut self, to: CallArg, bytes: u32) {
+        let zeros = CallArg::Constant(self.pool.zeros(bytes));
         self.copy_memory(to, bytes, zeros);
     }
 
     /// The address of a string.
-    pub(crate) fn text_arg(&mut self, text: &StrOperand) -> Arg {
+    pub(crate) fn text_arg(&mut self, text: &StrOperand) -> CallArg {
         match text {
             StrOperand::Slot { off, .. } => block_at(*off),
-            StrOperand::Const { bytes } => Arg::Constant(self.pool.constant(bytes)),
+            StrOperand::Const { bytes } => CallArg::Constant(self.pool.constant(bytes)),
         }
     }
 

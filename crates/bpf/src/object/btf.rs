@@ -1,8 +1,8 @@
-//! Writer of BTF, the type information that libbpf and the kernel read: `.BTF` ([`Btf`]) and
+//! Writer of BTF, the type information that libbpf and the kernel read: `.BTF` ([`BtfBuilder`]) and
 //! `.BTF.ext` ([`ext`]).
 //!
 //! libbpf takes maps from it: a map is a variable in the `.maps` data section whose struct type
-//! encodes the map's properties, see [`Btf::map_struct`]. The kernel takes the names of functions
+//! encodes the map's properties, see [`BtfBuilder::map_struct`]. The kernel takes the names of functions
 //! from it, which callbacks need, and the source lines for the verifier's log.
 //!
 //! Equal strings and equal types are stored once. Ids follow the order of the calls, so equal calls
@@ -31,16 +31,16 @@ mod kind {
 
 /// The id of a type. `VOID` is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TypeId(u32);
+pub struct BuiltTypeId(u32);
 
-impl TypeId {
+impl BuiltTypeId {
     /// The id as the kernel numbers the types of one BTF.
     pub fn number(self) -> u32 {
         self.0
     }
 
     /// No type: the result of a function that returns nothing, or the target of a `void *`.
-    pub const VOID: TypeId = TypeId(0);
+    pub const VOID: BuiltTypeId = BuiltTypeId(0);
 }
 
 /// A string, as its offset in the string section. 0 is the empty string.
@@ -60,24 +60,24 @@ pub enum Linkage {
 
 /// Types under construction.
 #[derive(Debug)]
-pub struct Btf {
+pub struct BtfBuilder {
     types: Vec<u8>,
     count: u32,
-    known: FxHashMap<Vec<u32>, TypeId>,
+    known: FxHashMap<Vec<u32>, BuiltTypeId>,
     strings: Vec<u8>,
     offsets: FxHashMap<Box<str>, StrId>,
 }
 
-impl Default for Btf {
+impl Default for BtfBuilder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Btf {
+impl BtfBuilder {
     /// An empty set of types, except for void.
-    pub fn new() -> Btf {
-        Btf {
+    pub fn new() -> BtfBuilder {
+        BtfBuilder {
             types: Vec::new(),
             count: 0,
             known: FxHashMap::default(),
@@ -100,7 +100,14 @@ impl Btf {
     }
 
     /// Adds a type with these words: name, kind, number of parts, size or type, the rest.
-    fn add(&mut self, name: &str, kind: u32, parts: usize, third: u32, rest: &[u32]) -> TypeId {
+    fn add(
+        &mut self,
+        name: &str,
+        kind: u32,
+        parts: usize,
+        third: u32,
+        rest: &[u32],
+    ) -> BuiltTypeId {
         let mut words = vec![self.string(name).0, kind << 24 | parts as u32, third];
         words.extend_from_slice(rest);
         if let Some(id) = self.known.get(&words) {
@@ -109,13 +116,13 @@ impl Btf {
         self.types
             .extend(words.iter().flat_map(|w| w.to_le_bytes()));
         self.count += 1;
-        let id = TypeId(self.count);
+        let id = BuiltTypeId(self.count);
         self.known.insert(words, id);
         id
     }
 
     /// An integer of `bytes` bytes.
-    pub fn int(&mut self, name: &str, bytes: u32, signed: bool) -> TypeId {
+    pub fn int(&mut self, name: &str, bytes: u32, signed: bool) -> BuiltTypeId {
         self.add(
             name,
             kind::INT,
@@ -126,23 +133,28 @@ impl Btf {
     }
 
     /// A pointer.
-    pub fn ptr(&mut self, to: TypeId) -> TypeId {
+    pub fn ptr(&mut self, to: BuiltTypeId) -> BuiltTypeId {
         self.add("", kind::PTR, 0, to.0, &[])
     }
 
     /// The type with `const`.
-    pub fn constant(&mut self, of: TypeId) -> TypeId {
+    pub fn constant(&mut self, of: BuiltTypeId) -> BuiltTypeId {
         self.add("", kind::CONST, 0, of.0, &[])
     }
 
     /// An array.
-    pub fn array(&mut self, of: TypeId, len: u32) -> TypeId {
+    pub fn array(&mut self, of: BuiltTypeId, len: u32) -> BuiltTypeId {
         let index = self.int("int", 4, true);
         self.add("", kind::ARRAY, 0, 0, &[of.0, index.0, len])
     }
 
     /// A struct of `bytes`; members are name, type, offset in bytes. Empty name: anonymous.
-    pub fn structure(&mut self, name: &str, bytes: u32, members: &[(&str, TypeId, u32)]) -> TypeId {
+    pub fn structure(
+        &mut self,
+        name: &str,
+        bytes: u32,
+        members: &[(&str, BuiltTypeId, u32)],
+    ) -> BuiltTypeId {
         let mut rest = Vec::with_capacity(members.len() * 3);
         for (name, ty, offset) in members {
             rest.extend([self.string(name).0, ty.0, offset * 8]);
@@ -151,7 +163,11 @@ impl Btf {
     }
 
     /// The type of a function; parameters are name and type.
-    pub fn func_proto(&mut self, result: TypeId, params: &[(&str, TypeId)]) -> TypeId {
+    pub fn func_proto(
+        &mut self,
+        result: BuiltTypeId,
+        params: &[(&str, BuiltTypeId)],
+    ) -> BuiltTypeId {
         let mut rest = Vec::with_capacity(params.len() * 2);
         for (name, ty) in params {
             rest.extend([self.string(name).0, ty.0]);
@@ -160,17 +176,22 @@ impl Btf {
     }
 
     /// A function of type `proto`.
-    pub fn func(&mut self, name: &str, proto: TypeId, linkage: Linkage) -> TypeId {
+    pub fn func(&mut self, name: &str, proto: BuiltTypeId, linkage: Linkage) -> BuiltTypeId {
         self.add(name, kind::FUNC, linkage as usize, proto.0, &[])
     }
 
     /// A variable.
-    pub fn var(&mut self, name: &str, ty: TypeId, linkage: Linkage) -> TypeId {
+    pub fn var(&mut self, name: &str, ty: BuiltTypeId, linkage: Linkage) -> BuiltTypeId {
         self.add(name, kind::VAR, 0, ty.0, &[linkage as u32])
     }
 
     /// A data section of `bytes` with its variables: variable, offset, size.
-    pub fn datasec(&mut self, name: &str, bytes: u32, vars: &[(TypeId, u32, u32)]) -> TypeId {
+    pub fn datasec(
+        &mut self,
+        name: &str,
+        bytes: u32,
+        vars: &[(BuiltTypeId, u32, u32)],
+    ) -> BuiltTypeId {
         let rest: Vec<u32> = vars
             .iter()
             .flat_map(|(var, off, len)| [var.0, *off, *len])
@@ -185,8 +206,8 @@ impl Btf {
     pub(crate) fn map_struct(
         &mut self,
         properties: &[(&str, u32)],
-        types: &[(&str, TypeId)],
-    ) -> (TypeId, u32) {
+        types: &[(&str, BuiltTypeId)],
+    ) -> (BuiltTypeId, u32) {
         let byte = self.int("char", 1, true);
         let mut members = Vec::with_capacity(properties.len());
         for (i, (name, value)) in properties.iter().enumerate() {
@@ -255,7 +276,7 @@ pub(crate) struct ExtSection {
     /// The section's name.
     pub name: StrId,
     /// The section's functions: byte offset and `FUNC` type, in order.
-    pub funcs: Vec<(u32, TypeId)>,
+    pub funcs: Vec<(u32, BuiltTypeId)>,
     /// The section's lines, in order. The kernel requires one at the start of each function, or
     /// none in the whole object.
     pub lines: Vec<LineInfo>,

@@ -1,15 +1,19 @@
 //! BTF types of functions and maps, and source lines. Both forms of an object use them: the file
 //! (`elf`) and memory (`link`).
 
-use spile_ebpf::isa::asm::{Function, SourceLine};
+use spile_ebpf::isa::asm::{AsmFunction, SourceLine};
 
-use crate::object::btf::{Btf, LineInfo, Linkage, TypeId};
+use crate::object::btf::{BtfBuilder, BuiltTypeId, LineInfo, Linkage};
 use crate::object::elf::{MapSpec, MapType};
 
 /// The type of a program or subprogram, from which the kernel takes the parameters of global ones.
-pub(crate) fn function_type(btf: &mut Btf, function: &Function, program: bool) -> TypeId {
+pub(crate) fn function_type(
+    btf: &mut BtfBuilder,
+    function: &AsmFunction,
+    program: bool,
+) -> BuiltTypeId {
     let (param, result) = if program {
-        let context = btf.ptr(TypeId::VOID);
+        let context = btf.ptr(BuiltTypeId::VOID);
         (context, btf.int("int", 4, true))
     } else {
         let param = btf.int("unsigned long", 8, false);
@@ -28,8 +32,8 @@ pub(crate) fn function_type(btf: &mut Btf, function: &Function, program: bool) -
 /// Line records of a function at `start`, with slots of `unit` bytes or words. The first
 /// instruction always has one, because the kernel requires it.
 pub(crate) fn lines(
-    btf: &mut Btf,
-    function: &Function,
+    btf: &mut BtfBuilder,
+    function: &AsmFunction,
     start: u32,
     unit: u32,
     out: &mut Vec<LineInfo>,
@@ -56,7 +60,7 @@ pub(crate) fn lines(
     }
 }
 
-fn line_info(btf: &mut Btf, offset: u32, at: &SourceLine) -> LineInfo {
+fn line_info(btf: &mut BtfBuilder, offset: u32, at: &SourceLine) -> LineInfo {
     LineInfo {
         offset,
         file: btf.string(&at.file),
@@ -67,7 +71,7 @@ fn line_info(btf: &mut Btf, offset: u32, at: &SourceLine) -> LineInfo {
 }
 
 /// Types of key and value, for maps whose types the kernel needs.
-pub(crate) fn map_types(btf: &mut Btf, map: &MapSpec) -> Option<(TypeId, TypeId)> {
+pub(crate) fn map_types(btf: &mut BtfBuilder, map: &MapSpec) -> Option<(BuiltTypeId, BuiltTypeId)> {
     (map.ty == MapType::TaskStorage).then(|| {
         let key = btf.int("int", 4, true);
         let word = btf.int("unsigned long", 8, false);

@@ -25,10 +25,10 @@ use object::{
     SymbolScope, elf,
 };
 use rustc_hash::FxHashMap;
-use spile_ebpf::isa::asm::{Function, RelocTarget, Section};
+use spile_ebpf::isa::asm::{AsmFunction, RelocTarget, Section};
 use spile_ebpf::isa::insn::{ImmKind, Insn};
 
-use crate::object::btf::{self, Btf, ExtSection, Linkage};
+use crate::object::btf::{self, BtfBuilder, ExtSection, Linkage};
 use crate::object::debug_info;
 
 /// Name of the variable that covers `.bss`.
@@ -86,7 +86,7 @@ pub struct ProgramSpec {
     /// `perf_event`. Several programs may share a section.
     pub section: String,
     /// The code, with the context as its only parameter.
-    pub function: Function,
+    pub function: AsmFunction,
 }
 
 /// The content of an object.
@@ -101,7 +101,7 @@ pub struct ObjectSpec {
     /// Programs, in the order of the symbol table.
     pub programs: Vec<ProgramSpec>,
     /// Functions that programs or other functions call, or that helpers call back.
-    pub subprograms: Vec<Function>,
+    pub subprograms: Vec<AsmFunction>,
     /// Licence, usually [`LICENSE`].
     pub license: String,
 }
@@ -145,7 +145,7 @@ impl ObjectSpec {
     pub fn slots(&self) -> u32 {
         let programs = self.programs.iter().map(|p| &p.function);
         let all = programs.chain(&self.subprograms);
-        all.map(Function::slots).sum()
+        all.map(AsmFunction::slots).sum()
     }
 
     /// The ELF file's bytes.
@@ -203,7 +203,7 @@ struct RefTarget {
 /// A code section: its functions with their byte offsets.
 struct CodeSection<'s> {
     name: &'s str,
-    functions: Vec<(u32, &'s Function)>,
+    functions: Vec<(u32, &'s AsmFunction)>,
     size: u32,
 }
 
@@ -216,7 +216,7 @@ impl<'s> CodeSection<'s> {
         }
     }
 
-    fn push(&mut self, function: &'s Function) {
+    fn push(&mut self, function: &'s AsmFunction) {
         self.functions.push((self.size, function));
         self.size += function.slots() * 8;
     }
@@ -224,7 +224,7 @@ impl<'s> CodeSection<'s> {
 
 struct ElfWriter<'s> {
     object: Object<'s>,
-    btf: Btf,
+    btf: BtfBuilder,
     ext: Vec<ExtSection>,
     maps: FxHashMap<&'s str, RefTarget>,
     functions: FxHashMap<&'s str, RefTarget>,
@@ -237,7 +237,7 @@ impl<'s> ElfWriter<'s> {
     fn new() -> ElfWriter<'s> {
         ElfWriter {
             object: Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little),
-            btf: Btf::new(),
+            btf: BtfBuilder::new(),
             ext: Vec::new(),
             maps: FxHashMap::default(),
             functions: FxHashMap::default(),
@@ -425,7 +425,7 @@ impl<'s> ElfWriter<'s> {
     /// Appends a function's code and collects its relocations.
     fn function(
         &self,
-        function: &Function,
+        function: &AsmFunction,
         bytes: &mut Vec<u8>,
         out: &mut Vec<Relocation>,
     ) -> Result<(), ElfError> {
@@ -453,7 +453,7 @@ impl<'s> ElfWriter<'s> {
         }
     }
 
-    fn place(&self, function: &Function, target: &RelocTarget) -> Result<RefTarget, ElfError> {
+    fn place(&self, function: &AsmFunction, target: &RelocTarget) -> Result<RefTarget, ElfError> {
         let found = match target {
             RelocTarget::Map(name) => self.maps.get(&**name).copied(),
             RelocTarget::Call(name) | RelocTarget::Func(name) => {

@@ -14,10 +14,10 @@
 //! Not done here: maps and system calls (`spile-runtime`).
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use spile_ebpf::isa::asm::{Function, RelocTarget, Section};
+use spile_ebpf::isa::asm::{AsmFunction, RelocTarget, Section};
 use spile_ebpf::isa::insn::{Callee, ImmKind, Insn};
 
-use crate::object::btf::{Btf, TypeId};
+use crate::object::btf::{BtfBuilder, BuiltTypeId};
 use crate::object::debug_info;
 use crate::object::elf::{ElfError, ObjectSpec};
 
@@ -81,7 +81,7 @@ pub fn link(spec: &ObjectSpec) -> Result<LinkedObject, ElfError> {
     let maps = spec.maps.iter().enumerate();
     let mut linker = Linker {
         spec,
-        btf: Btf::new(),
+        btf: BtfBuilder::new(),
         types: FxHashMap::default(),
         maps: maps.clone().map(|(i, m)| (&*m.name, i)).collect(),
         functions: by_name(spec),
@@ -103,17 +103,17 @@ pub fn link(spec: &ObjectSpec) -> Result<LinkedObject, ElfError> {
 }
 
 /// The subprograms of an object by name.
-pub(crate) fn by_name(spec: &ObjectSpec) -> FxHashMap<&str, &Function> {
+pub(crate) fn by_name(spec: &ObjectSpec) -> FxHashMap<&str, &AsmFunction> {
     spec.subprograms.iter().map(|f| (&*f.name, f)).collect()
 }
 
 struct Linker<'s> {
     spec: &'s ObjectSpec,
-    btf: Btf,
+    btf: BtfBuilder,
     /// Type ids of the functions of the current program.
-    types: FxHashMap<&'s str, TypeId>,
+    types: FxHashMap<&'s str, BuiltTypeId>,
     maps: FxHashMap<&'s str, usize>,
-    functions: FxHashMap<&'s str, &'s Function>,
+    functions: FxHashMap<&'s str, &'s AsmFunction>,
 }
 
 /// The functions of a program with the slot at which each begins: the program itself, then what it
@@ -122,9 +122,9 @@ struct Linker<'s> {
 /// # Errors
 /// A reference to a function that the object lacks.
 pub(crate) fn members<'s>(
-    functions: &FxHashMap<&str, &'s Function>,
-    main: &'s Function,
-) -> Result<Vec<(&'s Function, u32)>, ElfError> {
+    functions: &FxHashMap<&str, &'s AsmFunction>,
+    main: &'s AsmFunction,
+) -> Result<Vec<(&'s AsmFunction, u32)>, ElfError> {
     let mut members = vec![(main, 0)];
     let mut end = main.slots();
     let mut seen: FxHashSet<&str> = FxHashSet::default();
@@ -149,7 +149,7 @@ pub(crate) fn members<'s>(
 }
 
 impl<'s> Linker<'s> {
-    fn program(&mut self, main: &'s Function) -> Result<LinkedProgram, ElfError> {
+    fn program(&mut self, main: &'s AsmFunction) -> Result<LinkedProgram, ElfError> {
         let mut program = LinkedProgram {
             name: main.name.clone(),
             ..LinkedProgram::default()
@@ -186,7 +186,7 @@ impl<'s> Linker<'s> {
     fn append(
         &mut self,
         program: &mut LinkedProgram,
-        function: &'s Function,
+        function: &'s AsmFunction,
         main: bool,
     ) -> Result<(), ElfError> {
         let start = program.insns.len() as u32;
@@ -219,7 +219,7 @@ impl<'s> Linker<'s> {
     fn data(
         &self,
         program: &mut LinkedProgram,
-        from: &Function,
+        from: &AsmFunction,
         target: &RelocTarget,
         slot: usize,
     ) -> Result<(), ElfError> {

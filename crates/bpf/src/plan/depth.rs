@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use spile_ebpf::isa::asm::{Function, RelocTarget};
+use spile_ebpf::isa::asm::{AsmFunction, RelocTarget};
 
 use crate::object::elf::ObjectSpec;
 
@@ -26,7 +26,7 @@ pub(crate) fn deepest(spec: &ObjectSpec) -> Vec<&str> {
 }
 
 /// Instruction slots of a program with all its callees, and the number of callees.
-pub(crate) fn size(program: &Function, subs: &BTreeMap<String, Function>) -> (usize, usize) {
+pub(crate) fn size(program: &AsmFunction, subs: &BTreeMap<String, AsmFunction>) -> (usize, usize) {
     let mut seen = FxHashSet::default();
     let mut todo = vec![program];
     let mut slots = 0;
@@ -38,7 +38,7 @@ pub(crate) fn size(program: &Function, subs: &BTreeMap<String, Function>) -> (us
 }
 
 /// The subprograms that a function refers to.
-fn called(f: &Function) -> impl Iterator<Item = &str> {
+fn called(f: &AsmFunction) -> impl Iterator<Item = &str> {
     f.relocs.iter().filter_map(|r| match &r.target {
         RelocTarget::Call(name) | RelocTarget::Func(name) => Some(&**name),
         _ => None,
@@ -46,18 +46,18 @@ fn called(f: &Function) -> impl Iterator<Item = &str> {
 }
 
 struct CallChains<'a> {
-    subs: FxHashMap<&'a str, &'a Function>,
+    subs: FxHashMap<&'a str, &'a AsmFunction>,
     chains: FxHashMap<&'a str, Vec<&'a str>>,
 }
 
 impl<'a> CallChains<'a> {
-    fn longest_chain(&mut self, f: &'a Function) -> Vec<&'a str> {
+    fn longest_chain(&mut self, f: &'a AsmFunction) -> Vec<&'a str> {
         if let Some(chain) = self.chains.get(f.name.as_str()) {
             return chain.clone();
         }
         // Recursion ends the chain.
         self.chains.insert(&f.name, vec![&f.name]);
-        let called: Vec<&Function> = called(f)
+        let called: Vec<&AsmFunction> = called(f)
             .filter_map(|name| self.subs.get(name).copied())
             .collect();
         let below = called.into_iter().map(|f| self.longest_chain(f));

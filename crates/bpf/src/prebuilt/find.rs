@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use spile_ebpf::emit::CpuBlocks;
 use spile_ebpf::prebuilt::Blocks;
 use spile_ebpf::prebuilt::samples::samples;
-use spile_ebpf::prebuilt::template::{Code, Field, Part, Target, Template};
+use spile_ebpf::prebuilt::template::{Code, Field, Part, Template, TemplateTarget};
 use spile_lir::library::routine::Routine;
 
 /// The templates, each with the index of its sample.

@@ -18,11 +18,11 @@ use spile_layout::critical::{
     BUSY, CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, answer, request,
 };
 use spile_layout::{HELD, percpu};
-use spile_lir::builder::{BlockExit, Builder, Val, build};
+use spile_lir::builder::{BlockExit, Builder, Scalar, build};
 use spile_lir::func::{Extern, MemoryPlace};
 use spile_lir::helpers::Helper;
 use spile_lir::op::Size;
-use spile_lir::{Func, Module};
+use spile_lir::{LirFunc, Module};
 
 use crate::compiled::{Attach, CRITICAL_PROGRAM, ProgramInfo};
 
@@ -71,11 +71,11 @@ pub(crate) fn module(critical: &CriticalLayout) -> Module {
     }
 }
 
-fn state(f: &Builder, at: u32) -> Val<'_> {
+fn state(f: &Builder, at: u32) -> Scalar<'_> {
     f.addr(MemoryPlace::State(at))
 }
 
-fn section(critical: &CriticalLayout) -> Func {
+fn section(critical: &CriticalLayout) -> LirFunc {
     let contract = "\
 Copies the globals that the controller wants under their locks, and empties those that it takes.
 ctx: the words of the request. Returns whether the copies are complete: a lock can be held.
@@ -118,13 +118,13 @@ struct Section<'a, 'b> {
     f: &'b Builder,
     critical: &'a CriticalLayout,
     /// Bits of the globals to copy ([`request::WANTED`]).
-    wanted: Val<'b>,
+    wanted: Scalar<'b>,
     /// Bits of the globals to empty ([`request::TAKEN`]).
-    taken: Val<'b>,
+    taken: Scalar<'b>,
     /// The number of attempts to take a lock.
-    tries: Val<'b>,
+    tries: Scalar<'b>,
     /// A word: nonzero while the current array is emptied.
-    emptied: Val<'b>,
+    emptied: Scalar<'b>,
 }
 
 impl<'b> Section<'_, 'b> {
@@ -181,7 +181,7 @@ impl<'b> Section<'_, 'b> {
     }
 
     /// Copies a scalar or statistic, and empties it if it is taken.
-    fn words(&self, (from, to): (u32, u32), size: u32, taken: Val<'b>) {
+    fn words(&self, (from, to): (u32, u32), size: u32, taken: Scalar<'b>) {
         let f = self.f;
         copy(f, (state(f, to), 0), state(f, from), size);
         f.if_(taken.ne(0), || {
@@ -218,7 +218,7 @@ impl<'b> Section<'_, 'b> {
 }
 
 /// `critical_lock(word, tries)`.
-fn try_lock() -> Func {
+fn try_lock() -> LirFunc {
     let contract = "\
 Takes a lock; returns 1, or 0 if others hold it.
 word: the lock's address. tries: the number of attempts.
@@ -281,7 +281,7 @@ impl<'a> Elements<'a> {
     }
 
     /// The copy at an index; returns if there is none.
-    fn entry<'b>(&self, f: &'b Builder, index: Val<'b>) -> Val<'b> {
+    fn entry<'b>(&self, f: &'b Builder, index: Scalar<'b>) -> Scalar<'b> {
         let key = f.slot(8);
         key.store_bytes(Size::U32, 0, index);
         let copies = f.addr(MemoryPlace::Map(self.to.to_owned()));
@@ -291,7 +291,7 @@ impl<'a> Elements<'a> {
     }
 
     /// The callback for each element.
-    fn copy_one(&self) -> Func {
+    fn copy_one(&self) -> LirFunc {
         let contract = "\
 Copies an element, and removes it if the array is taken. Returns 0.
 map: the array. key, value: the element. taken: a word that is nonzero if the array is taken.
@@ -314,7 +314,7 @@ Cost: a look-up, and the copy.";
     }
 
     /// The callback for each key that the controller wrote to an entry.
-    fn copy_known(&self) -> Func {
+    fn copy_known(&self) -> LirFunc {
         let contract = "\
 Copies the element with the key in an entry, and removes it if the array is taken. The entry's first word
 says whether there is an element. Returns 0.
@@ -343,7 +343,7 @@ Cost: two look-ups, and the copy of the value.";
 }
 
 /// Copies words to an offset from an address; larger amounts with a helper call.
-fn copy<'b>(f: &'b Builder, (to, at): (Val<'b>, u32), from: Val<'b>, size: u32) {
+fn copy<'b>(f: &'b Builder, (to, at): (Scalar<'b>, u32), from: Scalar<'b>, size: u32) {
     if size <= FEW_BYTES {
         for off in (0..size).step_by(8) {
             to.store_u64((at + off) as i16, from.load_u64(off as i16));

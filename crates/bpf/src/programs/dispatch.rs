@@ -13,7 +13,7 @@ use spile_ir::{HandlerId, NrSet};
 
 use crate::lower::slots::passed;
 use crate::lower::syscalls::unlinked_number;
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 
 /// Up to this number of keys, comparisons are linear.
 const LINEAR: usize = 3;
@@ -31,7 +31,7 @@ pub(crate) struct HandlerSub {
 impl HandlerSub {
     /// Emits the call of the subprogram.
     pub(crate) fn emit_call(&self, asm: &mut Asm, number: bool) {
-        let args: Vec<Arg> = passed(number)
+        let args: Vec<CallArg> = passed(number)
             .map(|slot| asm.word(R10, slot).into())
             .collect();
         asm.call_sub_with(self.name.as_str(), &args);

@@ -4,7 +4,7 @@
 //! A program at `sched_process_exec` sends a record, whether or not handlers may run.
 
 use spile_layout::percpu;
-use spile_lir::Func;
+use spile_lir::LirFunc;
 use spile_lir::builder::build;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
@@ -25,7 +25,7 @@ pub(crate) fn info() -> ProgramInfo {
 }
 
 /// The program; `shape` is that of its records.
-pub(crate) fn program(shape: u32) -> Func {
+pub(crate) fn program(shape: u32) -> LirFunc {
     let contract = "\
 Sends a record with the number of the current process and the time, or counts that it is lost.
 ctx: not read.";

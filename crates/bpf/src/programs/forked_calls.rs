@@ -11,7 +11,7 @@ use spile_lir::builder::build;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::op::Size;
-use spile_lir::{Func, Module};
+use spile_lir::{LirFunc, Module};
 
 use crate::compiled::ProgramInfo;
 use crate::target::{Features, KernelOffsets};
@@ -87,7 +87,7 @@ pub(crate) fn module(
 }
 
 /// The program. `tgid` and `utask` are offsets in a task's description.
-fn copier(maps: &[CallMap], tgid: i32, utask: Option<i32>) -> Func {
+fn copier(maps: &[CallMap], tgid: i32, utask: Option<i32>) -> LirFunc {
     let contract = "\
 Copies the elements of the forking thread for its child.
 ctx: the tasks of the parent and of the child. New threads have no calls of their parent, and a thread
@@ -121,7 +121,7 @@ fn function_name(words: u32) -> String {
 }
 
 /// The callback for each element, by the size of keys.
-fn copy_one(words: u32) -> Func {
+fn copy_one(words: u32) -> LirFunc {
     let contract = "\
 Copies an element of a thread for another one; returns 0.
 map: the array. key, value: the element; the key begins with the thread. threads: the thread and the

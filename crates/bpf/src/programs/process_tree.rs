@@ -5,13 +5,13 @@
 //! ancestors have ended. The program runs whether or not handlers may. The loader sets the bits of
 //! the target and of its existing descendants.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::helpers::Helper as BpfHelper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size as Bytes};
 use spile_layout::TREE_BYTES;
-use spile_lir::Func;
-use spile_lir::builder::{Builder, Val, build};
+use spile_lir::LirFunc;
+use spile_lir::builder::{Builder, Scalar, build};
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AtomicOp, Size};
@@ -36,7 +36,7 @@ pub(crate) fn info() -> ProgramInfo {
 ///
 /// # Errors
 /// The reason, where the kernel does not tell how its tasks look.
-pub(crate) fn fork_tracker(at: u32, offsets: &KernelOffsets) -> Res<Func> {
+pub(crate) fn fork_tracker(at: u32, offsets: &KernelOffsets) -> Res<LirFunc> {
     let tgid = offsets.task_tgid.and_then(|o| i32::try_from(o).ok());
     let tgid = tgid.ok_or(LowerError::unsupported(
         "children of the target cannot be followed on this kernel",
@@ -62,7 +62,7 @@ ctx: the tasks of the parent and of the child. New threads change nothing.";
 }
 
 /// The address of the word with a process's bit, and the bit.
-pub(crate) fn place<'b>(f: &'b Builder, at: u32, process: Val<'b>) -> (Val<'b>, Val<'b>) {
+pub(crate) fn place<'b>(f: &'b Builder, at: u32, process: Scalar<'b>) -> (Scalar<'b>, Scalar<'b>) {
     let offset = (process >> 3) & (TREE_BYTES - 8).cast_signed();
     let word = f.addr(MemoryPlace::State(at)) + offset;
     (word, f.constant(1) << (process & 63))
@@ -80,7 +80,7 @@ pub(crate) fn only_within(asm: &mut Asm, at: u32, out: Label) {
 pub(crate) fn bit(asm: &mut Asm, at: u32, process: Reg) -> Reg {
     let offset = asm.alu_of(AluOp::Rsh, process, 3);
     asm.alu(AluOp::And, offset, (TREE_BYTES - 8) as i32);
-    let word = asm.address_of(&Arg::Shared(at));
+    let word = asm.address_of(&CallArg::Shared(at));
     asm.add(word, offset);
     asm.load(Bytes::DW, word, word, 0);
     let place = asm.alu_of(AluOp::And, process, 63);

@@ -11,7 +11,7 @@ use spile_layout::critical::{
 use spile_layout::{ValueLayout, percpu};
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
+use spile_lir::interp::{Host, Machine, Memory, RegionKind, Trap};
 use spile_lir::repeat::outline;
 use spile_lir::verify::verify;
 
@@ -74,7 +74,7 @@ const ARRAY: u64 = 1;
 const COPIES: u64 = 2;
 
 impl Host for Maps {
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         let word = |memory: &mut Memory, at, size| {
             let bytes = memory.read(at, size)?;
             let word: [u8; 8] = std::array::from_fn(|i| bytes.get(i).copied().unwrap_or(0));
@@ -99,7 +99,7 @@ impl Host for Maps {
                 memory.write(*to, &bytes)?;
                 Ok(0)
             }
-            _ => Err(Fault::Helper(helper.name().into())),
+            _ => Err(Trap::Helper(helper.name().into())),
         }
     }
 
@@ -113,12 +113,12 @@ impl Host for Maps {
         }
     }
 
-    fn elements(&mut self, map: u64) -> Result<Vec<[u64; 2]>, Fault> {
+    fn elements(&mut self, map: u64) -> Result<Vec<[u64; 2]>, Trap> {
         assert_eq!(map, ARRAY);
         Ok(self.array.values().copied().collect())
     }
 
-    fn call(&mut self, memory: &mut Memory, name: &str, args: &[u64]) -> Result<u64, Fault> {
+    fn call(&mut self, memory: &mut Memory, name: &str, args: &[u64]) -> Result<u64, Trap> {
         memory.write(args[0], &[0; 8])?;
         let known = [SAVE, RESTORE].into_iter().find(|n| *n == name);
         self.interrupts

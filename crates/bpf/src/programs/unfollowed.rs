@@ -3,7 +3,7 @@
 //! capabilities), and breakpoints that follow the target are such events.
 
 use spile_layout::shared;
-use spile_lir::Func;
+use spile_lir::LirFunc;
 use spile_lir::builder::build;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
@@ -25,7 +25,7 @@ pub(crate) fn info() -> ProgramInfo {
 
 /// The program; `tree` is the place of the bits of [`super::process_tree`] in the shared area, and
 /// `events` the offset of a task's perf events.
-pub(crate) fn program(tree: u32, events: u32) -> Func {
+pub(crate) fn program(tree: u32, events: u32) -> LirFunc {
     let contract = "\
 Counts a process of the target without perf events, while handlers may run.
 ctx: the current task.";

@@ -21,7 +21,7 @@
 use std::collections::BTreeMap;
 
 use spile_ebpf::isa::insn::Reg;
-use spile_ebpf::isa::sequences::{RegSet, set_of};
+use spile_ebpf::isa::sequences::{RegMask, set_of};
 use spile_ir::{Block, BlockId, Body, Inst, Reg as IrReg, Term, Ty, Val};
 
 use super::{
@@ -69,7 +69,7 @@ pub(crate) struct Numbers {
     pub locations: Vec<Location>,
     /// For each block, the temporary registers of its instructions and of its terminator; `None` for
     /// those that may change all registers that calls may.
-    pub temps: Vec<Vec<Option<RegSet>>>,
+    pub temps: Vec<Vec<Option<RegMask>>>,
 }
 
 /// A body, and what is known about it.
@@ -308,7 +308,7 @@ impl<'a> Builder<'a> {
 
     /// The temporary registers of all instructions; the number whose register is needed if there are not
     /// enough.
-    fn temps(&self) -> Result<Vec<Vec<Option<RegSet>>>, usize> {
+    fn temps(&self) -> Result<Vec<Vec<Option<RegMask>>>, usize> {
         let blocks = self.input.body.blocks.iter();
         let mut all: Vec<_> = blocks.map(|b| vec![None; b.insts.len() + 1]).collect();
         let mut values = Vec::new();

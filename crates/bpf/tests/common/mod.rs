@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spile_bpf::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
-use spile_ebpf::isa::asm::{Asm, Function, Section, SourceLine};
+use spile_ebpf::isa::asm::{Asm, AsmFunction, Section, SourceLine};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::*;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Size};
@@ -53,7 +53,7 @@ fn update(asm: &mut Asm, map: &str, key: i32, value: i32) {
 
 /// The main program: counts, fills `counts`, sums it with a callback, calls a subprogram, sends a
 /// record.
-fn main_program() -> Function {
+fn main_program() -> AsmFunction {
     let mut asm = Asm::new("on_enter", &["ctx"]);
     asm.source_line(&line(1, "probe syscall.read {"));
     asm.load(Size::DW, R6, R1, 8);
@@ -96,7 +96,7 @@ fn main_program() -> Function {
 }
 
 /// `multiply(a, b)`: a * b + the second word of `.rodata`.
-fn multiply() -> Function {
+fn multiply() -> AsmFunction {
     let mut asm = Asm::new("multiply", &["a", "b"]);
     asm.source_line(&line(8, "function multiply(a, b) { return a * b + 1000 }"));
     asm.mov(R0, R1);
@@ -109,7 +109,7 @@ fn multiply() -> Function {
 }
 
 /// Callback: adds the value to the context. Has no source lines.
-fn add_value() -> Function {
+fn add_value() -> AsmFunction {
     let mut asm = Asm::new("add_value", &["map", "key", "value", "sum"]);
     asm.load(Size::DW, R1, R3, 0);
     asm.load(Size::DW, R2, R4, 0);
@@ -121,7 +121,7 @@ fn add_value() -> Function {
 }
 
 /// A program that only returns.
-pub(crate) fn empty(name: &str) -> Function {
+pub(crate) fn empty(name: &str) -> AsmFunction {
     let mut asm = Asm::new(name, &["ctx"]);
     asm.mov(R0, 0);
     asm.exit();
@@ -129,7 +129,7 @@ pub(crate) fn empty(name: &str) -> Function {
 }
 
 /// A program in a section.
-pub(crate) fn program(section: &str, function: Function) -> ProgramSpec {
+pub(crate) fn program(section: &str, function: AsmFunction) -> ProgramSpec {
     ProgramSpec {
         section: section.into(),
         function,

@@ -1,6 +1,6 @@
 //! A marker.
 
-use super::operand::Operand;
+use super::operand::MarkerArg;
 
 /// A marker at one place; several places can have the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,5 +16,5 @@ pub struct Marker {
     /// File offset of the semaphore (two bytes); 0 for none.
     pub semaphore: u64,
     /// Arguments; the first is `$arg1`.
-    pub args: Vec<Operand>,
+    pub args: Vec<MarkerArg>,
 }

@@ -6,7 +6,7 @@
 
 /// An argument of a marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Operand {
+pub struct MarkerArg {
     /// Size in bytes: 1, 2, 4 or 8.
     pub size: u8,
     /// Whether the number is signed.
@@ -66,9 +66,9 @@ pub(crate) type ReadOperand = fn(&str, Symbols<'_>) -> Option<ArgPlace>;
 /// Looks up the address of a symbol.
 pub(crate) type Symbols<'a> = &'a mut dyn FnMut(&str) -> Option<u64>;
 
-impl Operand {
+impl MarkerArg {
     /// Parses one operand in the syntax of a processor; `symbols` looks up symbols of the file.
-    pub(crate) fn parse(text: &str, read: Option<ReadOperand>, symbols: Symbols<'_>) -> Operand {
+    pub(crate) fn parse(text: &str, read: Option<ReadOperand>, symbols: Symbols<'_>) -> MarkerArg {
         let (size, body) = text.split_once('@').unwrap_or(("-8", text));
         let (number, float) = match size.strip_suffix('f') {
             Some(number) => (number, true),
@@ -78,7 +78,7 @@ impl Operand {
         let valid_width = matches!(width.unsigned_abs(), 1 | 2 | 4 | 8);
         let read = read.filter(|_| valid_width);
         let place = read.and_then(|read| read(body, symbols));
-        Operand {
+        MarkerArg {
             size: if valid_width { width.unsigned_abs() } else { 8 },
             signed: width < 0,
             float,

@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 use spile_abi::{AARCH64, Abi, X86_64};
 
-use super::operand::{ArgPlace, Operand, split};
+use super::operand::{ArgPlace, MarkerArg, split};
 use super::*;
 
-fn parse(text: &str, abi: Option<&Abi>) -> Operand {
-    Operand::parse(text, abi.and_then(operand_reader), &mut |name| {
+fn parse(text: &str, abi: Option<&Abi>) -> MarkerArg {
+    MarkerArg::parse(text, abi.and_then(operand_reader), &mut |name| {
         (name == "table").then_some(0x4000)
     })
 }

@@ -6,14 +6,18 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 use spile_abi::X86_64;
 
 use crate::cfi::{self, Cfa, frame_at_entry};
-use crate::exits::{Exits, TailJump, code, extent};
-use crate::module::Module;
+use crate::exits::{FunctionExits, TailJump, code, extent};
+use crate::module::DebugFile;
 
 /// Maximum number of parts of one function.
 const MAX_PARTS: usize = 16;
 
 /// See [`crate::exits::find`].
-pub(super) fn find(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<Exits, String> {
+pub(super) fn find(
+    module: &DebugFile,
+    entry: u64,
+    code: &[(u64, u64)],
+) -> Result<FunctionExits, String> {
     let exact = code.iter().any(|r| r.0 <= entry && entry < r.1);
     let mut function = FunctionDecoder {
         module,
@@ -34,7 +38,7 @@ pub(super) fn find(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<E
 
 /// A function being decoded.
 struct FunctionDecoder<'m> {
-    module: &'m Module,
+    module: &'m DebugFile,
     entry: u64,
     /// Whether the parts are complete.
     exact: bool,
@@ -130,8 +134,8 @@ impl FunctionDecoder<'_> {
     }
 
     /// The exits among the instructions.
-    fn collect_exits(&self) -> Result<Exits, String> {
-        let mut exits = Exits::default();
+    fn collect_exits(&self) -> Result<FunctionExits, String> {
+        let mut exits = FunctionExits::default();
         for (at, i) in &self.all {
             match i.flow_control() {
                 FlowControl::Return if i.mnemonic() == Mnemonic::Ret => {

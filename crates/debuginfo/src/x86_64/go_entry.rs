@@ -4,7 +4,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic
 
 use super::decode::LONGEST;
 use crate::image::Image;
-use crate::module::Module;
+use crate::module::DebugFile;
 
 /// Maximum number of instructions of a check (of a large frame: `mov`, `sub`, `jb`, `cmp`, `jbe`), with
 /// the load of the goroutine before Go 1.17.
@@ -16,7 +16,7 @@ const MAX_CALL: usize = 64;
 const MORE_STACK: &str = "runtime.morestack";
 
 /// See [`crate::go_entry::behind_stack_check`].
-pub(super) fn behind_stack_check(module: &Module, entry: u64) -> u64 {
+pub(super) fn behind_stack_check(module: &DebugFile, entry: u64) -> u64 {
     let mut behind = entry;
     for i in instructions(module.image(), entry, MAX_CHECK) {
         match i.flow_control() {
@@ -49,7 +49,7 @@ fn checks(i: &Instruction) -> bool {
 }
 
 /// Whether the code at an address calls for more stack and goes back to the entry.
-fn makes_room(module: &Module, address: u64, entry: u64) -> bool {
+fn makes_room(module: &DebugFile, address: u64, entry: u64) -> bool {
     let mut called = false;
     for i in instructions(module.image(), address, MAX_CALL) {
         match i.flow_control() {

@@ -2,7 +2,7 @@
 
 use spile_debuginfo::breakpoints::{Breakpoints, PlaceUse};
 use spile_debuginfo::uprobes::KernelVersion;
-use spile_debuginfo::{Module, SearchPaths};
+use spile_debuginfo::{DebugFile, SearchPaths};
 
 use crate::build::Dir;
 
@@ -60,7 +60,7 @@ END(main)
 "#;
 
 /// The distance of the place to probe from a function's start, for a place in it.
-fn probe(module: &Module, name: &str, distance: u64, place: PlaceUse) -> Result<u64, String> {
+fn probe(module: &DebugFile, name: &str, distance: u64, place: PlaceUse) -> Result<u64, String> {
     let kernel = KernelVersion::of_release("6.18.1");
     let start = module.symbols().named(name).next().expect("it").address;
     let found = Breakpoints::new(module, kernel).check(start + distance, place);
@@ -72,7 +72,7 @@ fn breakpoints_go_where_instructions_begin_that_the_kernel_executes() {
     use PlaceUse::{Entry, Exact, Marker};
     let dir = Dir::new();
     let path = dir.compile("places.S", CODE, &[]);
-    let module = Module::open(&path, &SearchPaths::default()).expect("opened");
+    let module = DebugFile::open(&path, &SearchPaths::default()).expect("opened");
     let at = |name, distance, place| probe(&module, name, distance, place);
     let refused = |name, distance, place, why: &str| {
         let found = at(name, distance, place).expect_err("refused");

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use spile_debuginfo::{
-    CallKind, Dwarf, LineQuery, LocBinary, LocOp, Location, Module, Pattern, PlaceKinds,
-    SearchPaths, Type, Unavailable,
+    CType, CallKind, DebugFile, Dwarf, LineQuery, LocBinary, LocStep, Location, Pattern,
+    PlaceKinds, SearchPaths, Unavailable,
 };
 
 use crate::build::{Dir, run};
@@ -77,8 +77,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-fn open(path: &Path) -> Module {
-    Module::open(path, &SearchPaths::default()).expect("opened")
+fn open(path: &Path) -> DebugFile {
+    DebugFile::open(path, &SearchPaths::default()).expect("opened")
 }
 
 fn exact(text: &str) -> Pattern<'_> {
@@ -234,36 +234,36 @@ fn lines_lead_to_their_addresses() {
 }
 
 /// A program as an expression of gdb.
-fn expression(program: &[LocOp]) -> String {
+fn expression(program: &[LocStep]) -> String {
     let mut stack: Vec<String> = Vec::new();
     for op in program {
         let text = match *op {
-            LocOp::Reg(r) => {
+            LocStep::Reg(r) => {
                 let names = ["rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp"];
                 match names.get(usize::from(r)) {
                     Some(n) => format!("(unsigned long)${n}"),
                     None => format!("(unsigned long)$r{r}"),
                 }
             }
-            LocOp::Const(c) => format!("({c}L)"),
-            LocOp::Bias => "0".into(),
-            LocOp::ThreadPointer => "$fs_base".into(),
-            LocOp::Load { size } => {
+            LocStep::Const(c) => format!("({c}L)"),
+            LocStep::Bias => "0".into(),
+            LocStep::ThreadPointer => "$fs_base".into(),
+            LocStep::Load { size } => {
                 let ty = ["", "char", "short", "", "int", "", "", "", "long"][usize::from(size)];
                 format!(
                     "(unsigned long)(*(unsigned {ty}*)({}))",
                     stack.pop().expect("operand")
                 )
             }
-            LocOp::Extend { size, signed } => {
+            LocStep::Extend { size, signed } => {
                 let ty = ["", "char", "short", "", "int"][usize::from(size)];
                 let sign = if signed { "signed" } else { "unsigned" };
                 format!("(long)({sign} {ty})({})", stack.pop().expect("operand"))
             }
-            LocOp::Neg => format!("(-({}))", stack.pop().expect("operand")),
-            LocOp::Not => format!("(~({}))", stack.pop().expect("operand")),
-            LocOp::Abs => panic!("no such expression in gdb"),
-            LocOp::Binary(b) => {
+            LocStep::Neg => format!("(-({}))", stack.pop().expect("operand")),
+            LocStep::Not => format!("(~({}))", stack.pop().expect("operand")),
+            LocStep::Abs => panic!("no such expression in gdb"),
+            LocStep::Binary(b) => {
                 let right = stack.pop().expect("operand");
                 let sign = if b == LocBinary::Shr {
                     "unsigned"
@@ -308,8 +308,8 @@ fn questions(
     let _ = write!(script, "tbreak *{address:#x}\ncommands\nsilent\n");
     for v in dwarf.variables(address, Some(of)) {
         let size = match dwarf.ctype(v.ty) {
-            Type::Int { size, .. } | Type::Enum { size, .. } => size,
-            Type::Ptr(_) | Type::Ref(_) => 8,
+            CType::Int { size, .. } | CType::Enum { size, .. } => size,
+            CType::Ptr(_) | CType::Ref(_) => 8,
             _ => continue,
         };
         let cast = ["", "char", "short", "", "int", "", "", "", "long"][usize::from(size)];
@@ -403,8 +403,8 @@ fn static_variables_have_their_symbols_addresses() {
                 continue;
             };
             let v = dwarf.global(name, Some(exact("s.c"))).expect("there");
-            let add = LocOp::Binary(LocBinary::Add);
-            let wanted = vec![LocOp::Const(symbol.address as i64), LocOp::Bias, add];
+            let add = LocStep::Binary(LocBinary::Add);
+            let wanted = vec![LocStep::Const(symbol.address as i64), LocStep::Bias, add];
             assert_eq!(
                 dwarf.locate(&v, 0),
                 Ok(Location::Address(wanted)),
@@ -433,7 +433,7 @@ fn types_have_their_members_and_sizes() {
         let module = open(&path);
         let dwarf = module.dwarf().expect("has DWARF");
         let ty = dwarf.type_named("struct box").expect("there");
-        let Type::Struct {
+        let CType::Struct {
             name,
             size,
             union: false,
@@ -478,10 +478,10 @@ fn types_have_their_members_and_sizes() {
             .find(|m| &*m.name == "grid")
             .expect("there")
             .ty;
-        let Type::Array { elem, count: 2 } = dwarf.ctype(grid) else {
+        let CType::Array { elem, count: 2 } = dwarf.ctype(grid) else {
             panic!()
         };
-        assert!(matches!(dwarf.ctype(elem), Type::Array { count: 3, .. }));
+        assert!(matches!(dwarf.ctype(elem), CType::Array { count: 3, .. }));
         let colour = dwarf.type_named("enum colour").expect("there");
         let values: Vec<_> = dwarf
             .enum_values(colour)
@@ -494,7 +494,7 @@ fn types_have_their_members_and_sizes() {
         );
         assert_eq!(
             dwarf.ctype(colour),
-            Type::Enum {
+            CType::Enum {
                 size: 4,
                 signed: true
             }
@@ -508,7 +508,7 @@ fn types_have_their_members_and_sizes() {
             if let Some(ty) = dwarf.type_named(name) {
                 assert_eq!(
                     dwarf.ctype(ty),
-                    Type::Int {
+                    CType::Int {
                         size: 4,
                         signed,
                         char: false
@@ -518,7 +518,7 @@ fn types_have_their_members_and_sizes() {
         }
         let pointer = dwarf.type_named("struct box **").expect("there");
         assert!(
-            matches!(dwarf.ctype(pointer), Type::Ptr(to) if matches!(dwarf.ctype(to), Type::Ptr(_)))
+            matches!(dwarf.ctype(pointer), CType::Ptr(to) if matches!(dwarf.ctype(to), CType::Ptr(_)))
         );
         let work = dwarf.functions(exact("work"), None, ALL);
         assert_eq!(dwarf.c_name(dwarf.type_of(work[0].die)), "long int");
@@ -611,7 +611,7 @@ fn the_cached_index_of_split_files_is_read_again() {
         cache: Some(dir.path().join("cache")),
         ..SearchPaths::default()
     };
-    let module = Module::open(&dir.path().join("k"), &search).expect("opened");
+    let module = DebugFile::open(&dir.path().join("k"), &search).expect("opened");
     let dwarf = module.dwarf().expect("has DWARF");
     assert!(dwarf.functions(any(), None, ALL).is_empty());
 }
@@ -633,7 +633,7 @@ fn cached_index(flags: &[&str]) -> Dir {
         ..SearchPaths::default()
     };
     let ask = || {
-        let module = Module::open(&path, &search).expect("opened");
+        let module = DebugFile::open(&path, &search).expect("opened");
         let dwarf = module.dwarf().expect("has DWARF");
         let f = dwarf.functions(exact("f77"), None, ALL);
         assert_eq!(f.len(), 1);
@@ -694,7 +694,7 @@ int main(int argc, char **argv) { return work(&argc); }
 "#;
     let dir = Dir::new();
     let path = dir.compile("x.c", TEXT, &["-g", "-O2"]);
-    let module = Module::open(&path, &SearchPaths::default()).expect("opened");
+    let module = DebugFile::open(&path, &SearchPaths::default()).expect("opened");
     let dwarf = module.dwarf().expect("DWARF");
     let name = Pattern {
         text: "work",
@@ -719,7 +719,7 @@ int main(int argc, char **argv) { return work(&argc); }
             // Two registers hold the values; the program tells which.
             let mut registers: Vec<u16> = Vec::new();
             for op in &ops {
-                if let LocOp::Reg(n) = op
+                if let LocStep::Reg(n) = op
                     && !registers.contains(n)
                 {
                     registers.push(*n);
@@ -737,14 +737,14 @@ int main(int argc, char **argv) { return work(&argc); }
 }
 
 /// Runs a program that needs no memory.
-fn run_ops(ops: &[LocOp], register: &dyn Fn(u16) -> i64) -> i64 {
+fn run_ops(ops: &[LocStep], register: &dyn Fn(u16) -> i64) -> i64 {
     let mut stack: Vec<i64> = Vec::new();
     for op in ops {
         let made = match *op {
-            LocOp::Reg(n) => register(n),
-            LocOp::Const(n) => n,
-            LocOp::Neg => -stack.pop().expect("one"),
-            LocOp::Extend { size, signed } => {
+            LocStep::Reg(n) => register(n),
+            LocStep::Const(n) => n,
+            LocStep::Neg => -stack.pop().expect("one"),
+            LocStep::Extend { size, signed } => {
                 let bits = 64 - 8 * u32::from(size);
                 let v = stack.pop().expect("one") << bits;
                 if signed {
@@ -753,7 +753,7 @@ fn run_ops(ops: &[LocOp], register: &dyn Fn(u16) -> i64) -> i64 {
                     ((v as u64) >> bits) as i64
                 }
             }
-            LocOp::Binary(op) => {
+            LocStep::Binary(op) => {
                 let (b, a) = (stack.pop().expect("two"), stack.pop().expect("two"));
                 match op {
                     LocBinary::Add => a.wrapping_add(b),

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use spile_debuginfo::exits::{self, Exits};
+use spile_debuginfo::exits::{self, FunctionExits};
 use spile_debuginfo::tail_calls::ExitFinder;
-use spile_debuginfo::{Image, Module, SearchPaths, go_entry, stack_hazards};
+use spile_debuginfo::{DebugFile, Image, SearchPaths, go_entry, stack_hazards};
 
 use crate::build::{Dir, run};
 
@@ -61,11 +61,11 @@ fn returns(path: &Path) -> BTreeSet<u64> {
     text.lines().filter_map(line).collect()
 }
 
-fn open(path: &Path) -> Module {
-    Module::open(path, &SearchPaths::default()).expect("opened")
+fn open(path: &Path) -> DebugFile {
+    DebugFile::open(path, &SearchPaths::default()).expect("opened")
 }
 
-fn of(module: &Module, name: &str) -> Result<Exits, String> {
+fn of(module: &DebugFile, name: &str) -> Result<FunctionExits, String> {
     let symbol = module.symbols().named(name).next().expect("a symbol");
     exits::find(module, symbol.address, &[])
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use spile_debuginfo::cfi::{self, Cfa, SavedRule};
 use spile_debuginfo::{
-    Binding, Image, KernelQuery, LocBinary, LocOp, Location, Module, Pattern, PlaceKinds,
+    Binding, DebugFile, Image, KernelQuery, LocBinary, LocStep, Location, Pattern, PlaceKinds,
     SearchPaths, SymbolKind, ifunc, plt,
     relocations::{self, SlotValue},
 };
@@ -21,8 +21,8 @@ int __attribute__((noinline)) shown(int x) { return hidden(x) + 1; }
 int main(int argc, char **argv) { puts("hello"); return shown(argc) + atoi(argv[0]) > 100; }
 "#;
 
-fn open(path: &Path) -> Module {
-    Module::open(path, &SearchPaths::default()).expect("opened")
+fn open(path: &Path) -> DebugFile {
+    DebugFile::open(path, &SearchPaths::default()).expect("opened")
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn separate_debug_files_are_found() {
         roots: vec![root],
         ..SearchPaths::default()
     };
-    let found = Module::open(&dir.path().join("plain"), &search).expect("opened");
+    let found = DebugFile::open(&dir.path().join("plain"), &search).expect("opened");
     assert!(found.debug_image().is_some());
     assert!(found.symbols().named("hidden").next().is_some());
 
@@ -149,7 +149,7 @@ fn separate_debug_files_are_found() {
         client: Some(client),
         ..SearchPaths::default()
     };
-    let ask = || Module::open(&dir.path().join("plain"), &search).expect("opened");
+    let ask = || DebugFile::open(&dir.path().join("plain"), &search).expect("opened");
     assert!(ask().debug_image().is_none() && ask().notes().is_empty());
     std::fs::copy(at.join(format!("{}.debug", &id[2..])), &kept).expect("copied");
     assert!(ask().debug_image().is_some());
@@ -230,7 +230,7 @@ fn debug_files_are_taken_from_a_server() {
         ..SearchPaths::default()
     };
     let stripped = dir.path().join("stripped");
-    let module = Module::open(&stripped, &search).expect("opened");
+    let module = DebugFile::open(&stripped, &search).expect("opened");
     assert!(module.debug_image().is_some(), "{:?}", module.notes());
     assert_eq!(
         module.notes().len(),
@@ -245,7 +245,7 @@ fn debug_files_are_taken_from_a_server() {
         "{seen:?}"
     );
     // The second time the server is gone, and the cache has the file.
-    let again = Module::open(&stripped, &search).expect("opened");
+    let again = DebugFile::open(&stripped, &search).expect("opened");
     assert!(again.debug_image().is_some());
 }
 
@@ -373,11 +373,11 @@ fn relocatable_files_are_read() {
             }
             let level = dwarf.global("level", None).expect("a variable");
             let symbol = module.symbols().named("level").next().expect("a symbol");
-            let at = LocOp::Const(symbol.address as i64);
-            let add = LocOp::Binary(LocBinary::Add);
+            let at = LocStep::Const(symbol.address as i64);
+            let add = LocStep::Binary(LocBinary::Add);
             assert_eq!(
                 dwarf.locate(&level, 0),
-                Ok(Location::Address(vec![at, LocOp::Bias, add]))
+                Ok(Location::Address(vec![at, LocStep::Bias, add]))
             );
             assert!(section(".data").contains(&symbol.address));
         }
@@ -525,7 +525,7 @@ fn implementations_of_indirect_functions_are_found() {
 }
 
 /// The numbers of functions `shown` and `other` that the debugging information has.
-fn described(path: &Path) -> (Module, [usize; 2]) {
+fn described(path: &Path) -> (DebugFile, [usize; 2]) {
     let module = open(path);
     let count = |name| {
         let name = Pattern {

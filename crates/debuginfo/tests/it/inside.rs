@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use spile_debuginfo::{
-    CallKind, Dwarf, LineQuery, LocOp, Location, Module, Pattern, PlaceKinds, SearchPaths,
+    CallKind, DebugFile, Dwarf, LineQuery, LocStep, Location, Pattern, PlaceKinds, SearchPaths,
     Unavailable,
 };
 
@@ -21,8 +21,8 @@ const ALL: PlaceKinds = PlaceKinds {
     inlined: true,
 };
 
-fn open(path: &Path) -> Module {
-    Module::open(path, &SearchPaths::default()).expect("opened")
+fn open(path: &Path) -> DebugFile {
+    DebugFile::open(path, &SearchPaths::default()).expect("opened")
 }
 
 fn exact(text: &str) -> Pattern<'_> {
@@ -235,7 +235,7 @@ fn variables_of_functions_around_are_found() {
                 let Ok(Location::Address(ops)) = place else {
                     panic!("{flags:?} {name}: {place:?}");
                 };
-                let by_register = ops.contains(&LocOp::Reg(10));
+                let by_register = ops.contains(&LocStep::Reg(10));
                 assert_eq!(by_register, address == inner.entry, "{flags:?}: {ops:?}");
                 assert!(named(name).is_outer(), "{flags:?}");
             }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use spile_debuginfo::{
-    CallKind, Die, Dwarf, Image, LineQuery, Module, Pattern, PlaceKinds, SearchPaths, cfi, ifunc,
-    plt, relocations, sdt,
+    CallKind, DebugFile, Die, Dwarf, Image, LineQuery, Pattern, PlaceKinds, SearchPaths, cfi,
+    ifunc, plt, relocations, sdt,
 };
 
 /// Calls every query.
@@ -14,7 +14,7 @@ pub(crate) fn run_all(bytes: Vec<u8>) {
         return;
     };
     let _ = sdt::markers(&copy);
-    let module = Module::new(image, &SearchPaths::default());
+    let module = DebugFile::new(image, &SearchPaths::default());
     let image = module.image();
     let _ = (image.build_id(), image.debug_link(), image.alt_link());
     let _ = plt::entries(image);

@@ -2,7 +2,7 @@
 
 use regalloc2::{Allocation, Output};
 use spile_cast::Cast;
-use spile_lir::Func;
+use spile_lir::LirFunc;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper as LirHelper;
 use spile_lir::op::{self, Width as LirWidth};
@@ -11,7 +11,7 @@ use spile_lir::verify::MAX_STACK;
 use super::copies::{InstOrCopy, propagate, reg};
 use super::select::{MachineOp, SelectedFunc};
 use super::{EmitError, ObjectSymbols};
-use crate::isa::asm::{Asm, Function, Label, Section};
+use crate::isa::asm::{Asm, AsmFunction, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Insn, Reg, Size, Src, Swap, Width};
 
@@ -20,11 +20,11 @@ const PARAMS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 /// Writes a function.
 pub(super) fn code(
-    func: &Func,
+    func: &LirFunc,
     selected: &SelectedFunc,
     output: &Output,
     around: &ObjectSymbols,
-) -> Result<Function, EmitError> {
+) -> Result<AsmFunction, EmitError> {
     let frame = selected.frame + 8 * output.num_spillslots.fit::<u32>();
     if frame > MAX_STACK {
         return Err(EmitError::Frame(func.name.clone(), frame));
@@ -178,7 +178,7 @@ fn helper(helper: LirHelper) -> (Helper, bool) {
 }
 
 struct CodeWriter<'a> {
-    func: &'a Func,
+    func: &'a LirFunc,
     selected: &'a SelectedFunc,
     around: &'a ObjectSymbols,
     asm: Asm,

@@ -40,10 +40,10 @@ use regalloc2::{
 };
 use rustc_hash::FxHashMap;
 use spile_cast::Cast;
-use spile_lir::{Func, Module, counted, repeat};
+use spile_lir::{LirFunc, Module, counted, repeat};
 
 pub use self::code::symbol;
-use crate::isa::asm::{AsmError, Function};
+use crate::isa::asm::{AsmError, AsmFunction};
 
 /// Where the processors' blocks lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +107,7 @@ const PARALLEL: usize = 4;
 ///
 /// # Errors
 /// A place that the object lacks, a frame that is too large, or an error of an allocator or assembler.
-pub fn emit(module: &Module, around: &ObjectSymbols) -> Result<Vec<Function>, EmitError> {
+pub fn emit(module: &Module, around: &ObjectSymbols) -> Result<Vec<AsmFunction>, EmitError> {
     let jobs: Vec<_> = module.funcs.iter().map(|f| (f, around)).collect();
     emit_all(&jobs)
 }
@@ -116,11 +116,11 @@ pub fn emit(module: &Module, around: &ObjectSymbols) -> Result<Vec<Function>, Em
 ///
 /// # Errors
 /// As [`emit`].
-pub fn emit_all(jobs: &[(&Func, &ObjectSymbols)]) -> Result<Vec<Function>, EmitError> {
+pub fn emit_all(jobs: &[(&LirFunc, &ObjectSymbols)]) -> Result<Vec<AsmFunction>, EmitError> {
     // No function depends on the code of another one, so two processors share the work.
     let taken = AtomicUsize::new(0);
     let work = || {
-        let mut done: Vec<(usize, Vec<Function>)> = Vec::new();
+        let mut done: Vec<(usize, Vec<AsmFunction>)> = Vec::new();
         let mut memory = Ctx::default();
         loop {
             let job = taken.fetch_add(1, Ordering::Relaxed);
@@ -152,10 +152,10 @@ pub fn emit_all(jobs: &[(&Func, &ObjectSymbols)]) -> Result<Vec<Function>, EmitE
 
 /// Emits a function, and those of its loops, with memory that the allocator uses again.
 fn with_loops(
-    func: &Func,
+    func: &LirFunc,
     around: &ObjectSymbols,
     memory: &mut Ctx,
-) -> Result<Vec<Function>, EmitError> {
+) -> Result<Vec<AsmFunction>, EmitError> {
     let mut module = Module::from(func.clone());
     repeat::outline(&mut module).map_err(EmitError::Loop)?;
     module.funcs.iter_mut().for_each(match around.may_goto {
@@ -174,7 +174,7 @@ fn with_loops(
 /// Those of [`emit`]; a function that needs more registers.
 ///
 /// [`Asm::insert`]: crate::isa::asm::Asm::insert
-pub fn emit_inline(func: &Func) -> Result<Function, EmitError> {
+pub fn emit_inline(func: &LirFunc) -> Result<AsmFunction, EmitError> {
     let around = ObjectSymbols::default();
     let registers = environment(CLOBBERED..CLOBBERED);
     let (code, frame) = allocated(func.clone(), &around, &registers, &mut Ctx::default())?;
@@ -186,11 +186,11 @@ pub fn emit_inline(func: &Func) -> Result<Function, EmitError> {
 
 /// The code of a function, and the bytes of its frame.
 fn allocated(
-    func: Func,
+    func: LirFunc,
     around: &ObjectSymbols,
     registers: &MachineEnv,
     memory: &mut Ctx,
-) -> Result<(Function, u32), EmitError> {
+) -> Result<(AsmFunction, u32), EmitError> {
     let func = prepare::prepare(func, around)?;
     let selected = select::select(&func);
     let options = RegallocOptions {
@@ -243,7 +243,7 @@ mod tests {
         asm.insert(&code);
         asm.exit();
         let program = asm.finish().expect("all jumps have targets");
-        let exits = |f: &Function| f.insns.iter().filter(|i| **i == Insn::Exit {}).count();
+        let exits = |f: &AsmFunction| f.insns.iter().filter(|i| **i == Insn::Exit {}).count();
         assert_eq!((exits(&code), exits(&program)), (3, 1));
         // The last return of each copy is no instruction.
         assert_eq!(program.slots(), 2 * (code.slots() - 1) + 1);

@@ -2,22 +2,22 @@
 //! processor's block is computed, and constants and addresses are made in front of their uses.
 
 use rustc_hash::FxHashMap;
-use spile_lir::func::{Inst, LoopForm, MemoryPlace, Operand, Value};
+use spile_lir::func::{LirInst, LoopForm, MemoryPlace, Operand, Value};
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AluOp, ExtOp, Size, Width};
 use spile_lir::simplify::simplify;
-use spile_lir::{Func, func::Block};
+use spile_lir::{LirFunc, func::LirBlock};
 
 use super::{CpuBlocks, EmitError, ObjectSymbols};
 
 /// Prepares a function.
-pub(super) fn prepare(mut func: Func, around: &ObjectSymbols) -> Result<Func, EmitError> {
+pub(super) fn prepare(mut func: LirFunc, around: &ObjectSymbols) -> Result<LirFunc, EmitError> {
     for i in 0..func.blocks.len() {
         let insts = std::mem::take(&mut func.blocks[i].insts);
         let mut new = Vec::with_capacity(insts.len());
         for inst in insts {
             match inst {
-                Inst::Addr {
+                LirInst::Addr {
                     dst,
                     of: MemoryPlace::Cpu(off),
                 } => {
@@ -30,11 +30,11 @@ pub(super) fn prepare(mut func: Func, around: &ObjectSymbols) -> Result<Func, Em
         }
         func.blocks[i].insts = new;
     }
-    let made: FxHashMap<Value, Inst> = func
+    let made: FxHashMap<Value, LirInst> = func
         .blocks
         .iter()
         .flat_map(|b| &b.insts)
-        .filter(|i| matches!(i, Inst::Const { .. } | Inst::Addr { .. }))
+        .filter(|i| matches!(i, LirInst::Const { .. } | LirInst::Addr { .. }))
         .filter_map(|i| Some((i.dst()?, i.clone())))
         .collect();
     for i in 0..func.blocks.len() {
@@ -48,14 +48,14 @@ pub(super) fn prepare(mut func: Func, around: &ObjectSymbols) -> Result<Func, Em
 }
 
 /// Whether an open loop begins with this block.
-fn is_open(block: &Block) -> bool {
+fn is_open(block: &LirBlock) -> bool {
     let bound = block.bound.as_ref();
     bound.is_some_and(|bound| bound.form == LoopForm::Open)
 }
 
 /// Copies the parameters. The allocator splits a value where the register of a parameter is needed
 /// otherwise, and parts of it that meet in a loop change places there.
-fn copy_params(func: &mut Func) {
+fn copy_params(func: &mut LirFunc) {
     let params = func.params().to_vec();
     let copies: Vec<Value> = params.iter().map(|_| fresh(func)).collect();
     let rename = |v: &mut Value| {
@@ -66,41 +66,50 @@ fn copy_params(func: &mut Func) {
     for block in &mut func.blocks {
         block.for_each_use_mut(rename);
     }
-    let insts = params.iter().zip(&copies).rev().map(|(a, dst)| Inst::Ext {
-        dst: *dst,
-        op: ExtOp::Zext,
-        size: Size::U64,
-        a: *a,
-    });
+    let insts = params
+        .iter()
+        .zip(&copies)
+        .rev()
+        .map(|(a, dst)| LirInst::Ext {
+            dst: *dst,
+            op: ExtOp::Zext,
+            size: Size::U64,
+            a: *a,
+        });
     func.blocks[0].insts.splice(0..0, insts);
 }
 
 /// `dst` = the address of byte `off` of the per-CPU area. The bound is always true.
-fn cpu_block(func: &mut Func, insts: &mut Vec<Inst>, blocks: CpuBlocks, (dst, off): (Value, u32)) {
+fn cpu_block(
+    func: &mut LirFunc,
+    insts: &mut Vec<LirInst>,
+    blocks: CpuBlocks,
+    (dst, off): (Value, u32),
+) {
     let [cpu, bounded, offset, first] = std::array::from_fn(|_| fresh(func));
     insts.extend([
-        Inst::Helper {
+        LirInst::Helper {
             dst: Some(cpu),
             helper: Helper::Cpu,
             args: Vec::new(),
         },
-        Inst::Bound {
+        LirInst::Bound {
             dst: bounded,
             a: cpu,
             max: blocks.count.saturating_sub(1),
         },
-        Inst::Alu {
+        LirInst::Alu {
             dst: offset,
             width: Width::W64,
             op: AluOp::Mul,
             a: bounded,
             b: Operand::Imm(blocks.stride.cast_signed()),
         },
-        Inst::Addr {
+        LirInst::Addr {
             dst: first,
             of: MemoryPlace::State(blocks.first + off),
         },
-        Inst::Alu {
+        LirInst::Alu {
             dst,
             width: Width::W64,
             op: AluOp::Add,
@@ -110,26 +119,26 @@ fn cpu_block(func: &mut Func, insts: &mut Vec<Inst>, blocks: CpuBlocks, (dst, of
     ]);
 }
 
-fn fresh(func: &mut Func) -> Value {
+fn fresh(func: &mut LirFunc) -> Value {
     let name = format!("p.{}", func.values.len());
     func.value(name)
 }
 
 /// Makes each constant and address of a block in front of its first use there, and again after each
 /// call, which would cost a preserved register otherwise. Small constants become immediates.
-fn at_uses(func: &mut Func, block: usize, made: &FxHashMap<Value, Inst>) {
+fn at_uses(func: &mut LirFunc, block: usize, made: &FxHashMap<Value, LirInst>) {
     let mut copies: FxHashMap<Value, Value> = FxHashMap::default();
     let mut new = Vec::new();
     for mut inst in std::mem::take(&mut func.blocks[block].insts) {
         match &mut inst {
-            Inst::Alu { b, .. } => small(b, made),
-            Inst::Store { src, .. } => small(src, made),
+            LirInst::Alu { b, .. } => small(b, made),
+            LirInst::Store { src, .. } => small(src, made),
             _ => {}
         }
         // The address of the frame needs no register in a load or store: no other use shares it.
-        if let Inst::Load { base, .. } | Inst::Store { base, .. } = &mut inst
+        if let LirInst::Load { base, .. } | LirInst::Store { base, .. } = &mut inst
             && let Some(
-                of @ Inst::Addr {
+                of @ LirInst::Addr {
                     of: MemoryPlace::Slot(..),
                     ..
                 },
@@ -147,7 +156,7 @@ fn at_uses(func: &mut Func, block: usize, made: &FxHashMap<Value, Inst>) {
         inst.for_each_use_mut(&mut copy);
         let calls = matches!(
             inst,
-            Inst::Helper { .. } | Inst::Call { .. } | Inst::Repeat { .. }
+            LirInst::Helper { .. } | LirInst::Call { .. } | LirInst::Repeat { .. }
         );
         new.push(inst);
         if calls {
@@ -156,9 +165,9 @@ fn at_uses(func: &mut Func, block: usize, made: &FxHashMap<Value, Inst>) {
     }
     let mut end = std::mem::replace(&mut func.blocks[block].term, end());
     match &mut end {
-        spile_lir::func::Term::Branch { b, .. } => small(b, made),
-        spile_lir::func::Term::Ret(v) => small(v, made),
-        spile_lir::func::Term::Jump(_) => {}
+        spile_lir::func::LirTerm::Branch { b, .. } => small(b, made),
+        spile_lir::func::LirTerm::Ret(v) => small(v, made),
+        spile_lir::func::LirTerm::Jump(_) => {}
     }
     let mut copy = |v: &mut Value| {
         if let Some(of) = made.get(v) {
@@ -170,17 +179,17 @@ fn at_uses(func: &mut Func, block: usize, made: &FxHashMap<Value, Inst>) {
     end.for_each_use_mut(&mut copy);
     let args = end.targets_mut().into_iter().flat_map(|t| &mut t.args);
     args.for_each(copy);
-    let Block { insts, term, .. } = &mut func.blocks[block];
+    let LirBlock { insts, term, .. } = &mut func.blocks[block];
     (*insts, *term) = (new, end);
 }
 
 /// The end of a block while its own is changed.
-fn end() -> spile_lir::func::Term {
-    spile_lir::func::Term::Ret(Operand::Imm(0))
+fn end() -> spile_lir::func::LirTerm {
+    spile_lir::func::LirTerm::Ret(Operand::Imm(0))
 }
 
 /// Makes a constant or address once more.
-fn rematerialize(func: &mut Func, insts: &mut Vec<Inst>, of: &Inst) -> Value {
+fn rematerialize(func: &mut LirFunc, insts: &mut Vec<LirInst>, of: &LirInst) -> Value {
     let value = fresh(func);
     let mut inst = of.clone();
     if let Some(dst) = inst.dst_mut() {
@@ -191,9 +200,9 @@ fn rematerialize(func: &mut Func, insts: &mut Vec<Inst>, of: &Inst) -> Value {
 }
 
 /// A small constant as an immediate.
-fn small(operand: &mut Operand, made: &FxHashMap<Value, Inst>) {
+fn small(operand: &mut Operand, made: &FxHashMap<Value, LirInst>) {
     if let Operand::Value(v) = operand
-        && let Some(Inst::Const { imm, .. }) = made.get(v)
+        && let Some(LirInst::Const { imm, .. }) = made.get(v)
         && let Ok(n) = i32::try_from(*imm)
     {
         *operand = Operand::Imm(n);

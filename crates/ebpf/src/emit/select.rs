@@ -11,9 +11,9 @@ use regalloc2::{
 };
 use rustc_hash::FxHashMap;
 use spile_cast::Cast;
-use spile_lir::Func;
+use spile_lir::LirFunc;
 use spile_lir::cfg::{Cfg, CfgNode};
-use spile_lir::func::{Inst, JumpTarget, MemoryPlace, Operand, Term, Value};
+use spile_lir::func::{JumpTarget, LirInst, LirTerm, MemoryPlace, Operand, Value};
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
 
@@ -116,7 +116,7 @@ fn call_clobbers() -> PRegSet {
 }
 
 /// Selects the instructions of a prepared function whose loops are callbacks or jumps back.
-pub(super) fn select(func: &Func) -> SelectedFunc {
+pub(super) fn select(func: &LirFunc) -> SelectedFunc {
     let mut frame = 0u32;
     let mut slots = Vec::new();
     for size in &func.slots {
@@ -124,10 +124,12 @@ pub(super) fn select(func: &Func) -> SelectedFunc {
         slots.push(-frame.fit::<i16>());
     }
     let insts = || func.blocks.iter().flat_map(|b| &b.insts);
-    let scratch = insts().any(|i| matches!(i, Inst::Opaque { .. })).then(|| {
-        frame += 8;
-        -frame.fit::<i16>()
-    });
+    let scratch = insts()
+        .any(|i| matches!(i, LirInst::Opaque { .. }))
+        .then(|| {
+            frame += 8;
+            -frame.fit::<i16>()
+        });
     let in_frame = in_frame(func, &slots);
     let mut select = Selector {
         func,
@@ -147,13 +149,13 @@ pub(super) fn select(func: &Func) -> SelectedFunc {
 
 /// The jumps back of open loops, which the kernel can stop.
 struct Stops<'f> {
-    func: &'f Func,
+    func: &'f LirFunc,
     /// The blocks that jump back, each with the header.
     latches: Vec<(usize, usize)>,
 }
 
 impl<'f> Stops<'f> {
-    fn new(func: &'f Func, cfg: &Cfg) -> Stops<'f> {
+    fn new(func: &'f LirFunc, cfg: &Cfg) -> Stops<'f> {
         let headers = cfg.blocks().filter(|b| func.blocks[*b].bound.is_some());
         let latches = headers.flat_map(|header| {
             let latches = cfg
@@ -185,21 +187,21 @@ impl<'f> Stops<'f> {
 }
 
 /// Addresses of the frame that only loads and stores use: their displacements.
-fn in_frame(func: &Func, slots: &[i16]) -> FxHashMap<Value, i16> {
+fn in_frame(func: &LirFunc, slots: &[i16]) -> FxHashMap<Value, i16> {
     let mut found = FxHashMap::default();
     let mut others = Vec::new();
     for block in &func.blocks {
         for inst in &block.insts {
             match inst {
-                Inst::Addr {
+                LirInst::Addr {
                     dst,
                     of: MemoryPlace::Slot(slot, off),
                 } => {
                     let at = slots.get(slot.index()).map(|at| at + off.fit::<i16>());
                     found.extend(at.map(|at| (*dst, at)));
                 }
-                Inst::Load { .. } => {}
-                Inst::Store { src, .. } => others.extend(src.value()),
+                LirInst::Load { .. } => {}
+                LirInst::Store { src, .. } => others.extend(src.value()),
                 inst => inst.for_each_use(|v| others.push(*v)),
             }
         }
@@ -211,7 +213,7 @@ fn in_frame(func: &Func, slots: &[i16]) -> FxHashMap<Value, i16> {
 }
 
 struct Selector<'f> {
-    func: &'f Func,
+    func: &'f LirFunc,
     /// See [`in_frame`].
     in_frame: FxHashMap<Value, i16>,
     code: SelectedFunc,
@@ -237,7 +239,7 @@ impl Selector<'_> {
         // open loop's jump back.
         let edges = |b: usize| -> Vec<usize> {
             let term = &func.blocks[b].term;
-            let several = matches!(term, Term::Branch { .. });
+            let several = matches!(term, LirTerm::Branch { .. });
             let blocks = |t: &JumpTarget| match open(b, t) {
                 Some(_) => 3,
                 None => usize::from(several && (preds[t.block.index()] > 1 || !t.args.is_empty())),
@@ -322,10 +324,10 @@ impl Selector<'_> {
         self.add(MachineOp::Params, defs.collect());
     }
 
-    fn term(&mut self, term: &Term) {
+    fn term(&mut self, term: &LirTerm) {
         match term {
-            Term::Jump(_) => self.add(MachineOp::Jump, Vec::new()),
-            Term::Branch {
+            LirTerm::Jump(_) => self.add(MachineOp::Jump, Vec::new()),
+            LirTerm::Branch {
                 cond, width, a, b, ..
             } => {
                 let (imm, mut operands) = (imm(b), uses([*a]));
@@ -340,7 +342,7 @@ impl Selector<'_> {
                     operands,
                 );
             }
-            Term::Ret(v) => {
+            LirTerm::Ret(v) => {
                 let value = v.value().map(|v| Reg::reg_fixed_use(vreg(*v), preg(0)));
                 self.add(MachineOp::Ret(imm(v)), value.into_iter().collect());
             }
@@ -360,10 +362,10 @@ impl Selector<'_> {
         self.add(op, operands);
     }
 
-    fn inst(&mut self, inst: &Inst) {
+    fn inst(&mut self, inst: &LirInst) {
         match inst {
-            Inst::Const { dst, imm } => self.plain(MachineOp::Const(*imm), [], *dst),
-            Inst::Alu {
+            LirInst::Const { dst, imm } => self.plain(MachineOp::Const(*imm), [], *dst),
+            LirInst::Alu {
                 dst,
                 width,
                 op,
@@ -374,8 +376,8 @@ impl Selector<'_> {
                 let read = [*a].into_iter().chain(b.value().copied());
                 self.in_place(MachineOp::Alu { width, op, b: imm }, read, *dst);
             }
-            Inst::Ext { dst, op, size, a } => self.extension(*dst, (*op, *size), *a),
-            Inst::Load {
+            LirInst::Ext { dst, op, size, a } => self.extension(*dst, (*op, *size), *a),
+            LirInst::Load {
                 dst,
                 size,
                 signed,
@@ -391,7 +393,7 @@ impl Selector<'_> {
                 };
                 self.plain(op, frame.is_none().then_some(*base), *dst);
             }
-            Inst::Store {
+            LirInst::Store {
                 size,
                 base,
                 off,
@@ -407,16 +409,18 @@ impl Selector<'_> {
                 let base = frame.is_none().then_some(*base);
                 self.add(op, uses(base.into_iter().chain(src.value().copied())));
             }
-            Inst::Atomic { .. } => self.atomic(inst),
-            Inst::Bound { dst, a, max } => self.in_place(MachineOp::Bound(*max), [*a], *dst),
-            Inst::Opaque { dst, a } => self.plain(MachineOp::Opaque, [*a], *dst),
-            Inst::Addr { dst, .. } if self.in_frame.contains_key(dst) => {}
-            Inst::Addr { dst, of } => self.plain(MachineOp::Addr(of.clone()), [], *dst),
-            Inst::Helper { dst, helper, args } => self.call(MachineOp::Helper(*helper), args, *dst),
-            Inst::Call { dst, func, args } => {
+            LirInst::Atomic { .. } => self.atomic(inst),
+            LirInst::Bound { dst, a, max } => self.in_place(MachineOp::Bound(*max), [*a], *dst),
+            LirInst::Opaque { dst, a } => self.plain(MachineOp::Opaque, [*a], *dst),
+            LirInst::Addr { dst, .. } if self.in_frame.contains_key(dst) => {}
+            LirInst::Addr { dst, of } => self.plain(MachineOp::Addr(of.clone()), [], *dst),
+            LirInst::Helper { dst, helper, args } => {
+                self.call(MachineOp::Helper(*helper), args, *dst)
+            }
+            LirInst::Call { dst, func, args } => {
                 self.call(MachineOp::Call(func.clone()), args, Some(*dst));
             }
-            Inst::Repeat {
+            LirInst::Repeat {
                 dst,
                 times,
                 func,
@@ -464,8 +468,8 @@ impl Selector<'_> {
         }
     }
 
-    fn atomic(&mut self, inst: &Inst) {
-        let Inst::Atomic {
+    fn atomic(&mut self, inst: &LirInst) {
+        let LirInst::Atomic {
             dst,
             op,
             width,

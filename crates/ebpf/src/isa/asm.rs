@@ -1,9 +1,9 @@
-//! The assembler: builds one [`Function`] instruction by instruction.
+//! The assembler: builds one [`AsmFunction`] instruction by instruction.
 //!
 //! Jumps go to [`Label`]s, bound before or after. References that only the loader can resolve
 //! (maps, data sections, other functions) become [`Reloc`]s, which the linker follows and the ELF
 //! writer turns into ELF relocations. Each instruction can carry a comment and a position in the
-//! script. The comment is shown in [`Function::listing`]; the position goes into the object's line
+//! script. The comment is shown in [`AsmFunction::listing`]; the position goes into the object's line
 //! information, so that the verifier's log names the script line.
 //!
 //! Positions everywhere are *slots* of 8 bytes from the function's start: the numbers that the
@@ -22,7 +22,7 @@ use crate::isa::sequences::{CALLER_SAVED, Sequence};
 mod arguments;
 mod virtual_registers;
 
-pub use arguments::{ARGUMENTS, Arg};
+pub use arguments::{ARGUMENTS, CallArg};
 
 /// The target of jumps in a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,7 +85,7 @@ pub struct SourceLine {
 
 /// An assembled function. Its lists are sorted by slot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Function {
+pub struct AsmFunction {
     /// Symbol name, unique in the object, a C identifier.
     pub name: String,
     /// Names of its parameters (64-bit each), at most 5. A program has one, the context.
@@ -113,7 +113,7 @@ fn short_distance(distance: i32) -> Option<i16> {
     (short.unsigned_abs() <= (i16::MAX - ROOM).unsigned_abs()).then_some(short)
 }
 
-impl Function {
+impl AsmFunction {
     /// Length in slots.
     pub fn slots(&self) -> u32 {
         self.insns.iter().map(Insn::slots).sum()
@@ -229,10 +229,10 @@ struct Fixup {
     label: Label,
 }
 
-/// Builds a [`Function`].
+/// Builds a [`AsmFunction`].
 #[derive(Debug)]
 pub struct Asm {
-    function: Function,
+    function: AsmFunction,
     /// Slot of the next instruction.
     here: u32,
     /// Slot at which a label was bound last; initially a number that no slot has.
@@ -372,10 +372,10 @@ impl Asm {
     pub fn new(name: impl Into<String>, params: &[&'static str]) -> Asm {
         let params = params.iter().map(|p| Cow::Borrowed(*p)).collect();
         Asm {
-            function: Function {
+            function: AsmFunction {
                 name: name.into(),
                 params,
-                ..Function::default()
+                ..AsmFunction::default()
             },
             here: 0,
             bound: UNBOUND,
@@ -395,7 +395,7 @@ impl Asm {
         }
     }
 
-    /// Marks the function as [`Function::separate`].
+    /// Marks the function as [`AsmFunction::separate`].
     pub fn mark_separate(&mut self) {
         self.function.separate = true;
     }
@@ -609,7 +609,7 @@ impl Asm {
 
     /// Inserts the code of a function in place of a call: its returns lead behind it. The function has no
     /// references, and clobbers what a call clobbers.
-    pub fn insert(&mut self, function: &Function) {
+    pub fn insert(&mut self, function: &AsmFunction) {
         debug_assert!(function.relocs.is_empty(), "{}", function.name);
         let end = self.label();
         // Its jumps have labels here, because later steps may move the code.
@@ -649,8 +649,8 @@ impl Asm {
     }
 
     /// Resolves the jumps. Distances beyond 16 bits become `gotol` (a conditional jump: a jump over
-    /// a `gotol`), which [`Function::has_long_jump`] reports.
-    pub fn finish(mut self) -> Result<Function, AsmError> {
+    /// a `gotol`), which [`AsmFunction::has_long_jump`] reports.
+    pub fn finish(mut self) -> Result<AsmFunction, AsmError> {
         self.allocate()?;
         while self.lengthen() {}
         let insns = &mut self.function.insns;

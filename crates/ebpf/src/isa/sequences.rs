@@ -24,16 +24,16 @@ use super::insn::{Access, AluOp, AtomicOp, Insn, Reg, Size, Src, Width};
 pub struct SequenceId(pub(super) u32);
 
 /// A set of machine registers, a bit for each.
-pub type RegSet = u16;
+pub type RegMask = u16;
 
 /// The registers that a call clobbers.
-pub const CALLER_SAVED: RegSet = 0b11_1111;
+pub const CALLER_SAVED: RegMask = 0b11_1111;
 /// The registers of arguments.
-const ARGUMENTS: RegSet = 0b11_1110;
+const ARGUMENTS: RegMask = 0b11_1110;
 /// The order in which registers are tried: results of calls are in r0.
 const ORDER: [Reg; 9] = [R1, R2, R3, R4, R5, R0, R6, R8, R9];
 /// Every machine register.
-const MACHINE: RegSet = (1 << Reg::ALL.len()) - 1;
+const MACHINE: RegMask = (1 << Reg::ALL.len()) - 1;
 /// Number of the first virtual register among all registers.
 const FIRST_VIRTUAL: u16 = 16;
 /// The same as an index.
@@ -45,9 +45,9 @@ const ROUNDS: usize = 64;
 #[derive(Debug)]
 pub(super) struct Sequence {
     /// The machine registers that hold no number at its beginning.
-    pub free: RegSet,
+    pub free: RegMask,
     /// Those among them that hold one at its end.
-    pub result: RegSet,
+    pub result: RegMask,
     /// Number of its virtual registers.
     pub virtuals: u16,
     /// Its pieces: ranges of instructions.
@@ -84,7 +84,7 @@ fn index(reg: Reg) -> u16 {
 }
 
 /// The set of one machine register.
-pub fn set_of(reg: Reg) -> RegSet {
+pub fn set_of(reg: Reg) -> RegMask {
     1 << reg.number()
 }
 
@@ -106,8 +106,8 @@ struct Effect {
     /// Its operands. No instruction has more.
     operands: [Option<(u16, Access)>; 3],
     /// The registers that it reads and clobbers without naming them.
-    reads: RegSet,
-    clobbers: RegSet,
+    reads: RegMask,
+    clobbers: RegMask,
     calls: bool,
     /// A move: to, from.
     moved: Option<(u16, u16)>,
@@ -159,10 +159,10 @@ impl Effect {
 /// Allocates one sequence after the other, in the same memory.
 #[derive(Default)]
 pub(super) struct Allocator {
-    free: RegSet,
-    result: RegSet,
+    free: RegMask,
+    result: RegMask,
     /// The registers of the function's parameters.
-    given: RegSet,
+    given: RegMask,
     code: Vec<Placed>,
     /// Number of virtual registers, with those of spill code.
     virtuals: usize,
@@ -467,7 +467,7 @@ struct Step {
     before: Held,
     behind: Held,
     /// The machine registers that code outside of the sequence may read behind it.
-    outside: RegSet,
+    outside: RegMask,
 }
 
 impl Step {
@@ -656,9 +656,9 @@ impl Interference {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Held {
     /// Those that the sequence wrote, and numbers from outside.
-    written: RegSet,
+    written: RegMask,
     /// Parameters of the function, as they came.
-    given: RegSet,
+    given: RegMask,
 }
 
 impl Held {

@@ -10,15 +10,15 @@ use spile_lir::Module;
 use spile_lir::library::routine::{Routine, Values};
 
 use super::Blocks;
-use super::template::{Code, Field, IMM_SHIFT, OFF_SHIFT, Part, Target, Template, numbers};
+use super::template::{Code, Field, IMM_SHIFT, OFF_SHIFT, Part, Template, TemplateTarget, numbers};
 use crate::emit::{CpuBlocks, ObjectSymbols, emit, symbol};
-use crate::isa::asm::{Function, RelocTarget, Section};
+use crate::isa::asm::{AsmFunction, RelocTarget, Section};
 
 /// A request with its numbers, and what the emitter writes for it.
 pub struct Emitted {
     module: Module,
     /// The functions.
-    pub functions: Vec<Function>,
+    pub functions: Vec<AsmFunction>,
     /// The numbers in them.
     pub numbers: Vec<i32>,
 }
@@ -149,7 +149,11 @@ pub fn extract(routine: &Routine, blocks: Blocks) -> Result<Template, String> {
 }
 
 /// The code of a function, from what the emitter wrote for two lists of numbers.
-fn code(module: &Module, (a, b): (&Function, &Function), changes: &[i32]) -> Result<Code, String> {
+fn code(
+    module: &Module,
+    (a, b): (&AsmFunction, &AsmFunction),
+    changes: &[i32],
+) -> Result<Code, String> {
     let what = |place: String| format!("{}: {place} is no sum with one number", a.name);
     let number = |change: i32, place: String| -> Result<u32, String> {
         let found = changes.iter().position(|c| *c == change);
@@ -185,13 +189,13 @@ fn code(module: &Module, (a, b): (&Function, &Function), changes: &[i32]) -> Res
             (RelocTarget::Data(section, from), RelocTarget::Data(_, to)) => {
                 add(Part::Target, at, to.cast_signed() - from.cast_signed())?;
                 match section {
-                    Section::Bss => Target::Bss(*from),
-                    Section::Rodata => Target::Rodata(*from),
+                    Section::Bss => TemplateTarget::Bss(*from),
+                    Section::Rodata => TemplateTarget::Rodata(*from),
                 }
             }
-            (RelocTarget::Map(name), _) => Target::Map(leak(name)),
-            (RelocTarget::Call(name), _) => Target::Call(leak(name)),
-            (RelocTarget::Func(name), _) => Target::Func(leak(name)),
+            (RelocTarget::Map(name), _) => TemplateTarget::Map(leak(name)),
+            (RelocTarget::Call(name), _) => TemplateTarget::Call(leak(name)),
+            (RelocTarget::Func(name), _) => TemplateTarget::Func(leak(name)),
             _ => return Err(what(format!("reference {at}"))),
         };
         relocs.push((reloc.slot, target));
@@ -214,7 +218,7 @@ fn leak(text: &str) -> &'static str {
     text.to_owned().leak()
 }
 
-fn words(function: &Function) -> Vec<u64> {
+fn words(function: &AsmFunction) -> Vec<u64> {
     let mut bytes = Vec::new();
     function.insns.iter().for_each(|i| i.encode(&mut bytes));
     let (words, _) = bytes.as_chunks::<8>();

@@ -4,7 +4,7 @@
 use spile_lir::library::append;
 use spile_lir::library::arguments::{self, DeferredReads};
 use spile_lir::library::defer::DeferLayout;
-use spile_lir::library::heap::{Direction, HeapLayout};
+use spile_lir::library::heap::{HeapLayout, HeapOrder};
 use spile_lir::library::output::FlushLayout;
 use spile_lir::library::routine::{NAME, Routine};
 use spile_lir::library::stacks::{StackLayout, StackText};
@@ -49,7 +49,7 @@ pub fn samples() -> Vec<Routine> {
     samples.extend(with_lines.map(Routine::StackText));
     samples.extend([8, 10, 16].map(|base| Routine::AppendNumber(at, base)));
     samples.extend(
-        [None, Some(Direction::Up), Some(Direction::Down)].map(|texts| {
+        [None, Some(HeapOrder::Up), Some(HeapOrder::Down)].map(|texts| {
             Routine::Heap(HeapLayout {
                 map: NAME.into(),
                 texts,

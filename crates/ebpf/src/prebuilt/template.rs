@@ -5,7 +5,7 @@ use spile_lir::library::routine::{NAME, Routine};
 
 use super::Blocks;
 use crate::emit::CpuBlocks;
-use crate::isa::asm::{Function, Reloc, RelocTarget, Section, strength_reduced};
+use crate::isa::asm::{AsmFunction, Reloc, RelocTarget, Section, strength_reduced};
 use crate::isa::insn::Insn;
 
 /// Code of all functions of a request.
@@ -35,7 +35,7 @@ pub struct Code {
     /// The places of numbers.
     pub fields: &'static [Field],
     /// The references, with their slots.
-    pub relocs: &'static [(u32, Target)],
+    pub relocs: &'static [(u32, TemplateTarget)],
 }
 
 /// A place that contains a number, or the sum of one and a constant.
@@ -62,7 +62,7 @@ pub enum Part {
 
 /// The target of a reference, as [`RelocTarget`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum TemplateTarget {
     /// A map, by name.
     Map(&'static str),
     /// An offset in the state memory.
@@ -108,7 +108,7 @@ impl Template {
     }
 
     /// The functions with other numbers, and a name in place of [`NAME`].
-    pub fn link(&self, numbers: &[i32], name: Option<&str>) -> Result<Vec<Function>, String> {
+    pub fn link(&self, numbers: &[i32], name: Option<&str>) -> Result<Vec<AsmFunction>, String> {
         let deltas = numbers.iter().zip(self.numbers);
         let deltas: Vec<i32> = deltas.map(|(to, from)| to.wrapping_sub(*from)).collect();
         self.functions
@@ -119,10 +119,10 @@ impl Template {
 }
 
 impl Code {
-    fn link(&self, deltas: &[i32], name: Option<&str>) -> Result<Function, String> {
+    fn link(&self, deltas: &[i32], name: Option<&str>) -> Result<AsmFunction, String> {
         let bad = || format!("the template of {} is damaged", self.name);
         let mut words = self.words.to_vec();
-        let mut targets: Vec<(u32, Target)> = self.relocs.to_vec();
+        let mut targets: Vec<(u32, TemplateTarget)> = self.relocs.to_vec();
         for Field { part, at, number } in self.fields {
             let at = *at as usize;
             let delta = *deltas.get(*number as usize).ok_or_else(bad)?;
@@ -142,7 +142,7 @@ impl Code {
             insns.push(strength_reduced(&insn).flatten().unwrap_or(insn));
         }
         let named = |text: &str| name.map_or_else(|| text.to_owned(), |n| text.replace(NAME, n));
-        Ok(Function {
+        Ok(AsmFunction {
             name: named(self.name),
             params: self.params.iter().map(|p| (*p).into()).collect(),
             insns,
@@ -153,7 +153,7 @@ impl Code {
                     target: target.linked(named),
                 })
                 .collect(),
-            ..Function::default()
+            ..AsmFunction::default()
         })
     }
 }
@@ -170,21 +170,21 @@ fn add_imm(word: &mut u64, delta: i32) {
     *word ^= u64::from(imm ^ sum) << IMM_SHIFT;
 }
 
-impl Target {
+impl TemplateTarget {
     /// Adds to the offset.
     fn add(&mut self, delta: i32) {
-        if let Target::Bss(off) | Target::Rodata(off) = self {
+        if let TemplateTarget::Bss(off) | TemplateTarget::Rodata(off) = self {
             *off = off.wrapping_add_signed(delta);
         }
     }
 
     fn linked(self, named: impl Fn(&str) -> String) -> RelocTarget {
         match self {
-            Target::Map(name) => RelocTarget::Map(named(name).into()),
-            Target::Bss(off) => RelocTarget::Data(Section::Bss, off),
-            Target::Rodata(off) => RelocTarget::Data(Section::Rodata, off),
-            Target::Call(name) => RelocTarget::Call(named(name).into()),
-            Target::Func(name) => RelocTarget::Func(named(name).into()),
+            TemplateTarget::Map(name) => RelocTarget::Map(named(name).into()),
+            TemplateTarget::Bss(off) => RelocTarget::Data(Section::Bss, off),
+            TemplateTarget::Rodata(off) => RelocTarget::Data(Section::Rodata, off),
+            TemplateTarget::Call(name) => RelocTarget::Call(named(name).into()),
+            TemplateTarget::Func(name) => RelocTarget::Func(named(name).into()),
         }
     }
 }

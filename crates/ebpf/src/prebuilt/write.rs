@@ -62,7 +62,7 @@ pub fn source(templates: &[(usize, Template)]) -> String {
             }
             let _ = write!(out, "], relocs: &[");
             for (slot, target) in *relocs {
-                let _ = write!(out, "({slot}, Target::{target:?}),");
+                let _ = write!(out, "({slot}, TemplateTarget::{target:?}),");
             }
             let _ = writeln!(out, "] }},");
         }

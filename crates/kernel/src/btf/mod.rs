@@ -28,7 +28,7 @@ mod tests;
 
 pub use query::Member;
 pub use types::{
-    BtfKind, Composite, Enum, EnumValue, FuncProto, Int, Param, RawMember, Type, TypeId,
+    BtfKind, BtfTypeId, Composite, Enum, EnumValue, FuncProto, Int, Param, RawMember, Type,
 };
 
 use std::fmt;
@@ -253,7 +253,7 @@ impl Btf {
         }
         let mut at = first;
         while at < end {
-            let id = start + self.records.len() as TypeId;
+            let id = start + self.records.len() as BtfTypeId;
             let cut = || BtfError::Format(format!("type {id} is cut short"));
             let record = bytes[at..].first_chunk::<12>().ok_or_else(cut)?;
             let info = types::word(record, 4);
@@ -294,8 +294,8 @@ impl Btf {
 
     /// The first id of its own types: 0 without a base.
     #[must_use]
-    pub fn first(&self) -> TypeId {
-        self.base.map_or(0, |base| base.len() as TypeId)
+    pub fn first(&self) -> BtfTypeId {
+        self.base.map_or(0, |base| base.len() as BtfTypeId)
     }
 
     /// Length of its own strings in bytes.
@@ -310,7 +310,7 @@ impl Btf {
     }
 
     /// The index of an own id; `Err` with the base if the id belongs to the base.
-    fn place(&self, id: TypeId) -> Result<usize, &'static Btf> {
+    fn place(&self, id: BtfTypeId) -> Result<usize, &'static Btf> {
         match (self.base, id.checked_sub(self.first())) {
             (Some(base), None) => Err(base),
             (_, own) => Ok(own.unwrap_or(id) as usize),
@@ -325,7 +325,7 @@ impl Btf {
 
     /// The kind of a type; `None` for void and for ids outside of the blob.
     #[must_use]
-    pub fn kind(&self, id: TypeId) -> Option<BtfKind> {
+    pub fn kind(&self, id: BtfTypeId) -> Option<BtfKind> {
         match self.place(id) {
             Err(base) => base.kind(id),
             Ok(own) => BtfKind::from_raw(self.own_head(own).1),
@@ -334,7 +334,7 @@ impl Btf {
 
     /// The name of a type, empty if it has none.
     #[must_use]
-    pub fn name(&self, id: TypeId) -> &str {
+    pub fn name(&self, id: BtfTypeId) -> &str {
         match self.place(id) {
             Err(base) => base.name(id),
             Ok(own) => self.string(self.own_head(own).0),
@@ -343,14 +343,14 @@ impl Btf {
 
     /// The first type of that kind and name, in the order of ids.
     #[must_use]
-    pub fn find(&self, kind: BtfKind, name: &str) -> Option<TypeId> {
+    pub fn find(&self, kind: BtfKind, name: &str) -> Option<BtfTypeId> {
         self.find_all(kind, name).next()
     }
 
     /// All types of that kind and name, in the order of ids: different compilation units may each
     /// have had their own `struct NAME`.
-    pub fn find_all(&self, kind: BtfKind, name: &str) -> impl Iterator<Item = TypeId> {
-        let below: Vec<TypeId> = match self.base {
+    pub fn find_all(&self, kind: BtfKind, name: &str) -> impl Iterator<Item = BtfTypeId> {
+        let below: Vec<BtfTypeId> = match self.base {
             Some(base) => base.find_all(kind, name).collect(),
             None => Vec::new(),
         };
@@ -358,7 +358,7 @@ impl Btf {
     }
 
     /// Like [`Btf::find_all`], without the types of the base.
-    fn find_own(&self, kind: BtfKind, name: &str) -> impl Iterator<Item = TypeId> {
+    fn find_own(&self, kind: BtfKind, name: &str) -> impl Iterator<Item = BtfTypeId> {
         let first = self.first();
         let fits = move |ix: &usize| {
             let (own, of) = self.own_head(*ix);
@@ -379,7 +379,7 @@ impl Btf {
         let own = Some(name).filter(|_| searched).into_iter();
         let own = own.flat_map(move |name| self.search(kind, name));
         own.chain(like.filter(fits))
-            .map(move |ix| first + ix as TypeId)
+            .map(move |ix| first + ix as BtfTypeId)
     }
 
     /// An index of all functions.
@@ -401,39 +401,39 @@ impl Btf {
 
     /// `struct NAME`.
     #[must_use]
-    pub fn find_struct(&self, name: &str) -> Option<TypeId> {
+    pub fn find_struct(&self, name: &str) -> Option<BtfTypeId> {
         self.find(BtfKind::Struct, name)
     }
 
     /// `union NAME`.
     #[must_use]
-    pub fn find_union(&self, name: &str) -> Option<TypeId> {
+    pub fn find_union(&self, name: &str) -> Option<BtfTypeId> {
         self.find(BtfKind::Union, name)
     }
 
     /// `enum NAME`, of either width.
     #[must_use]
-    pub fn find_enum(&self, name: &str) -> Option<TypeId> {
+    pub fn find_enum(&self, name: &str) -> Option<BtfTypeId> {
         self.find(BtfKind::Enum, name)
             .or_else(|| self.find(BtfKind::Enum64, name))
     }
 
     /// `typedef … NAME`.
     #[must_use]
-    pub fn find_typedef(&self, name: &str) -> Option<TypeId> {
+    pub fn find_typedef(&self, name: &str) -> Option<BtfTypeId> {
         self.find(BtfKind::Typedef, name)
     }
 
     /// The function NAME; its type is a [`Type::Func`] that leads to a prototype.
     #[must_use]
-    pub fn find_func(&self, name: &str) -> Option<TypeId> {
+    pub fn find_func(&self, name: &str) -> Option<BtfTypeId> {
         self.find(BtfKind::Func, name)
     }
 
     /// Resolves a type name in C: `struct task_struct`, `union u`, `enum e`, `pid_t`, `unsigned
     /// int`. A bare name is tried as typedef, basic type, struct, union and enum, in this order.
     #[must_use]
-    pub fn find_type(&self, spelling: &str) -> Option<TypeId> {
+    pub fn find_type(&self, spelling: &str) -> Option<BtfTypeId> {
         let spelling = spelling.trim();
         if let Some((tag, name)) = spelling.split_once(char::is_whitespace) {
             let name = name.trim_start();
@@ -458,11 +458,11 @@ impl Btf {
     }
 
     /// All types of one kind with their names, in the order of ids, without those of the base.
-    pub fn all(&self, kind: BtfKind) -> impl Iterator<Item = (TypeId, &str)> + '_ {
+    pub fn all(&self, kind: BtfKind) -> impl Iterator<Item = (BtfTypeId, &str)> + '_ {
         let first = self.first();
         let own = (0..self.records.len()).map(|ix| (ix, self.own_head(ix)));
         own.filter(move |(_, head)| head.1 == kind as u8)
-            .map(move |(ix, head)| (first + ix as TypeId, self.string(head.0)))
+            .map(move |(ix, head)| (first + ix as BtfTypeId, self.string(head.0)))
     }
 
     /// The value of an enumerator of a named enumeration (`pid_type`, `PIDTYPE_PGID`), without a
@@ -492,7 +492,7 @@ impl Btf {
         });
         let first = self.first();
         enums
-            .map(|ix| self.ty(first + ix as TypeId))
+            .map(|ix| self.ty(first + ix as BtfTypeId))
             .find_map(|ty| match ty {
                 Type::Enum(e) => e.values_by_offset(&offsets).map(|v| v.value),
                 _ => None,
@@ -549,7 +549,7 @@ impl Btf {
     }
 
     /// The bytes of the record of `id`, from its head to the end of the blob.
-    pub(crate) fn record(&self, id: TypeId) -> Option<&[u8]> {
+    pub(crate) fn record(&self, id: BtfTypeId) -> Option<&[u8]> {
         if id == 0 {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use spile_ctype::CType;
 
-use super::{Btf, Composite, Type, TypeId};
+use super::{Btf, BtfTypeId, Composite, Type};
 
 /// Longest chain of qualifiers, typedefs or inner structs that is followed.
 const MAX_DEPTH: u32 = 64;
@@ -10,12 +10,12 @@ const MAX_DEPTH: u32 = 64;
 const MAX_VISITS: u32 = 10_000;
 
 /// A member, seen from the struct that was asked.
-pub type Member = spile_ctype::Member<TypeId>;
+pub type Member = spile_ctype::Member<BtfTypeId>;
 
 impl Btf {
     /// A type without its typedefs and qualifiers.
     #[must_use]
-    pub fn ctype(&self, id: TypeId) -> CType<TypeId> {
+    pub fn ctype(&self, id: BtfTypeId) -> CType<BtfTypeId> {
         let composite = |body: Composite<'_>, union| CType::Struct {
             name: body.name.into(),
             size: body.size,
@@ -46,17 +46,17 @@ impl Btf {
     /// Follows typedefs, `const`, `volatile`, `restrict` and type tags to the
     /// type underneath.
     #[must_use]
-    pub fn strip(&self, id: TypeId) -> TypeId {
+    pub fn strip(&self, id: BtfTypeId) -> BtfTypeId {
         self.follow(id, true)
     }
 
     /// Like [`Btf::strip`], but stops at a typedef.
     #[must_use]
-    pub fn strip_qualifiers(&self, id: TypeId) -> TypeId {
+    pub fn strip_qualifiers(&self, id: BtfTypeId) -> BtfTypeId {
         self.follow(id, false)
     }
 
-    fn follow(&self, mut id: TypeId, typedefs: bool) -> TypeId {
+    fn follow(&self, mut id: BtfTypeId, typedefs: bool) -> BtfTypeId {
         for _ in 0..MAX_DEPTH {
             id = match self.ty(id) {
                 Type::Volatile(ty) | Type::Const(ty) | Type::Restrict(ty) => ty,
@@ -70,7 +70,7 @@ impl Btf {
 
     /// The struct or union under typedefs and qualifiers.
     #[must_use]
-    pub fn composite(&self, id: TypeId) -> Option<Composite<'_>> {
+    pub fn composite(&self, id: BtfTypeId) -> Option<Composite<'_>> {
         match self.ty(self.strip(id)) {
             Type::Struct(body) | Type::Union(body) => Some(body),
             _ => None,
@@ -79,7 +79,7 @@ impl Btf {
 
     /// The type that a pointer points to, seen through typedefs and qualifiers.
     #[must_use]
-    pub fn pointee(&self, id: TypeId) -> Option<TypeId> {
+    pub fn pointee(&self, id: BtfTypeId) -> Option<BtfTypeId> {
         match self.ty(self.strip(id)) {
             Type::Ptr(to) => Some(to),
             _ => None,
@@ -89,14 +89,20 @@ impl Btf {
     /// Finds a member by name in a struct or union (typedefs and qualifiers are
     /// seen through), also within its anonymous inner structs and unions.
     #[must_use]
-    pub fn member(&self, id: TypeId, name: &str) -> Option<Member> {
+    pub fn member(&self, id: BtfTypeId, name: &str) -> Option<Member> {
         if name.is_empty() {
             return None;
         }
         self.member_within(id, name, MAX_DEPTH, &mut { MAX_VISITS })
     }
 
-    fn member_within(&self, id: TypeId, name: &str, depth: u32, left: &mut u32) -> Option<Member> {
+    fn member_within(
+        &self,
+        id: BtfTypeId,
+        name: &str,
+        depth: u32,
+        left: &mut u32,
+    ) -> Option<Member> {
         *left = left.checked_sub(1)?;
         let body = self.composite(id)?;
         if let Some(m) = body.own_member(name) {
@@ -118,13 +124,13 @@ impl Btf {
     /// All member names of a struct, including those of anonymous inner ones, for suggestions and
     /// listings.
     #[must_use]
-    pub fn member_names(&self, id: TypeId) -> Vec<&str> {
+    pub fn member_names(&self, id: BtfTypeId) -> Vec<&str> {
         let mut names = Vec::new();
         self.collect_names(id, &mut names, 8);
         names
     }
 
-    fn collect_names<'a>(&'a self, id: TypeId, names: &mut Vec<&'a str>, depth: u32) {
+    fn collect_names<'a>(&'a self, id: BtfTypeId, names: &mut Vec<&'a str>, depth: u32) {
         const MOST: usize = 4096;
         let Some(body) = self.composite(id) else {
             return;
@@ -144,14 +150,14 @@ impl Btf {
     /// Offset and size in bytes of the integer members of a struct, in order, including those of
     /// inner structs, without those of unions and arrays.
     #[must_use]
-    pub fn numbers(&self, id: TypeId) -> Vec<(u32, u32)> {
+    pub fn numbers(&self, id: BtfTypeId) -> Vec<(u32, u32)> {
         let mut found = Vec::new();
         self.numbers_within(id, 0, &mut { MAX_VISITS }, &mut found);
         found.sort_unstable();
         found
     }
 
-    fn numbers_within(&self, id: TypeId, at: u32, left: &mut u32, found: &mut Vec<(u32, u32)>) {
+    fn numbers_within(&self, id: BtfTypeId, at: u32, left: &mut u32, found: &mut Vec<(u32, u32)>) {
         let Type::Struct(body) = self.ty(id) else {
             return;
         };
@@ -176,11 +182,11 @@ impl Btf {
     /// Size of a value in bytes; `None` for void, functions, types that are only declared, and
     /// arrays too large to be real.
     #[must_use]
-    pub fn size_of(&self, id: TypeId) -> Option<u64> {
+    pub fn size_of(&self, id: BtfTypeId) -> Option<u64> {
         self.size_within(id, MAX_DEPTH)
     }
 
-    fn size_within(&self, id: TypeId, depth: u32) -> Option<u64> {
+    fn size_within(&self, id: BtfTypeId, depth: u32) -> Option<u64> {
         match self.ty(self.strip(id)) {
             Type::Int(int) => Some(int.size.into()),
             Type::Ptr(_) => Some(size_of::<usize>() as u64),
@@ -199,18 +205,18 @@ impl Btf {
     /// The C spelling of a type: `struct task_struct *`, `const char *`,
     /// `int (*)(void *)`, `char[16]`.
     #[must_use]
-    pub fn c_name(&self, id: TypeId) -> String {
+    pub fn c_name(&self, id: BtfTypeId) -> String {
         self.c_declaration(id, "")
     }
 
     /// The C declaration of `name` with that type: `char comm[16]`.
     #[must_use]
-    pub fn c_declaration(&self, id: TypeId, name: &str) -> String {
+    pub fn c_declaration(&self, id: BtfTypeId, name: &str) -> String {
         self.declare(id, name.to_owned(), MAX_DEPTH, &mut { MAX_VISITS })
     }
 
     /// Wraps `inner`, a declarator built so far, into the type `id`.
-    fn declare(&self, id: TypeId, inner: String, depth: u32, left: &mut u32) -> String {
+    fn declare(&self, id: BtfTypeId, inner: String, depth: u32, left: &mut u32) -> String {
         let (Some(depth), true) = (depth.checked_sub(1), *left > 0) else {
             return join("...", &inner);
         };
@@ -266,7 +272,14 @@ impl Btf {
     }
 
     /// A pointer's qualifier follows the star, any other precedes the type.
-    fn qualify(&self, word: &str, to: TypeId, inner: String, depth: u32, left: &mut u32) -> String {
+    fn qualify(
+        &self,
+        word: &str,
+        to: BtfTypeId,
+        inner: String,
+        depth: u32,
+        left: &mut u32,
+    ) -> String {
         match self.ty(to) {
             Type::Ptr(_) => self.declare(to, join(word, &inner), depth, left),
             _ => format!("{word} {}", self.declare(to, inner, depth, left)),

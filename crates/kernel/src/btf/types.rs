@@ -3,7 +3,7 @@
 use super::Btf;
 
 /// The number of a type in its blob; 0 is `void`.
-pub type TypeId = u32;
+pub type BtfTypeId = u32;
 
 /// The kinds of records, numbered as in the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -115,11 +115,11 @@ pub enum Type<'a> {
     /// A basic integer type.
     Int(Int<'a>),
     /// A pointer to the type.
-    Ptr(TypeId),
+    Ptr(BtfTypeId),
     /// An array of `len` elements of `elem`.
     Array {
         /// Type of an element.
-        elem: TypeId,
+        elem: BtfTypeId,
         /// Number of elements; 0 for a flexible array member.
         len: u32,
     },
@@ -141,20 +141,20 @@ pub enum Type<'a> {
         /// The new name.
         name: &'a str,
         /// The type that it names.
-        ty: TypeId,
+        ty: BtfTypeId,
     },
     /// `volatile` type.
-    Volatile(TypeId),
+    Volatile(BtfTypeId),
     /// `const` type.
-    Const(TypeId),
+    Const(BtfTypeId),
     /// `restrict` pointer.
-    Restrict(TypeId),
+    Restrict(BtfTypeId),
     /// A function.
     Func {
         /// Its name.
         name: &'a str,
         /// Its prototype, a [`Type::FuncProto`].
-        proto: TypeId,
+        proto: BtfTypeId,
     },
     /// The type of a function.
     FuncProto(FuncProto<'a>),
@@ -163,7 +163,7 @@ pub enum Type<'a> {
         /// Its name.
         name: &'a str,
         /// Its type.
-        ty: TypeId,
+        ty: BtfTypeId,
     },
     /// A section of variables.
     Datasec {
@@ -184,7 +184,7 @@ pub enum Type<'a> {
         /// Its text.
         name: &'a str,
         /// The type that it is on.
-        ty: TypeId,
+        ty: BtfTypeId,
         /// The member or parameter that it applies to; -1 for the type itself.
         component: i32,
     },
@@ -193,7 +193,7 @@ pub enum Type<'a> {
         /// Its text.
         name: &'a str,
         /// The type that it qualifies.
-        ty: TypeId,
+        ty: BtfTypeId,
     },
 }
 
@@ -232,7 +232,7 @@ pub struct RawMember<'a> {
     /// Empty for an anonymous struct or union.
     pub name: &'a str,
     /// Its type.
-    pub ty: TypeId,
+    pub ty: BtfTypeId,
     /// Bits from the start of this struct.
     pub bit_offset: u32,
     /// Bits of a bit-field; 0 for an ordinary member.
@@ -349,7 +349,7 @@ impl<'a> Enum<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct FuncProto<'a> {
     /// The return type; 0 for none.
-    pub ret: TypeId,
+    pub ret: BtfTypeId,
     btf: &'a Btf,
     entries: &'a [u8],
 }
@@ -360,7 +360,7 @@ pub struct Param<'a> {
     /// Its name; empty in the prototype of a pointer.
     pub name: &'a str,
     /// Its type; 0 stands for `...` at the end.
-    pub ty: TypeId,
+    pub ty: BtfTypeId,
 }
 
 impl<'a> FuncProto<'a> {
@@ -378,7 +378,7 @@ impl Btf {
     /// The view of a type. An id outside of the blob reads as [`Type::Void`]:
     /// only a damaged blob has such ids.
     #[must_use]
-    pub fn ty(&self, id: TypeId) -> Type<'_> {
+    pub fn ty(&self, id: BtfTypeId) -> Type<'_> {
         if let Err(base) = self.place(id) {
             return base.ty(id);
         }

@@ -1,17 +1,17 @@
 //! Atomic operations on words.
 
-use super::{IntoOperand, Val};
-use crate::func::{Inst, Value};
+use super::{IntoOperand, Scalar};
+use crate::func::{LirInst, Value};
 use crate::op::{AtomicOp, Width};
 
-impl<'b> Val<'b> {
+impl<'b> Scalar<'b> {
     /// Adds to the word at this address; gives the old one.
-    pub fn fetch_add(self, off: i16, v: impl IntoOperand<'b>) -> Val<'b> {
+    pub fn fetch_add(self, off: i16, v: impl IntoOperand<'b>) -> Scalar<'b> {
         self.fetch((AtomicOp::FetchAdd, Width::W64), None, off, v)
     }
 
     /// Stores the word at this address; gives the old one.
-    pub fn exchange(self, off: i16, v: impl IntoOperand<'b>) -> Val<'b> {
+    pub fn exchange(self, off: i16, v: impl IntoOperand<'b>) -> Scalar<'b> {
         self.fetch((AtomicOp::Xchg, Width::W64), None, off, v)
     }
 
@@ -21,7 +21,7 @@ impl<'b> Val<'b> {
         off: i16,
         expected: impl IntoOperand<'b>,
         v: impl IntoOperand<'b>,
-    ) -> Val<'b> {
+    ) -> Scalar<'b> {
         self.compare_exchange_of(Width::W64, off, expected, v)
     }
 
@@ -31,7 +31,7 @@ impl<'b> Val<'b> {
         off: i16,
         expected: impl IntoOperand<'b>,
         v: impl IntoOperand<'b>,
-    ) -> Val<'b> {
+    ) -> Scalar<'b> {
         self.compare_exchange_of(Width::W32, off, expected, v)
     }
 
@@ -41,7 +41,7 @@ impl<'b> Val<'b> {
         off: i16,
         expected: impl IntoOperand<'b>,
         v: impl IntoOperand<'b>,
-    ) -> Val<'b> {
+    ) -> Scalar<'b> {
         let expected = expected.val(self.f).value();
         self.fetch((AtomicOp::CmpXchg, width), Some(expected), off, v)
     }
@@ -52,9 +52,9 @@ impl<'b> Val<'b> {
         expected: Option<Value>,
         off: i16,
         v: impl IntoOperand<'b>,
-    ) -> Val<'b> {
+    ) -> Scalar<'b> {
         let (base, src) = (self.value(), v.val(self.f).value());
-        self.f.def(|dst| Inst::Atomic {
+        self.f.def(|dst| LirInst::Atomic {
             dst: Some(dst),
             op,
             width,
@@ -68,7 +68,7 @@ impl<'b> Val<'b> {
     /// Changes the word at this address by an operation without a result.
     pub fn atomic(self, op: AtomicOp, off: i16, v: impl IntoOperand<'b>) {
         let (base, src) = (self.value(), v.val(self.f).value());
-        self.f.0.borrow_mut().emit(Inst::Atomic {
+        self.f.0.borrow_mut().emit(LirInst::Atomic {
             dst: None,
             op,
             width: Width::W64,

@@ -10,8 +10,8 @@
 use super::numbers::{eight_hex, significant_hex, write_decimal, write_octal};
 use super::quote::in_front_of_zero;
 use super::strings::MAX_SLOT;
-use crate::builder::{Builder, Val, Var, build};
-use crate::func::{ConstantData, Func, MemoryPlace, Module};
+use crate::builder::{Builder, Scalar, Var, build};
+use crate::func::{ConstantData, LirFunc, MemoryPlace, Module};
 use crate::helpers::Helper;
 use crate::op::{AluOp, ExtOp, Size, Width};
 
@@ -56,14 +56,14 @@ pub struct AppendLayout {
 pub(super) struct TextAppender<'b> {
     f: &'b Builder,
     at: AppendLayout,
-    block: Val<'b>,
+    block: Scalar<'b>,
     /// The length.
     pub(super) length: Var<'b>,
 }
 
 impl<'b> TextAppender<'b> {
     /// Loads the length; returns if the text is full.
-    pub(super) fn new(f: &'b Builder, at: AppendLayout, block: Val<'b>) -> TextAppender<'b> {
+    pub(super) fn new(f: &'b Builder, at: AppendLayout, block: Scalar<'b>) -> TextAppender<'b> {
         let length = (block + at.length).load_u64(0);
         f.ret_if(length.gt(at.most), 0);
         let length = f.var("length", length);
@@ -76,7 +76,7 @@ impl<'b> TextAppender<'b> {
     }
 
     /// The address behind the text.
-    pub(super) fn end(&self) -> Val<'b> {
+    pub(super) fn end(&self) -> Scalar<'b> {
         self.block + self.at.text + self.length.get()
     }
 
@@ -86,7 +86,7 @@ impl<'b> TextAppender<'b> {
     }
 
     /// Adds to the length; returns if the text is full.
-    fn grow(&self, bytes: Val<'b>) {
+    fn grow(&self, bytes: Scalar<'b>) {
         self.length.set(self.length + bytes);
         self.f.if_(self.length.gt(self.at.most), || {
             self.store_length();
@@ -95,7 +95,7 @@ impl<'b> TextAppender<'b> {
     }
 
     /// Appends this number of bytes of a run, none if the number is negative.
-    fn run(&self, run: &str, count: Val<'b>) {
+    fn run(&self, run: &str, count: Scalar<'b>) {
         let f = self.f;
         f.if_(count.sgt(0), || {
             let bytes = f.at_most(count, self.at.most);
@@ -106,7 +106,7 @@ impl<'b> TextAppender<'b> {
 
     /// Copies a text of less than `size` bytes to the end; gives its length. Returns if it cannot be
     /// read.
-    fn copy(&self, from: Val<'b>, size: Val<'b>) -> Val<'b> {
+    fn copy(&self, from: Scalar<'b>, size: Scalar<'b>) -> Scalar<'b> {
         let with_nul = self.f.helper(Helper::ReadText, &[self.end(), size, from]);
         self.f.ret_if(with_nul.sle(0), 0);
         with_nul - 1
@@ -114,7 +114,7 @@ impl<'b> TextAppender<'b> {
 }
 
 /// The runs that functions copy from.
-fn runs(names: &[(&str, u8)], func: Func) -> Module {
+fn runs(names: &[(&str, u8)], func: LirFunc) -> Module {
     let run = |(name, byte): &(&str, u8)| ConstantData {
         name: (*name).into(),
         bytes: vec![*byte; MAX_SLOT as usize],
@@ -272,7 +272,7 @@ Cost: about 160 instructions, 240 for large decimal numbers; a copy for each sid
 }
 
 /// The address of the first of the digits. The verifier knows of at most 31.
-fn first<'b>(f: &'b Builder, room: Val<'b>, digits: Val<'b>) -> Val<'b> {
+fn first<'b>(f: &'b Builder, room: Scalar<'b>, digits: Scalar<'b>) -> Scalar<'b> {
     room + (f.constant(31) - digits) + (NUMBER - 31)
 }
 
@@ -280,9 +280,9 @@ fn first<'b>(f: &'b Builder, room: Val<'b>, digits: Val<'b>) -> Val<'b> {
 /// number of characters.
 fn decimal<'b>(
     f: &'b Builder,
-    (room, value): (Val<'b>, Val<'b>),
-    flags: Val<'b>,
-) -> (Val<'b>, (Val<'b>, Val<'b>)) {
+    (room, value): (Scalar<'b>, Scalar<'b>),
+    flags: Scalar<'b>,
+) -> (Scalar<'b>, (Scalar<'b>, Scalar<'b>)) {
     let negative = (value >> 63) & flags & flag::SIGNED;
     let all = f.constant(0) - negative;
     let digits = write_decimal(f, room, (value ^ all) + negative);
@@ -294,9 +294,9 @@ fn decimal<'b>(
 /// Writes hexadecimal digits; gives their number, and the mark with its number of characters.
 fn hexadecimal<'b>(
     f: &'b Builder,
-    (room, value): (Val<'b>, Val<'b>),
-    flags: Val<'b>,
-) -> (Val<'b>, (Val<'b>, Val<'b>)) {
+    (room, value): (Scalar<'b>, Scalar<'b>),
+    flags: Scalar<'b>,
+) -> (Scalar<'b>, (Scalar<'b>, Scalar<'b>)) {
     // Letters and the mark's x are this much below the small ones.
     let case = (flags & flag::UPPER) >> 1;
     let letters = f.constant(u64::from(b'a' - b'0' - 10)) - case;

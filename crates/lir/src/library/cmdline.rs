@@ -2,7 +2,7 @@
 
 use super::PAGE;
 use super::strings::{MAX_SLOT, every};
-use crate::builder::{Builder, Val, build};
+use crate::builder::{Builder, Scalar, build};
 use crate::func::{ConstantData, Module};
 use crate::helpers::Helper;
 
@@ -88,14 +88,14 @@ for each byte.";
 }
 
 /// The highest bit of each byte of a word that is not zero; the other bits are set.
-fn nonzero(word: Val<'_>) -> Val<'_> {
+fn nonzero(word: Scalar<'_>) -> Scalar<'_> {
     let low = every(0x7f);
     ((word & low) + low) | word | low
 }
 
 /// Replaces the zero bytes of a text by spaces, except for those at its end. Gives nonzero if two of them
 /// were adjacent.
-fn join<'b>(f: &'b Builder, to: Val<'b>, wide: u32) -> Val<'b> {
+fn join<'b>(f: &'b Builder, to: Scalar<'b>, wide: u32) -> Scalar<'b> {
     let words = wide / 8;
     let left = f.var("left", words.cast_signed());
     // The top byte is nonzero if a later byte of the text is.
@@ -126,10 +126,10 @@ fn join<'b>(f: &'b Builder, to: Val<'b>, wide: u32) -> Val<'b> {
 /// they are cut.
 fn with_empty<'b>(
     f: &'b Builder,
-    (from, got): (Val<'b>, Val<'b>),
-    to: Val<'b>,
+    (from, got): (Scalar<'b>, Scalar<'b>),
+    to: Scalar<'b>,
     wide: u32,
-) -> Val<'b> {
+) -> Scalar<'b> {
     // Leaves room for `""`, a space and the NUL.
     let room = wide - 4;
     let (at, length, cut) = (f.var("at", 0), f.var("length", 0), f.var("cut", 0));

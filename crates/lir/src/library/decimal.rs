@@ -7,8 +7,8 @@
 //! and one sticky bit for everything below, decide the rounding. A short number takes a few
 //! iterations, the longest some thousands.
 
-use crate::builder::{Builder, Comparison, Val, Var, build};
-use crate::func::Func;
+use crate::builder::{Builder, Comparison, Scalar, Var, build};
+use crate::func::LirFunc;
 use crate::op::{AluOp, ExtOp, Size, Width};
 
 /// Digits of a limb, and the radix of limbs.
@@ -40,7 +40,7 @@ const INFINITY: u64 = 0x7ff0_0000_0000_0000;
 const NAN: u64 = 0xfff8_0000_0000_0000;
 
 /// `string_to_fp`, for a text in a slot of `most` bytes.
-pub fn string_to_fp(most: u32) -> Func {
+pub fn string_to_fp(most: u32) -> LirFunc {
     let contract = "\
 The floating-point number at the beginning of a text, as the C library's strtod finds it, without
 hexadecimal forms: blanks, a sign, digits with a point, an exponent; `inf`, `nan`; 0 for no number.
@@ -84,7 +84,7 @@ Cost: an iteration for each byte, for each digit, and for each limb and word of 
 }
 
 /// 1 for a space and the bytes 9 to 13, else 0.
-fn is_blank<'b>(f: &'b Builder, byte: Val<'b>) -> Val<'b> {
+fn is_blank<'b>(f: &'b Builder, byte: Scalar<'b>) -> Scalar<'b> {
     let blank = f.var("blank", 0);
     f.if_(byte.eq(i32::from(b' ')), || blank.set(1));
     f.if_((byte - 9).lt(5), || blank.set(1));
@@ -95,38 +95,38 @@ fn is_blank<'b>(f: &'b Builder, byte: Val<'b>) -> Val<'b> {
 #[derive(Clone, Copy)]
 struct DecimalText<'b> {
     f: &'b Builder,
-    text: Val<'b>,
+    text: Scalar<'b>,
     most: u32,
 }
 
 /// The digits of a number.
 struct DecimalDigits<'b> {
     /// How many there are.
-    count: Val<'b>,
+    count: Scalar<'b>,
     /// Position of the first one that is not zero, plus 1; 0 for none.
-    first: Val<'b>,
+    first: Scalar<'b>,
     /// Its decimal place: 0 for units, -1 for tenths.
-    place: Val<'b>,
+    place: Scalar<'b>,
 }
 
 /// A number to store in limbs.
 struct DecimalNumber<'b> {
     /// Decimal place of the first digit, with the exponent.
-    place: Val<'b>,
+    place: Scalar<'b>,
     /// Its position, and the one behind the last digit.
-    first: Val<'b>,
-    end: Val<'b>,
+    first: Scalar<'b>,
+    end: Scalar<'b>,
 }
 
 /// The number in limbs: the first one, and the one behind the last.
 struct LimbArray<'b> {
-    top: Val<'b>,
-    end: Val<'b>,
+    top: Scalar<'b>,
+    end: Scalar<'b>,
 }
 
 impl<'b> DecimalText<'b> {
     /// A byte of the text; 0 behind its end.
-    fn byte(&self, at: Val<'b>) -> Val<'b> {
+    fn byte(&self, at: Scalar<'b>) -> Scalar<'b> {
         let byte = self.f.var("byte", 0);
         self.f.if_(at.lt(self.most.cast_signed()), || {
             byte.set((self.text + at).load_u8(0));
@@ -147,7 +147,7 @@ impl<'b> DecimalText<'b> {
     }
 
     /// Returns what `inf` or `nan` stands for, or 0.
-    fn names(&self, at: Val<'b>, sign: Val<'b>) {
+    fn names(&self, at: Scalar<'b>, sign: Scalar<'b>) {
         let f = self.f;
         let word = |bytes: [u8; 4]| f.constant(u32::from_ne_bytes(bytes).into());
         f.ret_if(at.ge(self.most.cast_signed()), 0);
@@ -197,7 +197,7 @@ impl<'b> DecimalText<'b> {
     }
 
     /// The exponent behind the digits; 0 if there is none.
-    fn exponent(&self, at: Var<'b>) -> Val<'b> {
+    fn exponent(&self, at: Var<'b>) -> Scalar<'b> {
         let f = self.f;
         let [exponent, negative] = ["exponent", "negative"].map(|n| f.var(n, 0));
         f.if_((self.byte(at.get()) | 0x20).eq(i32::from(b'e')), || {
@@ -218,7 +218,7 @@ impl<'b> DecimalText<'b> {
     }
 
     /// Stores the digits in limbs.
-    fn fill(&self, room: Val<'b>, number: DecimalNumber<'b>) -> LimbArray<'b> {
+    fn fill(&self, room: Scalar<'b>, number: DecimalNumber<'b>) -> LimbArray<'b> {
         let DecimalNumber { place, first, end } = number;
         let f = self.f;
         // A number without an integer part starts at the first digit of its fraction.
@@ -262,18 +262,18 @@ impl<'b> DecimalText<'b> {
 }
 
 /// Adds to what is below the words.
-fn add_rest<'b>(room: Val<'b>, value: Val<'b>) {
+fn add_rest<'b>(room: Scalar<'b>, value: Scalar<'b>) {
     room.store_u64(REST, room.load_u64(REST) | value);
 }
 
 /// The address at which [`FIRST_LIMB`] is a limb.
-fn limb_at<'b>(room: Val<'b>, index: Val<'b>) -> Val<'b> {
+fn limb_at<'b>(room: Scalar<'b>, index: Scalar<'b>) -> Scalar<'b> {
     room + (index << 2)
 }
 
 /// Converts limbs to binary words; returns the scale: the value is below 2^32 to the power of it, and
 /// at least 2^32 to the power of it minus 1.
-fn to_words<'b>(f: &'b Builder, room: Val<'b>, limbs: LimbArray<'b>) -> Val<'b> {
+fn to_words<'b>(f: &'b Builder, room: Scalar<'b>, limbs: LimbArray<'b>) -> Scalar<'b> {
     let words = f.var("words", 0);
     whole_words(f, room, limbs.top, words);
     let scale = f.var("scale", words);
@@ -297,7 +297,7 @@ fn to_words<'b>(f: &'b Builder, room: Val<'b>, limbs: LimbArray<'b>) -> Val<'b> 
 }
 
 /// Divides the integer part by 2^32 again and again; each remainder is the next word.
-fn whole_words<'b>(f: &'b Builder, room: Val<'b>, top: Val<'b>, words: Var<'b>) {
+fn whole_words<'b>(f: &'b Builder, room: Scalar<'b>, top: Scalar<'b>, words: Var<'b>) {
     let (index, carry, top) = (f.var("index", top), f.var("carry", 0), f.var("top", top));
     f.repeat(ROUNDS, || {
         f.break_if(top.gt(UNITS));
@@ -328,8 +328,8 @@ fn whole_words<'b>(f: &'b Builder, room: Val<'b>, top: Val<'b>, words: Var<'b>) 
 /// Multiplies the fraction by 2^32 again and again; each carry is the next word, up to the third.
 fn fraction_words<'b>(
     f: &'b Builder,
-    room: Val<'b>,
-    end: Val<'b>,
+    room: Scalar<'b>,
+    end: Scalar<'b>,
     (words, scale): (Var<'b>, Var<'b>),
 ) {
     let (index, carry, end) = (
@@ -369,7 +369,7 @@ fn fraction_words<'b>(
 }
 
 /// Returns the number that the three words and the sticky word represent.
-fn round<'b>(f: &'b Builder, room: Val<'b>, scale: Val<'b>, sign: Val<'b>) {
+fn round<'b>(f: &'b Builder, room: Scalar<'b>, scale: Scalar<'b>, sign: Scalar<'b>) {
     let [high, middle, low] = [0, 8, 16].map(|at| room.load_u64(WORDS + at));
     // Leading zeros of 32 bits, without branches.
     let (mut zeros, mut rest) = (f.constant(0), high);

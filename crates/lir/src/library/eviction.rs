@@ -4,7 +4,7 @@
 //! A sequence number of 0 belongs to an insertion in progress on another processor.
 
 use crate::builder::build;
-use crate::func::Func;
+use crate::func::LirFunc;
 use crate::helpers::Helper;
 
 /// The function that finds the oldest element.
@@ -14,7 +14,7 @@ pub const DROP_OLD: &str = "drop_old";
 
 const PARAMS: [&str; 4] = ["map", "key", "value", "context"];
 
-pub(super) fn oldest() -> Func {
+pub(super) fn oldest() -> LirFunc {
     let contract = "\
 Lowers a number to an element's sequence number; returns 0.
 value: begins with it. context: the number. map, key: not read.
@@ -28,7 +28,7 @@ Cost: two loads.";
     })
 }
 
-pub(super) fn drop_old() -> Func {
+pub(super) fn drop_old() -> LirFunc {
     let contract = "\
 Removes an element whose sequence number is at most a limit; returns 0.
 map: the array. key: the element's. value: begins with its sequence number. context: the limit.

@@ -9,8 +9,8 @@
 use spile_cast::Cast;
 
 use super::strings::MAX_SLOT;
-use crate::builder::{BlockExit, Builder, IntoOperand, Val, build};
-use crate::func::{Extern, Func, MAX_REPEAT, MemoryPlace, Module};
+use crate::builder::{BlockExit, Builder, IntoOperand, Scalar, build};
+use crate::func::{Extern, LirFunc, MAX_REPEAT, MemoryPlace, Module};
 use crate::helpers::Helper;
 use crate::op::Size;
 
@@ -49,7 +49,7 @@ pub(super) const ORDER: &str = "order";
 
 /// The order of texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum HeapOrder {
     /// The smallest one first.
     Up,
     /// The largest one first.
@@ -63,7 +63,7 @@ pub struct HeapLayout {
     /// if it is always in the same map: with one function for two maps a walk takes 2.2 times as long.
     pub map: String,
     /// Whether the sort key is a text.
-    pub texts: Option<Direction>,
+    pub texts: Option<HeapOrder>,
 }
 
 impl HeapLayout {
@@ -71,14 +71,19 @@ impl HeapLayout {
     pub fn name(&self, what: &str) -> String {
         let order = match self.texts {
             None => "",
-            Some(Direction::Up) => "_up",
-            Some(Direction::Down) => "_down",
+            Some(HeapOrder::Up) => "_up",
+            Some(HeapOrder::Down) => "_down",
         };
         format!("{what}_{}{order}", self.map)
     }
 
     /// A function with the words as its first parameter.
-    fn function(&self, what: &str, [does, cost]: [&str; 2], code: impl Fn(&Heap<'_, '_>)) -> Func {
+    fn function(
+        &self,
+        what: &str,
+        [does, cost]: [&str; 2],
+        code: impl Fn(&Heap<'_, '_>),
+    ) -> LirFunc {
         let name = self.name(what);
         let contract = format!("{does}\nwords: BASE and SIZE are set.");
         let layout = self;
@@ -109,7 +114,7 @@ impl HeapLayout {
         })
     }
 
-    fn step(&self) -> Func {
+    fn step(&self) -> LirFunc {
         let contract = "\
 Moves the smaller child up into the gap; if the sinking node comes before it, or there is no child, the node
 fills the gap, and the next node sinks. Returns 1 behind the last node.
@@ -161,20 +166,20 @@ pub fn module(layout: &HeapLayout) -> Module {
 /// What the code of a function has.
 struct Heap<'a, 'b> {
     f: &'b Builder,
-    words: Val<'b>,
+    words: Scalar<'b>,
     /// The words of a text's slot.
-    slot: Option<Val<'b>>,
+    slot: Option<Scalar<'b>>,
     layout: &'a HeapLayout,
 }
 
 impl<'b> Heap<'_, 'b> {
     /// The index of the walk's first entry in the map.
-    fn base(&self) -> Val<'b> {
+    fn base(&self) -> Scalar<'b> {
         self.words.load_bytes(Size::U32, words::BASE)
     }
 
     /// The address of the entry with that key. Returns `otherwise` if there is none.
-    fn element(&self, key: Val<'b>, otherwise: impl IntoOperand<'b>) -> Val<'b> {
+    fn element(&self, key: Scalar<'b>, otherwise: impl IntoOperand<'b>) -> Scalar<'b> {
         self.words.store_bytes(Size::U32, words::KEY, key);
         let map = self.f.addr(MemoryPlace::Map(self.layout.map.clone()));
         let key = self.words + i32::from(words::KEY);
@@ -184,12 +189,12 @@ impl<'b> Heap<'_, 'b> {
     }
 
     /// The address of an entry of the walk.
-    fn existing(&self, index: impl IntoOperand<'b>, otherwise: impl IntoOperand<'b>) -> Val<'b> {
+    fn existing(&self, index: impl IntoOperand<'b>, otherwise: impl IntoOperand<'b>) -> Scalar<'b> {
         self.element(self.base() + index, otherwise)
     }
 
     /// The node at `from` sinks from that index on.
-    fn sink(&self, from: Val<'b>, index: impl IntoOperand<'b>) {
+    fn sink(&self, from: Scalar<'b>, index: impl IntoOperand<'b>) {
         self.words.store_u64(words::HOLE, index);
         copy_node((self.words, words::NODE), (from, 0));
     }
@@ -267,8 +272,8 @@ impl<'b> Heap<'_, 'b> {
     /// Goes to one of two ends: the first node comes before the second one, or behind.
     fn order(
         &self,
-        (a, a_off): (Val<'b>, i16),
-        (b, b_off): (Val<'b>, i16),
+        (a, a_off): (Scalar<'b>, i16),
+        (b, b_off): (Scalar<'b>, i16),
         (before, behind): (BlockExit<'b>, BlockExit<'b>),
     ) {
         let f = self.f;
@@ -283,8 +288,8 @@ impl<'b> Heap<'_, 'b> {
             let [a, b] = entries.map(|entry| entry + node::SIZE.cast_signed());
             let order = f.call(ORDER, &[a, b, slot]);
             let (first, last) = match direction {
-                Direction::Up => (0, 2),
-                Direction::Down => (2, 0),
+                HeapOrder::Up => (0, 2),
+                HeapOrder::Down => (2, 0),
             };
             before.leave_if(order.eq(first));
             behind.leave_if(order.eq(last));
@@ -295,7 +300,7 @@ impl<'b> Heap<'_, 'b> {
     }
 }
 
-fn copy_node((to, to_off): (Val<'_>, i16), (from, from_off): (Val<'_>, i16)) {
+fn copy_node((to, to_off): (Scalar<'_>, i16), (from, from_off): (Scalar<'_>, i16)) {
     for word in [node::WORD, node::SEQ, node::ENTRY] {
         to.store_u64(to_off + word, from.load_u64(from_off + word));
     }
@@ -304,7 +309,7 @@ fn copy_node((to, to_off): (Val<'_>, i16), (from, from_off): (Val<'_>, i16)) {
 /// Words of a text that are compared without a loop, behind the first one: most texts have no more.
 const IN_PLACE: i32 = 7;
 
-pub(super) fn order() -> Func {
+pub(super) fn order() -> LirFunc {
     let contract = "\
 The order of two texts whose first words are equal: 0 if the first one is smaller, 1 if they are equal, 2
 if the second one is smaller, as bytes without sign.

@@ -3,7 +3,7 @@
 
 use spile_cast::Cast;
 
-use crate::builder::{BlockExit, Builder, Val, Var, build};
+use crate::builder::{BlockExit, Builder, Scalar, Var, build};
 use crate::func::{MemoryPlace, Module};
 use crate::helpers::Helper;
 use crate::op::{AluOp, AtomicOp, Size, Width};
@@ -200,31 +200,31 @@ further one.";
 struct Table<'a, 'b> {
     f: &'b Builder,
     at: &'a PutLayout,
-    memory: Val<'b>,
-    block: Val<'b>,
+    memory: Scalar<'b>,
+    block: Scalar<'b>,
     /// The address of the generation's number. What few keys need is loaded where they need it.
-    generation: Val<'b>,
+    generation: Scalar<'b>,
 }
 
 /// A cell of a key.
 struct Cell<'b> {
     /// The address, without [`LargeLayout::CELLS`].
-    at: Val<'b>,
+    at: Scalar<'b>,
     /// The key's tag there.
-    tag: Val<'b>,
+    tag: Scalar<'b>,
 }
 
 const CELLS: i16 = spile_cast::i16_of(LargeLayout::CELLS as usize);
 
 impl<'b> Cell<'b> {
-    fn content(&self) -> Val<'b> {
+    fn content(&self) -> Scalar<'b> {
         self.at.load_bytes(Size::U32, CELLS)
     }
 }
 
 impl<'b> Table<'_, 'b> {
     /// The address of the key's room, which is inserted if absent.
-    fn element(&self) -> Val<'b> {
+    fn element(&self) -> Scalar<'b> {
         let (f, large) = (self.f, self.at.large);
         let last = || self.key(self.at.key_size.fit::<i16>() - 8);
         let hash = f.var("hash", self.hash());
@@ -282,16 +282,16 @@ impl<'b> Table<'_, 'b> {
     }
 
     /// A word of the key.
-    fn key(&self, at: i16) -> Val<'b> {
+    fn key(&self, at: i16) -> Scalar<'b> {
         (self.block + self.at.key.cast_signed()).load_u64(at)
     }
 
     /// The first hash of the key ([`LargeLayout::probe_cells`]).
-    fn hash(&self) -> Val<'b> {
+    fn hash(&self) -> Scalar<'b> {
         let mut words = self.at.words().rev().map(|at| self.key(at));
         let last = words.next().unwrap_or(self.f.constant(0));
         let last = last >> LargeLayout::GROUP_BITS.cast_signed();
-        let mixed = words.rev().fold(None, |sum: Option<Val<'b>>, word| {
+        let mixed = words.rev().fold(None, |sum: Option<Scalar<'b>>, word| {
             let sum = sum.map_or(word, |sum| sum ^ word) * GOLDEN;
             Some(sum ^ (sum >> 29))
         });
@@ -299,7 +299,7 @@ impl<'b> Table<'_, 'b> {
     }
 
     /// The address of a room.
-    fn room(&self, number: Val<'b>) -> Val<'b> {
+    fn room(&self, number: Scalar<'b>) -> Scalar<'b> {
         let large = self.at.large;
         let first = large.rooms_offset() - large.room;
         self.memory + (number * large.room.cast_signed()) + first.cast_signed()
@@ -331,12 +331,12 @@ impl<'b> Table<'_, 'b> {
     fn insert(
         &self,
         cell: &Cell<'b>,
-        content: Val<'b>,
+        content: Scalar<'b>,
         raced: Option<(Var<'b>, BlockExit<'b>)>,
         (room, found): (Var<'b>, BlockExit<'b>),
     ) {
         let (f, memory) = (self.f, self.memory);
-        let retry = |changed: Val<'b>| {
+        let retry = |changed: Scalar<'b>| {
             if let Some((content, raced)) = raced {
                 content.set(changed);
                 raced.leave();
@@ -382,7 +382,7 @@ impl<'b> Table<'_, 'b> {
     }
 
     /// Adds to the element in a room. Other processors add to it, too.
-    fn add(&self, room: Val<'b>, value: Val<'b>) {
+    fn add(&self, room: Scalar<'b>, value: Scalar<'b>) {
         let at = |offset: u32| (self.at.key_size + offset).fit::<i16>();
         if let Some(count) = self.at.count {
             room.atomic(AtomicOp::Add, at(count), 1);
@@ -402,7 +402,7 @@ impl<'b> Table<'_, 'b> {
     }
 
     /// Makes a free slot the element's, with one addition.
-    fn take_slot(&self, slot: Val<'b>, value: Val<'b>) {
+    fn take_slot(&self, slot: Scalar<'b>, value: Scalar<'b>) {
         let element = 8 + self.at.key_size.fit::<i16>();
         for at in self.at.words() {
             slot.store_u64(8 + at, self.key(at));

@@ -79,7 +79,7 @@ pub mod walks;
 
 use std::sync::LazyLock;
 
-use crate::func::{Func, Module};
+use crate::func::{LirFunc, Module};
 
 pub use numbers::hex_bytes;
 pub use strings::{CHUNK, MAX_SLOT};
@@ -88,7 +88,7 @@ pub use strings::{CHUNK, MAX_SLOT};
 const PAGE: i32 = spile_abi::PAGE.cast_signed();
 
 /// Builds a function.
-type BuildFunction = fn() -> Func;
+type BuildFunction = fn() -> LirFunc;
 
 /// The functions that are the same for all callers, by name. None of them calls another one.
 const FUNCTIONS: &[(&str, BuildFunction)] = &[

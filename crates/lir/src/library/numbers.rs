@@ -3,11 +3,11 @@
 use spile_cast::Cast;
 
 use super::strings::{MAX_SLOT, every};
-use crate::builder::{Builder, Val, build};
-use crate::func::Func;
+use crate::builder::{Builder, Scalar, build};
+use crate::func::LirFunc;
 use crate::op::{ExtOp, Size};
 
-pub(super) fn decimal() -> Func {
+pub(super) fn decimal() -> LirFunc {
     let contract = "\
 Writes the decimal digits of a number without sign; returns how many there are.
 room: 24 bytes. The digits are at its end, with digits 0 in front of them.
@@ -19,7 +19,11 @@ Cost: about 60 instructions, 120 for numbers from 10^8 on, no loop.";
 }
 
 /// What `decimal` does.
-pub(super) fn write_decimal<'b>(f: &'b Builder, room: Val<'b>, number: Val<'b>) -> Val<'b> {
+pub(super) fn write_decimal<'b>(
+    f: &'b Builder,
+    room: Scalar<'b>,
+    number: Scalar<'b>,
+) -> Scalar<'b> {
     let [top, middle] = ["top", "middle"].map(|name| f.var(name, 0));
     let low = f.var("low", number);
     // Most numbers are small, and a division takes as long as ten other instructions.
@@ -38,13 +42,13 @@ pub(super) fn write_decimal<'b>(f: &'b Builder, room: Val<'b>, number: Val<'b>) 
 
 /// Writes the octal digits of a number to the end of 24 bytes, with digits 0 in front of them; gives how
 /// many there are.
-pub(super) fn write_octal<'b>(f: &'b Builder, room: Val<'b>, number: Val<'b>) -> Val<'b> {
+pub(super) fn write_octal<'b>(f: &'b Builder, room: Scalar<'b>, number: Scalar<'b>) -> Scalar<'b> {
     let words = [number >> 48, (number >> 24) & 0xff_ffff, number & 0xff_ffff];
     write_words(f, room, words.map(|n| eight_octal(f, n)))
 }
 
 /// Writes digits from 0 to 9 in three words as characters; gives the number of significant ones.
-fn write_words<'b>(f: &'b Builder, room: Val<'b>, words: [Val<'b>; 3]) -> Val<'b> {
+fn write_words<'b>(f: &'b Builder, room: Scalar<'b>, words: [Scalar<'b>; 3]) -> Scalar<'b> {
     for (i, word) in words.iter().enumerate() {
         room.store_u64(8 * i.fit::<i16>(), *word + every(b'0'));
     }
@@ -66,7 +70,7 @@ fn write_words<'b>(f: &'b Builder, room: Val<'b>, words: [Val<'b>; 3]) -> Val<'b
 }
 
 /// The eight digits of a number of 24 bits, as numbers from 0 to 7, the first one in the lowest byte.
-fn eight_octal<'b>(f: &'b Builder, n: Val<'b>) -> Val<'b> {
+fn eight_octal<'b>(f: &'b Builder, n: Scalar<'b>) -> Scalar<'b> {
     let x = (n >> 12) | ((n & 0o7777) << 32);
     let low = f.constant(0x0000_003f_0000_003f);
     let x = ((x >> 6) & low) | ((x & low) << 16);
@@ -76,7 +80,7 @@ fn eight_octal<'b>(f: &'b Builder, n: Val<'b>) -> Val<'b> {
 
 /// The eight digits of a number below 10^8, as numbers from 0 to 9, the first one in the lowest
 /// byte. Each step divides all parts of the word at once, by multiplying with a reciprocal.
-fn eight_decimal<'b>(f: &'b Builder, n: Val<'b>) -> Val<'b> {
+fn eight_decimal<'b>(f: &'b Builder, n: Scalar<'b>) -> Scalar<'b> {
     let four = n / 10_000;
     let x = four | ((n - four * 10_000) << 32);
     let two = ((x * 10_486) >> 20) & f.constant(0x0000_007f_0000_007f);
@@ -85,7 +89,7 @@ fn eight_decimal<'b>(f: &'b Builder, n: Val<'b>) -> Val<'b> {
     one | ((x - one * 10) << 8)
 }
 
-pub(super) fn hex() -> Func {
+pub(super) fn hex() -> LirFunc {
     let contract = "\
 Writes the hexadecimal digits of a number; returns how many there are.
 room: 16 bytes. The digits are at its end, with digits 0 in front of them. ten: the letter for 10.
@@ -101,7 +105,7 @@ Cost: about 70 instructions, no loop.";
 }
 
 /// The number of hexadecimal digits of a number.
-pub(super) fn significant_hex<'b>(f: &'b Builder, number: Val<'b>) -> Val<'b> {
+pub(super) fn significant_hex<'b>(f: &'b Builder, number: Scalar<'b>) -> Scalar<'b> {
     let (rest, digits) = (f.var("rest", number), f.var("digits", 1));
     for more in [8, 4, 2, 1] {
         let high = rest >> (4 * more);
@@ -114,7 +118,7 @@ pub(super) fn significant_hex<'b>(f: &'b Builder, number: Val<'b>) -> Val<'b> {
 }
 
 /// The eight digits of a number of 32 bits, the first one in the lowest byte.
-pub(super) fn eight_hex<'b>(f: &'b Builder, n: Val<'b>, letters: Val<'b>) -> Val<'b> {
+pub(super) fn eight_hex<'b>(f: &'b Builder, n: Scalar<'b>, letters: Scalar<'b>) -> Scalar<'b> {
     let mut x = n;
     for (shift, mask) in [
         (16, 0x0000_ffff_0000_ffff),
@@ -128,7 +132,7 @@ pub(super) fn eight_hex<'b>(f: &'b Builder, n: Val<'b>, letters: Val<'b>) -> Val
 }
 
 /// `hex_bytes`, for at most `most` bytes, a multiple of 4.
-pub fn hex_bytes(most: u32) -> Func {
+pub fn hex_bytes(most: u32) -> LirFunc {
     let contract = "\
 Writes two hexadecimal digits for each byte.
 bytes, to: areas of `most` bytes and twice as many. count: of the bytes, not known to the verifier.
@@ -149,7 +153,7 @@ Cost: an iteration for each four bytes.";
     })
 }
 
-pub(super) fn strtol() -> Func {
+pub(super) fn strtol() -> LirFunc {
     let contract = "\
 The number at the beginning of a text, modulo 2^64, by the grammar of the kernel's simple_strtol: a
 minus, `0x` or `0` by the base, digits up to `f`; no blanks and no plus; 0 without digits.
@@ -190,6 +194,6 @@ Cost: an iteration for each digit.";
 }
 
 /// 1 if a number of less than 64 bits has this value, else 0.
-fn is(number: Val<'_>, value: u8) -> Val<'_> {
+fn is(number: Scalar<'_>, value: u8) -> Scalar<'_> {
     ((number ^ i32::from(value)) - 1) >> 63
 }

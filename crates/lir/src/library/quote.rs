@@ -2,8 +2,8 @@
 
 use super::numbers::eight_hex;
 use super::strings::every;
-use crate::builder::{Builder, Val, build};
-use crate::func::{ConstantData, Func, Module};
+use crate::builder::{Builder, Scalar, build};
+use crate::func::{ConstantData, LirFunc, Module};
 use crate::helpers::Helper;
 use crate::op::Size;
 
@@ -23,7 +23,7 @@ pub(super) fn escapes(table: &[u8]) -> ConstantData {
 }
 
 /// A function with the table of escapes.
-fn with_table(func: Func, table: &[u8]) -> Module {
+fn with_table(func: LirFunc, table: &[u8]) -> Module {
     Module {
         data: vec![escapes(table)],
         funcs: vec![func],
@@ -49,7 +49,7 @@ Cost: a text without escapes an iteration for each word, any other one for each 
 /// has the table of escapes ([`escapes`]).
 pub(super) fn write_escaped<'b>(
     f: &'b Builder,
-    (text, to): (Val<'b>, Val<'b>),
+    (text, to): (Scalar<'b>, Scalar<'b>),
     (wide, room): (u32, u32),
 ) {
     let (word_at, special) = (f.var("word", 0), f.var("special", 0));
@@ -124,7 +124,7 @@ Cost: an iteration for eight bytes without an escape, otherwise for each byte.";
                 at.set(at + 8);
                 f.continue_();
             });
-            let advance = |bytes: Val<'_>, more: Val<'_>| {
+            let advance = |bytes: Scalar<'_>, more: Scalar<'_>| {
                 let longer = length + more;
                 f.break_if(longer.gt(limit));
                 length.set(longer);
@@ -165,39 +165,39 @@ Cost: an iteration for eight bytes without an escape, otherwise for each byte.";
 
 /// The row of the byte at an address. The byte is read again: the verifier knows different things about
 /// the first one, depending on whether it could begin a character.
-fn row<'b>(f: &'b Builder, here: Val<'b>) -> Val<'b> {
+fn row<'b>(f: &'b Builder, here: Scalar<'b>) -> Scalar<'b> {
     f.data(ESCAPES) + (here.load_u8(0) << 3)
 }
 
 /// The top bits of the bytes that are zero.
-pub(super) fn zero_marks<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
+pub(super) fn zero_marks<'b>(f: &'b Builder, word: Scalar<'b>) -> Scalar<'b> {
     (not_zero(f, word) ^ -1) & f.constant(every(0x80))
 }
 
 /// The number of bytes of a word in front of its first zero.
-pub(super) fn in_front_of_zero<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
+pub(super) fn in_front_of_zero<'b>(f: &'b Builder, word: Scalar<'b>) -> Scalar<'b> {
     in_front_of_mark(f, first_mark(f, zero_marks(f, word)))
 }
 
 /// The first one of marks, or 0.
-pub(super) fn first_mark<'b>(f: &'b Builder, marks: Val<'b>) -> Val<'b> {
+pub(super) fn first_mark<'b>(f: &'b Builder, marks: Scalar<'b>) -> Scalar<'b> {
     marks & (f.constant(0) - marks)
 }
 
 /// The number of bytes of a word in front of the one with this mark.
-pub(super) fn in_front_of_mark<'b>(f: &'b Builder, mark: Val<'b>) -> Val<'b> {
+pub(super) fn in_front_of_mark<'b>(f: &'b Builder, mark: Scalar<'b>) -> Scalar<'b> {
     ((((mark - 1) & f.constant(every(0x80))) >> 7) * f.constant(every(1))) >> 56
 }
 
 /// Top bits of the bytes that are not zero, and other bits below.
-fn not_zero<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
+fn not_zero<'b>(f: &'b Builder, word: Scalar<'b>) -> Scalar<'b> {
     let low = f.constant(every(0x7f));
     ((word & low) + low) | word
 }
 
 /// The top bits of the bytes that need an escape, and of zeros: a set top bit, a value below the
 /// space, or one of three others.
-fn special_marks<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
+fn special_marks<'b>(f: &'b Builder, word: Scalar<'b>) -> Scalar<'b> {
     let top = f.constant(every(0x80));
     let below_space = ((word | top) - f.constant(every(b' '))) ^ -1;
     let mut marks = below_space | word;
@@ -211,10 +211,10 @@ fn special_marks<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
 /// one: not an overlong form, a surrogate or a value out of range.
 fn character<'b>(
     f: &'b Builder,
-    here: Val<'b>,
-    first: Val<'b>,
-    left: Val<'b>,
-    code: impl FnOnce(Val<'b>, Val<'b>),
+    here: Scalar<'b>,
+    first: Scalar<'b>,
+    left: Scalar<'b>,
+    code: impl FnOnce(Scalar<'b>, Scalar<'b>),
 ) {
     f.if_(first.ge(0xc2), || {
         let (value, bytes) = decode(f, here, first, left);
@@ -223,19 +223,24 @@ fn character<'b>(
 }
 
 /// 1 if a number is less than another one, else 0; both have a sign and less than 63 bits.
-fn less<'b>(a: Val<'b>, b: Val<'b>) -> Val<'b> {
+fn less<'b>(a: Scalar<'b>, b: Scalar<'b>) -> Scalar<'b> {
     (a - b) >> 63
 }
 
 /// A character and its number of bytes, 0 if there is none. All bytes that it could have are read, and
 /// nothing branches: the verifier would follow the rest for each length and each fault.
-fn decode<'b>(f: &'b Builder, here: Val<'b>, first: Val<'b>, left: Val<'b>) -> (Val<'b>, Val<'b>) {
+fn decode<'b>(
+    f: &'b Builder,
+    here: Scalar<'b>,
+    first: Scalar<'b>,
+    left: Scalar<'b>,
+) -> (Scalar<'b>, Scalar<'b>) {
     let number = |n: u64| f.constant(n);
     let length = less(number(0xdf), first) + less(number(0xef), first) + 2;
     // A continuation byte is 0x80 plus six bits.
     let next = [1, 2, 3].map(|at| here.load_u8(at) ^ 0x80);
     let bits = first & (number(0x7f) >> length);
-    let join = |code: Val<'b>, next: &Val<'b>| (code << 6) | (*next & 0x3f);
+    let join = |code: Scalar<'b>, next: &Scalar<'b>| (code << 6) | (*next & 0x3f);
     let all = next.iter().fold(bits, join);
     let code = all >> ((number(4) - length) * 6);
     let marks = (next[0] >> 6) | ((next[1] >> 6) << 8) | ((next[2] >> 6) << 16);
@@ -251,12 +256,12 @@ fn decode<'b>(f: &'b Builder, here: Val<'b>, first: Val<'b>, left: Val<'b>) -> (
 }
 
 /// The length of the escape of a character.
-fn escaped_length<'b>(f: &'b Builder, code: Val<'b>) -> Val<'b> {
+fn escaped_length<'b>(f: &'b Builder, code: Scalar<'b>) -> Scalar<'b> {
     (less(f.constant(0xffff), code) << 2) + 6
 }
 
 /// Writes the escape of a character, `\uXXXX` or `\UXXXXXXXX`, and a NUL.
-fn put<'b>(f: &'b Builder, to: Val<'b>, code: Val<'b>) {
+fn put<'b>(f: &'b Builder, to: Scalar<'b>, code: Scalar<'b>) {
     let digits = eight_hex(f, code, f.constant(u64::from(b'A' - b'0' - 10)));
     let long = f.constant(u16::from_ne_bytes(*b"\\U").into());
     let short = less(code, f.constant(0x1_0000));

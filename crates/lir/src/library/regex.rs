@@ -7,8 +7,8 @@
 
 use spile_cast::Cast;
 
-use crate::builder::{BlockExit, Builder, IntoOperand, Val, Var, build};
-use crate::func::{ConstantData, Extern, Func, Module};
+use crate::builder::{BlockExit, Builder, IntoOperand, Scalar, Var, build};
+use crate::func::{ConstantData, Extern, LirFunc, Module};
 use crate::op::Size;
 
 /// The largest number of groups.
@@ -83,7 +83,7 @@ const FIND_OPS: &str = "find_ops";
 
 /// An automaton that says whether a text matches.
 #[derive(Debug, Clone)]
-pub struct Scanner<'a> {
+pub struct ScannerView<'a> {
     /// The next row by row and class; the last class is the text's edge.
     pub next: &'a [u16],
     /// The first row.
@@ -96,11 +96,11 @@ pub struct Scanner<'a> {
 
 /// Automata that find a match and its groups.
 #[derive(Debug, Clone)]
-pub struct Finder<'a> {
+pub struct FinderView<'a> {
     /// Number of groups, at most [`MAX_GROUPS`].
     pub groups: u32,
     /// Finds where matches begin, backwards. Without it they begin at position 0 only.
-    pub reverse: Option<Scanner<'a>>,
+    pub reverse: Option<ScannerView<'a>>,
     /// Number of entries of a row of `next`: one for each class of bytes, then the slot that accepts at any
     /// place, with in the upper half the one that accepts at the text's end ([`NO_SLOT`]: none).
     pub columns: u32,
@@ -151,7 +151,7 @@ fn steps(names: &[&str]) -> Vec<Extern> {
 }
 
 /// The function `name` of an expression: whether a text matches.
-pub fn matches(name: &str, classes: &[u8; 256], scanner: &Scanner<'_>) -> Module {
+pub fn matches(name: &str, classes: &[u8; 256], scanner: &ScannerView<'_>) -> Module {
     let contract = "\
 Whether a text matches.
 text: a slot. area: words for the walk. chunks: the number of eights of bytes in the slot.
@@ -183,7 +183,7 @@ Cost: a step for each eight bytes, 13 instructions for each byte.";
 }
 
 /// The function `name` of an expression: finds its match in a text of at most `most` bytes.
-pub fn find(name: &str, classes: &[u8; 256], finder: &Finder<'_>, most: u32) -> Module {
+pub fn find(name: &str, classes: &[u8; 256], finder: &FinderView<'_>, most: u32) -> Module {
     let contract = "\
 Whether the text of an area matches; writes the match and its groups to the area.
 area: the words of a match, with the text. bytes: of the text with its NUL, or an error.
@@ -246,7 +246,7 @@ struct Table {
 }
 
 impl Table {
-    fn of(name: &'static str, scanner: &Scanner<'_>) -> Table {
+    fn of(name: &'static str, scanner: &ScannerView<'_>) -> Table {
         Table {
             name,
             entries: scanner.next.len(),
@@ -262,13 +262,13 @@ impl Table {
 /// The code of an expression's function.
 struct Walk<'b> {
     f: &'b Builder,
-    area: Val<'b>,
+    area: Scalar<'b>,
     /// The address of the words for steps.
-    words: Val<'b>,
+    words: Scalar<'b>,
 }
 
 impl<'b> Walk<'b> {
-    fn new(f: &'b Builder, area: Val<'b>) -> Walk<'b> {
+    fn new(f: &'b Builder, area: Scalar<'b>) -> Walk<'b> {
         let walk = Walk {
             f,
             area,
@@ -289,14 +289,14 @@ impl<'b> Walk<'b> {
     }
 
     /// Begins a scan.
-    fn scan(&self, name: &'static str, scanner: &Scanner<'_>) {
+    fn scan(&self, name: &'static str, scanner: &ScannerView<'_>) {
         self.put_table(&Table::of(name, scanner));
         self.put(word::ACCEPT, i32::from(scanner.accept));
         self.area.store_u64(area::ROW, i32::from(scanner.start));
     }
 
     /// The entry of a row at a column; returns 0 past the table's end.
-    fn column(&self, row: Val<'b>, table: Table, column: u32) -> Val<'b> {
+    fn column(&self, row: Scalar<'b>, table: Table, column: u32) -> Scalar<'b> {
         let at = row + column.cast_signed();
         self.f.ret_if(at.gt(table.last()), 0);
         let shift = table.size.bytes().ilog2().cast_signed();
@@ -304,7 +304,7 @@ impl<'b> Walk<'b> {
     }
 
     /// Computes START, where the match begins, in a text of that length; returns 0 if there is none.
-    fn find_start(&self, reverse: Option<&Scanner<'_>>, length: Val<'b>) {
+    fn find_start(&self, reverse: Option<&ScannerView<'_>>, length: Scalar<'b>) {
         let (f, area) = (self.f, self.area);
         let Some(scanner) = reverse else {
             return area.store_u64(area::START, 0);
@@ -325,14 +325,14 @@ impl<'b> Walk<'b> {
     }
 
     /// Repeats a step for a text of that length.
-    fn repeat(&self, length: Val<'b>, step: &str) {
+    fn repeat(&self, length: Scalar<'b>, step: &str) {
         let times = (length >> STEPS.ilog2().cast_signed()) + 1;
         self.f.repeat_call(times, step, self.words);
     }
 
     /// Computes END and SLOT: the longest match from START on, and the path that ends it; returns 0 if
     /// there is none.
-    fn find_end(&self, finder: &Finder<'_>, length: Val<'b>) {
+    fn find_end(&self, finder: &FinderView<'_>, length: Scalar<'b>) {
         let (f, area) = (self.f, self.area);
         let table = || Table {
             name: NEXT,
@@ -363,14 +363,14 @@ impl<'b> Walk<'b> {
     }
 
     /// One of two numbers: for a match that starts at position 0, and for others.
-    fn by_place(&self, start: Val<'b>, [first, other]: [u16; 2]) -> Var<'b> {
+    fn by_place(&self, start: Scalar<'b>, [first, other]: [u16; 2]) -> Var<'b> {
         let number = self.f.var("number", i32::from(first));
         self.f.if_(start.ne(0), || number.set(i32::from(other)));
         number
     }
 
     /// Computes the groups, backwards from END to START.
-    fn find_groups(&self, finder: &Finder<'_>) {
+    fn find_groups(&self, finder: &FinderView<'_>) {
         let (f, area) = (self.f, self.area);
         let lists = Table {
             name: LISTS,
@@ -394,17 +394,17 @@ impl<'b> Walk<'b> {
 /// What a step has: the words of the expression's function, and the current row.
 struct Step<'b> {
     f: &'b Builder,
-    words: Val<'b>,
-    area: Val<'b>,
-    table: Val<'b>,
-    classes: Val<'b>,
-    last: Val<'b>,
-    accept: Val<'b>,
+    words: Scalar<'b>,
+    area: Scalar<'b>,
+    table: Scalar<'b>,
+    classes: Scalar<'b>,
+    last: Scalar<'b>,
+    accept: Scalar<'b>,
     row: Var<'b>,
 }
 
 impl<'b> Step<'b> {
-    fn new(f: &'b Builder, words: Val<'b>) -> Step<'b> {
+    fn new(f: &'b Builder, words: Scalar<'b>) -> Step<'b> {
         let word = |at: i16| words.load_u64(at);
         let area = word(word::AREA);
         Step {
@@ -419,13 +419,13 @@ impl<'b> Step<'b> {
         }
     }
 
-    fn word(&self, at: i16) -> Val<'b> {
+    fn word(&self, at: i16) -> Scalar<'b> {
         self.words.load_u64(at)
     }
 
     /// The entry of the current row for a byte, in a table of 2^`shift` bytes each; stops the loop past the
     /// table's end.
-    fn entry(&self, byte: Val<'b>, shift: i32) -> Val<'b> {
+    fn entry(&self, byte: Scalar<'b>, shift: i32) -> Scalar<'b> {
         let at = self.row + (self.classes + byte).load_u8(0);
         self.f.ret_if(at.gt(self.last), 1);
         self.table + (at << shift)
@@ -448,14 +448,14 @@ impl<'b> Step<'b> {
     }
 
     /// The byte at a position; stops the loop beyond the longest text.
-    fn byte(&self, position: Val<'b>) -> Val<'b> {
+    fn byte(&self, position: Scalar<'b>) -> Scalar<'b> {
         self.f.ret_if(position.ge(self.word(word::BOUND)), 1);
         (self.word(word::TEXT) + position).load_u8(0)
     }
 }
 
 /// `match_at`, the step of [`matches`].
-pub(super) fn match_at() -> Func {
+pub(super) fn match_at() -> LirFunc {
     let contract = "\
 Processes a chunk of bytes. Returns 1, which ends the loop, at the text's end, in an accepting row, and in row 0,
 which nothing leaves.
@@ -486,7 +486,7 @@ Cost: 12 instructions for each byte, and 20.";
 }
 
 /// `find_back`: finds START.
-fn find_back() -> Func {
+fn find_back() -> LirFunc {
     let contract = "\
 Processes bytes backwards from the end, and notes where a match can begin. Returns 1, which ends the loop, at the
 beginning.
@@ -513,7 +513,7 @@ Cost: 18 instructions for each byte, and 20.";
 }
 
 /// `find_on`: finds END and SLOT.
-fn find_on() -> Func {
+fn find_on() -> LirFunc {
     let contract = "\
 Processes bytes from START on; notes lists, and the last accepting row. Returns 1, which ends the loop, at the text's
 end and in row 0, which nothing leaves.
@@ -545,7 +545,7 @@ Cost: 24 instructions for each byte, and 20.";
 }
 
 /// `find_tags`: follows the match back.
-fn find_tags() -> Func {
+fn find_tags() -> LirFunc {
     let contract = "\
 Follows one transition backwards: the previous slot, and the tags on the transition. Returns 1 past a table's end.
 index: not read. words: see `word`.
@@ -570,7 +570,7 @@ Cost: 25 instructions, and those of `find_ops`.";
 }
 
 /// `find_ops`: the tags of a transition.
-fn find_ops() -> Func {
+fn find_ops() -> LirFunc {
     let contract = "\
 Sets or discards tags that were not reached yet. Returns 0.
 words: see `word`. number: the index of the operations. position: behind the transition.

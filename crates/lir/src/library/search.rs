@@ -4,8 +4,8 @@
 use spile_cast::Cast;
 
 use super::strings::every;
-use crate::builder::{Builder, Val, Var, build};
-use crate::func::Func;
+use crate::builder::{Builder, Scalar, Var, build};
+use crate::func::LirFunc;
 use crate::helpers::Helper;
 
 /// Words of a part, or of delimiters, that are compared without a loop.
@@ -24,7 +24,7 @@ pub mod token {
 }
 
 /// `find_WIDE_PART`, for a text in a slot of `wide` bytes and a part in one of `part_wide` bytes.
-pub fn find(wide: u32, part_wide: u32) -> Func {
+pub fn find(wide: u32, part_wide: u32) -> LirFunc {
     let contract = "\
 The first place of a text in another one, plus 1; 0 if there is none. The empty text is at 0.
 text: a slot, with as many readable bytes behind it as the part has; length: of that text, not known
@@ -58,13 +58,13 @@ Cost: an iteration for each place, and one for each further word of the part tha
 /// A text in a slot, at its address: its length, which is not 0, and the slot's bytes.
 #[derive(Clone, Copy)]
 struct SlotText<'b> {
-    at: Val<'b>,
-    length: Val<'b>,
+    at: Scalar<'b>,
+    length: Scalar<'b>,
     wide: u32,
 }
 
 /// Whether the text at `here` begins with a part. The first words are compared without a loop.
-fn begins<'b>(f: &'b Builder, here: Val<'b>, part: SlotText<'b>) -> Var<'b> {
+fn begins<'b>(f: &'b Builder, here: Scalar<'b>, part: SlotText<'b>) -> Var<'b> {
     let same = f.var("same", 0);
     begins_from(f, here, part, (0, same));
     same
@@ -73,12 +73,12 @@ fn begins<'b>(f: &'b Builder, here: Val<'b>, part: SlotText<'b>) -> Var<'b> {
 /// Compares from a word on.
 fn begins_from<'b>(
     f: &'b Builder,
-    here: Val<'b>,
+    here: Scalar<'b>,
     part: SlotText<'b>,
     (word, same): (u32, Var<'b>),
 ) {
     // The bytes of the last word behind the part do not count.
-    let last = |differ: Val<'b>, left: Val<'b>| {
+    let last = |differ: Scalar<'b>, left: Scalar<'b>| {
         let unused = ((f.constant(8) - left) << 3) & 63;
         f.if_((differ << unused).eq(0), || same.set(1));
     };
@@ -129,7 +129,7 @@ pub struct Replace {
 }
 
 /// `replace_TEXT_PART_NEW`.
-pub fn replace(widths: Replace) -> Func {
+pub fn replace(widths: Replace) -> LirFunc {
     let contract = "\
 Writes a text with each occurrence of a part replaced; returns the length of the result.
 text: a slot, with as many readable bytes behind it as the part has. part, part_length: the part, of
@@ -180,7 +180,7 @@ Cost: an iteration for each byte that stays and each occurrence.";
 }
 
 /// `token_DELIMITERS`, for delimiters in a slot of `wide` bytes and a text in one of `most` bytes.
-pub fn next_token(wide: u32, most: u32) -> Func {
+pub fn next_token(wide: u32, most: u32) -> LirFunc {
     let contract = "\
 Finds the next token of a text: bytes that are no delimiters.
 text, delimiters: slots. words: the position from which to search, and the positions that are found.
@@ -214,7 +214,7 @@ Cost: an iteration for each byte, and one for each further word of delimiters th
 }
 
 /// Nonzero if a text in a slot of `wide` bytes has this byte, which is not zero.
-fn among<'b>(f: &'b Builder, byte: Val<'b>, text: (Val<'b>, u32)) -> Var<'b> {
+fn among<'b>(f: &'b Builder, byte: Scalar<'b>, text: (Scalar<'b>, u32)) -> Var<'b> {
     let found = f.var("among", 0);
     among_from(f, byte * f.constant(every(1)), text, (0, found));
     found
@@ -223,8 +223,8 @@ fn among<'b>(f: &'b Builder, byte: Val<'b>, text: (Val<'b>, u32)) -> Var<'b> {
 /// Compares with the bytes from a word on.
 fn among_from<'b>(
     f: &'b Builder,
-    each: Val<'b>,
-    (text, wide): (Val<'b>, u32),
+    each: Scalar<'b>,
+    (text, wide): (Scalar<'b>, u32),
     (n, found): (u32, Var<'b>),
 ) {
     if n == IN_PLACE {
@@ -251,6 +251,6 @@ fn among_from<'b>(
 }
 
 /// Nonzero if a byte of the word is zero; its lowest bit is then the top bit of the first one.
-fn zero_bytes<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
+fn zero_bytes<'b>(f: &'b Builder, word: Scalar<'b>) -> Scalar<'b> {
     (word - f.constant(every(1))) & (word ^ -1) & f.constant(every(0x80))
 }

@@ -1,13 +1,13 @@
 //! Statistics: the variance and the sum of squares, the buckets of a histogram.
 
-use crate::builder::{Val, build};
-use crate::func::Func;
+use crate::builder::{Scalar, build};
+use crate::func::LirFunc;
 use crate::op::{AluOp, ExtOp, Size, Width};
 
 /// Bits of a quotient that fits into a number with a sign.
 const BITS: u32 = 63;
 
-pub(super) fn variance() -> Func {
+pub(super) fn variance() -> LirFunc {
     let contract = "\
 The variance of numbers: (count * squares - sum²) / (count * (count - 1)), without rounding before
 the division; 0 for one number, the largest number where it does not fit.
@@ -60,7 +60,7 @@ Cost: 130 instructions; if a word is not enough for the numerator, 63 iterations
     })
 }
 
-pub(super) fn add_square() -> Func {
+pub(super) fn add_square() -> LirFunc {
     let contract = "\
 Adds the square of a number to a sum of two words; returns 0.
 sum: the words, low word first. v: the number, with its sign.
@@ -79,7 +79,7 @@ Cost: 45 instructions.";
     })
 }
 
-pub(super) fn log_bucket() -> Func {
+pub(super) fn log_bucket() -> LirFunc {
     let contract = "\
 The bucket of a number in a logarithmic histogram: 64, plus the number of its bits, or minus those of its
 magnitude if it is negative.
@@ -113,7 +113,7 @@ pub mod bucket {
 /// The largest number of buckets.
 const BUCKETS: u32 = 1 << 13;
 
-pub(super) fn next_bucket() -> Func {
+pub(super) fn next_bucket() -> LirFunc {
     let contract = "\
 Finds the first bucket from NEXT on that is not empty; returns 0.
 buckets: words. count: how many there are, a constant of the caller up to 8192. words: NEXT and COUNT.
@@ -139,12 +139,12 @@ Cost: an iteration for each bucket.";
 }
 
 /// The halves of a word, low half first.
-fn halves(v: Val<'_>) -> [Val<'_>; 2] {
+fn halves(v: Scalar<'_>) -> [Scalar<'_>; 2] {
     [v.ext(ExtOp::Zext, Size::U32), v >> 32]
 }
 
 /// The product of two words, given by their halves; low word first.
-fn multiply<'b>([a0, a1]: [Val<'b>; 2], [b0, b1]: [Val<'b>; 2]) -> [Val<'b>; 2] {
+fn multiply<'b>([a0, a1]: [Scalar<'b>; 2], [b0, b1]: [Scalar<'b>; 2]) -> [Scalar<'b>; 2] {
     let lowest = a0 * b0;
     // Neither sum overflows: a product of halves is at most 2^64 - 2^33 + 1.
     let [middle, more] = halves(a1 * b0 + (lowest >> 32));
@@ -155,12 +155,12 @@ fn multiply<'b>([a0, a1]: [Val<'b>; 2], [b0, b1]: [Val<'b>; 2]) -> [Val<'b>; 2] 
 
 /// A word whose highest bit says that `a - b`, which is `difference`, is below zero. No comparison: the
 /// kernel's verifier would follow the rest once for each outcome.
-fn below<'b>(a: Val<'b>, b: Val<'b>, difference: Val<'b>) -> Val<'b> {
+fn below<'b>(a: Scalar<'b>, b: Scalar<'b>, difference: Scalar<'b>) -> Scalar<'b> {
     a ^ ((a ^ b) | (a ^ difference))
 }
 
 /// The difference of two numbers of two words, low word first, and 1 if it is below zero.
-fn subtract<'b>(a: [Val<'b>; 2], b: [Val<'b>; 2]) -> ([Val<'b>; 2], Val<'b>) {
+fn subtract<'b>(a: [Scalar<'b>; 2], b: [Scalar<'b>; 2]) -> ([Scalar<'b>; 2], Scalar<'b>) {
     let low = a[0] - b[0];
     let taken = below(a[0], b[0], low) >> 63;
     let rest = a[1] - b[1];

@@ -2,8 +2,8 @@
 
 use spile_cast::Cast;
 
-use crate::builder::{Builder, Val, build};
-use crate::func::Func;
+use crate::builder::{Builder, Scalar, build};
+use crate::func::LirFunc;
 
 /// Number of words that `compare` compares in one iteration, which the kernel runs as a callback.
 pub const CHUNK: u32 = 4;
@@ -16,7 +16,7 @@ pub(super) fn every(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-pub(super) fn compare() -> Func {
+pub(super) fn compare() -> LirFunc {
     let contract = "\
 The order of two texts: -1, 0 or 1, as bytes without sign.
 a, b: slots of at least 32 * chunks bytes. chunks: a constant of the caller, from 1 to 129.
@@ -49,7 +49,7 @@ Cost: an iteration for each 32 bytes up to the first difference or the end of th
     })
 }
 
-pub(super) fn copy() -> Func {
+pub(super) fn copy() -> LirFunc {
     let contract = "\
 Copies a text into a slot, as much as there is room for; 1 if the text was cut, else 0.
 to: a slot of `size` bytes. from: a slot of `have` bytes. size, have: constants of the caller,
@@ -73,7 +73,7 @@ Cost: an iteration for each word of the slot.";
     })
 }
 
-pub(super) fn length() -> Func {
+pub(super) fn length() -> LirFunc {
     let contract = "\
 The number of bytes of a text.
 text: a slot of `size` bytes. size: a constant of the caller, a multiple of 8 up to 4104.
@@ -96,7 +96,7 @@ Cost: an iteration for each word of the text.";
 }
 
 /// The number of bytes of a word up to the last one that is not zero.
-fn bytes<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
+fn bytes<'b>(f: &'b Builder, word: Scalar<'b>) -> Scalar<'b> {
     let (rest, count) = (f.var("rest", word), f.var("count", 0));
     for half in [4, 2, 1] {
         let high = rest >> (8 * half);

@@ -2,7 +2,7 @@
 
 use spile_cast::Cast;
 
-use crate::builder::{BlockExit, Builder, IntoOperand, Val};
+use crate::builder::{BlockExit, Builder, IntoOperand, Scalar};
 use crate::func::MemoryPlace;
 use crate::helpers::Helper;
 use crate::op::Size;
@@ -14,13 +14,13 @@ pub(super) struct RowTable<'a, 'b> {
     pub(super) map: &'a str,
     /// The per-CPU area, and the offset of a word in it for the index. The address is computed at each
     /// use, which costs less than keeping it.
-    pub(super) block: Val<'b>,
+    pub(super) block: Scalar<'b>,
     pub(super) index: u32,
 }
 
 impl<'b> RowTable<'_, 'b> {
     /// The row with that index; goes to `none` if there is none.
-    pub(super) fn row(&self, index: impl IntoOperand<'b>, none: BlockExit<'b>) -> Val<'b> {
+    pub(super) fn row(&self, index: impl IntoOperand<'b>, none: BlockExit<'b>) -> Scalar<'b> {
         self.block.store_u64(self.index.fit::<i16>(), index);
         let key = self.block + self.index.cast_signed();
         element(self.f, self.map, key, none)
@@ -31,11 +31,11 @@ impl<'b> RowTable<'_, 'b> {
     pub(super) fn search(
         &self,
         halvings: u32,
-        (low, high): (Val<'b>, Val<'b>),
-        (key, none): (Val<'b>, BlockExit<'b>),
-    ) -> Val<'b> {
+        (low, high): (Scalar<'b>, Scalar<'b>),
+        (key, none): (Scalar<'b>, BlockExit<'b>),
+    ) -> Scalar<'b> {
         let f = self.f;
-        let starts_behind = |row: Val<'b>| row.load_bytes(Size::U32, 0).gt(key);
+        let starts_behind = |row: Scalar<'b>| row.load_bytes(Size::U32, 0).gt(key);
         let (low, left) = (f.var("low", low), f.var("left", high - low));
         f.repeat_inline(halvings, || {
             f.break_if(left.sle(1));
@@ -53,7 +53,12 @@ impl<'b> RowTable<'_, 'b> {
 }
 
 /// The element of a map with the key at that address; goes to `none` if there is none.
-pub(super) fn element<'b>(f: &'b Builder, map: &str, key: Val<'b>, none: BlockExit<'b>) -> Val<'b> {
+pub(super) fn element<'b>(
+    f: &'b Builder,
+    map: &str,
+    key: Scalar<'b>,
+    none: BlockExit<'b>,
+) -> Scalar<'b> {
     let map = f.addr(MemoryPlace::Map(map.to_owned()));
     let element = f.helper(Helper::MapLookup, &[map, key]);
     none.leave_if(element.eq(0));

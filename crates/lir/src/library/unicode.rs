@@ -2,8 +2,8 @@
 
 use spile_cast::Cast;
 
-use crate::builder::{Builder, Val, Var, build};
-use crate::func::Func;
+use crate::builder::{Builder, Scalar, Var, build};
+use crate::func::LirFunc;
 use crate::helpers::Helper;
 use crate::op::Size;
 
@@ -21,7 +21,7 @@ pub mod status {
 const SURROGATES: i32 = 0xd800;
 
 /// `NAME`, with a helper that reads memory, for units of a size and a text of less than `room` bytes.
-pub fn utf(name: &str, helper: Helper, unit: Size, room: u32) -> Func {
+pub fn utf(name: &str, helper: Helper, unit: Size, room: u32) -> LirFunc {
     let contract = "\
 Converts a string in memory up to a unit 0; returns a status. Each unit is read by itself, so that
 no memory behind the end is accessed.
@@ -82,7 +82,7 @@ Cost: an iteration for each unit.";
 }
 
 /// Appends a character, or leaves the loop if there is no room.
-fn encode<'b>(f: &'b Builder, to: Val<'b>, code: Val<'b>, (length, room): (Var<'b>, u32)) {
+fn encode<'b>(f: &'b Builder, to: Scalar<'b>, code: Scalar<'b>, (length, room): (Var<'b>, u32)) {
     // The limit of each form, and the mark of its first byte.
     let forms = [(0x80, 0), (0x800, 0xc0), (0x1_0000, 0xe0), (i32::MAX, 0xf0)];
     for ((above, mark), bytes) in forms.into_iter().zip(1i32..) {

@@ -15,8 +15,8 @@
 //! what the host calls.
 
 use super::PAGE;
-use crate::builder::{BlockExit, Builder, Val, Var, build};
-use crate::func::{Func, MemoryPlace, Module};
+use crate::builder::{BlockExit, Builder, Scalar, Var, build};
+use crate::func::{LirFunc, MemoryPlace, Module};
 use crate::helpers::{Helper, NO_MAPPING};
 
 /// Results of `user_text`.
@@ -113,12 +113,12 @@ struct PageCacheReader<'a, 'b> {
     f: &'b Builder,
     at: &'a UsermemLayout,
     /// A word of the stack for what is read of the kernel's memory.
-    word: Val<'b>,
+    word: Scalar<'b>,
 }
 
 impl<'b> PageCacheReader<'_, 'b> {
     /// The word at an address of the kernel; returns `bad` if it cannot be read.
-    fn word(&self, at: Val<'b>, bad: i32) -> Val<'b> {
+    fn word(&self, at: Scalar<'b>, bad: i32) -> Scalar<'b> {
         let f = self.f;
         let read = f.helper(Helper::Read, &[self.word, f.constant(8), at]);
         f.ret_if(read.ne(0), bad);
@@ -126,19 +126,19 @@ impl<'b> PageCacheReader<'_, 'b> {
     }
 
     /// The entry of a slot, and its address.
-    fn take(&self, slots: Val<'b>, slot: Val<'b>, (entry, place): (Var<'b>, Var<'b>)) {
+    fn take(&self, slots: Scalar<'b>, slot: Scalar<'b>, (entry, place): (Var<'b>, Var<'b>)) {
         place.set(slots + (slot << 3));
         entry.set(self.word(place.get(), 1));
     }
 
     /// A number of bytes that is at most [`UsermemLayout::most`].
-    fn bounded(&self, n: Val<'b>) -> Val<'b> {
+    fn bounded(&self, n: Scalar<'b>) -> Scalar<'b> {
         let most = self.at.most.cast_unsigned();
         n.bound((most + 1).next_power_of_two() - 1)
     }
 
     /// The address of a byte of the staging area.
-    fn staged(&self, block: Val<'b>, byte: Val<'b>) -> Val<'b> {
+    fn staged(&self, block: Scalar<'b>, byte: Scalar<'b>) -> Scalar<'b> {
         block + self.bounded(byte) + self.at.staging
     }
 }
@@ -147,7 +147,7 @@ fn offset(n: u32) -> i32 {
     n.cast_signed()
 }
 
-fn user_text(at: &UsermemLayout) -> Func {
+fn user_text(at: &UsermemLayout) -> LirFunc {
     let contract = "\
 Reads bytes of the program into the staging area, with a NUL behind; returns a status.
 room: the largest number of bytes, below `most`; 0 is an invalid address. address: of the first one.
@@ -193,7 +193,7 @@ Cost: two reads for each page, and those of user_page for each page that is not 
 }
 
 /// Reads bytes of a page that is not mapped, from the page cache. Returns if it cannot.
-fn absent_page<'b>(r: &PageCacheReader<'_, 'b>, [block, address, len, done]: [Val<'b>; 4]) {
+fn absent_page<'b>(r: &PageCacheReader<'_, 'b>, [block, address, len, done]: [Scalar<'b>; 4]) {
     let f = r.f;
     if r.at.pages.is_none() {
         f.ret(status::ABSENT);
@@ -216,7 +216,7 @@ fn absent_page<'b>(r: &PageCacheReader<'_, 'b>, [block, address, len, done]: [Va
     f.ret_if(failed.ne(0), status::ABSENT);
 }
 
-fn user_vma(at: &UsermemLayout, pages: &PageOffsets) -> Func {
+fn user_vma(at: &UsermemLayout, pages: &PageOffsets) -> LirFunc {
     let contract = "\
 Finds the head of the mapped file's page cache and the page's index in it, and the status, which stays as
 it is for memory that the page cache does not have.
@@ -252,7 +252,7 @@ Cost: seven reads.";
     })
 }
 
-fn user_page(at: &UsermemLayout, pages: &PageOffsets) -> Func {
+fn user_page(at: &UsermemLayout, pages: &PageOffsets) -> LirFunc {
     let contract = "\
 Reads bytes of a page in the page cache, and stores them behind those that were staged before; nonzero
 if it cannot.

@@ -7,7 +7,7 @@ use spile_cast::Cast;
 
 use super::arithmetic::quotient;
 use super::heap::node;
-use crate::builder::{BlockExit, Builder, Val, build};
+use crate::builder::{BlockExit, Builder, Scalar, build};
 use crate::func::{Extern, MemoryPlace, Module};
 use crate::helpers::Helper;
 use crate::op::Size;
@@ -27,7 +27,7 @@ pub struct KeyFields(pub Vec<(u32, bool)>);
 
 impl KeyFields {
     /// Goes to `other` if a given field of two keys differs.
-    fn compare<'b>(&self, (a, b): (Val<'b>, Val<'b>), other: BlockExit<'b>) {
+    fn compare<'b>(&self, (a, b): (Scalar<'b>, Scalar<'b>), other: BlockExit<'b>) {
         let mut at = 0;
         for (bytes, given) in &self.0 {
             let words = (at..at + bytes).step_by(8).filter(|_| *given);
@@ -36,7 +36,7 @@ impl KeyFields {
             let Some((first, rest)) = words.split_first() else {
                 continue;
             };
-            let word = |key: Val<'b>, at: i32| (key + at).load_u64(0);
+            let word = |key: Scalar<'b>, at: i32| (key + at).load_u64(0);
             other.leave_if(word(a, *first).ne(word(b, *first)));
             // One jump for the other words: the verifier limits the number of jumps.
             let differs = rest.iter().map(|at| word(a, *at) ^ word(b, *at));
@@ -102,7 +102,7 @@ Cost: three instructions for each word of a given field."
 
 /// Offset of a part of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum ElementOffset {
     /// In the key.
     Key(u32),
     /// In the value, which begins with its sequence number.
@@ -113,7 +113,7 @@ pub enum Part {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopiedPart {
     /// Its place in the element.
-    pub from: Part,
+    pub from: ElementOffset,
     /// Its offset in the entry.
     pub to: u32,
     /// Its bytes.
@@ -137,9 +137,9 @@ pub enum SortWord {
     /// The sequence number.
     Sequence,
     /// A number with a sign.
-    Number(Part),
+    Number(ElementOffset),
     /// The beginning of a text.
-    Text(Part),
+    Text(ElementOffset),
     /// A statistic's value, 0 if the number at the first offset is 0.
     Statistic(u32, Statistic),
 }
@@ -179,9 +179,9 @@ Cost: a look-up, about 25 instructions, two for each word that is copied, and a 
         let [_, key, value, context] = p;
         let block = context.load_u64(0);
         let of_block = |offset: u32| block + offset.cast_signed();
-        let part = |part: Part| match part {
-            Part::Key(at) => key + at.cast_signed(),
-            Part::Value(at) => value + at.cast_signed(),
+        let part = |part: ElementOffset| match part {
+            ElementOffset::Key(at) => key + at.cast_signed(),
+            ElementOffset::Value(at) => value + at.cast_signed(),
         };
         f.block(|other| {
             at.fields.compare((key, of_block(at.key)), other);
@@ -231,7 +231,7 @@ Cost: a look-up, about 25 instructions, two for each word that is copied, and a 
 }
 
 /// What a statistic says, or 0 if it is empty.
-fn statistic<'b>(f: &'b Builder, value: Val<'b>, count: u32, what: Statistic) -> Val<'b> {
+fn statistic<'b>(f: &'b Builder, value: Scalar<'b>, count: u32, what: Statistic) -> Scalar<'b> {
     let word = |at: u32| (value + at.cast_signed()).load_u64(0);
     let count = word(count);
     let result = f.var("result", 0);

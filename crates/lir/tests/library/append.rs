@@ -6,7 +6,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Memory, RegionKind};
+use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::append::{self, AppendLayout, DIGITS, MAX_COUNT, flag};
 
 use super::forms::{Forms, Reads, forms, properties, text};
@@ -46,7 +46,7 @@ fn function(name: &str) -> Rc<Forms> {
 struct Block(u64);
 
 impl Host for Block {
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         Reads.helper(memory, helper, args)
     }
 

@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Memory, RegionKind};
+use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::arguments::{
     ArgumentLayout, BRACES, BUFFER, DeferredReads, ENTRY, FOLLOWS, MAX_ARGV, PAIR_BASE, kind,
     module, structure, time, variant,
@@ -219,9 +219,9 @@ fn until_nul(bytes: &[u8]) -> &[u8] {
 }
 
 impl Host for Recorder {
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         let [to, size, from] = *args else {
-            return Err(Fault::Helper(format!("{helper:?}")));
+            return Err(Trap::Helper(format!("{helper:?}")));
         };
         if helper == Helper::ReadText {
             let end = self.block + STAGING as u64 + MOST as u64;
@@ -243,7 +243,7 @@ impl Host for Recorder {
                 memory.write(to, &text)?;
                 Ok(text.len() as u64)
             }
-            other => Err(Fault::Helper(format!("{other:?}"))),
+            other => Err(Trap::Helper(format!("{other:?}"))),
         }
     }
 
@@ -254,7 +254,7 @@ impl Host for Recorder {
         }
     }
 
-    fn call(&mut self, memory: &mut Memory, name: &str, args: &[u64]) -> Result<u64, Fault> {
+    fn call(&mut self, memory: &mut Memory, name: &str, args: &[u64]) -> Result<u64, Trap> {
         match (name, args) {
             ("append_text", [block, text, size, 0]) if *block == self.block => {
                 let bytes = memory.read(*text, *size as usize)?.to_vec();
@@ -303,11 +303,11 @@ impl Host for Recorder {
                     ("append_number_8", _) if mark => format!("0{value:o}"),
                     ("append_number_16", _) if mark => format!("{value:#x}"),
                     ("append_number_16", _) => format!("{value:0digits$x}"),
-                    other => return Err(Fault::Missing(format!("{other:?}"))),
+                    other => return Err(Trap::Missing(format!("{other:?}"))),
                 };
                 self.text.extend(text.bytes());
             }
-            other => return Err(Fault::Missing(format!("{other:?}"))),
+            other => return Err(Trap::Missing(format!("{other:?}"))),
         }
         Ok(0)
     }

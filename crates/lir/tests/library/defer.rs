@@ -6,7 +6,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Memory, RegionKind};
+use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::append::AppendLayout;
 use spile_lir::library::defer::{DeferLayout, MARK, RECORD, user_defer};
 
@@ -99,7 +99,7 @@ impl Kernel<'_> {
 }
 
 impl Host for Kernel<'_> {
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         match (helper, args) {
             (Helper::Cpu, []) => Ok(self.world.cpu),
             (Helper::Task, []) => Ok(self.task),
@@ -110,7 +110,7 @@ impl Host for Kernel<'_> {
                 let no_room = (-11i64).cast_unsigned();
                 Ok(if self.world.full { no_room } else { 0 })
             }
-            other => Err(Fault::Helper(format!("{other:?}"))),
+            other => Err(Trap::Helper(format!("{other:?}"))),
         }
     }
 

@@ -11,9 +11,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use spile_lir::counted::count;
-use spile_lir::func::{Func, MemoryPlace};
+use spile_lir::func::{LirFunc, MemoryPlace};
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
+use spile_lir::interp::{Host, Machine, Memory, RegionKind, Trap};
 use spile_lir::repeat::outline;
 use spile_lir::verify::verify;
 use spile_lir::{Module, mutate};
@@ -122,7 +122,7 @@ pub(crate) fn config(cases: u32) -> ProptestConfig {
 }
 
 /// The shape of a function.
-fn shape(func: &Func) -> Shape {
+fn shape(func: &LirFunc) -> Shape {
     let number = |part: &&str| !part.bytes().all(|b| b.is_ascii_digit());
     let name: Vec<&str> = func.name.split('_').filter(number).collect();
     (name.join("_"), mutate::mutations(func).len())
@@ -289,13 +289,13 @@ thread_local! {
 pub(crate) struct Reads;
 
 impl Host for Reads {
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         if let (Helper::MapDelete, [map, key]) = (helper, args) {
             REMOVED.with_borrow_mut(|all| all.push([*map, *key]));
             return Ok(0);
         }
         let [to, size, from] = *args else {
-            return Err(Fault::Helper(helper.name().into()));
+            return Err(Trap::Helper(helper.name().into()));
         };
         let fault = (-14i64).cast_unsigned();
         let text = matches!(helper, Helper::ReadText | Helper::ReadUserText);

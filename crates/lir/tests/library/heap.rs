@@ -7,9 +7,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Memory, RegionKind};
+use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library;
-use spile_lir::library::heap::{self, Direction, HeapLayout, node, words};
+use spile_lir::library::heap::{self, HeapLayout, HeapOrder, node, words};
 
 use super::forms::{Arg, Forms, TestMachine, forms, number, properties, slot, text};
 use super::shared::run;
@@ -27,8 +27,8 @@ const MOST: usize = 20;
 fn of_order(kind: &str) -> std::rc::Rc<Forms> {
     forms(&format!("heap{kind}"), || {
         let texts = match kind {
-            "_up" => Some(Direction::Up),
-            "_down" => Some(Direction::Down),
+            "_up" => Some(HeapOrder::Up),
+            "_down" => Some(HeapOrder::Down),
             _ => None,
         };
         let map = ENTRIES.into();
@@ -54,9 +54,9 @@ struct Entries {
 }
 
 impl Host for Entries {
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         let (Helper::MapLookup, [MAP, key]) = (helper, args) else {
-            return Err(Fault::Helper(helper.name().into()));
+            return Err(Trap::Helper(helper.name().into()));
         };
         self.lookups = self.lookups.saturating_sub(1);
         if self.lookups == 0 {
@@ -67,7 +67,7 @@ impl Host for Entries {
         let entry = self.at.get(&key);
         entry
             .copied()
-            .ok_or(Fault::Helper(format!("no entry {key}")))
+            .ok_or(Trap::Helper(format!("no entry {key}")))
     }
 
     fn place(&mut self, of: &MemoryPlace) -> Option<u64> {

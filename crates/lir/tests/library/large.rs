@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Memory, RegionKind};
+use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::large::{FULL, LargeLayout, PutLayout, put};
 
 use super::forms::{forms, properties};
@@ -193,9 +193,9 @@ struct Kernel<'a> {
 }
 
 impl Host for Kernel<'_> {
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         let (Helper::MapLookup, [ARRAY, key]) = (helper, args) else {
-            return Err(Fault::Helper(helper.name().into()));
+            return Err(Trap::Helper(helper.name().into()));
         };
         let index = u64::from_le_bytes(memory.read(*key, 8)?.try_into().expect("8 bytes"));
         Ok(self.generations.get(index as usize).copied().unwrap_or(0))
@@ -210,7 +210,7 @@ impl Host for Kernel<'_> {
     }
 
     /// Puts the other key into the cell that is wanted.
-    fn before_atomic(&mut self, memory: &mut Memory, at: u64) -> Result<(), Fault> {
+    fn before_atomic(&mut self, memory: &mut Memory, at: u64) -> Result<(), Trap> {
         let base = self.generations[0];
         let Some((model, key)) = self.other else {
             return Ok(());
@@ -230,7 +230,7 @@ impl Host for Kernel<'_> {
             let at = base + u64::from(offset);
             let old = u64::from_le_bytes(memory.read(at, 8)?.try_into().expect("8 bytes"));
             memory.write(at, &(old + by).to_le_bytes())?;
-            Ok::<_, Fault>(old + by)
+            Ok::<_, Trap>(old + by)
         };
         let room = word(memory, LargeLayout::GIVEN, 1)?;
         if room > model.at.large.rooms.into() {

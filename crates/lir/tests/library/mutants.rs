@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use spile_lir::func::{Inst, Module, Value};
+use spile_lir::func::{LirInst, Module, Value};
 use spile_lir::mutate::{Mutation, mutations};
 use spile_lir::verify::verify;
 
@@ -140,8 +140,8 @@ fn result_is_read(module: &Module, name: &str) -> bool {
         let insts = func.blocks.iter().flat_map(|b| &b.insts);
         for inst in insts.clone() {
             match inst {
-                Inst::Call { dst, func, .. } if func == name => drop(results.insert(*dst)),
-                Inst::Repeat { func, .. } if func == name => return true,
+                LirInst::Call { dst, func, .. } if func == name => drop(results.insert(*dst)),
+                LirInst::Repeat { func, .. } if func == name => return true,
                 _ => {}
             }
         }

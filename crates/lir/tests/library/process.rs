@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use spile_lir::func::{LoopForm, MemoryPlace};
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Memory, RegionKind};
+use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::cmdline::{CmdlineLayout, cmdline};
 use spile_lir::library::lock::{GOT, OWN, WAIT_LOCK, wait_lock};
 use spile_lir::library::output::{FLUSH, FlushLayout, flush};
@@ -25,14 +25,14 @@ struct Holders {
 }
 
 impl Host for Holders {
-    fn helper(&mut self, _: &mut Memory, helper: Helper, _: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, _: &mut Memory, helper: Helper, _: &[u64]) -> Result<u64, Trap> {
         match helper {
             Helper::PidTgid => Ok(self.process << 32 | 9),
             Helper::TimeNs => {
                 self.time += 10;
                 Ok(self.time)
             }
-            other => Err(Fault::Helper(other.name().into())),
+            other => Err(Trap::Helper(other.name().into())),
         }
     }
 
@@ -40,7 +40,7 @@ impl Host for Holders {
         (*of == MemoryPlace::State(0)).then_some(self.state)
     }
 
-    fn before_atomic(&mut self, memory: &mut Memory, at: u64) -> Result<(), Fault> {
+    fn before_atomic(&mut self, memory: &mut Memory, at: u64) -> Result<(), Trap> {
         assert_eq!(at, self.word);
         if self.attempts == self.held {
             memory.write(at, &[0; 8])?;
@@ -64,9 +64,9 @@ struct Ring {
 }
 
 impl Host for Ring {
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         let (Helper::Output, [77, from, bytes, flags]) = (helper, args) else {
-            return Err(Fault::Helper(format!("{helper:?} {args:?}")));
+            return Err(Trap::Helper(format!("{helper:?} {args:?}")));
         };
         let sent = memory.read(*from, *bytes as usize)?.to_vec();
         self.sent.push((sent, *flags));
@@ -91,7 +91,7 @@ struct Process {
 }
 
 impl Host for Process {
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         match (helper, args) {
             (Helper::Task, []) => Ok(self.task),
             (Helper::ReadUser, [to, bytes, from]) if from + bytes > self.end => {

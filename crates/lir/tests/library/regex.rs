@@ -6,7 +6,7 @@ use spile_ir::regex::{self, Regex};
 use spile_lir::Module;
 use spile_lir::interp::RegionKind;
 use spile_lir::library;
-use spile_lir::library::regex::{self as walks, CHUNK, Finder, MATCH_AT, Scanner, area};
+use spile_lir::library::regex::{self as walks, CHUNK, FinderView, MATCH_AT, ScannerView, area};
 
 use super::forms::{Reads, forms, properties, slot};
 
@@ -49,8 +49,8 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     vec(byte, 0..MOST)
 }
 
-fn scanner(s: &regex::Scanner) -> Scanner<'_> {
-    Scanner {
+fn scanner(s: &regex::Scanner) -> ScannerView<'_> {
+    ScannerView {
         next: &s.next,
         start: s.start,
         accept: s.accept,
@@ -58,8 +58,8 @@ fn scanner(s: &regex::Scanner) -> Scanner<'_> {
     }
 }
 
-fn finder(f: &regex::Finder) -> Finder<'_> {
-    Finder {
+fn finder(f: &regex::Finder) -> FinderView<'_> {
+    FinderView {
         groups: f.groups,
         reverse: (!f.anchored).then(|| scanner(&f.reverse)),
         columns: f.columns,

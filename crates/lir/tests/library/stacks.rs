@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use spile_lir::Module;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Memory, RegionKind};
+use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::append::{self, flag};
 use spile_lir::library::stacks::rows::{kernel_row, stack_words, symbol_row};
 use spile_lir::library::stacks::{
@@ -274,7 +274,7 @@ fn parse(text: &[u8]) -> Option<(u64, usize)> {
 }
 
 impl Host for Kernel<'_> {
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         let invalid = (-22i64).cast_unsigned();
         let mut word = |at: u64, size| {
             let found = memory.read(at, size)?.iter().rev();

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Memory, RegionKind};
+use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::usermem::{PageOffsets, UsermemLayout, module, status};
 
 use super::forms::{forms, properties};
@@ -298,7 +298,7 @@ impl Kernel {
         self.world.fails.is_some_and(|n| n < self.reads)
     }
 
-    fn read(&mut self, memory: &mut Memory, to: u64, size: u64, from: u64) -> Result<u64, Fault> {
+    fn read(&mut self, memory: &mut Memory, to: u64, size: u64, from: u64) -> Result<u64, Trap> {
         let fails = self.world.fails == Some(self.reads);
         self.reads += 1;
         if fails {
@@ -319,7 +319,7 @@ impl Kernel {
 }
 
 impl Host for Kernel {
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         match (helper, args) {
             (Helper::Task, []) => Ok(77),
             (Helper::FindMapping, [77, address, _, _, 0]) => {
@@ -344,7 +344,7 @@ impl Host for Kernel {
                 memory.write(*to, &text)?;
                 Ok(text.len() as u64)
             }
-            other => Err(Fault::Helper(format!("{other:?}"))),
+            other => Err(Trap::Helper(format!("{other:?}"))),
         }
     }
 

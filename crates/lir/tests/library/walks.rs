@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Memory, RegionKind};
+use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library;
 use spile_lir::library::heap::node;
 use spile_lir::library::walks::{
-    CopiedPart, CopyLayout, KeyFields, Part, Slice, SortWord, Statistic, copy, find, slice,
+    CopiedPart, CopyLayout, ElementOffset, KeyFields, Slice, SortWord, Statistic, copy, find, slice,
 };
 
 use super::forms::{Reads, forms, properties};
@@ -62,7 +62,7 @@ struct Kernel {
 }
 
 impl Host for Kernel {
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         match (helper, args) {
             (Helper::MapDelete, [ARRAY, key]) => {
                 self.removed.push(*key);
@@ -119,9 +119,9 @@ struct Walk {
 
 /// The number that orders as an element does.
 fn expected_word(walk: &Walk, key: &[u64], value: &[u64]) -> u64 {
-    let part = |part: Part| match part {
-        Part::Key(at) => key[at as usize / 8],
-        Part::Value(at) => value[at as usize / 8],
+    let part = |part: ElementOffset| match part {
+        ElementOffset::Key(at) => key[at as usize / 8],
+        ElementOffset::Value(at) => value[at as usize / 8],
     };
     let word = |at: u32| value[at as usize / 8];
     let signed = |n: u64| n.wrapping_add(1 << 63);
@@ -230,12 +230,12 @@ fn keys(fields: Fields) -> impl Strategy<Value = (Vec<u64>, Vec<u64>)> {
 /// Walks that copy: the shape of the key, what is copied and what it is sorted by.
 fn walks() -> Vec<(Fields, Walk)> {
     let at = |word: usize| 8 * word as u32;
-    let part = |from: Part, to: u32, words: usize| CopiedPart {
+    let part = |from: ElementOffset, to: u32, words: usize| CopiedPart {
         from,
         to: node::SIZE + to,
         bytes: at(words),
     };
-    let count = part(Part::Value(at(COUNT)), 0, 1);
+    let count = part(ElementOffset::Value(at(COUNT)), 0, 1);
     let statistic = |what| SortWord::Statistic(at(COUNT), what);
     let [one, wide, long] = shapes();
     let walk = |fields: &Fields, word, descending, parts: &[CopiedPart]| {
@@ -247,19 +247,27 @@ fn walks() -> Vec<(Fields, Walk)> {
         };
         (fields.clone(), walk)
     };
-    let text = part(Part::Key(0), 0, 2);
-    let last = part(Part::Key(24), 16, 1);
-    let far = [part(Part::Value(8), 0, 20), part(Part::Key(8), 160, 17)];
+    let text = part(ElementOffset::Key(0), 0, 2);
+    let last = part(ElementOffset::Key(24), 16, 1);
+    let far = [
+        part(ElementOffset::Value(8), 0, 20),
+        part(ElementOffset::Key(8), 160, 17),
+    ];
     vec![
         walk(&one, SortWord::Sequence, false, &[count]),
         walk(
             &one,
-            SortWord::Number(Part::Value(at(COUNT))),
+            SortWord::Number(ElementOffset::Value(at(COUNT))),
             true,
             &[count],
         ),
-        walk(&wide, SortWord::Number(Part::Key(16)), false, &[]),
-        walk(&wide, SortWord::Text(Part::Key(0)), true, &[text, last]),
+        walk(&wide, SortWord::Number(ElementOffset::Key(16)), false, &[]),
+        walk(
+            &wide,
+            SortWord::Text(ElementOffset::Key(0)),
+            true,
+            &[text, last],
+        ),
         walk(&long, statistic(Statistic::Word(at(SUM))), false, &far),
         walk(&one, statistic(Statistic::Average(at(SUM))), true, &[]),
         walk(
@@ -316,8 +324,8 @@ properties! {
             }
             for part in &walk.parts {
                 let (from, at) = match part.from {
-                    Part::Key(at) => (&element[0], at as usize),
-                    Part::Value(at) => (&element[1], at as usize),
+                    ElementOffset::Key(at) => (&element[0], at as usize),
+                    ElementOffset::Value(at) => (&element[1], at as usize),
                 };
                 let bytes = part.bytes as usize;
                 expected[part.to as usize..][..bytes].copy_from_slice(&from[at..at + bytes]);

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::files::ExportFiles;
-use crate::model::{Context, ContextKind, Event};
+use crate::model::{Context, ContextKind, TimedEvent};
 use crate::run::{ContextIndex, Run, label, region_name};
 use crate::timeline::timelines;
 
@@ -357,7 +357,7 @@ pub(super) fn export(run: &Run) -> ExportFiles {
     files
 }
 
-fn region(event: &Event, contexts: &ContextIndex) -> Region {
+fn region(event: &TimedEvent, contexts: &ContextIndex) -> Region {
     let row = contexts.row(event.context);
     let row = row.filter(|c| c.kind != ContextKind::Root);
     let name = match event.region() {

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Call, Context, ContextTime, Event, Futex, Header, Ns, Process, Recorder, RecordingEnd, Stack,
-    Thread,
+    CallTotals, Context, ContextTime, Futex, Header, Ns, Process, RecorderCost, RecordingEnd,
+    Stack, Thread, TimedEvent,
 };
 
 /// The extension of file names.
@@ -19,12 +19,12 @@ pub(super) enum Row {
     Thread(Thread),
     Context(Context),
     ContextTime(ContextTime),
-    Call(Call),
+    Call(CallTotals),
     Stack(Stack),
     Futex(Futex),
-    Recorder(Recorder),
+    Recorder(RecorderCost),
     Lost(LossRow),
-    Event(Event),
+    Event(TimedEvent),
     Snapshot(AccountEnd),
     End(RecordingEnd),
 }

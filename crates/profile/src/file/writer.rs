@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::row::{AccountEnd, EXTENSION, LossRow, Row};
-use crate::model::{Event, Header, RecordingEnd, Snapshot};
+use crate::model::{Header, RecordingEnd, Snapshot, TimedEvent};
 
 /// Writes one profile, an account at a time. Each call ends in one `write` and a `flush`, so that
 /// earlier data is complete whatever happens to the process later. (After a crash of the machine
@@ -65,11 +65,11 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a part of the trace.
-    pub fn events(&mut self, events: &[Event]) -> io::Result<()> {
+    pub fn events(&mut self, events: &[TimedEvent]) -> io::Result<()> {
         /// Like [`Row::Event`], without a copy of the event.
         #[derive(serde::Serialize)]
         struct BorrowedEvent<'a> {
-            event: &'a Event,
+            event: &'a TimedEvent,
         }
         for event in events {
             serde_json::to_writer(&mut self.buffer, &BorrowedEvent { event })?;

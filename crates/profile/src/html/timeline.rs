@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::model::{BLOCKED, Ns, Profile, READY, Thread};
 use crate::run::{ContextIndex, Run, WITHIN, label};
-use crate::timeline::{Span, timelines};
+use crate::timeline::{TimeSpan, timelines};
 
 /// Maximum number of events of a page, the longest ones: a browser can hold some hundred thousand.
 const EVENTS: usize = 200_000;
@@ -82,7 +82,7 @@ struct ThreadLane<'a> {
     title: String,
     profile: &'a Profile,
     thread: Option<&'a Thread>,
-    spans: Vec<Span<'a>>,
+    spans: Vec<TimeSpan<'a>>,
 }
 
 /// The threads with events, the most active ones if there are too many; and the number left out.

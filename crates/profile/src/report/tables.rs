@@ -4,7 +4,7 @@
 use super::table::{TextTable, section};
 use super::units::{bytes, percent, signed, time};
 use crate::model::{CallParts, Ns, TimePart};
-use crate::run::{CallGroup, Entity, OUTSIDE, Program, Summary, TimeSum, WITHIN};
+use crate::run::{CallGroup, Entity, NamedProcesses, OUTSIDE, Summary, TimeSum, WITHIN};
 
 /// Columns, each the sum of some parts of threads' time.
 type Columns = &'static [(&'static str, &'static [TimePart])];
@@ -293,8 +293,8 @@ pub(super) fn units(title: &str, units: &[Entity], width: usize, top: usize) -> 
 }
 
 /// Processes by name.
-pub(super) fn programs(programs: &[Program], width: usize, top: usize) -> String {
-    let row = |program: &Program| Row {
+pub(super) fn programs(programs: &[NamedProcesses], width: usize, top: usize) -> String {
+    let row = |program: &NamedProcesses| Row {
         before: vec![
             program.name.clone(),
             program.processes.to_string(),

@@ -7,8 +7,8 @@ use super::latency::latency;
 use super::table::{TextTable, clauses, escape, paragraph, section, shorten};
 use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::units::{counted, percent, signed, time};
-use crate::model::{Header, Ns, Recorder, TimePart};
-use crate::run::{CallGroup, ContextIndex, Entity, OUTSIDE, Program, Run, Summary};
+use crate::model::{Header, Ns, RecorderCost, TimePart};
+use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, OUTSIDE, Run, Summary};
 use crate::sleeping_threads::sleeping_threads;
 
 /// The summary of a run, in lines of `width` columns at most. `top` limits the rows of tables.
@@ -98,7 +98,7 @@ fn missing(run: &Run, width: usize) -> String {
 
 /// The cost of the recordings themselves.
 fn recorders(run: &Run, width: usize) -> String {
-    let Recorder { cpu, displaced } = run.recorder();
+    let RecorderCost { cpu, displaced } = run.recorder();
     match cpu {
         0 => String::new(),
         _ => {
@@ -261,13 +261,13 @@ fn critical_line(summary: &Summary, width: usize) -> String {
 
 /// The programs that used the processors.
 fn by_program(summary: &Summary, width: usize) -> String {
-    let used = |p: &Program| p.on_cpu;
+    let used = |p: &NamedProcesses| p.on_cpu;
     let all = summary
         .programs
         .iter()
         .map(used)
         .fold(0, Ns::saturating_add);
-    let mut order: Vec<&Program> = summary.programs.iter().collect();
+    let mut order: Vec<&NamedProcesses> = summary.programs.iter().collect();
     order.sort_by_key(|p| std::cmp::Reverse(used(p)));
     let some = order.iter().take(5).map(|p| {
         let share = percent(used(p) as f64, all as f64);

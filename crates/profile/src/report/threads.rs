@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::table::escape;
-use crate::model::{Call, Ns};
+use crate::model::{CallTotals, Ns};
 use crate::run::Run;
 
 /// For each thread of each profile `----- TID n -----`, then `call | time` for each call, the
@@ -16,7 +16,7 @@ pub fn threads(run: &Run) -> String {
             let host = escape(&profile.header.host);
             out += &format!("===== {} on {host} =====\n", escape(&profile.title()));
         }
-        let mut by_thread: BTreeMap<u32, Vec<&Call>> = BTreeMap::new();
+        let mut by_thread: BTreeMap<u32, Vec<&CallTotals>> = BTreeMap::new();
         for thread in &profile.data.threads {
             by_thread.entry(thread.tid).or_default();
         }
@@ -30,7 +30,7 @@ pub fn threads(run: &Run) -> String {
     out
 }
 
-fn thread(tid: u32, calls: &[&Call]) -> String {
+fn thread(tid: u32, calls: &[&CallTotals]) -> String {
     let mut rows: Vec<(Ns, String)> = Vec::new();
     let mut add = |name: String, ns: Ns| match rows.iter_mut().find(|(_, n)| *n == name) {
         Some((sum, _)) => *sum = sum.saturating_add(ns),

@@ -5,13 +5,13 @@ use crate::model::{BLOCKED, Context, REGION};
 
 /// A thread's events: name, context, begin, end. Context 2 is within 1.
 fn of(events: &[(&str, u32, Ns, Ns)]) -> Vec<(String, u32, Ns, Ns, usize)> {
-    let event = |(call, context, start_ns, end_ns): &(&str, u32, Ns, Ns)| Event {
+    let event = |(call, context, start_ns, end_ns): &(&str, u32, Ns, Ns)| TimedEvent {
         tid: 1,
         call: (*call).to_owned(),
         context: *context,
         start_ns: *start_ns,
         end_ns: *end_ns,
-        ..Event::default()
+        ..TimedEvent::default()
     };
     let mut profile = Profile {
         events: events.iter().map(event).collect(),

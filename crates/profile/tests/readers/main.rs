@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use spile_profile::export::{FORMATS, Format};
+use spile_profile::export::{ExportFormat, FORMATS};
 use spile_profile::run::ContextIndex;
-use spile_profile::{BLOCKED, Event, PREEMPTED, READY, Run, testgen};
+use spile_profile::{BLOCKED, PREEMPTED, READY, Run, TimedEvent, testgen};
 use tools::{output, tools};
 
 /// Four ranks on two nodes.
@@ -46,7 +46,7 @@ fn odd(seed: u64) -> Run {
 
 /// Writes an export to a folder; returns the folder or the path of the only file.
 fn put(run: &Run, format: &str, folder: &Path) -> PathBuf {
-    let format = Format::named(format).expect("a format");
+    let format = ExportFormat::named(format).expect("a format");
     let files = format.export(run).expect("an export");
     for (name, bytes) in &files {
         let path = folder.join(name);
@@ -224,7 +224,7 @@ fn times_off_a_processor_are_within_their_calls() {
             (PREEMPTED, call.end_ns - length),
             (PREEMPTED, call.end_ns),
         ] {
-            profile.events.push(Event {
+            profile.events.push(TimedEvent {
                 call: name.to_owned(),
                 start_ns: start,
                 end_ns: start + length.min(100_000),
@@ -246,13 +246,13 @@ fn unfinished_events_end_with_the_trace() {
     let last = profile.events.iter().map(|e| e.end_ns).max();
     let first = last.unwrap_or(0) + 1000;
     profile.events = vec![
-        Event {
+        TimedEvent {
             tid: profile.data.threads[0].tid,
             call: "futex".to_owned(),
             start_ns: first,
             end_ns: first + 5000,
             open: true,
-            ..Event::default()
+            ..TimedEvent::default()
         };
         2
     ];
@@ -341,7 +341,7 @@ fn go_reads_pprof() {
 
 /// The single file of a format.
 fn file(run: &Run, format: &str) -> (String, Vec<u8>) {
-    let format = Format::named(format).expect("a format");
+    let format = ExportFormat::named(format).expect("a format");
     format.export(run).expect("an export").remove(0)
 }
 

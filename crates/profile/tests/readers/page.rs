@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use spile_profile::html::html;
-use spile_profile::{Event, Profile, Run, testgen};
+use spile_profile::{Profile, Run, TimedEvent, testgen};
 
 use super::browser::browser;
 
@@ -237,12 +237,12 @@ fn computes(calls: u64) -> Run {
     profile.data.at_ns = all;
     for (thread, length) in profile.data.threads.iter_mut().zip([1_000, 25_000]) {
         (thread.started_ns, thread.ended_ns) = (0, Some(all));
-        profile.events.extend((0..calls).map(|n| Event {
+        profile.events.extend((0..calls).map(|n| TimedEvent {
             tid: thread.tid,
             call: "clock_gettime".to_owned(),
             start_ns: n * 100_000 + 50_000,
             end_ns: n * 100_000 + 50_000 + length,
-            ..Event::default()
+            ..TimedEvent::default()
         }));
     }
     Run::new(vec![profile])

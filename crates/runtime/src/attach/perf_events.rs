@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use spile_ir::{PerfScope, Sample, WatchOwner};
+use spile_ir::{PerfScope, SamplingRate, WatchOwner};
 use spile_kernel::bpf::{Errno, Map, perf_link};
 use spile_kernel::machine::{monotonic_ns, online_cpus};
 use spile_kernel::perf::{
@@ -39,14 +39,14 @@ pub(crate) fn close_blocks(event: EventSpec) -> bool {
 /// Opens an event that calls a program.
 pub(crate) fn sample(
     event: EventSpec,
-    sample: Sample,
+    sample: SamplingRate,
     process: Option<u32>,
     program: BorrowedFd<'_>,
     links: &mut Vec<PerfEvent>,
 ) -> Result<(), Error> {
     let sampling = match sample {
-        Sample::Period(n) => Sampling::Period(n),
-        Sample::Freq(n) => Sampling::Frequency(n),
+        SamplingRate::Period(n) => Sampling::Period(n),
+        SamplingRate::Freq(n) => Sampling::Frequency(n),
     };
     open_everywhere(process, links, |target| {
         let opened = PerfEvent::open(event, target, sampling)?;

@@ -10,14 +10,14 @@ use spile_layout::SymbolicForm;
 
 use crate::controller::early_end::EarlyEnds;
 use crate::controller::globals::SessionGlobals;
-use crate::controller::host::Host;
+use crate::controller::host::ControllerHost;
 use crate::io::rows::PackedRows;
 use crate::shared::process_tree;
 
 /// The environment of the interpreter.
 pub(super) struct ControllerEnv {
     pub globals: SessionGlobals,
-    pub host: Host,
+    pub host: ControllerHost,
     /// The output of the running handler, in order.
     pub printed: Vec<Printed>,
     /// Whether prints are taken as rows.

@@ -21,7 +21,7 @@ use crate::machine::names::{command_line, symbol_data, symbol_name};
 use crate::machine::pid_namespace::{self, PidMap};
 
 /// The machine, as controller handlers see it.
-pub struct Host {
+pub struct ControllerHost {
     /// The result of `target()`.
     pub target: i64,
     /// The line or character for the current input probe.
@@ -44,11 +44,11 @@ const MOST_STRING: i64 = 4096;
 /// Bytes of a task's name.
 const COMM: i64 = 16;
 
-impl Host {
+impl ControllerHost {
     /// A host for a session with this target.
-    pub fn new(target: i64) -> Host {
+    pub fn new(target: i64) -> ControllerHost {
         let seed = clock::mono_ns() as u64 ^ u64::from(std::process::id()) << 32;
-        Host {
+        ControllerHost {
             target,
             input: Vec::new(),
             value: (Vec::new(), 0),
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn intrinsics_of_the_controller_have_values() {
-        let mut host = Host::new(77);
+        let mut host = ControllerHost::new(77);
         let mut get = |f| host.intrinsic(f, &[]).unwrap();
         assert_eq!(get(Intrinsic::Target), Value::Long(77));
         assert_eq!(

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::error::Error;
 use crate::io::reader_wait::{ReaderWait, WaitResult};
-use crate::io::recorder::{Recorder, Stream};
+use crate::io::recorder::{FrameStream, Recorder};
 use crate::io::rows::{Row, RowSink};
 use crate::io::series::{FileSeries, SeriesLimits};
 use crate::shared::ring_record::FieldValue;
@@ -143,7 +143,7 @@ impl Output {
     /// stays collected until [`Output::wait_for_readers`].
     pub fn flush(&mut self) {
         if let Some(recorder) = &mut self.recorder {
-            return recorder.push(Stream::Output, &std::mem::take(&mut self.collected));
+            return recorder.push(FrameStream::Output, &std::mem::take(&mut self.collected));
         }
         let Some(out) = &mut self.out else { return };
         let Some(files) = &self.files else {
@@ -210,7 +210,7 @@ impl Output {
             self.flush();
         }
         if let Some(recorder) = &mut self.recorder {
-            return recorder.push(Stream::Messages, text.as_bytes());
+            return recorder.push(FrameStream::Messages, text.as_bytes());
         }
         if self.together {
             return self.push(text.as_bytes());

@@ -46,7 +46,7 @@ const ROUNDS: usize = 20;
 
 /// The stream of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
+pub enum FrameStream {
     /// The session has ended; one byte is its exit status.
     End,
     /// The script's output.
@@ -56,10 +56,10 @@ pub enum Stream {
 }
 
 /// Stream of each number.
-const STREAMS: [Stream; 3] = [Stream::End, Stream::Output, Stream::Messages];
+const STREAMS: [FrameStream; 3] = [FrameStream::End, FrameStream::Output, FrameStream::Messages];
 
 /// A frame: its stream and its contents.
-pub type Frame = (Stream, Vec<u8>);
+pub type Frame = (FrameStream, Vec<u8>);
 
 /// The frames of a session, as its socket gives them.
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl Frames {
     }
 }
 
-fn frame(stream: Stream, contents: &[u8]) -> Vec<u8> {
+fn frame(stream: FrameStream, contents: &[u8]) -> Vec<u8> {
     let mut bytes = vec![stream as u8];
     bytes.extend((contents.len() as u32).to_le_bytes());
     bytes.extend(contents);
@@ -294,7 +294,7 @@ impl Recorder {
     }
 
     /// Appends to a stream, and sends what the reader takes now.
-    pub fn push(&mut self, stream: Stream, bytes: &[u8]) {
+    pub fn push(&mut self, stream: FrameStream, bytes: &[u8]) {
         for contents in bytes.chunks(MOST) {
             self.bytes += contents.len() + HEADER;
             self.frames.push_back(frame(stream, contents));
@@ -398,8 +398,8 @@ impl Recorder {
         }
         let text = format!("{} is attached to this session\n", reader.name());
         let both = [
-            frame(Stream::Messages, text.as_bytes()),
-            frame(Stream::End, &[1]),
+            frame(FrameStream::Messages, text.as_bytes()),
+            frame(FrameStream::End, &[1]),
         ]
         .concat();
         // A client that is gone needs no answer.
@@ -439,7 +439,7 @@ impl Recorder {
             "WARNING: {} was attached and prints nothing; {count} lines of the output are still with it\n",
             reader.name()
         );
-        let text = frame(Stream::Messages, text.as_bytes());
+        let text = frame(FrameStream::Messages, text.as_bytes());
         self.bytes += text.len();
         self.frames.push_front(text);
         if !self.others.is_empty() {
@@ -506,7 +506,7 @@ impl Recorder {
                 return Err(io::ErrorKind::Interrupted.into());
             }
         }
-        let end = frame(Stream::End, &[status]);
+        let end = frame(FrameStream::End, &[status]);
         for client in self.reader.iter_mut().chain(&mut self.others) {
             // A client that is gone needs no status. An empty socket has room for a frame.
             let _ = client.stream.write(&end);
@@ -590,7 +590,7 @@ mod tests {
         }
 
         /// Prints all frames that it has been sent so far, or has them only.
-        fn frames(&mut self, prints: bool) -> Vec<(Stream, String)> {
+        fn frames(&mut self, prints: bool) -> Vec<(FrameStream, String)> {
             while matches!(self.0.peek_some(), Ok(n) if n > 0) {
                 self.1.fill(&mut self.0).unwrap();
             }
@@ -617,30 +617,33 @@ mod tests {
         }
     }
 
-    fn output(text: &str) -> (Stream, String) {
-        (Stream::Output, text.to_owned())
+    fn output(text: &str) -> (FrameStream, String) {
+        (FrameStream::Output, text.to_owned())
     }
 
     // One test, because sessions are found by their process.
     #[test]
     fn clients_read_keep_and_end() {
         let mut recorder = Recorder::new(64).unwrap();
-        recorder.push(Stream::Output, b"early\n");
+        recorder.push(FrameStream::Output, b"early\n");
         let mut first = Reader::new(ATTACH);
         assert!(!recorder.serve());
-        recorder.push(Stream::Messages, b"warning\n");
-        let both = [output("early\n"), (Stream::Messages, "warning\n".into())];
+        recorder.push(FrameStream::Messages, b"warning\n");
+        let both = [
+            output("early\n"),
+            (FrameStream::Messages, "warning\n".into()),
+        ];
         assert_eq!(first.frames(true), both);
         // A second one cannot read, and a third one can end.
         let mut second = Reader::new(ATTACH);
         assert!(!recorder.serve());
         let refused = second.frames(false);
-        assert_eq!(refused.last(), Some(&(Stream::End, "\u{1}".into())));
+        assert_eq!(refused.last(), Some(&(FrameStream::End, "\u{1}".into())));
         let mut third = Reader::new(STOP);
         assert!(recorder.serve());
         // What a client has and did not print is for the next one.
-        recorder.push(Stream::Output, b"printed\nin part\n");
-        recorder.push(Stream::Output, b"more\n");
+        recorder.push(FrameStream::Output, b"printed\nin part\n");
+        recorder.push(FrameStream::Output, b"more\n");
         assert_eq!(first.frames(false).len(), 2);
         assert!(acknowledge(&first.0, 8));
         drop(first);
@@ -653,7 +656,7 @@ mod tests {
         drop(next);
         assert!(!recorder.serve());
         for n in 10..20 {
-            recorder.push(Stream::Output, format!("line {n}\n").as_bytes());
+            recorder.push(FrameStream::Output, format!("line {n}\n").as_bytes());
         }
         assert_eq!(recorder.lost(), 6);
         let mut last = Reader::new(ATTACH);
@@ -663,7 +666,7 @@ mod tests {
         let signals = Signals::new().unwrap();
         recorder.hand_over(3, false, &signals).unwrap();
         for client in [&mut last, &mut third] {
-            assert_eq!(client.frames(true), [(Stream::End, "\u{3}".into())]);
+            assert_eq!(client.frames(true), [(FrameStream::End, "\u{3}".into())]);
         }
         drop((recorder, last, third));
         a_reader_that_prints_nothing_gives_way(&signals);
@@ -673,19 +676,19 @@ mod tests {
         let mut recorder = Recorder::new(1 << 20).unwrap();
         let mut paused = Reader::new(ATTACH);
         assert!(!recorder.serve());
-        recorder.push(Stream::Output, b"one\ntwo\n");
+        recorder.push(FrameStream::Output, b"one\ntwo\n");
         let mut stops = Reader::new(STOP);
         assert!(recorder.serve());
-        recorder.push(Stream::Output, &b"x\n".repeat(400_000));
+        recorder.push(FrameStream::Output, &b"x\n".repeat(400_000));
         let read = std::thread::spawn(move || {
             let (mut text, mut said) = (0, String::new());
             loop {
                 let got = stops.frames(true);
                 for (stream, contents) in got {
                     match stream {
-                        Stream::Output => text += contents.lines().count(),
-                        Stream::Messages => said.push_str(&contents),
-                        Stream::End => return (text, said),
+                        FrameStream::Output => text += contents.lines().count(),
+                        FrameStream::Messages => said.push_str(&contents),
+                        FrameStream::End => return (text, said),
                     }
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -730,7 +733,7 @@ mod tests {
         assert!(matches!(next(&[]), Ok(None)));
         assert_eq!(
             next(&[1, 1, 0, 0, 0, 9]).unwrap(),
-            Some((Stream::Output, vec![9]))
+            Some((FrameStream::Output, vec![9]))
         );
     }
 }

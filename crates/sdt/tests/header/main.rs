@@ -65,7 +65,7 @@ fn sizes(all: &[Marker], provider: &str, name: &str) -> Vec<Vec<i32>> {
     let sites = all
         .iter()
         .filter(|m| m.provider == provider && m.name == name);
-    let sized = |o: &sdt::Operand| i32::from(o.size) * if o.signed { -1 } else { 1 };
+    let sized = |o: &sdt::MarkerArg| i32::from(o.size) * if o.signed { -1 } else { 1 };
     sites.map(|m| m.args.iter().map(sized).collect()).collect()
 }
 

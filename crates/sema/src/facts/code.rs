@@ -8,7 +8,7 @@ use super::CTypeId;
 
 /// A unit of code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Module {
+pub enum ProbeModule {
     /// The kernel itself.
     Kernel,
     /// A module of the kernel, by name.
@@ -17,12 +17,12 @@ pub enum Module {
     File(Arc<str>),
 }
 
-impl std::fmt::Display for Module {
+impl std::fmt::Display for ProbeModule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Module::Kernel => f.write_str("the kernel"),
-            Module::KernelModule(name) => write!(f, "the module {name}"),
-            Module::File(path) => f.write_str(path),
+            ProbeModule::Kernel => f.write_str("the kernel"),
+            ProbeModule::KernelModule(name) => write!(f, "the module {name}"),
+            ProbeModule::File(path) => f.write_str(path),
         }
     }
 }
@@ -43,7 +43,7 @@ pub enum ModuleQuery {
     /// `library("PATTERN")` of a program: a path, or the start of a name (`libc`).
     Library {
         /// The program.
-        of: Module,
+        of: ProbeModule,
         /// Its process, where the script names one.
         pid: Option<u32>,
         /// The pattern.
@@ -55,7 +55,7 @@ pub enum ModuleQuery {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundModule {
     /// The module.
-    pub module: Module,
+    pub module: ProbeModule,
     /// The process in which it was found, where a process was searched.
     pub pid: Option<u32>,
 }

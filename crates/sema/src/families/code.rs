@@ -50,9 +50,9 @@ impl CodeMatch {
         let place = &found.place;
         let quoted = |text: &str| literal(&Literal::Str(text.as_bytes().into()));
         let head = match &found.module.module {
-            Module::Kernel => "kernel".to_owned(),
-            Module::KernelModule(name) => format!("module({})", quoted(name)),
-            Module::File(path) => format!("process({})", quoted(path)),
+            ProbeModule::Kernel => "kernel".to_owned(),
+            ProbeModule::KernelModule(name) => format!("module({})", quoted(name)),
+            ProbeModule::File(path) => format!("process({})", quoted(path)),
         };
         let mut what = place.name.to_string();
         if let Some(file) = &place.file {
@@ -166,7 +166,7 @@ fn modules(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<FoundModule
         let find = |query: &ModuleQuery| point::modules(facts, query, c);
         match (&*c.name, &c.arg) {
             ("kernel" | "kprobe", _) => modules.push(FoundModule {
-                module: Module::Kernel,
+                module: ProbeModule::Kernel,
                 pid: None,
             }),
             ("module", Some(Literal::Str(s))) => {
@@ -351,7 +351,7 @@ fn with_way_out(
     };
     let mut near = found(3);
     // A program has fewer functions than the kernel.
-    let programs = |m: &FoundModule| matches!(m.module, Module::File(_));
+    let programs = |m: &FoundModule| matches!(m.module, ProbeModule::File(_));
     if near.is_empty() && modules.iter().all(programs) {
         near = found(1);
     }

@@ -7,8 +7,8 @@ use spile_syntax::pretty::point_text;
 
 use super::kinds::PointMatch;
 use crate::codes;
-use crate::facts::{CodeFacts, DataPlace, Module, ModuleQuery};
-use crate::probe::handler::ContextKind;
+use crate::facts::{CodeFacts, DataPlace, ModuleQuery, ProbeModule};
+use crate::probe::handler::HandlerKind;
 use crate::probe::point::{bad_argument, modules, named, number_of, process_number};
 
 /// Maximum number of bytes that a debug register watches.
@@ -23,7 +23,7 @@ fn owners(facts: &dyn CodeFacts, first: &Component) -> DiagResult<Vec<WatchOwner
             let found = modules(facts, &ModuleQuery::Path(path), first)?;
             let of = found.into_iter().filter_map(|m| match (m.pid, m.module) {
                 (Some(pid), _) => Some(WatchOwner::Process(pid)),
-                (None, Module::File(path)) => Some(WatchOwner::Program(path)),
+                (None, ProbeModule::File(path)) => Some(WatchOwner::Program(path)),
                 _ => None,
             });
             Ok(of.collect())
@@ -85,7 +85,7 @@ fn watch_match(
     Ok(PointMatch::Event {
         event: Event::Watch(watch),
         point: point_text(comps),
-        kind: ContextKind::Perf,
+        kind: HandlerKind::Perf,
     })
 }
 

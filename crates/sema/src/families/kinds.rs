@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spile_ir::Event;
 
 use super::code::CodeMatch;
-use crate::probe::handler::{ContextKind, TargetVar};
+use crate::probe::handler::{HandlerKind, TargetVar};
 
 /// The argument of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Family {
     /// The way to make the event.
     pub(crate) make: EventMaker,
     /// The place where its handlers run, and their variables.
-    pub context: ContextKind,
+    pub context: HandlerKind,
     /// One line for `--dump-probe-types`.
     pub doc: &'static str,
 }
@@ -105,7 +105,7 @@ pub(crate) enum PointMatch {
     Event {
         event: Event,
         point: String,
-        kind: ContextKind,
+        kind: HandlerKind,
     },
     /// A counter of `@perf`, and the program whose events it counts, as the script names it.
     Counter {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use spile_ir::{Event, PerfScope, Sample};
+use spile_ir::{Event, PerfScope, SamplingRate};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 use spile_syntax::pretty::point_text;
@@ -11,7 +11,7 @@ use spile_syntax::pretty::point_text;
 use super::kinds::PointMatch;
 use crate::codes;
 use crate::facts::{Facts, ModuleQuery};
-use crate::probe::handler::ContextKind;
+use crate::probe::handler::HandlerKind;
 use crate::probe::point::{bad_argument, modules, number_in, number_of, positive, string_of};
 use spile_glob::matches_point;
 
@@ -20,14 +20,14 @@ pub(super) fn cpu_clock(hz: u64) -> Event {
     Event::Perf {
         ty: 1,
         config: 0,
-        sample: Sample::Freq(hz),
+        sample: SamplingRate::Freq(hz),
         of: PerfScope::All,
     }
 }
 
 /// The components after the event's name.
 struct PerfOptions {
-    sample: Sample,
+    sample: SamplingRate,
     of: PerfScope,
     counter: Option<Arc<str>>,
     program: Option<Arc<str>>,
@@ -36,15 +36,15 @@ struct PerfOptions {
 fn parse_options(facts: &dyn Facts, comps: &[Component]) -> DiagResult<PerfOptions> {
     let mut rest = PerfOptions {
         // SystemTap's default is one hit a million events.
-        sample: Sample::Period(1_000_000),
+        sample: SamplingRate::Period(1_000_000),
         of: PerfScope::All,
         counter: None,
         program: None,
     };
     for c in comps.get(3..).unwrap_or_default() {
         match &*c.name {
-            "sample" => rest.sample = Sample::Period(positive(c)?),
-            "hz" => rest.sample = Sample::Freq(positive(c)?),
+            "sample" => rest.sample = SamplingRate::Period(positive(c)?),
+            "hz" => rest.sample = SamplingRate::Freq(positive(c)?),
             "process" => {
                 rest.of = counted_processes(facts, c)?;
                 rest.program = string_of(c);
@@ -151,7 +151,7 @@ fn perf_match((ty, config): (u32, u64), rest: &PerfOptions, point: String) -> Po
                 of: rest.of,
             },
             point,
-            kind: ContextKind::Perf,
+            kind: HandlerKind::Perf,
         },
     }
 }

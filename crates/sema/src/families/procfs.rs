@@ -6,7 +6,7 @@ use spile_syntax::diag::DiagResult;
 use spile_syntax::pretty::point_text;
 
 use super::kinds::PointMatch;
-use crate::probe::handler::ContextKind;
+use crate::probe::handler::HandlerKind;
 use crate::probe::point::{bad_argument, number_in, string_of};
 
 /// The file's name, where the script gives none.
@@ -42,8 +42,8 @@ pub(super) fn resolve(comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
         }
     }
     let kind = match file.write {
-        true => ContextKind::ProcfsWrite,
-        false => ContextKind::ProcfsRead,
+        true => HandlerKind::ProcfsWrite,
+        false => HandlerKind::ProcfsRead,
     };
     Ok(vec![PointMatch::Event {
         event: Event::Procfs(file),

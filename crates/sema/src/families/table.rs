@@ -3,7 +3,7 @@
 use spile_ir::Event;
 
 use super::kinds::{ArgSpec, ComponentName, ComponentSpec, EventMaker, Family};
-use crate::probe::handler::ContextKind;
+use crate::probe::handler::HandlerKind;
 
 const fn w(word: &'static str) -> ComponentSpec {
     ComponentSpec(ComponentName::Is(word), ArgSpec::None)
@@ -71,14 +71,14 @@ macro_rules! families {
                     comps: &[w($name), CALL],
                     options: &[],
                     make: EventMaker::Syscall(false),
-                    context: ContextKind::SysEnter,
+                    context: HandlerKind::SysEnter,
                     doc: "entry to a system call",
                 },
                 Family {
                     comps: &[w($name), CALL, w("return")],
                     options: MAXACTIVE,
                     make: EventMaker::Syscall(true),
-                    context: ContextKind::SysExit,
+                    context: HandlerKind::SysExit,
                     doc: "return from a system call",
                 },
             )*
@@ -86,7 +86,7 @@ macro_rules! families {
                 comps: &[$($comp),*],
                 options: $options,
                 make: $make,
-                context: ContextKind::$ctx,
+                context: HandlerKind::$ctx,
                 doc: $doc,
             }),*
         ];

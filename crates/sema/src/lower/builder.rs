@@ -4,7 +4,7 @@ use spile_ir::{Block, BlockId, Body, Inst, Reg, SiteId, Term, Ty, Val};
 use spile_syntax::ast::Span;
 
 use super::Lower;
-use crate::types::hir::{LocalIx, NameFunction, StmtKind, Unit, UnitIx, UnitKind, walk_stmts};
+use crate::types::hir::{HirStmtKind, LocalIx, NameFunction, Unit, UnitIx, UnitKind, walk_stmts};
 
 /// The body of one unit under construction.
 pub(super) struct Builder<'l, 'a> {
@@ -89,7 +89,7 @@ impl<'l, 'a> Builder<'l, 'a> {
         };
         let mut has_next = false;
         walk_stmts(&self.source().body, &mut |s| {
-            has_next |= matches!(s.kind, StmtKind::Next)
+            has_next |= matches!(s.kind, HirStmtKind::Next)
         });
         if !has_next {
             return;

@@ -28,24 +28,24 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn ty(&self, e: &Expr) -> Ty {
+    fn ty(&self, e: &HirExpr) -> Ty {
         self.l.widths.expr(self.l.tree, self.l.types, self.unit, e)
     }
 
-    fn is_str(&self, e: &Expr) -> bool {
+    fn is_str(&self, e: &HirExpr) -> bool {
         self.l.types.get(e.ty) == Some(Base::Str)
     }
 
     /// Evaluates an expression for its effect alone.
-    pub(super) fn effect(&mut self, e: &Expr) {
+    pub(super) fn effect(&mut self, e: &HirExpr) {
         match &e.kind {
-            ExprKind::Assign { place, op, rhs } => {
+            HirExprKind::Assign { place, op, rhs } => {
                 self.assign(place, *op, rhs, false, e.span);
             }
-            ExprKind::IncDec { place, prefix, inc } => {
+            HirExprKind::IncDec { place, prefix, inc } => {
                 self.inc_dec(place, *prefix, *inc, false, e.span);
             }
-            ExprKind::Logic { and, a, b } => {
+            HirExprKind::Logic { and, a, b } => {
                 let (more, join) = (self.block(), self.block());
                 if *and {
                     self.branch(a, more, join)
@@ -56,7 +56,7 @@ impl Builder<'_, '_> {
                 self.effect(b);
                 self.jump(join);
             }
-            ExprKind::Ternary(c, a, b) => {
+            HirExprKind::Ternary(c, a, b) => {
                 let (yes, no, join) = (self.block(), self.block(), self.block());
                 self.branch(c, yes, no);
                 for (block, e) in [(yes, a), (no, b)] {
@@ -73,12 +73,12 @@ impl Builder<'_, '_> {
     }
 
     /// The operands from left to right. A local that a later operand changes is copied first.
-    pub(super) fn operands(&mut self, list: &[Expr]) -> Vec<Val> {
-        let refs: Vec<&Expr> = list.iter().collect();
+    pub(super) fn operands(&mut self, list: &[HirExpr]) -> Vec<Val> {
+        let refs: Vec<&HirExpr> = list.iter().collect();
         self.operand_refs(&refs)
     }
 
-    fn operand_refs(&mut self, list: &[&Expr]) -> Vec<Val> {
+    fn operand_refs(&mut self, list: &[&HirExpr]) -> Vec<Val> {
         let mut out = Vec::with_capacity(list.len());
         for (n, e) in list.iter().enumerate() {
             let v = self.value(e);
@@ -87,16 +87,16 @@ impl Builder<'_, '_> {
         out
     }
 
-    fn keep_across(&mut self, v: Val, later: &[&Expr], span: Span) -> Val {
+    fn keep_across(&mut self, v: Val, later: &[&HirExpr], span: Span) -> Val {
         let Val::Reg(r) = v else { return v };
         let mut changed = false;
         for e in later {
             walk_expr(e, &mut |e| {
-                if let ExprKind::Assign {
+                if let HirExprKind::Assign {
                     place: LValue::Local(l),
                     ..
                 }
-                | ExprKind::IncDec {
+                | HirExprKind::IncDec {
                     place: LValue::Local(l),
                     ..
                 } = &e.kind
@@ -113,8 +113,8 @@ impl Builder<'_, '_> {
         Val::Reg(dst)
     }
 
-    pub(super) fn optional_operands(&mut self, keys: &[Option<Expr>]) -> Vec<Option<Val>> {
-        let present: Vec<&Expr> = keys.iter().flatten().collect();
+    pub(super) fn optional_operands(&mut self, keys: &[Option<HirExpr>]) -> Vec<Option<Val>> {
+        let present: Vec<&HirExpr> = keys.iter().flatten().collect();
         let mut vals = self.operand_refs(&present).into_iter();
         keys.iter()
             .map(|k| k.as_ref().and_then(|_| vals.next()))
@@ -122,16 +122,16 @@ impl Builder<'_, '_> {
     }
 
     /// Two operands.
-    fn two_operands(&mut self, a: &Expr, b: &Expr) -> (Val, Val) {
+    fn two_operands(&mut self, a: &HirExpr, b: &HirExpr) -> (Val, Val) {
         let va = self.value(a);
         let va = self.keep_across(va, &[b], a.span);
         (va, self.value(b))
     }
 
     /// Branches on a condition, without computing it as a number where possible.
-    pub(super) fn branch(&mut self, cond: &Expr, then: BlockId, els: BlockId) {
+    pub(super) fn branch(&mut self, cond: &HirExpr, then: BlockId, els: BlockId) {
         match &cond.kind {
-            ExprKind::Logic { and, a, b } => {
+            HirExprKind::Logic { and, a, b } => {
                 let more = self.block();
                 if *and {
                     self.branch(a, more, els)
@@ -141,7 +141,7 @@ impl Builder<'_, '_> {
                 self.switch_to_block(more);
                 self.branch(b, then, els);
             }
-            ExprKind::Un(UnOp::Not, a) => self.branch(a, els, then),
+            HirExprKind::Un(UnOp::Not, a) => self.branch(a, els, then),
             _ => {
                 let cond = self.value(cond);
                 self.end(Term::Branch { cond, then, els });
@@ -150,17 +150,17 @@ impl Builder<'_, '_> {
     }
 
     /// The value of an expression.
-    pub(super) fn value(&mut self, e: &Expr) -> Val {
+    pub(super) fn value(&mut self, e: &HirExpr) -> Val {
         match &e.kind {
-            ExprKind::Num(n) => Val::Imm(*n),
-            ExprKind::Str(s) => self.l.string(s),
-            ExprKind::Read(LValue::Local(l)) => Val::Reg(self.local(*l)),
-            ExprKind::ProbeName { of } => self.probe_name(*of, e.span),
-            ExprKind::Assign { place, op, rhs } => self.assign(place, *op, rhs, true, e.span),
-            ExprKind::IncDec { place, prefix, inc } => {
+            HirExprKind::Num(n) => Val::Imm(*n),
+            HirExprKind::Str(s) => self.l.string(s),
+            HirExprKind::Read(LValue::Local(l)) => Val::Reg(self.local(*l)),
+            HirExprKind::ProbeName { of } => self.probe_name(*of, e.span),
+            HirExprKind::Assign { place, op, rhs } => self.assign(place, *op, rhs, true, e.span),
+            HirExprKind::IncDec { place, prefix, inc } => {
                 self.inc_dec(place, *prefix, *inc, true, e.span)
             }
-            ExprKind::Raise(m) => {
+            HirExprKind::Raise(m) => {
                 let msg = self.value(m);
                 self.emit(Inst::Raise { msg }, e.span);
                 match self.l.types.get(e.ty) {
@@ -168,21 +168,21 @@ impl Builder<'_, '_> {
                     _ => Val::Imm(0),
                 }
             }
-            ExprKind::StatAdd { place, rhs } => {
+            HirExprKind::StatAdd { place, rhs } => {
                 let Some((g, keys)) = place.global() else {
                     return Val::Imm(0);
                 };
                 let Some(g) = self.global(g) else {
                     return Val::Imm(0);
                 };
-                let mut list: Vec<&Expr> = keys.iter().collect();
+                let mut list: Vec<&HirExpr> = keys.iter().collect();
                 list.push(rhs);
                 let mut keys = self.operand_refs(&list);
                 let val = keys.pop().unwrap_or(Val::Imm(0));
                 self.emit(Inst::StatAdd { g, keys, val }, e.span);
                 val
             }
-            ExprKind::Print {
+            HirExprKind::Print {
                 stream,
                 to_string: false,
                 form,
@@ -191,7 +191,7 @@ impl Builder<'_, '_> {
                 self.print(*stream, form, args, e.span);
                 Val::Imm(0)
             }
-            ExprKind::PrintHist {
+            HirExprKind::PrintHist {
                 place,
                 newline,
                 to_string: false,
@@ -199,11 +199,11 @@ impl Builder<'_, '_> {
                 self.print_hist(None, place, *newline, e.span);
                 Val::Imm(0)
             }
-            ExprKind::Call { func, args } if self.l.result(*func).is_none() => {
+            HirExprKind::Call { func, args } if self.l.result(*func).is_none() => {
                 self.call(None, *func, args, e.span);
                 Val::Imm(0)
             }
-            ExprKind::Intr { f, args } if f.info().ret.is_none() => {
+            HirExprKind::Intr { f, args } if f.info().ret.is_none() => {
                 let args = self.operands(args);
                 self.emit(
                     Inst::Intr {
@@ -224,7 +224,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn call(&mut self, dst: Option<Reg>, func: UnitIx, args: &[Expr], span: Span) {
+    fn call(&mut self, dst: Option<Reg>, func: UnitIx, args: &[HirExpr], span: Span) {
         let mut args = self.operands(args);
         args.extend(self.hidden_args(func, span));
         let func = self.l.func_id(func);
@@ -290,25 +290,25 @@ impl Builder<'_, '_> {
     }
 
     /// Evaluates into a register. An operand may be that register itself, so it is written last.
-    fn value_to(&mut self, dst: Reg, e: &Expr) {
+    fn value_to(&mut self, dst: Reg, e: &HirExpr) {
         match &e.kind {
-            ExprKind::Read(p @ (LValue::Scalar(_) | LValue::Elem(..))) => {
+            HirExprKind::Read(p @ (LValue::Scalar(_) | LValue::Elem(..))) => {
                 let Some(t) = self.target(p) else { return };
                 self.read(dst, &t, e.span);
             }
-            ExprKind::Call { func, args } if self.l.result(*func).is_some() => {
+            HirExprKind::Call { func, args } if self.l.result(*func).is_some() => {
                 self.call(Some(dst), *func, args, e.span);
             }
-            ExprKind::Intr { f, args } if f.info().ret.is_some() => {
+            HirExprKind::Intr { f, args } if f.info().ret.is_some() => {
                 let (dst, f, args) = (Some(dst), *f, self.operands(args));
                 self.emit(Inst::Intr { dst, f, args }, e.span);
             }
-            ExprKind::Table { table, idx } => {
+            HirExprKind::Table { table, idx } => {
                 let idx = self.value(idx);
                 let table = self.l.table(*table);
                 self.emit(Inst::TableGet { dst, table, idx }, e.span);
             }
-            ExprKind::Match { re, text } => {
+            HirExprKind::Match { re, text } => {
                 let text = self.value(text);
                 let Some((re, keep)) = self.l.regex(*re) else {
                     return;
@@ -323,14 +323,17 @@ impl Builder<'_, '_> {
                     e.span,
                 );
             }
-            ExprKind::Un(..) | ExprKind::Bin(..) | ExprKind::Cmp(..) | ExprKind::Concat(..) => {
+            HirExprKind::Un(..)
+            | HirExprKind::Bin(..)
+            | HirExprKind::Cmp(..)
+            | HirExprKind::Concat(..) => {
                 self.operation_to(dst, e);
             }
-            ExprKind::Logic { .. } | ExprKind::Ternary(..) => self.choice_to(dst, e),
-            ExprKind::In { .. } | ExprKind::Stat { .. } | ExprKind::HistGet { .. } => {
+            HirExprKind::Logic { .. } | HirExprKind::Ternary(..) => self.choice_to(dst, e),
+            HirExprKind::In { .. } | HirExprKind::Stat { .. } | HirExprKind::HistGet { .. } => {
                 self.element_to(dst, e);
             }
-            ExprKind::Load {
+            HirExprKind::Load {
                 space,
                 addr,
                 size,
@@ -346,7 +349,7 @@ impl Builder<'_, '_> {
                 };
                 self.emit(inst, e.span);
             }
-            ExprKind::Print {
+            HirExprKind::Print {
                 to_string: true,
                 form,
                 args,
@@ -354,7 +357,7 @@ impl Builder<'_, '_> {
             } => {
                 self.sprint(dst, form, args, e.span);
             }
-            ExprKind::PrintHist {
+            HirExprKind::PrintHist {
                 place,
                 newline,
                 to_string: true,
@@ -368,18 +371,18 @@ impl Builder<'_, '_> {
     }
 
     /// The result of an operator whose operands are always evaluated.
-    fn operation_to(&mut self, dst: Reg, e: &Expr) {
+    fn operation_to(&mut self, dst: Reg, e: &HirExpr) {
         match &e.kind {
-            ExprKind::Un(op, a) => {
+            HirExprKind::Un(op, a) => {
                 let a = self.value(a);
                 self.emit(Inst::Un { dst, op: *op, a }, e.span);
             }
-            ExprKind::Bin(op, x, y) => {
+            HirExprKind::Bin(op, x, y) => {
                 let (a, b) = self.two_operands(x, y);
                 let site = self.l.sites.between(x.span, y.span, e.span);
                 self.emit_at(Inst::Bin { dst, op: *op, a, b }, site);
             }
-            ExprKind::Cmp(op, x, y) => {
+            HirExprKind::Cmp(op, x, y) => {
                 let text = self.is_str(x);
                 let (a, b) = self.two_operands(x, y);
                 let inst = if text {
@@ -394,7 +397,7 @@ impl Builder<'_, '_> {
                 };
                 self.emit(inst, e.span);
             }
-            ExprKind::Concat(x, y) => {
+            HirExprKind::Concat(x, y) => {
                 let (a, b) = self.two_operands(x, y);
                 self.emit(Inst::Concat { dst, a, b }, e.span);
             }
@@ -403,9 +406,9 @@ impl Builder<'_, '_> {
     }
 
     /// A value that depends on a branch.
-    fn choice_to(&mut self, dst: Reg, e: &Expr) {
+    fn choice_to(&mut self, dst: Reg, e: &HirExpr) {
         match &e.kind {
-            ExprKind::Logic { .. } => {
+            HirExprKind::Logic { .. } => {
                 let (yes, no, join) = (self.block(), self.block(), self.block());
                 self.branch(e, yes, no);
                 for (b, n) in [(yes, 1), (no, 0)] {
@@ -421,7 +424,7 @@ impl Builder<'_, '_> {
                 }
                 self.switch_to_block(join);
             }
-            ExprKind::Ternary(c, x, y) => {
+            HirExprKind::Ternary(c, x, y) => {
                 let (yes, no, join) = (self.block(), self.block(), self.block());
                 self.branch(c, yes, no);
                 for (b, v) in [(yes, x), (no, y)] {
@@ -436,14 +439,14 @@ impl Builder<'_, '_> {
     }
 
     /// A read of an array or a statistic.
-    fn element_to(&mut self, dst: Reg, e: &Expr) {
+    fn element_to(&mut self, dst: Reg, e: &HirExpr) {
         match &e.kind {
-            ExprKind::In { g, keys } => {
+            HirExprKind::In { g, keys } => {
                 let Some(g) = self.global(*g) else { return };
                 let keys = self.optional_operands(keys);
                 self.emit(Inst::AHas { dst, g, keys }, e.span);
             }
-            ExprKind::Stat { place, what, shift } => {
+            HirExprKind::Stat { place, what, shift } => {
                 let Some((g, keys)) = place.global() else {
                     return;
                 };
@@ -460,12 +463,12 @@ impl Builder<'_, '_> {
                     e.span,
                 );
             }
-            ExprKind::HistGet { place, idx } => {
+            HirExprKind::HistGet { place, idx } => {
                 let Some((g, keys)) = place.global() else {
                     return;
                 };
                 let Some(g) = self.global(g) else { return };
-                let mut list: Vec<&Expr> = keys.iter().collect();
+                let mut list: Vec<&HirExpr> = keys.iter().collect();
                 list.push(idx);
                 let mut keys = self.operand_refs(&list);
                 let idx = keys.pop().unwrap_or(Val::Imm(0));
@@ -520,7 +523,7 @@ impl Builder<'_, '_> {
         &mut self,
         place: &LValue,
         op: Option<AssignOp>,
-        rhs: &Expr,
+        rhs: &HirExpr,
         used: bool,
         span: Span,
     ) -> Val {

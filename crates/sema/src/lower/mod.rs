@@ -33,7 +33,7 @@ use spile_syntax::ast::Literal;
 use spile_syntax::source::{FileId, Sources};
 
 use crate::probe::SiteNames;
-use crate::types::hir::{self, ExprKind, GlobalIx, NameFunction, Tree, UnitIx, UnitKind};
+use crate::types::hir::{self, GlobalIx, HirExprKind, NameFunction, Tree, UnitIx, UnitKind};
 use crate::types::unify::{Base, Types};
 use crate::types::width::{Widths, widths};
 use builder::Builder;
@@ -136,8 +136,8 @@ fn probe_names(tree: &Tree) -> Vec<[bool; NameFunction::COUNT]> {
         let before = out.clone();
         for (i, u) in tree.units.iter().enumerate().rev() {
             hir::walk_exprs(&u.body, &mut |e| match e.kind {
-                ExprKind::ProbeName { of } => out[i][of as usize] = true,
-                ExprKind::Call { func, .. } => add(&mut out, i, func),
+                HirExprKind::ProbeName { of } => out[i][of as usize] = true,
+                HirExprKind::Call { func, .. } => add(&mut out, i, func),
                 _ => {}
             });
             if let UnitKind::Func {

@@ -33,13 +33,13 @@ fn literal(pieces: &mut Vec<Piece>, text: &[u8]) {
 
 impl Builder<'_, '_> {
     /// A print that writes its text.
-    pub(super) fn print(&mut self, stream: Stream, form: &PrintForm, args: &[Expr], span: Span) {
+    pub(super) fn print(&mut self, stream: Stream, form: &PrintForm, args: &[HirExpr], span: Span) {
         let (fmt, args) = self.form(form, args);
         self.emit(Inst::Print { stream, fmt, args }, span);
     }
 
     /// A print whose text is the value.
-    pub(super) fn sprint(&mut self, dst: Reg, form: &PrintForm, args: &[Expr], span: Span) {
+    pub(super) fn sprint(&mut self, dst: Reg, form: &PrintForm, args: &[HirExpr], span: Span) {
         let (fmt, args) = self.form(form, args);
         self.emit(Inst::Sprint { dst, fmt, args }, span);
     }
@@ -77,7 +77,7 @@ impl Builder<'_, '_> {
         self.emit(end, span);
     }
 
-    fn form(&mut self, form: &PrintForm, args: &[Expr]) -> (FormatId, Vec<Val>) {
+    fn form(&mut self, form: &PrintForm, args: &[HirExpr]) -> (FormatId, Vec<Val>) {
         match form {
             PrintForm::Format(f) => {
                 let f = self.l.tree.formats[*f].clone();
@@ -97,7 +97,7 @@ impl Builder<'_, '_> {
                         literal(&mut pieces, delim.as_deref().unwrap_or_default());
                     }
                     match &a.kind {
-                        ExprKind::Str(s) => literal(&mut pieces, s),
+                        HirExprKind::Str(s) => literal(&mut pieces, s),
                         _ => {
                             let text = self.l.types.get(a.ty) == Some(Base::Str);
                             pieces.push(plain(if text { ConvKind::Str } else { ConvKind::Dec }));

@@ -8,36 +8,36 @@ use crate::types::hir::*;
 
 /// Whether statements count against MAXACTION on every path. A `try` catches the MAXACTION error
 /// raised in it, so its `catch` has to count as well.
-fn counts_actions(list: &[Stmt]) -> bool {
+fn counts_actions(list: &[HirStmt]) -> bool {
     list.iter().any(|s| match &s.kind {
-        StmtKind::Block(list) => counts_actions(list),
-        StmtKind::Try { body, handler, .. } => counts_actions(body) && counts_actions(handler),
+        HirStmtKind::Block(list) => counts_actions(list),
+        HirStmtKind::Try { body, handler, .. } => counts_actions(body) && counts_actions(handler),
         _ => true,
     })
 }
 
 impl Builder<'_, '_> {
-    pub(super) fn stmts(&mut self, list: &[Stmt]) {
+    pub(super) fn stmts(&mut self, list: &[HirStmt]) {
         for s in list {
             self.stmt(s);
         }
     }
 
-    fn stmt(&mut self, s: &Stmt) {
-        if !matches!(s.kind, StmtKind::Block(_) | StmtKind::Try { .. }) {
+    fn stmt(&mut self, s: &HirStmt) {
+        if !matches!(s.kind, HirStmtKind::Block(_) | HirStmtKind::Try { .. }) {
             self.tick(s.span);
         }
         match &s.kind {
-            StmtKind::Expr(e) => self.effect(e),
-            StmtKind::Block(b) => self.stmts(b),
-            StmtKind::If { cond, then, els } => self.if_stmt(cond, then, els),
-            StmtKind::Loop { cond, step, body } => {
+            HirStmtKind::Expr(e) => self.effect(e),
+            HirStmtKind::Block(b) => self.stmts(b),
+            HirStmtKind::If { cond, then, els } => self.if_stmt(cond, then, els),
+            HirStmtKind::Loop { cond, step, body } => {
                 self.loop_stmt(cond.as_ref(), step.as_ref(), body, s.span);
             }
-            StmtKind::Foreach(f) => self.foreach(f, s.span),
-            StmtKind::Break => self.leave_loop(|(done, _)| done),
-            StmtKind::Continue => self.leave_loop(|(_, next)| next),
-            StmtKind::Return(e) => {
+            HirStmtKind::Foreach(f) => self.foreach(f, s.span),
+            HirStmtKind::Break => self.leave_loop(|(done, _)| done),
+            HirStmtKind::Continue => self.leave_loop(|(_, next)| next),
+            HirStmtKind::Return(e) => {
                 let v = e.as_ref().map(|e| self.value(e));
                 let v = match (v, self.l.result(self.unit)) {
                     (v, Some(_)) => Some(v.unwrap_or_else(|| self.default_result())),
@@ -45,19 +45,19 @@ impl Builder<'_, '_> {
                 };
                 self.terminate(Term::Ret(v));
             }
-            StmtKind::Next => self.next(s.span),
-            StmtKind::Try { body, var, handler } => self.try_stmt(body, *var, handler, s.span),
-            StmtKind::DeleteLocal(ix) => {
+            HirStmtKind::Next => self.next(s.span),
+            HirStmtKind::Try { body, var, handler } => self.try_stmt(body, *var, handler, s.span),
+            HirStmtKind::DeleteLocal(ix) => {
                 let dst = self.local(*ix);
                 let src = self.zero(dst);
                 self.emit(Inst::Copy { dst, src }, s.span);
             }
-            StmtKind::DeleteAll(g) => {
+            HirStmtKind::DeleteAll(g) => {
                 if let Some(g) = self.global(*g) {
                     self.emit(Inst::GClear { g }, s.span);
                 }
             }
-            StmtKind::DeleteElem(g, keys) => {
+            HirStmtKind::DeleteElem(g, keys) => {
                 if let Some(g) = self.global(*g) {
                     let keys = self.optional_operands(keys);
                     self.emit(Inst::ADel { g, keys }, s.span);
@@ -75,7 +75,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn if_stmt(&mut self, cond: &Expr, then: &[Stmt], els: &[Stmt]) {
+    fn if_stmt(&mut self, cond: &HirExpr, then: &[HirStmt], els: &[HirStmt]) {
         let then_b = self.block();
         let els_b = if els.is_empty() {
             None
@@ -95,7 +95,13 @@ impl Builder<'_, '_> {
         self.switch_to_block(join);
     }
 
-    fn loop_stmt(&mut self, cond: Option<&Expr>, step: Option<&Expr>, body: &[Stmt], span: Span) {
+    fn loop_stmt(
+        &mut self,
+        cond: Option<&HirExpr>,
+        step: Option<&HirExpr>,
+        body: &[HirStmt],
+        span: Span,
+    ) {
         let head = self.block();
         let body_b = self.block();
         let next = if step.is_some() { self.block() } else { head };
@@ -122,7 +128,7 @@ impl Builder<'_, '_> {
         self.switch_to_block(done);
     }
 
-    fn foreach(&mut self, f: &Foreach, span: Span) {
+    fn foreach(&mut self, f: &HirForeach, span: Span) {
         let Some(g) = self.global(f.global) else {
             return;
         };
@@ -201,7 +207,13 @@ impl Builder<'_, '_> {
         self.emit(bin(left, BinOp::Sub, 1), span);
     }
 
-    fn try_stmt(&mut self, body: &[Stmt], var: Option<LocalIx>, handler: &[Stmt], span: Span) {
+    fn try_stmt(
+        &mut self,
+        body: &[HirStmt],
+        var: Option<LocalIx>,
+        handler: &[HirStmt],
+        span: Span,
+    ) {
         let join = self.block();
         let catch = self.block();
         let outer = self.catch.replace(catch);
@@ -229,7 +241,7 @@ impl Builder<'_, '_> {
     }
 
     /// The statements of a handler; `abort()` leaves it without an error.
-    pub(super) fn handler_stmts(&mut self, body: &[Stmt], span: Span) {
+    pub(super) fn handler_stmts(&mut self, body: &[HirStmt], span: Span) {
         if !self.l.tree.aborts {
             self.stmts(body);
             return self.end(Term::Ret(None));

@@ -8,10 +8,10 @@ use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, OptionalSites, Space};
 
 use spile_syntax::ast::{Expr, ExprKind, Pretty, Span};
 
-use super::handler::{Context, ContextKind, SiteNames, TargetSource, TargetVar};
+use super::handler::{HandlerContext, HandlerKind, SiteNames, TargetSource, TargetVar};
 use super::mentions::Mentions;
 use crate::ctype::CTy;
-use crate::facts::{COUNT_OF, CTypeId, Facts, LocOp, Module, VarKind, VarLocation, Variable};
+use crate::facts::{COUNT_OF, CTypeId, Facts, LocOp, ProbeModule, VarKind, VarLocation, Variable};
 use crate::families::{CodeMatch, MatchedPlace};
 
 /// Places that share a handler.
@@ -22,7 +22,7 @@ pub(crate) struct PlaceGroup<'h> {
     numbers: Vec<u32>,
     pid: Option<u32>,
     targets: Vec<TargetVar>,
-    module: Option<Module>,
+    module: Option<ProbeModule>,
     missing: Option<Arc<str>>,
     names: Option<Arc<SiteNames>>,
     provider: Option<Arc<str>>,
@@ -33,7 +33,7 @@ pub(crate) struct PlaceGroup<'h> {
 #[derive(PartialEq, Eq, Hash)]
 struct PlaceGroupKey<'h> {
     pid: Option<u32>,
-    module: Option<&'h Module>,
+    module: Option<&'h ProbeModule>,
     variables: Vec<Mentioned>,
     /// The provider of a marker, where it is visible.
     provider: Option<Arc<str>>,
@@ -206,7 +206,7 @@ pub(crate) fn event(hit: &CodeMatch, group: &PlaceGroup<'_>, optional: bool) -> 
 }
 
 /// The context of a group.
-pub(crate) fn context(hit: &CodeMatch, group: PlaceGroup<'_>) -> Context {
+pub(crate) fn context(hit: &CodeMatch, group: PlaceGroup<'_>) -> HandlerContext {
     let single = match *group.sites {
         [one] => Some(&one.place),
         _ => None,
@@ -220,7 +220,7 @@ pub(crate) fn context(hit: &CodeMatch, group: PlaceGroup<'_>) -> Context {
     }));
     let addresses = group.sites.iter().map(|f| f.place.address);
     let addresses = group.numbers.iter().copied().zip(addresses).collect();
-    Context {
+    HandlerContext {
         targets,
         addresses,
         name: single.map(|p| p.name.clone()),
@@ -228,9 +228,9 @@ pub(crate) fn context(hit: &CodeMatch, group: PlaceGroup<'_>) -> Context {
         sites: group.names,
         module: group.module,
         missing: group.missing,
-        ..Context::empty(match hit.space {
-            Space::User => ContextKind::UserCode,
-            Space::Kernel => ContextKind::KernelCode,
+        ..HandlerContext::empty(match hit.space {
+            Space::User => HandlerKind::UserCode,
+            Space::Kernel => HandlerKind::KernelCode,
         })
     }
 }

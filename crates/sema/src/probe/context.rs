@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use spile_ir::Event;
 use spile_syntax::ast::{BinOp, Expr, ExprKind, FileId, Ident, Name, Span};
-use spile_syscalls::{Arg, ArgForm, Syscall, ValueKind};
+use spile_syscalls::{ArgForm, ArgValueKind, Syscall, SyscallArg};
 
-use super::handler::{Context, ContextKind, PlainVar, TargetSource, TargetVar};
+use super::handler::{HandlerContext, HandlerKind, PlainVar, TargetSource, TargetVar};
 use super::mentions::Mentions;
 use crate::ctype::{CBase, CTy};
 use crate::facts::{Facts, RecordField, TraceRecord, VarKind};
@@ -17,7 +17,7 @@ pub(crate) enum PlainBinding {
     /// Not predefined.
     Absent,
     /// An argument's value.
-    Value(u8, ValueKind),
+    Value(u8, ArgValueKind),
     /// The string that an argument points to, in quotes.
     Quoted(u8),
     /// The string itself.
@@ -57,16 +57,16 @@ pub(crate) struct BoundCall<'a> {
 impl BoundCall<'_> {
     /// The kind of an argument's value: that of the native call where it makes no difference. Argument
     /// words of 32-bit programs arrive zero-extended, so an unsigned 32-bit number is also a 64-bit one.
-    pub(crate) fn kind(self, arg: &Arg) -> ValueKind {
+    pub(crate) fn kind(self, arg: &SyscallArg) -> ArgValueKind {
         let kind = arg.value_kind();
         let native = self.native.into_iter().flat_map(|native| native.args);
         let mut both = self.call.args.iter().zip(native);
         let native = both.find(|(a, n)| a.word == arg.word && n.word == arg.word);
         match (kind, native.map(|(_, n)| n.value_kind())) {
             (
-                ValueKind::Int { signed: false, .. },
+                ArgValueKind::Int { signed: false, .. },
                 Some(
-                    native @ ValueKind::Int {
+                    native @ ArgValueKind::Int {
                         size: 4 | 8,
                         signed: false,
                     },
@@ -78,7 +78,7 @@ impl BoundCall<'_> {
 
     /// The meaning of the plain variable `name` at the entry to the call, or (`ret`) at the return.
     ///
-    /// [`Arg::form`] has the rule for names of arguments. A call can have variables of its own besides.
+    /// [`SyscallArg::form`] has the rule for names of arguments. A call can have variables of its own besides.
     pub(crate) fn bind(self, name: &str, ret: bool) -> PlainBinding {
         if let Some((arg, form)) = self.call.variable(name) {
             return self.argument(arg, form);
@@ -108,12 +108,12 @@ impl BoundCall<'_> {
         }
     }
 
-    fn argument(self, arg: &Arg, form: ArgForm) -> PlainBinding {
+    fn argument(self, arg: &SyscallArg, form: ArgForm) -> PlainBinding {
         let kind = self.kind(arg);
         match form {
             ArgForm::Value => PlainBinding::Value(arg.word, kind),
-            ArgForm::Address => PlainBinding::Value(arg.word, ValueKind::Ptr),
-            ArgForm::Text if kind == ValueKind::Str => PlainBinding::Quoted(arg.word),
+            ArgForm::Address => PlainBinding::Value(arg.word, ArgValueKind::Ptr),
+            ArgForm::Text if kind == ArgValueKind::Str => PlainBinding::Quoted(arg.word),
             ArgForm::Text => PlainBinding::Text(arg.word),
             ArgForm::Unquoted => PlainBinding::Unquoted(arg.word),
             ArgForm::SignalName => PlainBinding::SignalName(arg.word),
@@ -186,14 +186,14 @@ impl ExprBuilder {
                 let args = args.iter().map(|arg| self.value(arg));
                 self.call(name, args.collect::<Option<_>>()?)
             }
-            PlainBinding::Value(w, ValueKind::Int { size, signed }) => {
+            PlainBinding::Value(w, ArgValueKind::Int { size, signed }) => {
                 self.extended(self.word(w), size, signed)
             }
-            PlainBinding::Value(w, ValueKind::Signal) => self.extended(self.word(w), 4, true),
-            PlainBinding::Value(w, ValueKind::Blocks(size)) => {
+            PlainBinding::Value(w, ArgValueKind::Signal) => self.extended(self.word(w), 4, true),
+            PlainBinding::Value(w, ArgValueKind::Blocks(size)) => {
                 self.bin(BinOp::Shl, self.extended(self.word(w), size, false), 12)
             }
-            PlainBinding::Value(w, ValueKind::Pair) => {
+            PlainBinding::Value(w, ArgValueKind::Pair) => {
                 let low = self.extended(self.word(w), 4, false);
                 let high = self.bin(BinOp::Shl, self.word(w.saturating_add(1)), 32);
                 self.expr(ExprKind::Binary(BinOp::Or, Box::new(low), Box::new(high)))
@@ -233,16 +233,16 @@ impl ExprBuilder {
 }
 
 /// The C type of an argument for `$name`.
-fn arg_type(kind: ValueKind) -> CTy {
+fn arg_type(kind: ArgValueKind) -> CTy {
     match kind {
-        ValueKind::Int {
+        ArgValueKind::Int {
             size: size @ (1 | 2 | 4),
             signed,
         } => CTy::int(size, signed),
-        ValueKind::Int { signed, .. } => CTy::int(8, signed),
-        ValueKind::Signal => CTy::int(4, true),
-        ValueKind::Blocks(size) => CTy::int(size, false),
-        ValueKind::Str => {
+        ArgValueKind::Int { signed, .. } => CTy::int(8, signed),
+        ArgValueKind::Signal => CTy::int(4, true),
+        ArgValueKind::Blocks(size) => CTy::int(size, false),
+        ArgValueKind::Str => {
             let base = CBase::Int {
                 size: 1,
                 signed: true,
@@ -250,7 +250,7 @@ fn arg_type(kind: ValueKind) -> CTy {
             };
             CTy { base, ptrs: 1 }
         }
-        ValueKind::Ptr | ValueKind::StrVec | ValueKind::Pair => CTy::int(8, false),
+        ArgValueKind::Ptr | ArgValueKind::StrVec | ArgValueKind::Pair => CTy::int(8, false),
     }
 }
 
@@ -318,11 +318,11 @@ pub(crate) fn tracepoint(
     name: &Arc<str>,
     system: Option<Arc<str>>,
     m: &Mentions,
-) -> (Event, Context) {
+) -> (Event, HandlerContext) {
     let mut event = Event::Tracepoint(name.clone());
-    let mut ctx = Context {
+    let mut ctx = HandlerContext {
         name: Some(name.clone()),
-        ..Context::empty(ContextKind::Tracepoint)
+        ..HandlerContext::empty(HandlerKind::Tracepoint)
     };
     // Arguments are expensive to look up, and most handlers of many tracepoints use none.
     if m.all_targets || !m.targets.is_empty() {
@@ -368,7 +368,7 @@ fn listed_fields(fields: &[TargetVar]) -> Arc<str> {
 
 /// The context of all system calls. With `process`, that of `process.syscall`, where the plain
 /// variables of `syscall_any` are an addition.
-pub(crate) fn syscall_any(m: &Mentions, ret: bool, process: bool, span: Span) -> Context {
+pub(crate) fn syscall_any(m: &Mentions, ret: bool, process: bool, span: Span) -> HandlerContext {
     let make = ExprBuilder(span);
     let mut vars = Vec::new();
     let mut add = |name: &str, init: Expr| {
@@ -405,13 +405,13 @@ pub(crate) fn syscall_any(m: &Mentions, ret: bool, process: bool, span: Span) ->
         extra("argstr", make.call("__sys_argstr", Vec::new()));
     }
     let kind = if ret {
-        ContextKind::SysExit
+        HandlerKind::SysExit
     } else {
-        ContextKind::SysEnter
+        HandlerKind::SysEnter
     };
-    let mut ctx = Context {
+    let mut ctx = HandlerContext {
         vars,
-        ..Context::empty(kind)
+        ..HandlerContext::empty(kind)
     };
     let mut target = |name: &str, source, kind| {
         ctx.targets.push(TargetVar {
@@ -435,12 +435,16 @@ pub(crate) fn syscall_any(m: &Mentions, ret: bool, process: bool, span: Span) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_syscalls::{ArgKind, Variable, fake};
+    use spile_syscalls::{ArgKind, SyscallVariable, fake};
 
     #[test]
     fn variables_besides_the_arguments() {
-        const fn variable(name: &'static str, value: &'static str, at_return: bool) -> Variable {
-            Variable {
+        const fn variable(
+            name: &'static str,
+            value: &'static str,
+            at_return: bool,
+        ) -> SyscallVariable {
+            SyscallVariable {
                 name,
                 text: false,
                 at_return,
@@ -463,7 +467,7 @@ mod tests {
                 const { &[fake::arg(2, "buf_uaddr", ArgKind::Buf(1))] },
             )
         };
-        let address = || PlainBinding::Value(2, ValueKind::Ptr);
+        let address = || PlainBinding::Value(2, ArgValueKind::Ptr);
         let at_entry = |name| bind(&call, name, false);
         assert_eq!(at_entry("zero"), PlainBinding::Number(-1));
         assert_eq!(at_entry("none"), PlainBinding::Literal(""));

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use spile_ir::{Event, NrSet};
-use spile_syntax::ast::{BinOp, Bytes, Expr, FileId, Name, Span};
+use spile_syntax::ast::{BinOp, Expr, FileId, LiteralBytes, Name, Span};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 use spile_syscalls::Syscall;
 
 use super::code;
 use super::context::{self, BoundCall, ExprBuilder, PlainBinding};
-use super::handler::{Context, ContextKind, PlainVar, ProbeHandler};
+use super::handler::{HandlerContext, HandlerKind, PlainVar, ProbeHandler};
 use super::mentions::Mentions;
 use super::missing;
 use super::resolve::{PointSearch, ResolvedPoint};
@@ -29,7 +29,7 @@ pub const PROBE_NAME_TABLE: &str = "syscall_probe";
 
 /// Entries of a table of system call names, by numbers as in [`NrSet`]: the kernel's names
 /// (`syscall`), or those of [`PROBE_NAME_TABLE`]. `None` for any other table.
-pub fn syscall_table(facts: &dyn Facts, table: &str) -> Option<Vec<Bytes>> {
+pub fn syscall_table(facts: &dyn Facts, table: &str) -> Option<Vec<LiteralBytes>> {
     let name = match table {
         PROBE_NAME_TABLE => |c: &Syscall| c.probe.as_bytes().into(),
         "syscall" => |c: &Syscall| c.name.as_bytes().into(),
@@ -42,7 +42,7 @@ pub fn syscall_table(facts: &dyn Facts, table: &str) -> Option<Vec<Bytes>> {
         .max()
         .unwrap_or(0)
         .min(1 << 16);
-    let mut table: Vec<Bytes> = vec![Bytes::from(&b""[..]); len];
+    let mut table: Vec<LiteralBytes> = vec![LiteralBytes::from(&b""[..]); len];
     for c in calls {
         if let Some(slot) = table.get_mut(c.nr as usize) {
             *slot = name(c);
@@ -156,16 +156,21 @@ fn derive(
     };
     match &found.hit {
         PointMatch::Event { event, point, kind } => {
-            derivation.push(event.clone(), point.clone(), Context::empty(*kind), 1);
+            derivation.push(
+                event.clone(),
+                point.clone(),
+                HandlerContext::empty(*kind),
+                1,
+            );
         }
         PointMatch::Counter {
             event,
             point,
             program,
         } => {
-            let ctx = Context {
+            let ctx = HandlerContext {
                 name: program.clone(),
-                ..Context::empty(ContextKind::Controller)
+                ..HandlerContext::empty(HandlerKind::Controller)
             };
             derivation.push(event.clone(), point.clone(), ctx, 1);
         }
@@ -175,10 +180,10 @@ fn derive(
             name,
             targets,
         } => {
-            let ctx = Context {
+            let ctx = HandlerContext {
                 targets: targets.clone(),
                 name: Some(name.clone()),
-                ..Context::empty(ContextKind::Hook)
+                ..HandlerContext::empty(HandlerKind::Hook)
             };
             derivation.push(event.clone(), point.clone(), ctx, 1);
         }
@@ -201,7 +206,7 @@ struct Derivation<'a> {
 
 impl Derivation<'_> {
     /// Adds a handler that serves this number of points. `shown` is its point.
-    fn push(&mut self, event: Event, shown: String, ctx: Context, points: u32) {
+    fn push(&mut self, event: Event, shown: String, ctx: HandlerContext, points: u32) {
         let layer = &self.found.layer;
         let pattern = layer.shown.clone();
         self.out.push(ProbeHandler {
@@ -455,7 +460,7 @@ fn call_name(g: &SyscallGroup<'_>, single: Option<&'static str>, make: &ExprBuil
     make.call("__table", vec![make.text(PROBE_NAME_TABLE), number])
 }
 
-fn group_context(g: &SyscallGroup<'_>, m: &Mentions, ret: bool, span: Span) -> Context {
+fn group_context(g: &SyscallGroup<'_>, m: &Mentions, ret: bool, span: Span) -> HandlerContext {
     let make = ExprBuilder(span);
     let mut vars = Vec::new();
     let mut add = |name: &str, init: Expr| {
@@ -490,14 +495,14 @@ fn group_context(g: &SyscallGroup<'_>, m: &Mentions, ret: bool, span: Span) -> C
         }
     }
     let keep = |t: &str| single.is_some() || m.all_targets || m.targets.contains(t);
-    Context {
+    HandlerContext {
         vars,
         targets: context::call_targets(g.first, ret, keep),
         name: single.map(Arc::from),
-        ..Context::empty(if ret {
-            ContextKind::SysExit
+        ..HandlerContext::empty(if ret {
+            HandlerKind::SysExit
         } else {
-            ContextKind::SysEnter
+            HandlerKind::SysEnter
         })
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use spile_ir::Event;
-use spile_syntax::ast::{Block, Expr, FileId, Name, Span};
+use spile_syntax::ast::{Expr, FileId, Name, Span, StmtBlock};
 
 use crate::ctype::CTy;
-use crate::facts::{COUNT_OF, Module, VarKind, VarLocation};
+use crate::facts::{COUNT_OF, ProbeModule, VarKind, VarLocation};
 
 /// A handler: its event, its bodies and its context.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +26,7 @@ pub struct ProbeHandler {
     /// ends all.
     pub parts: Vec<HandlerPart>,
     /// The meaning of `$x` and of predefined variables.
-    pub ctx: Context,
+    pub ctx: HandlerContext,
     /// The probe's point in the script.
     pub span: Span,
     /// Number of points that this handler serves.
@@ -39,14 +39,14 @@ pub struct ProbeHandler {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HandlerPart {
     /// The statements.
-    pub body: Arc<Block>,
+    pub body: Arc<StmtBlock>,
     /// The file.
     pub file: FileId,
 }
 
 /// The family of a handler's context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ContextKind {
+pub enum HandlerKind {
     /// In the controller: no context variables.
     Controller,
     /// A tracepoint.
@@ -73,9 +73,9 @@ pub enum ContextKind {
 
 /// The meaning of names at a probe point.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Context {
+pub struct HandlerContext {
     /// The family.
-    pub kind: ContextKind,
+    pub kind: HandlerKind,
     /// Predefined plain variables that the bodies mention, in the order in which they must be set.
     /// Analysis sets each before the first part runs: `name = init`. They are ordinary local
     /// variables, to which scripts may assign.
@@ -91,7 +91,7 @@ pub struct Context {
     /// For code probes whose bodies ask: the names of each place.
     pub sites: Option<Arc<SiteNames>>,
     /// For code probes: the module, if all places are in one.
-    pub module: Option<Module>,
+    pub module: Option<ProbeModule>,
     /// For code probes that run at the place itself: the numbers of the places and their addresses
     /// as linked.
     pub addresses: Arc<[(u32, u64)]>,
@@ -172,18 +172,18 @@ pub enum TargetSource {
     Loc(Arc<VarLocation>),
 }
 
-impl ContextKind {
+impl HandlerKind {
     /// Whether it has a `$value`, a string.
     pub fn has_value(self) -> bool {
-        use ContextKind::{ProcfsRead, ProcfsWrite, Scrape};
+        use HandlerKind::{ProcfsRead, ProcfsWrite, Scrape};
         matches!(self, ProcfsRead | ProcfsWrite | Scrape)
     }
 }
 
-impl Context {
+impl HandlerContext {
     /// A context without any variables.
-    pub fn empty(kind: ContextKind) -> Context {
-        Context {
+    pub fn empty(kind: HandlerKind) -> HandlerContext {
+        HandlerContext {
             kind,
             vars: Vec::new(),
             targets: Vec::new(),
@@ -205,7 +205,7 @@ impl Context {
     pub(crate) fn numbered_argument(&self, name: &str) -> Option<&TargetVar> {
         let n: u8 = name.strip_prefix("arg")?.parse().ok()?;
         let source = TargetSource::CtxArg(n.checked_sub(1)?);
-        let tracepoint = self.kind == ContextKind::Tracepoint;
+        let tracepoint = self.kind == HandlerKind::Tracepoint;
         self.targets
             .iter()
             .find(|t| tracepoint && t.source == source)

@@ -33,5 +33,6 @@ pub(crate) mod resolve;
 
 pub use expand::{PROBE_NAME_TABLE, resolve_file, resolve_script, syscall_table};
 pub use handler::{
-    Context, ContextKind, HandlerPart, PlainVar, ProbeHandler, SiteNames, TargetSource, TargetVar,
+    HandlerContext, HandlerKind, HandlerPart, PlainVar, ProbeHandler, SiteNames, TargetSource,
+    TargetVar,
 };

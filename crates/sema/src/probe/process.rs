@@ -5,16 +5,16 @@
 //! descent from it.
 
 use spile_syntax::ast::{
-    BinOp, Block, Component, Expr, ExprKind, Literal, Span, Stmt, StmtKind, UnOp,
+    BinOp, Component, Expr, ExprKind, Literal, Span, Stmt, StmtBlock, StmtKind, UnOp,
 };
 use spile_syntax::diag::DiagResult;
 
 use super::context::ExprBuilder;
 use super::point::{modules, no_module};
-use crate::facts::{Facts, Module, ModuleQuery};
+use crate::facts::{Facts, ModuleQuery, ProbeModule};
 
 /// The filter statement `if (!meant) next`.
-pub(crate) fn filter(facts: &dyn Facts, process: &Component) -> DiagResult<Block> {
+pub(crate) fn filter(facts: &dyn Facts, process: &Component) -> DiagResult<StmtBlock> {
     let span = process.span;
     let cond = not(current_process_matches(facts, process)?, span);
     let then = Stmt {
@@ -26,7 +26,7 @@ pub(crate) fn filter(facts: &dyn Facts, process: &Component) -> DiagResult<Block
         then: Box::new(then),
         els: None,
     };
-    Ok(Block {
+    Ok(StmtBlock {
         stmts: vec![Stmt { kind, span }],
         span,
     })
@@ -72,7 +72,7 @@ fn files(facts: &dyn Facts, pattern: &str, c: &Component) -> DiagResult<Expr> {
     let found = modules(facts, &ModuleQuery::Path(pattern.into()), c)?;
     let mut any: Option<Expr> = None;
     for module in found {
-        let Module::File(path) = module.module else {
+        let ProbeModule::File(path) = module.module else {
             continue;
         };
         let id = facts

@@ -47,8 +47,8 @@ fn lacking(tree: &Tree) -> Vec<bool> {
     for u in &tree.units {
         let (mut own, mut callees) = (false, Vec::new());
         walk_exprs(&u.body, &mut |e| match &e.kind {
-            ExprKind::Intr { f, .. } => own |= !f.is_available(&Event::Begin(0)),
-            ExprKind::Call { func, .. } => callees.push(*func),
+            HirExprKind::Intr { f, .. } => own |= !f.is_available(&Event::Begin(0)),
+            HirExprKind::Call { func, .. } => callees.push(*func),
             _ => {}
         });
         if let UnitKind::Func { next_alt, .. } = u.kind {
@@ -99,17 +99,17 @@ impl Copies {
         }
     }
 
-    fn expr(&mut self, e: &mut Expr, tree: &mut Tree, todo: &mut Vec<usize>) {
+    fn expr(&mut self, e: &mut HirExpr, tree: &mut Tree, todo: &mut Vec<usize>) {
         children_mut(e, &mut |c| self.expr(c, tree, todo));
         match &mut e.kind {
-            ExprKind::Call { func, .. } => *func = self.copy(*func, tree, todo),
-            ExprKind::Intr { f, .. } if !f.is_available(&Event::Begin(0)) => {
+            HirExprKind::Call { func, .. } => *func = self.copy(*func, tree, todo),
+            HirExprKind::Intr { f, .. } if !f.is_available(&Event::Begin(0)) => {
                 let text = format!("there is no {} here", missing(*f));
-                let text = Expr {
-                    kind: ExprKind::Str(text.into_bytes().into()),
+                let text = HirExpr {
+                    kind: HirExprKind::Str(text.into_bytes().into()),
                     ..*e
                 };
-                e.kind = ExprKind::Raise(Box::new(text));
+                e.kind = HirExprKind::Raise(Box::new(text));
             }
             _ => {}
         }

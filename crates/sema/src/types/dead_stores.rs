@@ -30,10 +30,10 @@ pub(super) fn effects(tree: &Tree) -> Vec<bool> {
             walk_stmts(&u.body, &mut |s| {
                 effect |= matches!(
                     s.kind,
-                    StmtKind::Loop { .. }
-                        | StmtKind::DeleteAll(_)
-                        | StmtKind::DeleteElem(..)
-                        | StmtKind::Next
+                    HirStmtKind::Loop { .. }
+                        | HirStmtKind::DeleteAll(_)
+                        | HirStmtKind::DeleteElem(..)
+                        | HirStmtKind::Next
                 );
                 own_exprs(s, &mut |e| effect |= expr_effect(e, &out, true));
             });
@@ -50,15 +50,17 @@ pub(super) fn effects(tree: &Tree) -> Vec<bool> {
 
 /// Whether evaluating an expression has an effect other than failing. With `locals_free`,
 /// assignments to local variables do not count.
-fn expr_effect(e: &Expr, units: &[bool], locals_free: bool) -> bool {
+fn expr_effect(e: &HirExpr, units: &[bool], locals_free: bool) -> bool {
     any_expr(e, |e| match &e.kind {
-        ExprKind::Call { func, .. } => units[func.0],
-        ExprKind::Intr { f, .. } => f.info().effect,
-        ExprKind::Print { to_string, .. } | ExprKind::PrintHist { to_string, .. } => !to_string,
-        ExprKind::Raise(_) | ExprKind::StatAdd { .. } => true,
+        HirExprKind::Call { func, .. } => units[func.0],
+        HirExprKind::Intr { f, .. } => f.info().effect,
+        HirExprKind::Print { to_string, .. } | HirExprKind::PrintHist { to_string, .. } => {
+            !to_string
+        }
+        HirExprKind::Raise(_) | HirExprKind::StatAdd { .. } => true,
         // `matched()` can read it.
-        ExprKind::Match { .. } => true,
-        ExprKind::Assign { place, .. } | ExprKind::IncDec { place, .. } => {
+        HirExprKind::Match { .. } => true,
+        HirExprKind::Assign { place, .. } | HirExprKind::IncDec { place, .. } => {
             !(locals_free && matches!(place, LValue::Local(_)))
         }
         _ => false,
@@ -102,7 +104,7 @@ pub fn prune(tree: &mut Tree) -> Vec<RemovedStmt> {
 /// Called for each removed statement, with a description, the variable and the place.
 type OnRemoved<'a> = &'a mut dyn FnMut(&str, Option<LocalIx>, Span);
 
-fn count(body: &[Stmt]) -> usize {
+fn count(body: &[HirStmt]) -> usize {
     let mut n = 0;
     walk_stmts(body, &mut |_| n += 1);
     n
@@ -110,24 +112,24 @@ fn count(body: &[Stmt]) -> usize {
 
 /// The locals whose value is used. A compound assignment reads its own target; used as a statement,
 /// it alone keeps nothing alive.
-fn reads(body: &[Stmt], out: &mut FxHashSet<LocalIx>) {
+fn reads(body: &[HirStmt], out: &mut FxHashSet<LocalIx>) {
     walk_stmts(body, &mut |s| {
         let outer = match &s.kind {
-            StmtKind::Expr(e) => Some(std::ptr::from_ref(e)),
+            HirStmtKind::Expr(e) => Some(std::ptr::from_ref(e)),
             _ => None,
         };
         own_exprs(s, &mut |root| {
             walk_expr(root, &mut |e| {
                 let discarded = outer == Some(std::ptr::from_ref(e));
                 match &e.kind {
-                    ExprKind::Read(LValue::Local(ix)) => {
+                    HirExprKind::Read(LValue::Local(ix)) => {
                         out.insert(*ix);
                     }
-                    ExprKind::IncDec {
+                    HirExprKind::IncDec {
                         place: LValue::Local(ix),
                         ..
                     }
-                    | ExprKind::Assign {
+                    | HirExprKind::Assign {
                         place: LValue::Local(ix),
                         ..
                     } if !discarded => {
@@ -140,24 +142,31 @@ fn reads(body: &[Stmt], out: &mut FxHashSet<LocalIx>) {
     });
 }
 
-fn remove_dead(body: &mut Vec<Stmt>, read: &FxHashSet<LocalIx>, effects: &[bool], gone: OnRemoved) {
+fn remove_dead(
+    body: &mut Vec<HirStmt>,
+    read: &FxHashSet<LocalIx>,
+    effects: &[bool],
+    gone: OnRemoved,
+) {
     body.retain_mut(|s| {
         let dead = match &mut s.kind {
-            StmtKind::Expr(e) => match &e.kind {
-                ExprKind::Assign {
+            HirStmtKind::Expr(e) => match &e.kind {
+                HirExprKind::Assign {
                     place: LValue::Local(ix),
                     rhs,
                     ..
                 } => (!read.contains(ix) && !expr_effect(rhs, effects, false))
                     .then_some(("assignment to", Some(*ix))),
-                ExprKind::IncDec {
+                HirExprKind::IncDec {
                     place: LValue::Local(ix),
                     ..
                 } => (!read.contains(ix)).then_some(("change of", Some(*ix))),
                 _ => None,
             },
-            StmtKind::DeleteLocal(ix) => (!read.contains(ix)).then_some(("delete of", Some(*ix))),
-            StmtKind::Block(b) => {
+            HirStmtKind::DeleteLocal(ix) => {
+                (!read.contains(ix)).then_some(("delete of", Some(*ix)))
+            }
+            HirStmtKind::Block(b) => {
                 let nonempty = !b.is_empty();
                 remove_dead(b, read, effects, gone);
                 if b.is_empty() && !nonempty {
@@ -165,15 +174,15 @@ fn remove_dead(body: &mut Vec<Stmt>, read: &FxHashSet<LocalIx>, effects: &[bool]
                 }
                 b.is_empty().then_some(("block", None))
             }
-            StmtKind::Loop { body, .. } => {
+            HirStmtKind::Loop { body, .. } => {
                 remove_dead(body, read, effects, gone);
                 None
             }
-            StmtKind::Foreach(f) => {
+            HirStmtKind::Foreach(f) => {
                 remove_dead(&mut f.body, read, effects, gone);
                 None
             }
-            StmtKind::If { cond, then, els } => {
+            HirStmtKind::If { cond, then, els } => {
                 let nonempty = !then.is_empty() || !els.is_empty();
                 remove_dead(then, read, effects, gone);
                 remove_dead(els, read, effects, gone);
@@ -181,7 +190,7 @@ fn remove_dead(body: &mut Vec<Stmt>, read: &FxHashSet<LocalIx>, effects: &[bool]
                 let empty = nonempty && then.is_empty() && els.is_empty();
                 (empty && !expr_effect(cond, effects, false)).then_some(("empty `if`", None))
             }
-            StmtKind::Try { body, handler, .. } => {
+            HirStmtKind::Try { body, handler, .. } => {
                 remove_dead(body, read, effects, gone);
                 remove_dead(handler, read, effects, gone);
                 None
@@ -238,7 +247,7 @@ pub fn warn(
         let text = format!("global variable `{}` is never used", g.name);
         list.push(Diagnostic::warning(codes::UNUSED_VARIABLE, text).at(g.span));
     }
-    let unset = |g: &&Global| g.user && g.read && !g.written && g.init.is_none();
+    let unset = |g: &&HirGlobal| g.user && g.read && !g.written && g.init.is_none();
     for g in tree.globals.iter().filter(unset) {
         let text = format!("global variable `{}` is never assigned", g.name);
         let d = Diagnostic::warning(codes::NEVER_ASSIGNED, text).at(g.span);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use spile_ir::fmt::Format;
 use spile_ir::intrinsics::{Intrinsic, IntrinsicClass};
 use spile_ir::{BinOp, CmpOp, Event, Executor, Extract, SortSpec, Space, StatsSpec, Stream, UnOp};
-use spile_syntax::ast::{Bytes, Literal, Name, Span};
+use spile_syntax::ast::{Literal, LiteralBytes, Name, Span};
 
 use super::unify::TyVar;
 use crate::probe::SiteNames;
@@ -25,15 +25,15 @@ pub struct LocalIx(pub usize);
 #[derive(Debug, Default)]
 pub struct Tree {
     /// The user's globals, then library and synthesised globals in the order of their first use.
-    pub globals: Vec<Global>,
+    pub globals: Vec<HirGlobal>,
     /// Functions and handlers.
     pub units: Vec<Unit>,
     /// Formats.
     pub formats: Vec<Format>,
     /// Regular expressions.
-    pub regexes: Vec<Regex>,
+    pub regexes: Vec<ScriptRegex>,
     /// Constant tables: name and entries.
-    pub tables: Vec<(Arc<str>, Vec<Bytes>)>,
+    pub tables: Vec<(Arc<str>, Vec<LiteralBytes>)>,
     /// Whether a statement ends handlers by [`ABORT`].
     pub aborts: bool,
 }
@@ -44,9 +44,9 @@ pub const ABORT: &[u8] = b"\x01abort";
 
 /// A regular expression of the script.
 #[derive(Debug)]
-pub struct Regex {
+pub struct ScriptRegex {
     /// The pattern with escapes replaced.
-    pub pattern: Bytes,
+    pub pattern: LiteralBytes,
     /// The literal.
     pub span: Span,
     /// The compiled tables, set after resolution.
@@ -55,7 +55,7 @@ pub struct Regex {
 
 /// A global variable.
 #[derive(Debug)]
-pub struct Global {
+pub struct HirGlobal {
     /// Name as written.
     pub name: Name,
     /// Name in the program; differs for private ones.
@@ -246,7 +246,7 @@ pub struct Unit {
     /// Local variables.
     pub locals: Vec<Local>,
     /// The code.
-    pub body: Vec<Stmt>,
+    pub body: Vec<HirStmt>,
 }
 
 impl Unit {
@@ -254,7 +254,7 @@ impl Unit {
     pub fn changes_process(&self) -> bool {
         any_expr_in(
             &self.body,
-            |e| matches!(&e.kind, ExprKind::Intr { f, .. } if matches!(f.class(), IntrinsicClass::Act(_))),
+            |e| matches!(&e.kind, HirExprKind::Intr { f, .. } if matches!(f.class(), IntrinsicClass::Act(_))),
         )
     }
 
@@ -269,9 +269,9 @@ impl Unit {
 
 /// A statement.
 #[derive(Debug, Clone)]
-pub struct Stmt {
+pub struct HirStmt {
     /// The statement itself.
-    pub kind: StmtKind,
+    pub kind: HirStmtKind,
     /// Its place in the script.
     pub span: Span,
 }
@@ -279,41 +279,41 @@ pub struct Stmt {
 /// The kinds of statements.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
-pub enum StmtKind {
-    Expr(Expr),
-    Block(Vec<Stmt>),
+pub enum HirStmtKind {
+    Expr(HirExpr),
+    Block(Vec<HirStmt>),
     If {
-        cond: Expr,
-        then: Vec<Stmt>,
-        els: Vec<Stmt>,
+        cond: HirExpr,
+        then: Vec<HirStmt>,
+        els: Vec<HirStmt>,
     },
     /// All loops except `foreach`; `continue` goes to `step`.
     Loop {
-        cond: Option<Expr>,
-        step: Option<Expr>,
-        body: Vec<Stmt>,
+        cond: Option<HirExpr>,
+        step: Option<HirExpr>,
+        body: Vec<HirStmt>,
     },
-    Foreach(Box<Foreach>),
+    Foreach(Box<HirForeach>),
     Break,
     Continue,
-    Return(Option<Expr>),
+    Return(Option<HirExpr>),
     Next,
     Try {
-        body: Vec<Stmt>,
+        body: Vec<HirStmt>,
         var: Option<LocalIx>,
-        handler: Vec<Stmt>,
+        handler: Vec<HirStmt>,
     },
     /// `delete` of a local: it becomes 0 or "".
     DeleteLocal(LocalIx),
     /// `delete` of a whole global.
     DeleteAll(GlobalIx),
     /// `delete` of an element or slice.
-    DeleteElem(GlobalIx, Vec<Option<Expr>>),
+    DeleteElem(GlobalIx, Vec<Option<HirExpr>>),
 }
 
 /// `foreach`
 #[derive(Debug, Clone)]
-pub struct Foreach {
+pub struct HirForeach {
     /// Key variables.
     pub keys: Vec<LocalIx>,
     /// Value variable.
@@ -321,15 +321,15 @@ pub struct Foreach {
     /// The array, or the array or scalar whose histogram is walked.
     pub global: GlobalIx,
     /// `Some`: walks the histogram of this element.
-    pub hist: Option<Vec<Expr>>,
+    pub hist: Option<Vec<HirExpr>>,
     /// Slice; empty for all.
-    pub slice: Vec<Option<Expr>>,
+    pub slice: Vec<Option<HirExpr>>,
     /// Sort order.
     pub sort: Option<SortSpec>,
     /// Maximum number of elements.
-    pub limit: Option<Expr>,
+    pub limit: Option<HirExpr>,
     /// Body.
-    pub body: Vec<Stmt>,
+    pub body: Vec<HirStmt>,
 }
 
 /// An assignable place.
@@ -340,14 +340,14 @@ pub enum LValue {
     /// A global scalar.
     Scalar(GlobalIx),
     /// An element of a global array.
-    Elem(GlobalIx, Vec<Expr>),
+    Elem(GlobalIx, Vec<HirExpr>),
 }
 
 /// An expression.
 #[derive(Debug, Clone)]
-pub struct Expr {
+pub struct HirExpr {
     /// The expression itself.
-    pub kind: ExprKind,
+    pub kind: HirExprKind,
     /// Its type.
     pub ty: TyVar,
     /// Its place in the script.
@@ -371,7 +371,7 @@ pub enum PrintForm {
     /// `print`, `println`, `printd`: a conversion by type for each argument.
     Plain {
         /// Between the arguments.
-        delim: Option<Bytes>,
+        delim: Option<LiteralBytes>,
         /// At the end.
         newline: bool,
     },
@@ -382,9 +382,9 @@ pub enum PrintForm {
 /// The kinds of expressions.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
-pub enum ExprKind {
+pub enum HirExprKind {
     Num(i64),
-    Str(Bytes),
+    Str(LiteralBytes),
     /// A name of the probe point.
     ProbeName {
         of: NameFunction,
@@ -392,40 +392,40 @@ pub enum ExprKind {
     Read(LValue),
     Call {
         func: UnitIx,
-        args: Vec<Expr>,
+        args: Vec<HirExpr>,
     },
     Intr {
         f: Intrinsic,
-        args: Vec<Expr>,
+        args: Vec<HirExpr>,
     },
     Table {
         table: usize,
-        idx: Box<Expr>,
+        idx: Box<HirExpr>,
     },
     /// Fails with the given message.
-    Raise(Box<Expr>),
-    Un(UnOp, Box<Expr>),
+    Raise(Box<HirExpr>),
+    Un(UnOp, Box<HirExpr>),
     /// On numbers.
-    Bin(BinOp, Box<Expr>, Box<Expr>),
+    Bin(BinOp, Box<HirExpr>, Box<HirExpr>),
     /// On numbers or strings.
-    Cmp(CmpOp, Box<Expr>, Box<Expr>),
-    Concat(Box<Expr>, Box<Expr>),
+    Cmp(CmpOp, Box<HirExpr>, Box<HirExpr>),
+    Concat(Box<HirExpr>, Box<HirExpr>),
     /// `text =~ "..."`
     Match {
         re: usize,
-        text: Box<Expr>,
+        text: Box<HirExpr>,
     },
     /// `&&` and `||`
     Logic {
         and: bool,
-        a: Box<Expr>,
-        b: Box<Expr>,
+        a: Box<HirExpr>,
+        b: Box<HirExpr>,
     },
-    Ternary(Box<Expr>, Box<Expr>, Box<Expr>),
+    Ternary(Box<HirExpr>, Box<HirExpr>, Box<HirExpr>),
     Assign {
         place: LValue,
         op: Option<AssignOp>,
-        rhs: Box<Expr>,
+        rhs: Box<HirExpr>,
     },
     IncDec {
         place: LValue,
@@ -434,11 +434,11 @@ pub enum ExprKind {
     },
     StatAdd {
         place: LValue,
-        rhs: Box<Expr>,
+        rhs: Box<HirExpr>,
     },
     In {
         g: GlobalIx,
-        keys: Vec<Option<Expr>>,
+        keys: Vec<Option<HirExpr>>,
     },
     Stat {
         place: LValue,
@@ -447,11 +447,11 @@ pub enum ExprKind {
     },
     HistGet {
         place: LValue,
-        idx: Box<Expr>,
+        idx: Box<HirExpr>,
     },
     Load {
         space: Space,
-        addr: Box<Expr>,
+        addr: Box<HirExpr>,
         size: u8,
         signed: bool,
     },
@@ -460,7 +460,7 @@ pub enum ExprKind {
         stream: Stream,
         to_string: bool,
         form: PrintForm,
-        args: Vec<Expr>,
+        args: Vec<HirExpr>,
     },
     /// `print(@hist_log(x))`; with `to_string` the text is the value.
     PrintHist {
@@ -472,7 +472,7 @@ pub enum ExprKind {
 
 impl LValue {
     /// The global of the place, with its keys.
-    pub fn global(&self) -> Option<(GlobalIx, &[Expr])> {
+    pub fn global(&self) -> Option<(GlobalIx, &[HirExpr])> {
         match self {
             LValue::Local(_) => None,
             LValue::Scalar(g) => Some((*g, &[])),
@@ -493,35 +493,37 @@ macro_rules! children {
             };
         }
         match $kind {
-            ExprKind::Num(_) | ExprKind::Str(_) | ExprKind::ProbeName { .. } => {}
-            ExprKind::Read(p) | ExprKind::IncDec { place: p, .. } => place!(p),
-            ExprKind::Stat { place: p, .. } | ExprKind::PrintHist { place: p, .. } => place!(p),
-            ExprKind::Call { args, .. }
-            | ExprKind::Intr { args, .. }
-            | ExprKind::Print { args, .. } => args.$iter().for_each(f),
-            ExprKind::Table { idx: a, .. }
-            | ExprKind::Match { text: a, .. }
-            | ExprKind::Raise(a)
-            | ExprKind::Un(_, a)
-            | ExprKind::Load { addr: a, .. } => f(a),
-            ExprKind::Bin(_, a, b)
-            | ExprKind::Cmp(_, a, b)
-            | ExprKind::Concat(a, b)
-            | ExprKind::Logic { a, b, .. } => {
+            HirExprKind::Num(_) | HirExprKind::Str(_) | HirExprKind::ProbeName { .. } => {}
+            HirExprKind::Read(p) | HirExprKind::IncDec { place: p, .. } => place!(p),
+            HirExprKind::Stat { place: p, .. } | HirExprKind::PrintHist { place: p, .. } => {
+                place!(p)
+            }
+            HirExprKind::Call { args, .. }
+            | HirExprKind::Intr { args, .. }
+            | HirExprKind::Print { args, .. } => args.$iter().for_each(f),
+            HirExprKind::Table { idx: a, .. }
+            | HirExprKind::Match { text: a, .. }
+            | HirExprKind::Raise(a)
+            | HirExprKind::Un(_, a)
+            | HirExprKind::Load { addr: a, .. } => f(a),
+            HirExprKind::Bin(_, a, b)
+            | HirExprKind::Cmp(_, a, b)
+            | HirExprKind::Concat(a, b)
+            | HirExprKind::Logic { a, b, .. } => {
                 f(a);
                 f(b);
             }
-            ExprKind::Ternary(a, b, c) => {
+            HirExprKind::Ternary(a, b, c) => {
                 f(a);
                 f(b);
                 f(c);
             }
-            ExprKind::Assign { place: p, rhs, .. } | ExprKind::StatAdd { place: p, rhs } => {
+            HirExprKind::Assign { place: p, rhs, .. } | HirExprKind::StatAdd { place: p, rhs } => {
                 place!(p);
                 f(rhs);
             }
-            ExprKind::In { keys, .. } => keys.$iter().flatten().for_each(f),
-            ExprKind::HistGet { place: p, idx } => {
+            HirExprKind::In { keys, .. } => keys.$iter().flatten().for_each(f),
+            HirExprKind::HistGet { place: p, idx } => {
                 place!(p);
                 f(idx);
             }
@@ -530,43 +532,45 @@ macro_rules! children {
 }
 
 /// Calls `f` on the direct operands of `e`.
-pub fn children<'a>(e: &'a Expr, f: &mut dyn FnMut(&'a Expr)) {
+pub fn children<'a>(e: &'a HirExpr, f: &mut dyn FnMut(&'a HirExpr)) {
     children!(&e.kind, f, iter)
 }
 
 /// Calls `f` on `e` and everything in it, operands first.
-pub fn walk_expr<'a>(e: &'a Expr, f: &mut dyn FnMut(&'a Expr)) {
+pub fn walk_expr<'a>(e: &'a HirExpr, f: &mut dyn FnMut(&'a HirExpr)) {
     children(e, &mut |c| walk_expr(c, f));
     f(e);
 }
 
 /// The expressions of a statement itself, without those of the statements in it.
-pub fn own_exprs<'a>(s: &'a Stmt, f: &mut dyn FnMut(&'a Expr)) {
+pub fn own_exprs<'a>(s: &'a HirStmt, f: &mut dyn FnMut(&'a HirExpr)) {
     match &s.kind {
-        StmtKind::Expr(e) | StmtKind::If { cond: e, .. } | StmtKind::Return(Some(e)) => f(e),
-        StmtKind::Loop { cond, step, .. } => cond.iter().chain(step).for_each(f),
-        StmtKind::Foreach(fe) => {
+        HirStmtKind::Expr(e) | HirStmtKind::If { cond: e, .. } | HirStmtKind::Return(Some(e)) => {
+            f(e)
+        }
+        HirStmtKind::Loop { cond, step, .. } => cond.iter().chain(step).for_each(f),
+        HirStmtKind::Foreach(fe) => {
             fe.hist.iter().flatten().for_each(&mut *f);
             fe.slice.iter().flatten().for_each(&mut *f);
             fe.limit.iter().for_each(f);
         }
-        StmtKind::DeleteElem(_, keys) => keys.iter().flatten().for_each(f),
+        HirStmtKind::DeleteElem(_, keys) => keys.iter().flatten().for_each(f),
         _ => {}
     }
 }
 
 /// Calls `f` on each statement, outer ones first.
-pub fn walk_stmts<'a>(list: &'a [Stmt], f: &mut dyn FnMut(&'a Stmt)) {
+pub fn walk_stmts<'a>(list: &'a [HirStmt], f: &mut dyn FnMut(&'a HirStmt)) {
     for s in list {
         f(s);
         match &s.kind {
-            StmtKind::Block(b) | StmtKind::Loop { body: b, .. } => walk_stmts(b, f),
-            StmtKind::If { then, els, .. } => {
+            HirStmtKind::Block(b) | HirStmtKind::Loop { body: b, .. } => walk_stmts(b, f),
+            HirStmtKind::If { then, els, .. } => {
                 walk_stmts(then, f);
                 walk_stmts(els, f);
             }
-            StmtKind::Foreach(fe) => walk_stmts(&fe.body, f),
-            StmtKind::Try { body, handler, .. } => {
+            HirStmtKind::Foreach(fe) => walk_stmts(&fe.body, f),
+            HirStmtKind::Try { body, handler, .. } => {
                 walk_stmts(body, f);
                 walk_stmts(handler, f);
             }
@@ -576,34 +580,34 @@ pub fn walk_stmts<'a>(list: &'a [Stmt], f: &mut dyn FnMut(&'a Stmt)) {
 }
 
 /// Calls `f` on every expression of these statements, operands first.
-pub fn walk_exprs<'a>(list: &'a [Stmt], f: &mut dyn FnMut(&'a Expr)) {
+pub fn walk_exprs<'a>(list: &'a [HirStmt], f: &mut dyn FnMut(&'a HirExpr)) {
     walk_stmts(list, &mut |s| own_exprs(s, &mut |e| walk_expr(e, f)));
 }
 
 /// Whether a test holds for an expression, or for one in it.
-pub fn any_expr(e: &Expr, test: impl Fn(&Expr) -> bool) -> bool {
+pub fn any_expr(e: &HirExpr, test: impl Fn(&HirExpr) -> bool) -> bool {
     let mut found = false;
     walk_expr(e, &mut |e| found = found || test(e));
     found
 }
 
 /// Whether a test holds for an expression of these statements.
-pub fn any_expr_in(list: &[Stmt], test: impl Fn(&Expr) -> bool) -> bool {
+pub fn any_expr_in(list: &[HirStmt], test: impl Fn(&HirExpr) -> bool) -> bool {
     let mut found = false;
     walk_exprs(list, &mut |e| found = found || test(e));
     found
 }
 
 /// The lists of statements directly inside a statement.
-pub fn inner_blocks<'a>(s: &'a Stmt, f: &mut dyn FnMut(&'a [Stmt])) {
+pub fn inner_blocks<'a>(s: &'a HirStmt, f: &mut dyn FnMut(&'a [HirStmt])) {
     match &s.kind {
-        StmtKind::Block(b) | StmtKind::Loop { body: b, .. } => f(b),
-        StmtKind::If { then, els, .. } => {
+        HirStmtKind::Block(b) | HirStmtKind::Loop { body: b, .. } => f(b),
+        HirStmtKind::If { then, els, .. } => {
             f(then);
             f(els);
         }
-        StmtKind::Foreach(fe) => f(&fe.body),
-        StmtKind::Try { body, handler, .. } => {
+        HirStmtKind::Foreach(fe) => f(&fe.body),
+        HirStmtKind::Try { body, handler, .. } => {
             f(body);
             f(handler);
         }
@@ -612,38 +616,38 @@ pub fn inner_blocks<'a>(s: &'a Stmt, f: &mut dyn FnMut(&'a [Stmt])) {
 }
 
 /// Calls `f` on the direct operands of `e`.
-pub fn children_mut(e: &mut Expr, f: &mut dyn FnMut(&mut Expr)) {
+pub fn children_mut(e: &mut HirExpr, f: &mut dyn FnMut(&mut HirExpr)) {
     children!(&mut e.kind, f, iter_mut)
 }
 
 /// Calls `f` on the outermost expressions of a statement and of all statements in it.
-pub fn stmt_exprs_mut(s: &mut Stmt, f: &mut dyn FnMut(&mut Expr)) {
-    let all = |list: &mut [Stmt], f: &mut dyn FnMut(&mut Expr)| {
+pub fn stmt_exprs_mut(s: &mut HirStmt, f: &mut dyn FnMut(&mut HirExpr)) {
+    let all = |list: &mut [HirStmt], f: &mut dyn FnMut(&mut HirExpr)| {
         list.iter_mut().for_each(|s| stmt_exprs_mut(s, f));
     };
     match &mut s.kind {
-        StmtKind::Expr(e) | StmtKind::Return(Some(e)) => f(e),
-        StmtKind::Block(b) => all(b, f),
-        StmtKind::If { cond, then, els } => {
+        HirStmtKind::Expr(e) | HirStmtKind::Return(Some(e)) => f(e),
+        HirStmtKind::Block(b) => all(b, f),
+        HirStmtKind::If { cond, then, els } => {
             f(cond);
             all(then, f);
             all(els, f);
         }
-        StmtKind::Loop { cond, step, body } => {
+        HirStmtKind::Loop { cond, step, body } => {
             cond.iter_mut().chain(step).for_each(&mut *f);
             all(body, f);
         }
-        StmtKind::Foreach(fe) => {
+        HirStmtKind::Foreach(fe) => {
             fe.hist.iter_mut().flatten().for_each(&mut *f);
             fe.slice.iter_mut().flatten().for_each(&mut *f);
             fe.limit.iter_mut().for_each(&mut *f);
             all(&mut fe.body, f);
         }
-        StmtKind::Try { body, handler, .. } => {
+        HirStmtKind::Try { body, handler, .. } => {
             all(body, f);
             all(handler, f);
         }
-        StmtKind::DeleteElem(_, keys) => keys.iter_mut().flatten().for_each(f),
+        HirStmtKind::DeleteElem(_, keys) => keys.iter_mut().flatten().for_each(f),
         _ => {}
     }
 }

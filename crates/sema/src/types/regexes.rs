@@ -11,8 +11,8 @@ use super::hir::*;
 
 /// Compiles all regular expressions.
 pub fn compile(tree: &mut Tree, diags: &mut Diagnostics) {
-    let asks = |e: &Expr| {
-        let ExprKind::Intr { f, .. } = e.kind else {
+    let asks = |e: &HirExpr| {
+        let HirExprKind::Intr { f, .. } = e.kind else {
             return false;
         };
         matches!(f, Intrinsic::MatchGroup | Intrinsic::MatchGroups)
@@ -33,7 +33,7 @@ pub fn compile(tree: &mut Tree, diags: &mut Diagnostics) {
     }
 }
 
-fn message(re: &Regex, e: &regex::Error) -> Diagnostic {
+fn message(re: &ScriptRegex, e: &regex::Error) -> Diagnostic {
     let code = match e.too_large() {
         true => codes::LARGE_REGEX,
         false => codes::BAD_REGEX,
@@ -46,7 +46,7 @@ fn message(re: &Regex, e: &regex::Error) -> Diagnostic {
 }
 
 /// The position in the literal, or the whole literal if it has escapes.
-fn place(re: &Regex, at: Option<usize>) -> Span {
+fn place(re: &ScriptRegex, at: Option<usize>) -> Span {
     let whole = re.span;
     let plain = (whole.end - whole.start) as usize == re.pattern.len() + 2;
     match at.and_then(|at| u32::try_from(at).ok()) {

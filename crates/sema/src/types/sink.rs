@@ -65,7 +65,7 @@ pub fn sink(tree: &mut Tree) {
 fn calls_only(u: &Unit, quiet: &[bool]) -> bool {
     let mut ok = true;
     walk_exprs(&u.body, &mut |e| {
-        if let ExprKind::Call { func, .. } = e.kind {
+        if let HirExprKind::Call { func, .. } = e.kind {
             ok &= quiet[func.0];
         }
     });
@@ -79,39 +79,39 @@ fn is_deterministic(u: &Unit) -> bool {
     ok
 }
 
-fn steady_node(e: &Expr, locals: bool) -> bool {
+fn steady_node(e: &HirExpr, locals: bool) -> bool {
     match &e.kind {
-        ExprKind::Intr { f, .. } => {
+        HirExprKind::Intr { f, .. } => {
             f.info().pure_
                 || matches!(
                     f,
                     Intrinsic::KernelStr | Intrinsic::SysArgstr | Intrinsic::SysArgtext
                 )
         }
-        ExprKind::Read(LValue::Local(_))
-        | ExprKind::Num(_)
-        | ExprKind::Str(_)
-        | ExprKind::ProbeName { .. }
-        | ExprKind::Call { .. }
-        | ExprKind::Table { .. }
-        | ExprKind::Un(..)
-        | ExprKind::Bin(..)
-        | ExprKind::Cmp(..)
-        | ExprKind::Concat(..)
-        | ExprKind::Logic { .. }
-        | ExprKind::Ternary(..)
-        | ExprKind::Load { .. }
-        | ExprKind::Print {
+        HirExprKind::Read(LValue::Local(_))
+        | HirExprKind::Num(_)
+        | HirExprKind::Str(_)
+        | HirExprKind::ProbeName { .. }
+        | HirExprKind::Call { .. }
+        | HirExprKind::Table { .. }
+        | HirExprKind::Un(..)
+        | HirExprKind::Bin(..)
+        | HirExprKind::Cmp(..)
+        | HirExprKind::Concat(..)
+        | HirExprKind::Logic { .. }
+        | HirExprKind::Ternary(..)
+        | HirExprKind::Load { .. }
+        | HirExprKind::Print {
             to_string: true, ..
         } => true,
-        ExprKind::Assign { place, .. } | ExprKind::IncDec { place, .. } => {
+        HirExprKind::Assign { place, .. } | HirExprKind::IncDec { place, .. } => {
             locals && matches!(place, LValue::Local(_))
         }
         _ => false,
     }
 }
 
-fn handler(body: &mut Vec<Stmt>, quiet: &[bool]) {
+fn handler(body: &mut Vec<HirStmt>, quiet: &[bool]) {
     flatten(body);
     let mut at = 0;
     // Locals whose only assignment stands before `at`.
@@ -121,13 +121,13 @@ fn handler(body: &mut Vec<Stmt>, quiet: &[bool]) {
             break;
         }
         // `@entry` deletes its elements ahead of everything; moved values read no globals.
-        if let StmtKind::DeleteElem(..) = body[at].kind {
+        if let HirStmtKind::DeleteElem(..) = body[at].kind {
             at += 1;
             continue;
         }
-        let StmtKind::Expr(Expr {
+        let HirStmtKind::Expr(HirExpr {
             kind:
-                ExprKind::Assign {
+                HirExprKind::Assign {
                     place: LValue::Local(l),
                     op: None,
                     rhs,
@@ -159,18 +159,18 @@ fn handler(body: &mut Vec<Stmt>, quiet: &[bool]) {
 
 /// Number of statements in front of the first that reads a local; `None` where all of them are
 /// assignments, whose order does not matter.
-fn reader_behind_tests(body: &[Stmt], l: LocalIx) -> Option<usize> {
-    let reads = |s: &Stmt| {
+fn reader_behind_tests(body: &[HirStmt], l: LocalIx) -> Option<usize> {
+    let reads = |s: &HirStmt| {
         uses(std::slice::from_ref(s))
             .get(&l)
             .is_some_and(|u| u.reads > 0)
     };
     let reader = body.iter().position(reads)?;
-    let assigns = |s: &Stmt| {
+    let assigns = |s: &HirStmt| {
         matches!(
             &s.kind,
-            StmtKind::Expr(Expr {
-                kind: ExprKind::Assign {
+            HirStmtKind::Expr(HirExpr {
+                kind: HirExprKind::Assign {
                     place: LValue::Local(_),
                     ..
                 },
@@ -182,13 +182,13 @@ fn reader_behind_tests(body: &[Stmt], l: LocalIx) -> Option<usize> {
 }
 
 /// Flattens blocks at the top, such as bodies of aliases, into their statements.
-fn flatten(body: &mut Vec<Stmt>) {
+fn flatten(body: &mut Vec<HirStmt>) {
     while let Some(at) = body
         .iter()
-        .position(|s| matches!(s.kind, StmtKind::Block(_)))
+        .position(|s| matches!(s.kind, HirStmtKind::Block(_)))
     {
-        if let StmtKind::Block(inner) =
-            std::mem::replace(&mut body[at].kind, StmtKind::Block(Vec::new()))
+        if let HirStmtKind::Block(inner) =
+            std::mem::replace(&mut body[at].kind, HirStmtKind::Block(Vec::new()))
         {
             body.splice(at..=at, inner);
         }
@@ -207,7 +207,7 @@ enum Motion {
 
 fn motion(
     l: LocalIx,
-    rhs: &Expr,
+    rhs: &HirExpr,
     uses: &FxHashMap<LocalIx, LocalUse>,
     settled: &FxHashSet<LocalIx>,
     quiet: &[bool],
@@ -222,20 +222,20 @@ fn motion(
         size += 1;
         ok &= steady_node(e, false);
         match &e.kind {
-            ExprKind::Call { func, .. } => {
+            HirExprKind::Call { func, .. } => {
                 ok &= quiet[func.0];
                 pure_only = false;
             }
             // The variables that it depends on must not change on the way.
-            ExprKind::Read(LValue::Local(from)) => {
+            HirExprKind::Read(LValue::Local(from)) => {
                 let writes = of(from).writes;
                 ok &= writes == 0 || (writes == 1 && settled.contains(from));
             }
-            ExprKind::Intr { f, .. } => {
+            HirExprKind::Intr { f, .. } => {
                 let fixed = matches!(f.info().len, ResultLen::AtMost(_));
                 pure_only &= f.info().pure_ && !fixed;
             }
-            ExprKind::Num(_) | ExprKind::Bin(..) | ExprKind::Un(..) => {}
+            HirExprKind::Num(_) | HirExprKind::Bin(..) | HirExprKind::Un(..) => {}
             _ => pure_only = false,
         }
     });
@@ -247,15 +247,16 @@ fn motion(
     }
 }
 
-fn uses(body: &[Stmt]) -> FxHashMap<LocalIx, LocalUse> {
+fn uses(body: &[HirStmt]) -> FxHashMap<LocalIx, LocalUse> {
     let mut out: FxHashMap<LocalIx, LocalUse> = FxHashMap::default();
     count(body, false, &mut out);
     out
 }
 
-fn count(body: &[Stmt], in_loop: bool, out: &mut FxHashMap<LocalIx, LocalUse>) {
+fn count(body: &[HirStmt], in_loop: bool, out: &mut FxHashMap<LocalIx, LocalUse>) {
     for s in body {
-        let inner_loop = in_loop || matches!(s.kind, StmtKind::Loop { .. } | StmtKind::Foreach(_));
+        let inner_loop =
+            in_loop || matches!(s.kind, HirStmtKind::Loop { .. } | HirStmtKind::Foreach(_));
         own_exprs(s, &mut |root| {
             walk_expr(root, &mut |e| {
                 let mut note = |l: LocalIx, read: usize, write: usize| {
@@ -265,15 +266,15 @@ fn count(body: &[Stmt], in_loop: bool, out: &mut FxHashMap<LocalIx, LocalUse>) {
                     u.in_loop |= inner_loop;
                 };
                 match &e.kind {
-                    ExprKind::Read(LValue::Local(l)) => note(*l, 1, 0),
-                    ExprKind::Assign {
+                    HirExprKind::Read(LValue::Local(l)) => note(*l, 1, 0),
+                    HirExprKind::Assign {
                         place: LValue::Local(l),
                         op,
                         ..
                     } => {
                         note(*l, usize::from(op.is_some()), 1);
                     }
-                    ExprKind::IncDec {
+                    HirExprKind::IncDec {
                         place: LValue::Local(l),
                         ..
                     } => note(*l, 1, 1),
@@ -283,17 +284,17 @@ fn count(body: &[Stmt], in_loop: bool, out: &mut FxHashMap<LocalIx, LocalUse>) {
         });
         let mut bound = |l: LocalIx| out.entry(l).or_default().writes += 1;
         match &s.kind {
-            StmtKind::DeleteLocal(l) => bound(*l),
-            StmtKind::Foreach(f) => f.keys.iter().chain(&f.value).for_each(|l| bound(*l)),
-            StmtKind::Try { var: Some(l), .. } => bound(*l),
+            HirStmtKind::DeleteLocal(l) => bound(*l),
+            HirStmtKind::Foreach(f) => f.keys.iter().chain(&f.value).for_each(|l| bound(*l)),
+            HirStmtKind::Try { var: Some(l), .. } => bound(*l),
             _ => {}
         }
         inner_blocks(s, &mut |b| count(b, inner_loop, out));
     }
 }
 
-fn replace(e: &mut Expr, l: LocalIx, with: &Expr) {
-    if matches!(e.kind, ExprKind::Read(LValue::Local(r)) if r == l) {
+fn replace(e: &mut HirExpr, l: LocalIx, with: &HirExpr) {
+    if matches!(e.kind, HirExprKind::Read(LValue::Local(r)) if r == l) {
         e.kind = with.kind.clone();
         return;
     }

@@ -31,7 +31,7 @@ pub struct Widths {
 #[derive(Clone, Copy)]
 struct EvalContext<'a> {
     unit: usize,
-    call: Option<(&'a [Expr], &'a EvalContext<'a>)>,
+    call: Option<(&'a [HirExpr], &'a EvalContext<'a>)>,
     depth: u32,
 }
 
@@ -46,7 +46,7 @@ impl EvalContext<'_> {
 
     /// The argument of a parameter. A function of one `return` can change its parameters only in
     /// that expression, which is then not a plain read.
-    fn argument(&self, p: &LValue) -> Option<&Expr> {
+    fn argument(&self, p: &LValue) -> Option<&HirExpr> {
         match (p, self.call) {
             (LValue::Local(l), Some((args, _))) => args.get(l.0),
             _ => None,
@@ -54,22 +54,22 @@ impl EvalContext<'_> {
     }
 
     /// The constant value of an expression.
-    fn constant(&self, e: &Expr) -> Option<i64> {
+    fn constant(&self, e: &HirExpr) -> Option<i64> {
         match (&e.kind, self.call) {
-            (ExprKind::Num(n), _) => Some(*n),
-            (ExprKind::Read(p), Some((_, caller))) => caller.constant(self.argument(p)?),
+            (HirExprKind::Num(n), _) => Some(*n),
+            (HirExprKind::Read(p), Some((_, caller))) => caller.constant(self.argument(p)?),
             _ => None,
         }
     }
 }
 
 /// The expression of a function that consists of one `return`.
-fn single_return(u: &Unit) -> Option<&Expr> {
+fn single_return(u: &Unit) -> Option<&HirExpr> {
     match (u.body.as_slice(), &u.kind) {
         (
             [
-                Stmt {
-                    kind: StmtKind::Return(Some(e)),
+                HirStmt {
+                    kind: HirStmtKind::Return(Some(e)),
                     ..
                 },
             ],
@@ -125,7 +125,7 @@ pub fn widths(tree: &Tree, types: &Types, max: usize) -> Widths {
     w
 }
 
-fn init_len(g: &Global) -> usize {
+fn init_len(g: &HirGlobal) -> usize {
     match &g.init {
         Some(Literal::Str(s)) => s.len(),
         _ => 0,
@@ -184,7 +184,7 @@ impl Widths {
     }
 
     /// Type of an expression's value.
-    pub fn expr(&self, tree: &Tree, types: &Types, unit: UnitIx, e: &Expr) -> Ty {
+    pub fn expr(&self, tree: &Tree, types: &Types, unit: UnitIx, e: &HirExpr) -> Ty {
         let env = WidthInputs { tree, types };
         self.ty(types, e.ty, self.len(&env, unit.0, e))
     }
@@ -226,7 +226,7 @@ impl Widths {
         env: &WidthInputs,
         unit: usize,
         g: GlobalIx,
-        keys: impl Iterator<Item = Option<&'k Expr>>,
+        keys: impl Iterator<Item = Option<&'k HirExpr>>,
     ) {
         for (n, k) in keys.enumerate() {
             if let Some(k) = k.filter(|k| env.is_str(k.ty)) {
@@ -245,13 +245,13 @@ impl Widths {
     fn unit(&mut self, env: &WidthInputs, unit: usize) {
         let u = &env.tree.units[unit];
         walk_stmts(&u.body, &mut |s| match &s.kind {
-            StmtKind::Return(Some(e)) if env.is_str(e.ty) => {
+            HirStmtKind::Return(Some(e)) if env.is_str(e.ty) => {
                 let len = self.len(env, unit, e);
                 let slot = &mut self.results[unit];
                 self.changed |= Self::grow(slot, len, self.max, self.unbounded);
             }
-            StmtKind::Try { var: Some(v), .. } => self.grow_local(unit, *v, self.max),
-            StmtKind::Foreach(f) => {
+            HirStmtKind::Try { var: Some(v), .. } => self.grow_local(unit, *v, self.max),
+            HirStmtKind::Foreach(f) => {
                 self.grow_keys(env, unit, f.global, f.slice.iter().map(Option::as_ref));
                 for (n, k) in f.keys.iter().enumerate() {
                     let len = self.keys[f.global.0].get(n).copied().unwrap_or(0);
@@ -261,13 +261,13 @@ impl Widths {
                     self.grow_local(unit, v, self.values[f.global.0]);
                 }
             }
-            StmtKind::DeleteElem(g, keys) => {
+            HirStmtKind::DeleteElem(g, keys) => {
                 self.grow_keys(env, unit, *g, keys.iter().map(Option::as_ref));
             }
             _ => {}
         });
         walk_exprs(&u.body, &mut |e| match &e.kind {
-            ExprKind::Assign { place, rhs, op } => {
+            HirExprKind::Assign { place, rhs, op } => {
                 let len = if !env.is_str(rhs.ty) {
                     0
                 } else if *op == Some(AssignOp::Concat) {
@@ -278,16 +278,16 @@ impl Widths {
                 self.grow_place(unit, place, len);
                 self.place_keys(env, unit, place);
             }
-            ExprKind::Read(place)
-            | ExprKind::StatAdd { place, .. }
-            | ExprKind::IncDec { place, .. }
-            | ExprKind::Stat { place, .. }
-            | ExprKind::PrintHist { place, .. }
-            | ExprKind::HistGet { place, .. } => self.place_keys(env, unit, place),
-            ExprKind::In { g, keys } => {
+            HirExprKind::Read(place)
+            | HirExprKind::StatAdd { place, .. }
+            | HirExprKind::IncDec { place, .. }
+            | HirExprKind::Stat { place, .. }
+            | HirExprKind::PrintHist { place, .. }
+            | HirExprKind::HistGet { place, .. } => self.place_keys(env, unit, place),
+            HirExprKind::In { g, keys } => {
                 self.grow_keys(env, unit, *g, keys.iter().map(Option::as_ref));
             }
-            ExprKind::Call { func, args } => self.arguments(env, unit, *func, args),
+            HirExprKind::Call { func, args } => self.arguments(env, unit, *func, args),
             _ => {}
         });
         if let UnitKind::Func {
@@ -307,7 +307,7 @@ impl Widths {
         }
     }
 
-    fn arguments(&mut self, env: &WidthInputs, unit: usize, func: UnitIx, args: &[Expr]) {
+    fn arguments(&mut self, env: &WidthInputs, unit: usize, func: UnitIx, args: &[HirExpr]) {
         for (n, a) in args.iter().enumerate() {
             if env.is_str(a.ty) {
                 let len = self.len(env, unit, a);
@@ -324,43 +324,49 @@ impl Widths {
     }
 
     /// The maximum length of a string expression in bytes.
-    fn len(&self, env: &WidthInputs, unit: usize, e: &Expr) -> usize {
+    fn len(&self, env: &WidthInputs, unit: usize, e: &HirExpr) -> usize {
         self.len_in(env, &EvalContext::for_unit(unit), e)
     }
 
-    fn len_in(&self, env: &WidthInputs, f: &EvalContext, e: &Expr) -> usize {
+    fn len_in(&self, env: &WidthInputs, f: &EvalContext, e: &HirExpr) -> usize {
         let len = match &e.kind {
-            ExprKind::Str(s) => s.len(),
-            ExprKind::ProbeName { of } => match &env.tree.units[f.unit].kind {
+            HirExprKind::Str(s) => s.len(),
+            HirExprKind::ProbeName { of } => match &env.tree.units[f.unit].kind {
                 unit @ UnitKind::Handler { .. } => self.unit_name_len(unit, *of),
                 UnitKind::Func { .. } => self.name_len(env.tree, *of),
             },
-            ExprKind::Read(p) => match (f.argument(p), f.call) {
+            HirExprKind::Read(p) => match (f.argument(p), f.call) {
                 (Some(a), Some((_, caller))) => self.len_in(env, caller, a),
                 _ => self.place_len(f.unit, p),
             },
-            ExprKind::Call { func, args } => self.call_len(env, f, *func, args),
-            ExprKind::Intr { f: i, args } => self.intrinsic_len(env, f, *i, args),
-            ExprKind::Table { table, .. } => env.tree.tables[*table]
+            HirExprKind::Call { func, args } => self.call_len(env, f, *func, args),
+            HirExprKind::Intr { f: i, args } => self.intrinsic_len(env, f, *i, args),
+            HirExprKind::Table { table, .. } => env.tree.tables[*table]
                 .1
                 .iter()
                 .map(|e| e.len())
                 .max()
                 .unwrap_or(0),
-            ExprKind::Concat(a, b) => self.len_in(env, f, a) + self.len_in(env, f, b),
-            ExprKind::Ternary(_, a, b) => self.len_in(env, f, a).max(self.len_in(env, f, b)),
-            ExprKind::Assign {
+            HirExprKind::Concat(a, b) => self.len_in(env, f, a) + self.len_in(env, f, b),
+            HirExprKind::Ternary(_, a, b) => self.len_in(env, f, a).max(self.len_in(env, f, b)),
+            HirExprKind::Assign {
                 place, op: Some(_), ..
             } => self.place_len(f.unit, place),
-            ExprKind::Assign { rhs, .. } => self.len_in(env, f, rhs),
-            ExprKind::Print { form, args, .. } => self.print_len(env, f, form, args),
-            ExprKind::PrintHist { .. } => self.max,
+            HirExprKind::Assign { rhs, .. } => self.len_in(env, f, rhs),
+            HirExprKind::Print { form, args, .. } => self.print_len(env, f, form, args),
+            HirExprKind::PrintHist { .. } => self.max,
             _ => 0,
         };
         len.min(self.max)
     }
 
-    fn call_len(&self, env: &WidthInputs, f: &EvalContext, func: UnitIx, args: &[Expr]) -> usize {
+    fn call_len(
+        &self,
+        env: &WidthInputs,
+        f: &EvalContext,
+        func: UnitIx,
+        args: &[HirExpr],
+    ) -> usize {
         let general = self.results[func.0];
         match single_return(&env.tree.units[func.0]) {
             Some(e) if f.depth < 4 => {
@@ -380,7 +386,7 @@ impl Widths {
         env: &WidthInputs,
         f: &EvalContext,
         i: Intrinsic,
-        args: &[Expr],
+        args: &[HirExpr],
     ) -> usize {
         let constant = |n: usize| f.constant(args.get(n)?);
         let len = |n: usize| Some(self.len_in(env, f, args.get(n)?));
@@ -392,9 +398,9 @@ impl Widths {
         env: &WidthInputs,
         f: &EvalContext,
         form: &PrintForm,
-        args: &[Expr],
+        args: &[HirExpr],
     ) -> usize {
-        let value = |a: &Expr| {
+        let value = |a: &HirExpr| {
             if env.is_str(a.ty) {
                 self.len_in(env, f, a)
             } else {

@@ -11,7 +11,9 @@ use spile_sema::analyse::{Analysis, AnalysisOptions, Inputs, analyse_bodies};
 use spile_sema::ctype::CTy;
 use spile_sema::fake::{FakeMachine, INT, STATE, TASK_PTR};
 use spile_sema::library::Library;
-use spile_sema::probe::{Context, ContextKind, HandlerPart, ProbeHandler, TargetSource, TargetVar};
+use spile_sema::probe::{
+    HandlerContext, HandlerKind, HandlerPart, ProbeHandler, TargetSource, TargetVar,
+};
 use spile_syntax::ast::{self, FileId, Literal};
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::parse_file;
@@ -136,7 +138,7 @@ fn derive(file: &ast::File, id: FileId) -> Vec<ProbeHandler> {
     out
 }
 
-fn event(p: &ast::ProbePoint) -> (Event, Context) {
+fn event(p: &ast::ProbePoint) -> (Event, HandlerContext) {
     let target = |name: &str, source, ty| TargetVar {
         name: name.into(),
         source,
@@ -149,18 +151,24 @@ fn event(p: &ast::ProbePoint) -> (Event, Context) {
     };
     let names: Vec<&str> = p.components.iter().map(|c| &*c.name).collect();
     match names.as_slice() {
-        ["begin"] => (Event::Begin(order), Context::empty(ContextKind::Controller)),
-        ["end"] => (Event::End(order), Context::empty(ContextKind::Controller)),
-        ["never"] => (Event::Never, Context::empty(ContextKind::Controller)),
+        ["begin"] => (
+            Event::Begin(order),
+            HandlerContext::empty(HandlerKind::Controller),
+        ),
+        ["end"] => (
+            Event::End(order),
+            HandlerContext::empty(HandlerKind::Controller),
+        ),
+        ["never"] => (Event::Never, HandlerContext::empty(HandlerKind::Controller)),
         ["timer", ..] => (
             Event::Timer {
                 period_ns: 1_000_000_000,
                 randomize_ns: 0,
             },
-            Context::empty(ContextKind::Controller),
+            HandlerContext::empty(HandlerKind::Controller),
         ),
         ["kernel", ..] => {
-            let mut c = Context::empty(ContextKind::Tracepoint);
+            let mut c = HandlerContext::empty(HandlerKind::Tracepoint);
             c.name = Some("sched_switch".into());
             c.targets = vec![
                 target("prev", TargetSource::CtxArg(1), CTy::id(TASK_PTR)),
@@ -170,7 +178,7 @@ fn event(p: &ast::ProbePoint) -> (Event, Context) {
             (Event::Tracepoint("sched_switch".into()), c)
         }
         ["netfilter", ..] => {
-            let mut c = Context::empty(ContextKind::Tracepoint);
+            let mut c = HandlerContext::empty(HandlerKind::Tracepoint);
             c.targets = vec![target("verdict", TargetSource::Verdict, CTy::int(4, true))];
             let (pf, hook, priority) = (2, 1, 0);
             (
@@ -179,7 +187,7 @@ fn event(p: &ast::ProbePoint) -> (Event, Context) {
             )
         }
         ["syscall", .., "return"] => {
-            let mut c = Context::empty(ContextKind::SysExit);
+            let mut c = HandlerContext::empty(HandlerKind::SysExit);
             c.targets = vec![
                 target("fd", TargetSource::SysArg(0), CTy::int(4, true)),
                 target("return", TargetSource::SysRet, CTy::int(8, true)),
@@ -187,7 +195,7 @@ fn event(p: &ast::ProbePoint) -> (Event, Context) {
             (Event::SysExit(NrSet::All), c)
         }
         _ => {
-            let mut c = Context::empty(ContextKind::SysEnter);
+            let mut c = HandlerContext::empty(HandlerKind::SysEnter);
             c.targets = vec![target("fd", TargetSource::SysArg(0), CTy::int(4, true))];
             (Event::SysEnter(NrSet::All), c)
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use spile_debuginfo::Module as File;
+use spile_debuginfo::DebugFile as File;
 use spile_debuginfo::breakpoints::{Breakpoints, PlaceUse};
 use spile_debuginfo::uprobes::KernelVersion;
 use spile_ir::{CodePlace, Exit, Exits};

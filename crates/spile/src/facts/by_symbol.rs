@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use spile_debuginfo::relocations::{self, VersionedSymbol};
-use spile_debuginfo::{Binding, Module as File, Symbol, SymbolKind, Symbols, demangle};
+use spile_debuginfo::{Binding, DebugFile as File, ElfSymbol, ElfSymbols, SymbolKind, demangle};
 use spile_glob as glob;
 use spile_ir::CodePlace;
 use spile_sema::facts::{FoundPlace, FunctionKind};
@@ -85,8 +85,8 @@ impl<'a> SymbolSearch<'a> {
     /// Adds exported functions whose names match. Mangled names do not.
     pub(super) fn exported(&mut self, pattern: &str) {
         // Not all symbols: a large program has hundreds of thousands.
-        let exported = Symbols::exported(self.file.image());
-        let plain = |s: &&Symbol<'_>| {
+        let exported = ElfSymbols::exported(self.file.image());
+        let plain = |s: &&ElfSymbol<'_>| {
             !["_Z", "_R"].iter().any(|m| s.name.starts_with(m)) && glob::matches(pattern, s.name)
         };
         for s in exported.all().iter().filter(plain) {
@@ -132,7 +132,7 @@ impl<'a> SymbolSearch<'a> {
     }
 
     /// Adds the places of a symbol that a name or a pattern matched.
-    fn add(&mut self, name: &str, s: &Symbol<'_>) {
+    fn add(&mut self, name: &str, s: &ElfSymbol<'_>) {
         let exported = s.binding != Binding::Local;
         if *self.kind == FunctionKind::Exported && !exported {
             return;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use spile_debuginfo::{LocBinary, LocOp as Op, Location, Module as File, Unavailable};
+use spile_debuginfo::{DebugFile as File, LocBinary, LocStep as Op, Location, Unavailable};
 use spile_ir::{CodePlace, Space};
 use spile_kernel::symbols::Symbols;
 use spile_runtime::text::kernel_files::{KernelImage, LoadAddress};

@@ -2,7 +2,7 @@
 //! programs.
 
 use spile_abi::HOST;
-use spile_debuginfo::{Die, Dwarf, ReturnConvention, ReturnWord, Type};
+use spile_debuginfo::{CType, Die, Dwarf, ReturnConvention, ReturnWord};
 use spile_ir::BinOp;
 use spile_sema::facts::{LocOp, LocationPiece, VarLocation};
 
@@ -41,10 +41,14 @@ pub(super) fn in_registers(words: &[ReturnWord]) -> VarLocation {
 
 /// The location of a parameter at the first instruction, where the function moves it to memory
 /// later.
-pub(super) fn first_seen(moved: VarLocation, passed: Option<Vec<LocOp>>, ty: &Type) -> VarLocation {
+pub(super) fn first_seen(
+    moved: VarLocation,
+    passed: Option<Vec<LocOp>>,
+    ty: &CType,
+) -> VarLocation {
     match (passed, ty) {
         (Some(ops), _) => VarLocation::Value(ops),
-        (None, Type::Struct { size, .. }) if *size > HOST.calls.in_registers => moved,
+        (None, CType::Struct { size, .. }) if *size > HOST.calls.in_registers => moved,
         (None, _) => VarLocation::Absent("it is not yet in memory when the function begins".into()),
     }
 }
@@ -61,7 +65,7 @@ impl Arguments {
     pub(super) fn for_function(dwarf: &Dwarf, function: Die) -> Arguments {
         let result = dwarf.type_of(function);
         let returned = match dwarf.ctype(result) {
-            Type::Struct { .. } => dwarf.return_convention(function, result),
+            CType::Struct { .. } => dwarf.return_convention(function, result),
             _ => ReturnConvention::Registers(Vec::new()),
         };
         Arguments {
@@ -71,10 +75,10 @@ impl Arguments {
     }
 
     /// The location of the next parameter, of type `ty`, at the first instruction.
-    pub(super) fn next(&mut self, ty: &Type) -> Option<Vec<LocOp>> {
+    pub(super) fn next(&mut self, ty: &CType) -> Option<Vec<LocOp>> {
         match ty {
-            Type::Float { .. } => return None,
-            Type::Int { size: 16, .. } | Type::Struct { .. } | Type::Unknown => self.lost = true,
+            CType::Float { .. } => return None,
+            CType::Int { size: 16, .. } | CType::Struct { .. } | CType::Unknown => self.lost = true,
             _ => {}
         }
         let n = self.words;

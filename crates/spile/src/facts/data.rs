@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use spile_debuginfo::{Module, SearchPaths, SymbolKind};
+use spile_debuginfo::{DebugFile, SearchPaths, SymbolKind};
 use spile_ir::WatchOwner;
 use spile_kernel::process::mappings;
 use spile_kernel::symbols::Symbols;
@@ -60,7 +60,7 @@ fn process(pid: u32, name: &str) -> Result<DataPlace, String> {
 
 /// Searches a file whose first byte is mapped at `start`.
 fn in_file(path: &str, start: u64, name: &str, search: &SearchPaths) -> Option<DataPlace> {
-    let file = Module::open(Path::new(path), search).ok()?;
+    let file = DebugFile::open(Path::new(path), search).ok()?;
     let symbol = file
         .symbols()
         .named(name)

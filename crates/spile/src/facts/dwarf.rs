@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_abi::HOST;
 use spile_debuginfo::{
-    Die, Dwarf, FunctionPlace, LineQuery, Location, Module as File, Pattern, PlaceKinds, Type,
+    CType, DebugFile as File, Die, Dwarf, FunctionPlace, LineQuery, Location, Pattern, PlaceKinds,
     Unavailable, plt,
 };
 use spile_glob as glob;
 use spile_ir::{BinOp, Space};
 use spile_sema::facts::{
-    COUNT_OF, CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, FunctionPart, LinePattern,
-    LocOp, LocationPiece, Member, TypeHome, VarKind, VarLocation, Variable, Variants,
+    self, COUNT_OF, CTypeId, CodeQuery, FoundPlace, FunctionKind, FunctionPart, LinePattern, LocOp,
+    LocationPiece, Member, TypeHome, VarKind, VarLocation, Variable, Variants,
 };
 
 use super::callees::CalleeQuery;
@@ -467,9 +467,9 @@ impl QueriedFile<'_> {
     fn result(&self, dwarf: &Dwarf, function: Die) -> Option<Variable> {
         let ty = dwarf.type_of(function);
         let loc = match dwarf.ctype(ty) {
-            Type::Void => return None,
-            Type::Struct { .. } => structure(&dwarf.return_convention(function, ty)),
-            Type::Float { .. } => VarLocation::Absent(FLOATING.into()),
+            CType::Void => return None,
+            CType::Struct { .. } => structure(&dwarf.return_convention(function, ty)),
+            CType::Float { .. } => VarLocation::Absent(FLOATING.into()),
             ty => VarLocation::Value(extend_to_type(vec![LocOp::Ret], &ty)),
         };
         Some(Variable {
@@ -503,7 +503,7 @@ impl QueriedFile<'_> {
     fn loc(
         &self,
         dwarf: &Dwarf,
-        v: &spile_debuginfo::Variable,
+        v: &spile_debuginfo::DwarfVariable,
         address: u64,
         at: Option<u64>,
     ) -> VarLocation {
@@ -542,26 +542,26 @@ impl QueriedFile<'_> {
             Ok(Location::Implicit { .. }) => absent(IMPLICIT),
             Ok(Location::Address(ops)) => VarLocation::Address(program(&ops, &bias)),
             Ok(Location::Value(ops))
-                if matches!(ty, Type::Struct { size: ..=8, .. } | Type::Array { .. }) =>
+                if matches!(ty, CType::Struct { size: ..=8, .. } | CType::Array { .. }) =>
             {
                 let value = Ok(program(&ops, &bias));
                 VarLocation::Pieces(vec![LocationPiece { bytes: 8, value }])
             }
-            Ok(Location::Value(_)) if matches!(ty, Type::Struct { .. }) => {
+            Ok(Location::Value(_)) if matches!(ty, CType::Struct { .. }) => {
                 absent("it is in a register as a whole")
             }
             Ok(Location::Value(_))
-                if matches!(ty, Type::Int { size: 16, .. } | Type::Float { size: 16 }) =>
+                if matches!(ty, CType::Int { size: 16, .. } | CType::Float { size: 16 }) =>
             {
                 absent("only a part of it is known")
             }
             Ok(Location::Pieces(pieces))
                 if matches!(
                     ty,
-                    Type::Struct { .. }
-                        | Type::Array { .. }
-                        | Type::Int { size: 16, .. }
-                        | Type::Float { size: 16 }
+                    CType::Struct { .. }
+                        | CType::Array { .. }
+                        | CType::Int { size: 16, .. }
+                        | CType::Float { size: 16 }
                 ) =>
             {
                 VarLocation::Pieces(locate_pieces(&pieces, &bias))
@@ -598,7 +598,7 @@ fn no_line(line: u32, nearest: (Option<u32>, Option<u32>)) -> String {
 
 impl FileTable {
     /// A type without typedefs and qualifiers.
-    pub(crate) fn ctype(&self, id: CTypeId) -> Option<CType> {
+    pub(crate) fn ctype(&self, id: CTypeId) -> Option<facts::CType> {
         let found = self.file_of(id)?.dwarf()?.ctype(id.number);
         Some(found.map(|ty| CTypeId::new(id.home, ty)))
     }

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use spile_debuginfo::trust;
-use spile_sema::facts::{FoundModule, Module};
+use spile_sema::facts::{FoundModule, ProbeModule};
 use tempfile::NamedTempFile;
 
 /// The C compiler. Its name is POSIX's, and compilers of all makers have the options.
@@ -47,7 +47,7 @@ pub(crate) fn module(headers: &[Arc<str>]) -> Result<FoundModule, String> {
         compile(header, &LINKED, Some(&new), &text)?;
         new.persist(&path).map_err(|e| unusable(header, e.error))?;
     }
-    let module = Module::File(Arc::from(path.to_string_lossy()));
+    let module = ProbeModule::File(Arc::from(path.to_string_lossy()));
     Ok(FoundModule { module, pid: None })
 }
 

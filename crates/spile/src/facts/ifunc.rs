@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use spile_debuginfo::relocations::{self, SlotValue, VersionedSymbol};
-use spile_debuginfo::{Image, Module as File, SymbolKind, ifunc};
+use spile_debuginfo::{DebugFile as File, Image, SymbolKind, ifunc};
 use spile_kernel::process::{self, Mapping};
 
 use super::paths;

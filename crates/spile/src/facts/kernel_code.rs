@@ -12,11 +12,11 @@ use spile_abi::HOST;
 use spile_debuginfo::ReturnWord;
 use spile_ir::{BinOp, CodePlace};
 use spile_kernel::btf::{Btf, Type};
-use spile_kernel::functions::{self, Function, FunctionMatches, Functions, signature};
+use spile_kernel::functions::{self, FunctionMatches, Functions, KernelFunction, signature};
 use spile_kernel::symbols::Symbols;
 use spile_sema::facts::{
-    CodeQuery, FoundModule, FoundPlace, FunctionKind, LinePattern, LocOp, LocationPiece, Module,
-    VarKind, VarLocation, Variable,
+    CodeQuery, FoundModule, FoundPlace, FunctionKind, LinePattern, LocOp, LocationPiece,
+    ProbeModule, VarKind, VarLocation, Variable,
 };
 
 use super::convention::in_registers;
@@ -99,7 +99,7 @@ impl KernelCode {
         let pattern = pattern.replace('-', "_");
         if spile_kernel::foreign_kernel::is_active() && !spile_glob::is_pattern(&pattern) {
             return Ok(vec![FoundModule {
-                module: Module::KernelModule(pattern.into()),
+                module: ProbeModule::KernelModule(pattern.into()),
                 pid: None,
             }]);
         }
@@ -108,7 +108,7 @@ impl KernelCode {
             .filter_map(|line| line.split(' ').next())
             .filter(|name| spile_glob::matches(&pattern, name))
             .map(|name| FoundModule {
-                module: Module::KernelModule(name.into()),
+                module: ProbeModule::KernelModule(name.into()),
                 pid: None,
             })
             .collect();
@@ -181,7 +181,7 @@ impl KernelCode {
             None => kernel,
         };
         let many = functions.len() > FEW;
-        let id = |f: &Function<'_>| match own {
+        let id = |f: &KernelFunction<'_>| match own {
             None => no_variables(Unprobeable::NoTypes),
             // Only functions whose variables are used are looked up.
             Some(_) if many => LATER + u64::from(f.at),
@@ -275,7 +275,7 @@ fn place(name: &str, id: u64, place: CodePlace) -> FoundPlace {
     FoundPlace::new(id, name.into(), place, 0)
 }
 
-fn function(f: &Function<'_>, id: impl Fn(&Function<'_>) -> u64) -> FoundPlace {
+fn function(f: &KernelFunction<'_>, id: impl Fn(&KernelFunction<'_>) -> u64) -> FoundPlace {
     let id = match f.shared {
         true => no_variables(Unprobeable::Shared),
         false if !f.as_declared() => no_variables(Unprobeable::Copy),

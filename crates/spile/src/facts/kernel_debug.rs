@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spile_debuginfo::{Image, KernelQuery, Module as File, SearchPaths};
+use spile_debuginfo::{DebugFile as File, Image, KernelQuery, SearchPaths};
 use spile_ir::CodePlace;
 use spile_kernel::functions::{self, Functions};
 use spile_kernel::symbols::Symbols;
 use spile_runtime::text::kernel_files::{KernelImage, build_id};
 use spile_sema::facts::{
-    CTypeId, CodeQuery, FoundPlace, FunctionKind, LinePattern, Module, Variable,
+    CTypeId, CodeQuery, FoundPlace, FunctionKind, LinePattern, ProbeModule, Variable,
 };
 
 use super::code_owner::CodeOwner;
@@ -228,11 +228,11 @@ impl KernelDebug {
     }
 
     /// Why there is no debugging information; `None` if there is.
-    pub(crate) fn missing_reason(&self, module: &Module) -> Option<String> {
+    pub(crate) fn missing_reason(&self, module: &ProbeModule) -> Option<String> {
         let module = match module {
-            Module::Kernel => None,
-            Module::KernelModule(name) => Some(name),
-            Module::File(_) => return None,
+            ProbeModule::Kernel => None,
+            ProbeModule::KernelModule(name) => Some(name),
+            ProbeModule::File(_) => return None,
         };
         self.opened(module, true).err()
     }

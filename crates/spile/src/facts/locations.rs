@@ -1,6 +1,6 @@
 //! Locations of variables as the operations that a handler evaluates.
 
-use spile_debuginfo::{LocBinary, LocOp as Op, Location, Type};
+use spile_debuginfo::{CType, LocBinary, LocStep as Op, Location};
 use spile_ir::BinOp;
 use spile_sema::facts::{LocOp, LocationPiece, VarLocation};
 
@@ -10,8 +10,8 @@ use crate::machine;
 pub(super) const IMPLICIT: &str = "not accessible at this address: only what it points to is kept";
 
 /// A value extended as its type requires.
-pub(super) fn extend_to_type(mut ops: Vec<LocOp>, ty: &Type) -> Vec<LocOp> {
-    if let Type::Int { size, signed, .. } | Type::Enum { size, signed } = *ty {
+pub(super) fn extend_to_type(mut ops: Vec<LocOp>, ty: &CType) -> Vec<LocOp> {
+    if let CType::Int { size, signed, .. } | CType::Enum { size, signed } = *ty {
         extend(&mut ops, size, signed);
     }
     ops

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use spile_debuginfo::sdt::{ArgPlace, Marker, Operand};
+use spile_debuginfo::sdt::{ArgPlace, Marker, MarkerArg};
 use spile_glob as glob;
 use spile_ir::{BinOp, CodePlace};
 use spile_sema::facts::{FoundPlace, LONG, LocOp, VarKind, VarLocation, Variable};
@@ -70,7 +70,7 @@ pub(super) fn variables(marker: &Marker) -> Vec<Variable> {
 }
 
 /// The location of an argument at a marker with that address.
-fn location(operand: &Operand, site: u64) -> VarLocation {
+fn location(operand: &MarkerArg, site: u64) -> VarLocation {
     if operand.float {
         return VarLocation::Absent("it is a floating-point number".into());
     }
@@ -134,7 +134,7 @@ fn binary(ops: &mut Vec<LocOp>, op: BinOp, with: i64) {
 }
 
 /// Extends the low bytes of a register to the operand's size.
-fn extend(ops: &mut Vec<LocOp>, operand: &Operand) {
+fn extend(ops: &mut Vec<LocOp>, operand: &MarkerArg) {
     let above = 64 - 8 * i64::from(operand.size);
     if above == 0 {
         return;
@@ -149,7 +149,7 @@ fn extend(ops: &mut Vec<LocOp>, operand: &Operand) {
 }
 
 /// Extends the low bytes of a constant to the operand's size.
-fn sign_extend(value: i64, operand: &Operand) -> i64 {
+fn sign_extend(value: i64, operand: &MarkerArg) -> i64 {
     let above = 64 - 8 * u32::from(operand.size);
     if operand.signed {
         value << above >> above
@@ -162,8 +162,8 @@ fn sign_extend(value: i64, operand: &Operand) -> i64 {
 mod tests {
     use super::*;
 
-    fn operand(size: u8, signed: bool, place: ArgPlace) -> Operand {
-        Operand {
+    fn operand(size: u8, signed: bool, place: ArgPlace) -> MarkerArg {
+        MarkerArg {
             size,
             signed,
             float: false,
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_says_why() {
-        let xmm = Operand {
+        let xmm = MarkerArg {
             float: true,
             ..operand(8, true, ArgPlace::Constant(0))
         };

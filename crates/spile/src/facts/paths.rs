@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use spile_debuginfo::{Image, Symbols, dynamic};
+use spile_debuginfo::{ElfSymbols, Image, dynamic};
 use spile_glob as glob;
 use spile_kernel::process;
 
@@ -310,7 +310,7 @@ pub(super) fn moved_to_libc(path: &Path) -> Option<PathBuf> {
     let image = Image::open(path).ok().filter(|_| EMPTY.contains(&stem))?;
     let libc = path.with_file_name("libc.so.6");
     let placeholder = |name: &str| name.contains("_version_placeholder") || name.starts_with('_');
-    let exported = Symbols::exported(&image);
+    let exported = ElfSymbols::exported(&image);
     let mut functions = exported.functions();
     (functions.all(|s| placeholder(s.name)) && libc.is_file()).then_some(libc)
 }

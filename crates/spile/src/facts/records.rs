@@ -18,7 +18,7 @@ pub(crate) fn record(
 ) -> Option<TraceRecord> {
     let text = tracefs.read(&format!("events/{system}/{name}/format"));
     let format = TraceFormat::parse(&text.ok()?)?;
-    let field = |f: &trace_format::RecordField| {
+    let field = |f: &trace_format::FormatField| {
         Some(RecordField {
             name: f.name.as_str().into(),
             ty: field_type(f, &type_by_name)?,
@@ -35,7 +35,7 @@ pub(crate) fn record(
     })
 }
 
-fn location(f: &trace_format::RecordField) -> VarLocation {
+fn location(f: &trace_format::FormatField) -> VarLocation {
     let add = LocOp::Bin(BinOp::Add);
     let field = [LocOp::Record, LocOp::Const(f.offset.into()), add];
     let from = match f.form {
@@ -61,7 +61,7 @@ fn location(f: &trace_format::RecordField) -> VarLocation {
 
 /// The type of a field's value; `None` for types that the kernel's type information lacks.
 fn field_type(
-    f: &trace_format::RecordField,
+    f: &trace_format::FormatField,
     type_by_name: impl Fn(&str) -> Option<CTypeId>,
 ) -> Option<CTy> {
     let base = f.ty.trim_end_matches(['*', ' ']);

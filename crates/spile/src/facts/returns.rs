@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_debuginfo::tail_calls::ExitFinder;
-use spile_debuginfo::{Image, Module as File, stack_hazards};
+use spile_debuginfo::{DebugFile as File, Image, stack_hazards};
 use spile_ir::{Exit, Exits};
 use spile_kernel::machine::{self, Version};
 use spile_sema::facts::FoundPlace;

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_debuginfo::copies::{BEGINS_WITH_LOOP, begins_with_loop};
 use spile_debuginfo::go_entry;
-use spile_debuginfo::{Module as File, SearchPaths, Symbol};
+use spile_debuginfo::{DebugFile as File, ElfSymbol, SearchPaths};
 use spile_glob as glob;
 use spile_runtime::{FileState, TargetProcess};
 use spile_sema::facts::{
-    CTypeId, CodeQuery, FoundModule, FoundPlace, FunctionKind, LinePattern, Module, ModuleQuery,
-    Variable,
+    CTypeId, CodeQuery, FoundModule, FoundPlace, FunctionKind, LinePattern, ModuleQuery,
+    ProbeModule, Variable,
 };
 
 use super::breakpoints::BreakpointDecisions;
@@ -132,7 +132,9 @@ impl Programs {
     pub(crate) fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         let found = self.find(query)?;
         for FoundModule { module, pid } in &found {
-            let Module::File(path) = module else { continue };
+            let ProbeModule::File(path) = module else {
+                continue;
+            };
             let path = Path::new(&**path);
             self.returns.runs_in(path, *pid);
             if let Some(pid) = pid {
@@ -144,7 +146,7 @@ impl Programs {
 
     fn find(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         let of = |path: &Path, pid| FoundModule {
-            module: Module::File(path.to_string_lossy().into()),
+            module: ProbeModule::File(path.to_string_lossy().into()),
             pid,
         };
         let named = |name: &str| -> Result<Vec<FoundModule>, String> {
@@ -174,7 +176,7 @@ impl Programs {
                 }
             },
             ModuleQuery::Library {
-                of: Module::File(path),
+                of: ProbeModule::File(path),
                 pid,
                 name,
             } => {
@@ -442,7 +444,7 @@ impl Programs {
             return false;
         };
         // Symbols for the linker stay in a stripped program.
-        let own = |s: &Symbol<'_>| !s.dynamic;
+        let own = |s: &ElfSymbol<'_>| !s.dynamic;
         file.dwarf().is_none() && !file.symbols().functions().any(own)
     }
 }
@@ -464,7 +466,7 @@ mod tests {
     fn functions_of_this_program_are_found() {
         let programs = Programs::new(TargetProcess::Pid(std::process::id()), None, "6.18");
         let found = programs.modules(&ModuleQuery::Target).expect("this");
-        let Module::File(path) = &found[0].module else {
+        let ProbeModule::File(path) = &found[0].module else {
             panic!("{found:?}");
         };
         let query = |name: &str| CodeQuery::Function {

@@ -118,7 +118,7 @@ impl Edit {
         })
     }
 
-    fn block(&mut self, b: &mut Block) -> bool {
+    fn block(&mut self, b: &mut StmtBlock) -> bool {
         if self.remove(&mut b.stmts) {
             return true;
         }

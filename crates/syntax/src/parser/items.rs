@@ -291,7 +291,7 @@ impl Parser<'_> {
             }
         };
         let body = match self.pattern && kind.is_none() && self.at(Tok::Eof) {
-            true => Block::default(),
+            true => StmtBlock::default(),
             false => self.block("the handler of the probe")?,
         };
         let Some(kind) = kind else {

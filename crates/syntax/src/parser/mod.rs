@@ -25,7 +25,7 @@ pub use doc::doc_comment;
 use rustc_hash::FxHashMap;
 use spile_cast::Cast;
 
-use crate::ast::{Bytes, File, FileId, Ident, Literal, Name, ProbePoint, Span};
+use crate::ast::{File, FileId, Ident, Literal, LiteralBytes, Name, ProbePoint, Span};
 use crate::codes;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::lexer::{parse_number, unescape};
@@ -500,9 +500,9 @@ impl<'a> Parser<'a> {
     }
 
     /// One or more adjacent string literals.
-    fn string(&mut self) -> Parse<(Bytes, Span)> {
+    fn string(&mut self) -> Parse<(LiteralBytes, Span)> {
         let start = self.token().span;
-        let mut pieces: Vec<Bytes> = Vec::new();
+        let mut pieces: Vec<LiteralBytes> = Vec::new();
         while matches!(self.kind(), Tok::Str | Tok::ArgStr) {
             if !pieces.is_empty() && !self.joins_over_comments && self.is_after_comment() {
                 break;
@@ -527,7 +527,7 @@ impl<'a> Parser<'a> {
         between.flatten().is_some_and(comment)
     }
 
-    fn string_value(&mut self, t: Token) -> Bytes {
+    fn string_value(&mut self, t: Token) -> LiteralBytes {
         let text = self.text(t);
         if t.kind == Tok::ArgStr {
             return text.as_bytes().into();

@@ -27,7 +27,7 @@ const ITEM_START: &[Tok] = &[Tok::KwProbe, Tok::KwGlobal, Tok::KwPrivate, Tok::K
 
 impl Parser<'_> {
     /// `{ ... }`; `what` names the construct in the message if it is missing.
-    pub(super) fn block(&mut self, what: &str) -> Parse<Block> {
+    pub(super) fn block(&mut self, what: &str) -> Parse<StmtBlock> {
         if !self.at(Tok::LBrace) {
             return Err(self.no_block(what));
         }
@@ -53,7 +53,7 @@ impl Parser<'_> {
             }
         }
         self.bump();
-        Ok(Block {
+        Ok(StmtBlock {
             stmts,
             span: self.since(open.span),
         })

@@ -47,7 +47,7 @@ const FRAMES: u32 = 48;
     after_help = "The summary goes to standard error when the command ends, or at Ctrl-C. Under mpirun, mpiexec \
                   and srun each rank writes a file instead; `spile report DIR` merges the files."
 )]
-pub struct Profile {
+pub struct ProfileCommand {
     /// Profile the running process PID and its descendants
     #[arg(
         short = 'p',
@@ -112,7 +112,7 @@ const TRACE_MB: u32 = 64;
 const TRACE_REST: Duration = Duration::from_millis(20);
 
 /// Runs the command; the result is its exit status.
-pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
+pub fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failure> {
     if cli.machine.is_requested() {
         return super::system::run(cli, passes);
     }
@@ -168,7 +168,10 @@ pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
 
 /// The run of the script that the options ask for, and the folder in which programs count their
 /// times in regions. Why there is no region library goes to the header.
-fn prepare(cli: &Profile, header: &mut Header) -> Result<(ToolRun, Option<CountFolder>), Failure> {
+fn prepare(
+    cli: &ProfileCommand,
+    header: &mut Header,
+) -> Result<(ToolRun, Option<CountFolder>), Failure> {
     let mut tool = ToolRun::new("profile");
     tool.verbose = cli.verbose;
     tool.quiet = true;
@@ -228,7 +231,7 @@ fn prepare(cli: &Profile, header: &mut Header) -> Result<(ToolRun, Option<CountF
 
 /// Runs the script; writes checkpoints and events to the file, if there is one.
 fn record(
-    cli: &Profile,
+    cli: &ProfileCommand,
     tool: ToolRun,
     folder: Option<CountFolder>,
     file: &Rc<RefCell<Option<RecordingFile>>>,
@@ -262,7 +265,7 @@ fn record(
 
 /// The account of the whole recording.
 fn account(
-    cli: &Profile,
+    cli: &ProfileCommand,
     mut header: Header,
     rows: &mut ProfileBuilder,
     outcome: &Outcome,
@@ -340,7 +343,7 @@ fn in_call(pid: u32, tid: u32) -> Option<String> {
 }
 
 /// The summary, or the tables of threads.
-fn show(cli: &Profile, profile: Account) {
+fn show(cli: &ProfileCommand, profile: Account) {
     let left = match cli.pid {
         None => running_on(&profile),
         Some(_) => String::new(),
@@ -422,7 +425,7 @@ pub(crate) fn command(words: &[String]) -> Result<String, Failure> {
 }
 
 /// The facts that are known before the recording begins.
-pub(crate) fn header(cli: &Profile) -> Result<Header, Failure> {
+pub(crate) fn header(cli: &ProfileCommand) -> Result<Header, Failure> {
     let system = rustix::system::uname();
     let text = |s: &std::ffi::CStr| s.to_string_lossy().into_owned();
     let rank = ranks::rank(|name| std::env::var(name).ok());
@@ -460,7 +463,7 @@ pub(crate) fn header(cli: &Profile) -> Result<Header, Failure> {
 }
 
 /// The path of the profile, if one is written: ranks always write one.
-fn destination(cli: &Profile, header: &Header) -> Option<PathBuf> {
+fn destination(cli: &ProfileCommand, header: &Header) -> Option<PathBuf> {
     match &cli.output {
         Some(path) => Some(path.clone()),
         None if header.rank.is_some() => {
@@ -524,14 +527,14 @@ mod tests {
     #[test]
     fn a_mistyped_option_is_no_command() {
         use clap::Parser;
-        let wrong = Profile::try_parse_from(["profile", "--systm", "ls"]);
+        let wrong = ProfileCommand::try_parse_from(["profile", "--systm", "ls"]);
         let said = wrong.err().map(|e| e.to_string()).unwrap_or_default();
         assert!(
             said.contains("--systm") && said.contains("'--system'"),
             "{said}"
         );
         for own in [&["ls", "-l", "--system"][..], &["ls", "--", "--systm"]] {
-            let parsed = Profile::try_parse_from(["profile"].iter().chain(own));
+            let parsed = ProfileCommand::try_parse_from(["profile"].iter().chain(own));
             let command = parsed.ok().map(|p| p.command).unwrap_or_default();
             assert_eq!(command, own);
         }

@@ -42,8 +42,8 @@ mod unfinished;
 use std::collections::HashMap;
 
 use spile_profile::model::{
-    BLOCKED, Call, CallParts, Context, ContextKind, ContextTime, Event, Futex, Ns, PREEMPTED,
-    READY, ROOT, Snapshot, Stack, Thread, TimeParts, Times, Wake,
+    BLOCKED, CallParts, CallTotals, Context, ContextKind, ContextTime, Futex, Ns, PREEMPTED, READY,
+    ROOT, Snapshot, Stack, Thread, TimeParts, TimedEvent, Times, Wake,
 };
 
 use spile_runtime::io::rows::Row;
@@ -327,15 +327,15 @@ impl ProfileBuilder {
     }
 
     /// The row of a thread's calls in a region.
-    fn of_calls(&mut self, tid: u32, context: u32, call: &str) -> &mut Call {
+    fn of_calls(&mut self, tid: u32, context: u32, call: &str) -> &mut CallTotals {
         let key = (tid, context, call.to_owned());
         let all = &mut self.snapshot.calls;
         let place = *self.calls.entry(key).or_insert_with(|| {
-            all.push(Call {
+            all.push(CallTotals {
                 tid,
                 context,
                 call: call.to_owned(),
-                ..Call::default()
+                ..CallTotals::default()
             });
             all.len() - 1
         });
@@ -362,7 +362,7 @@ impl ProfileBuilder {
         region: u64,
         name: &str,
         parts: CallParts,
-        set: impl FnOnce(&mut Call),
+        set: impl FnOnce(&mut CallTotals),
     ) -> Option<()> {
         if is_own(region) {
             // Calls of the library that reports regions are not the program's: they count as its user
@@ -385,7 +385,7 @@ impl ProfileBuilder {
         region: u64,
         name: &str,
         parts: CallParts,
-    ) -> Option<&mut Call> {
+    ) -> Option<&mut CallTotals> {
         let thread = self.snapshot.threads.get_mut(place)?;
         parts.add_to(&mut thread.parts);
         let (tid, pid) = (thread.tid, thread.pid);
@@ -554,16 +554,16 @@ impl ProfileBuilder {
         region: u64,
         call: &str,
         (start_ns, end_ns): (Ns, Ns),
-    ) -> Option<&mut Event> {
+    ) -> Option<&mut TimedEvent> {
         let thread = self.snapshot.threads.get(place)?;
         let (tid, pid) = (thread.tid, thread.pid);
-        let event = Event {
+        let event = TimedEvent {
             tid,
             context: self.context(pid, region),
             call: call.to_owned(),
             start_ns,
             end_ns: end_ns.max(start_ns),
-            ..Event::default()
+            ..TimedEvent::default()
         };
         self.events.push(event);
         self.events.last_mut()

@@ -20,7 +20,7 @@ use spile_runtime::Outcome;
 
 use self::marks::{Work, begin};
 use self::rows::MachineBuilder;
-use super::profile::{self, Profile};
+use super::profile::{self, ProfileCommand};
 use super::{Passes, ToolRun, script};
 use crate::profiles::width;
 use spile_plain::messages::{Failure, fail, print_stderr, print_stdout};
@@ -53,7 +53,7 @@ impl MachineOptions {
 }
 
 /// Runs the command; the result is its exit status.
-pub(crate) fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
+pub(crate) fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failure> {
     if cli.machine.noise {
         return noise::run(cli, passes);
     }

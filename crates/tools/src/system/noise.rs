@@ -12,13 +12,13 @@ use std::time::Duration;
 use rustix::thread::sched_setaffinity;
 use spile_kernel::resources::error_text;
 use spile_kernel::{machine, process};
-use spile_profile::noise::{CauseKind, Event, Noise, Source, account};
+use spile_profile::noise::{CauseKind, Noise, NoiseEvent, Source, account};
 use spile_profile::report;
 use spile_profile::system::InterruptKind as Interrupt;
 use spile_runtime::Outcome;
 use spile_runtime::io::rows::Row;
 
-use super::profile::{self, Profile};
+use super::profile::{self, ProfileCommand};
 use super::{marks, rows};
 use crate::profiles::width;
 use crate::{Passes, ToolRun, rows::Fields, script};
@@ -58,7 +58,7 @@ struct ThreadMeasurement {
 }
 
 /// Runs the command; the result is the exit status.
-pub(super) fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
+pub(super) fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failure> {
     if cli.print_script {
         print_stdout(script("noise"))?;
         return Ok(0);
@@ -241,7 +241,7 @@ fn compute(
 /// The state that the script's rows built up.
 #[derive(Default)]
 struct NoiseBuilder {
-    events: HashMap<u32, Vec<Event>>,
+    events: HashMap<u32, Vec<NoiseEvent>>,
     sources: Vec<Source>,
     source_index: HashMap<u64, usize>,
     malformed: u64,
@@ -260,7 +260,7 @@ impl NoiseBuilder {
             "log" => {
                 let (cpu, start, what) = (f.number()?, f.number::<u64>()?, f.number()?);
                 let took: i64 = f.number()?;
-                let event = Event {
+                let event = NoiseEvent {
                     start,
                     end: u64::try_from(took)
                         .ok()
@@ -317,7 +317,7 @@ impl NoiseBuilder {
         self.sources.len() - 1
     }
 
-    fn events(&self, cpu: u32) -> Vec<Event> {
+    fn events(&self, cpu: u32) -> Vec<NoiseEvent> {
         self.events.get(&cpu).cloned().unwrap_or_default()
     }
 }

@@ -4,7 +4,7 @@
 //! call: hash the key's words, look into the slot of the direct-mapped cache, compare the key
 //! word by word, update in place. A miss goes out of line: see [`HandlerCodegen::emit_miss`].
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
 use spile_ebpf::isa::helpers::{Helper, NOEXIST};
@@ -328,7 +328,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The map of this generation.
-    fn generation_map(&mut self, maps: &[String]) -> Arg {
+    fn generation_map(&mut self, maps: &[String]) -> CallArg {
         match maps {
             [first, second] => {
                 let [other, end] = [(); 2].map(|()| self.asm.label());
@@ -341,7 +341,7 @@ impl HandlerCodegen<'_> {
                 self.asm.bind(end);
                 map.into()
             }
-            maps => Arg::Map(maps.first().map_or("", |m| m).into()),
+            maps => CallArg::Map(maps.first().map_or("", |m| m).into()),
         }
     }
 
@@ -505,7 +505,7 @@ impl HandlerCodegen<'_> {
         let args = [
             self.generation_map(&array.maps),
             block_at(self.plan.scratch.key),
-            Arg::Constant(self.pool.zeros(size)),
+            CallArg::Constant(self.pool.zeros(size)),
             NOEXIST.into(),
         ];
         self.asm.call_with(Helper::MapUpdateElem, &args)

@@ -5,7 +5,7 @@
 //! number in front of each element. When a wrapping array is full, one walk finds the smallest
 //! number and another deletes the elements that are almost as old.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
 use spile_ebpf::isa::helpers::{Helper, NOEXIST};
@@ -192,7 +192,7 @@ impl HandlerCodegen<'_> {
     /// Calls a helper that takes a map and the key in the key buffer.
     pub(in crate::lower) fn map_call(&mut self, helper: Helper, map: &str) -> Reg {
         let key = block_at(self.plan.scratch.key);
-        self.asm.call_with(helper, &[Arg::Map(map.into()), key])
+        self.asm.call_with(helper, &[CallArg::Map(map.into()), key])
     }
 
     pub(in crate::lower) fn array_get(&mut self, dst: IrReg, g: GlobalId, keys: &[Val]) -> Res {
@@ -392,10 +392,10 @@ impl HandlerCodegen<'_> {
                 self.store(value, number);
                 block_at(value)
             }
-            false => Arg::Constant(self.pool.zeros(size)),
+            false => CallArg::Constant(self.pool.zeros(size)),
         };
         let key = block_at(self.plan.scratch.key);
-        let args = [Arg::Map(map.into()), key, from, NOEXIST.into()];
+        let args = [CallArg::Map(map.into()), key, from, NOEXIST.into()];
         self.asm.call_with(Helper::MapUpdateElem, &args)
     }
 
@@ -496,8 +496,8 @@ impl HandlerCodegen<'_> {
     /// Calls the callback for each element of the map, with the address of `TMP[2]`, which `TMP[1]`
     /// follows.
     pub(in crate::lower) fn walk_in(&mut self, map: &str, callback: &str) {
-        let (map, callback) = (Arg::Map(map.into()), Arg::Callback(callback.into()));
-        let args = [map, callback, Arg::Word(TMP[2]), 0.into()];
+        let (map, callback) = (CallArg::Map(map.into()), CallArg::Callback(callback.into()));
+        let args = [map, callback, CallArg::Word(TMP[2]), 0.into()];
         self.asm.call_with(Helper::ForEachMapElem, &args);
     }
 

@@ -4,18 +4,18 @@
 //! the matching elements (see [`crate::plan::iterators`]), and builds a heap of the copies. A step
 //! removes the heap's first node. The iterator's state is in the per-CPU area, as plain numbers.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{BlockId, Extract, GlobalId, IterId, Reg as IrReg, SortKey, SortSpec, Ty, Val};
 use spile_layout::{GlobalPlace, SEQUENCE, ValueLayout};
-use spile_lir::library::heap::{Direction, HeapLayout, words};
+use spile_lir::library::heap::{HeapLayout, HeapOrder, words};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::statistics::bucket;
 use spile_lir::library::walks::{
-    CopiedPart, CopyLayout, KeyFields, Part, SortWord, Statistic, copy,
+    CopiedPart, CopyLayout, ElementOffset, KeyFields, SortWord, Statistic, copy,
 };
 
 use crate::error::{LowerError, Res};
@@ -153,10 +153,12 @@ impl HandlerCodegen<'_> {
             return Err("a copy of buckets".into());
         };
         let part = |part: ElementPart| match part {
-            ElementPart::Key(i) => Part::Key(fields.0[..i].iter().map(|(bytes, _)| bytes).sum()),
+            ElementPart::Key(i) => {
+                ElementOffset::Key(fields.0[..i].iter().map(|(bytes, _)| bytes).sum())
+            }
             ElementPart::Value => match value {
-                ValueLayout::Scalar(_) => Part::Value(SEQUENCE),
-                ValueLayout::Stats(agg) => Part::Value(SEQUENCE + agg.count),
+                ValueLayout::Scalar(_) => ElementOffset::Value(SEQUENCE),
+                ValueLayout::Stats(agg) => ElementOffset::Value(SEQUENCE + agg.count),
             },
         };
         let word = match text {
@@ -235,8 +237,8 @@ impl HandlerCodegen<'_> {
             return Err("a heap of buckets".into());
         };
         let texts = text.map(|_| match sort.is_some_and(|s| s.descending) {
-            false => Direction::Up,
-            true => Direction::Down,
+            false => HeapOrder::Up,
+            true => HeapOrder::Down,
         });
         let layout = HeapLayout {
             map: map.into(),
@@ -286,7 +288,7 @@ impl HandlerCodegen<'_> {
         let base = self.block_word(base);
         self.asm.add(entry, base);
         self.store(key, entry);
-        let args = [Arg::Map((&*snapshot.map).into()), block_at(key)];
+        let args = [CallArg::Map((&*snapshot.map).into()), block_at(key)];
         let row = self.asm.call_with(Helper::MapLookupElem, &args);
         self.asm.jump_if(Cond::Eq, row, 0, done);
         self.asm.store(Size::DW, R10, TMP[0], row);
@@ -402,7 +404,7 @@ impl HandlerCodegen<'_> {
 /// What entries are sorted by.
 fn sort_word(
     sort: Option<SortSpec>,
-    part: impl Fn(ElementPart) -> Part,
+    part: impl Fn(ElementPart) -> ElementOffset,
     value: &ValueLayout,
 ) -> Res<SortWord> {
     let Some(sort) = sort else {

@@ -2,7 +2,7 @@
 //! call. The subprograms here serve the few threads whose slot another thread occupies, and records
 //! that do not exist yet.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
@@ -74,7 +74,7 @@ impl HandlerCodegen<'_> {
                 sub.write_back(&field, front, room);
                 Ok(())
             })?;
-            let room = Arg::from(which as i32);
+            let room = CallArg::from(which as i32);
             self.asm.call_sub_with(name, &[room]);
             self.asm.bind(end);
         }
@@ -118,7 +118,7 @@ impl HandlerCodegen<'_> {
         let all = front.all(self.options.cpus) as i32;
         self.asm.jump_if(Cond::Ge, number, all, end);
         self.asm.alu(AluOp::Mul, number, front.stride as i32);
-        self.asm.set(to, &Arg::Shared(front.at));
+        self.asm.set(to, &CallArg::Shared(front.at));
         self.asm.add(to, number);
         self.asm.bind(end);
     }

@@ -1,6 +1,6 @@
 //! Changes of the current process: writes to its memory, and signals. The account has their number.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{Cond, Size, Src};
@@ -65,7 +65,7 @@ impl HandlerCodegen<'_> {
         let value = self.number(args[2])?;
         self.asm.store(size, R10, TMP[0], value);
         let to = self.number(args[1])?;
-        self.write_user(to, [Arg::Word(TMP[0]), (n as i32).into()]);
+        self.write_user(to, [CallArg::Word(TMP[0]), (n as i32).into()]);
         Ok(())
     }
 
@@ -85,7 +85,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Writes memory, given by its address and length, to a user address.
-    fn write_user(&mut self, to: Src, [from, length]: [Arg; 2]) {
+    fn write_user(&mut self, to: Src, [from, length]: [CallArg; 2]) {
         let fail = self.fail_label(ErrorKind::WriteFault);
         self.set_aux(to);
         let args = [to.into(), from, length];

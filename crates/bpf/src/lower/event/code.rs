@@ -1,6 +1,6 @@
 //! The context of probes in code: registers, arguments, results, probe addresses.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
@@ -125,9 +125,13 @@ impl HandlerCodegen<'_> {
             }
         };
         self.asm.store(Size::DW, R10, value, 0);
-        let context = Arg::from(self.asm.word(R10, CTX));
-        let args = [Some(context), number.map(Arg::from), Some(Arg::Word(value))];
-        let args: Vec<Arg> = args.into_iter().flatten().collect();
+        let context = CallArg::from(self.asm.word(R10, CTX));
+        let args = [
+            Some(context),
+            number.map(CallArg::from),
+            Some(CallArg::Word(value)),
+        ];
+        let args: Vec<CallArg> = args.into_iter().flatten().collect();
         self.asm.call_with(helper, &args);
         Ok(self.asm.word(R10, value))
     }
@@ -245,7 +249,7 @@ impl HandlerCodegen<'_> {
             let value = TMP[0];
             self.asm.store(Size::DW, R10, value, 0);
             let top = self.asm.word(context, self.saved_register(sp)?);
-            let args = [Arg::Word(value), 8.into(), top.into()];
+            let args = [CallArg::Word(value), 8.into(), top.into()];
             self.asm.call_with(Helper::ProbeReadUser, &args);
             return Ok(self.asm.word(R10, value));
         }

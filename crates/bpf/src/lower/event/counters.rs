@@ -8,8 +8,8 @@ use spile_ebpf::isa::insn::Cond;
 use spile_ir::{Inst, Intrinsic, Program, Reg as IrReg, Val};
 
 use spile_layout::ErrorKind;
-use spile_lir::builder::{Builder, Val as Value, build};
-use spile_lir::func::{Func, MemoryPlace, Module};
+use spile_lir::builder::{Builder, Scalar as Value, build};
+use spile_lir::func::{LirFunc, MemoryPlace, Module};
 use spile_lir::helpers::Helper;
 
 use crate::compiled::counter_map;
@@ -116,7 +116,7 @@ fn counter_offset(n: usize) -> i16 {
 }
 
 /// The program that runs at task switches.
-pub(crate) fn switch_handler(name: &str, count: usize) -> Func {
+pub(crate) fn switch_handler(name: &str, count: usize) -> LirFunc {
     let contract = "\
 Adds what happened since the processor's last switch to the counters of the thread that leaves.
 ctx: not read.";
@@ -142,7 +142,7 @@ ctx: not read.";
 }
 
 /// The function that reads a counter.
-fn read_counter(name: &str, n: usize) -> Func {
+fn read_counter(name: &str, n: usize) -> LirFunc {
     let contract = "\
 The current thread's count, or a negative errno as a number. It reads again if the thread was switched out
 between two reads, which then do not belong together.

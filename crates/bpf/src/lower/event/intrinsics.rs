@@ -1,6 +1,6 @@
 //! Dispatch of intrinsics: the event, the current task, time, memory, strings.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
@@ -278,7 +278,7 @@ impl HandlerCodegen<'_> {
             return Ok(self.asm.read(Size::W, task, offset));
         }
         self.asm.add(task, offset);
-        self.copy_memory(Arg::Word(TMP[0]), 4, task.into());
+        self.copy_memory(CallArg::Word(TMP[0]), 4, task.into());
         Ok(self.asm.read(Size::W, R10, TMP[0]))
     }
 
@@ -497,7 +497,7 @@ impl HandlerCodegen<'_> {
     fn short_execname(&mut self, off: u32, width: u32, comm: Option<i16>) {
         let Some(comm) = comm else {
             // Uses two adjacent scratch words.
-            let args = [Arg::Word(TMP[1]), 16.into()];
+            let args = [CallArg::Word(TMP[1]), 16.into()];
             self.asm.call_with(Helper::GetCurrentComm, &args);
             let word = self.asm.word(R10, TMP[1]);
             return self.store_short(word, (off, width));
@@ -653,7 +653,7 @@ impl HandlerCodegen<'_> {
             Space::User => Helper::ProbeReadUser,
         };
         let bytes = Src::Imm(size.into());
-        let args = [Arg::Word(TMP[0]), bytes.into(), from.into()];
+        let args = [CallArg::Word(TMP[0]), bytes.into(), from.into()];
         let result = self.asm.call_with(helper, &args);
         let fail = self.fail_label(ErrorKind::ReadFault);
         if space == Space::User && !self.options.resident {
@@ -694,7 +694,7 @@ impl HandlerCodegen<'_> {
             let word = self.cast(from, |cast| cast.word);
             return self.asm.read(Size::DW, word, 0);
         }
-        self.copy_memory(Arg::Word(TMP[0]), 8, from.into());
+        self.copy_memory(CallArg::Word(TMP[0]), 8, from.into());
         self.asm.word(R10, TMP[0])
     }
 

@@ -7,12 +7,12 @@
 //! A call costs a hit 2 to 3 ns. Inline code would cost tens of verified instructions for each
 //! statement, on every path that leads to it.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::asm::{Asm, Label, Section};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::{R1, R10};
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
-use spile_ebpf::isa::sequences::{CALLER_SAVED, RegSet};
+use spile_ebpf::isa::sequences::{CALLER_SAVED, RegMask};
 use spile_ir::{Body, BodyFacts, GlobalId, Reg as IrReg, Ty, Val};
 use spile_layout::{ErrorKind, percpu};
 
@@ -27,7 +27,7 @@ use crate::plan::outlining::Op;
 use crate::regalloc::{Allocation, Location};
 
 /// The registers that a subprogram's code may use: all but the per-CPU area and the stack.
-pub(in crate::lower) const FREE: RegSet = CALLER_SAVED | 1 << 6 | 1 << 8 | 1 << 9;
+pub(in crate::lower) const FREE: RegMask = CALLER_SAVED | 1 << 6 | 1 << 8 | 1 << 9;
 /// A subprogram's first argument as an operand.
 pub(in crate::lower) const FIRST: Val = Val::Reg(IrReg(0));
 /// Result of an array operation on a full array.
@@ -155,7 +155,7 @@ impl HandlerCodegen<'_> {
             g.asm.ret(position);
             Ok(())
         })?;
-        let args = [record as i32, size - room].map(Arg::from);
+        let args = [record as i32, size - room].map(CallArg::from);
         let position = self.asm.call_sub_with("begin", &args);
         // The mask changes nothing; it bounds the value for the verifier.
         self.asm.alu(AluOp::And, position, self.out_mask());
@@ -182,7 +182,7 @@ impl HandlerCodegen<'_> {
             g.asm.add(length, out as i32);
             let to = g.asm.alu_of(AluOp::Add, length, 8);
             // With the NUL; at least 1, because the source is our own memory.
-            let args = [to, width, from].map(Arg::from);
+            let args = [to, width, from].map(CallArg::from);
             let bytes = g.asm.call_with(Helper::ProbeReadKernelStr, &args);
             g.asm.add(bytes, -1);
             g.asm.store(Size::DW, length, 0, bytes);
@@ -203,7 +203,7 @@ impl HandlerCodegen<'_> {
 
     /// Calls [`HandlerCodegen::begin_text`] as a subprogram.
     pub(in crate::lower) fn begin_text_global(&mut self, width: u32) -> Res {
-        let zeros = Arg::Constant(self.pool.byte_run(0));
+        let zeros = CallArg::Constant(self.pool.byte_run(0));
         self.define_global("text_begin", ["width"], |g, [width]| {
             g.bound_argument(width, g.plan.max_string);
             g.store(g.plan.scratch.text_pos, 0);
@@ -211,7 +211,7 @@ impl HandlerCodegen<'_> {
             g.asm.call_with(Helper::ProbeReadKernel, &args);
             Ok(())
         })?;
-        let width = Arg::from(width as i32);
+        let width = CallArg::from(width as i32);
         self.asm.call_sub_with("text_begin", &[width]);
         Ok(())
     }
@@ -239,7 +239,7 @@ impl HandlerCodegen<'_> {
             g.count(percpu::TRUNCATED);
             Ok(())
         })?;
-        let args = [off as i32, width as i32].map(Arg::from);
+        let args = [off as i32, width as i32].map(CallArg::from);
         self.asm.call_sub_with("text_end", &args);
         Ok(true)
     }
@@ -271,7 +271,7 @@ impl HandlerCodegen<'_> {
             g.asm.mov(from, BLOCK);
             g.asm.bind(found);
             g.asm.add(from, text);
-            let args = [BLOCK, from, size, width].map(Arg::from);
+            let args = [BLOCK, from, size, width].map(CallArg::from);
             g.asm.call_sub_with(APPEND_TEXT, &args);
             Ok(())
         })?;
@@ -333,7 +333,7 @@ impl HandlerCodegen<'_> {
         &mut self,
         full: Option<Label>,
         name: &str,
-        args: [(&'static str, Arg); N],
+        args: [(&'static str, CallArg); N],
         code: impl FnOnce(&mut HandlerCodegen<'_>, [Reg; N], Option<Label>) -> Res,
     ) -> Res {
         let params = args.each_ref().map(|(name, _)| *name);
@@ -456,7 +456,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The generation as an argument, if there are several; else 0.
-    pub(in crate::lower) fn generation(&mut self, several: bool) -> Arg {
+    pub(in crate::lower) fn generation(&mut self, several: bool) -> CallArg {
         match several {
             true => self.asm.word(R10, GEN).into(),
             false => 0.into(),
@@ -467,7 +467,12 @@ impl HandlerCodegen<'_> {
 
     /// The result of a function of the run-time library that gets numbers only. It is called if handlers
     /// share the operation, else its code stands here.
-    pub(in crate::lower) fn run_library(&mut self, op: Op, name: &str, args: &[Arg]) -> Res<Reg> {
+    pub(in crate::lower) fn run_library(
+        &mut self,
+        op: Op,
+        name: &str,
+        args: &[CallArg],
+    ) -> Res<Reg> {
         if !self.outlined(op) {
             let code = self.pool.inline(name)?;
             return Ok(self.asm.insert_with(code, args));

@@ -1,7 +1,7 @@
 //! The leading tests of a handler, which run before everything else.
 
 use spile_ebpf::isa::asm::Label;
-use spile_ebpf::isa::asm::{ARGUMENTS, Arg};
+use spile_ebpf::isa::asm::{ARGUMENTS, CallArg};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::Size;
 use spile_ir::storage::Storage;
@@ -247,7 +247,7 @@ impl HandlerCodegen<'_> {
         }
         let number = known.number;
         let slots = passed(number).map(|slot| self.asm.word(R10, slot).into());
-        let mut args: Vec<Arg> = slots.collect();
+        let mut args: Vec<CallArg> = slots.collect();
         for r in &split.carried {
             args.push(self.number(Val::Reg(*r))?.into());
         }

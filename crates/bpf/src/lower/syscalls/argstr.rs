@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
@@ -21,7 +21,8 @@ use spile_lir::library::arguments::{
 };
 use spile_lir::library::routine::Routine;
 use spile_syscalls::{
-    Arg as SysArg, ArgKind, Base, Field, FieldKind, FlagTable, Structure, Syscall, Variants,
+    ArgKind, ArgVariants, FieldKind, FlagTable, NumberBase, Structure, StructureField, Syscall,
+    SyscallArg as SysArg,
 };
 
 use crate::error::Res;
@@ -166,7 +167,7 @@ impl NameLists {
     }
 
     /// The descriptor of a field.
-    fn field(&mut self, field: &Field) -> u64 {
+    fn field(&mut self, field: &StructureField) -> u64 {
         let descriptor = match field.kind {
             FieldKind::Value(kind) => self.descriptor(kind, field.bits, true),
             FieldKind::Micro => sized(kind::MICROSECONDS, field.bits),
@@ -223,9 +224,9 @@ impl NameLists {
             }
             ArgKind::Pair(base) => {
                 let base = match base {
-                    Base::Signed => kind::SIGNED,
-                    Base::Unsigned => kind::UNSIGNED,
-                    Base::Hex => kind::HEX,
+                    NumberBase::Signed => kind::SIGNED,
+                    NumberBase::Unsigned => kind::UNSIGNED,
+                    NumberBase::Hex => kind::HEX,
                 };
                 sized(kind::PAIR, 32) | (base as u64) << PAIR_BASE
             }
@@ -257,7 +258,7 @@ fn with_bits(descriptor: u64, bits: u8) -> u64 {
 }
 
 /// The second word of a field's entry.
-fn field_word(field: &Field) -> u64 {
+fn field_word(field: &StructureField) -> u64 {
     u64::from(field.offset) | u64::from(field.shift) << structure::SHIFT
 }
 
@@ -325,7 +326,7 @@ fn row(args: &[SysArg], lists: &mut NameLists) -> [u64; ARGS] {
 }
 
 /// Appends rows for the values of an argument; returns the description of the list of values.
-fn cases(of: &Variants, words: &mut Vec<u64>, lists: &mut NameLists) -> u64 {
+fn cases(of: &ArgVariants, words: &mut Vec<u64>, lists: &mut NameLists) -> u64 {
     let mut values = Vec::new();
     for case in of.cases {
         let at = words.len();
@@ -406,7 +407,7 @@ impl HandlerCodegen<'_> {
             let row = self.row(rows, number);
             let [values, mask] = [ARGS, ARGS + 1].map(|word| self.asm.word(row, 8 * word as i16));
             self.asm.jump_if(Cond::Eq, values, 0, fixed);
-            let args = [values, mask, number].map(Arg::from);
+            let args = [values, mask, number].map(CallArg::from);
             let variant = self.asm.call_sub_with("variant_row", &args);
             self.asm.store(Size::DW, BLOCK, chosen, variant);
         }
@@ -415,7 +416,7 @@ impl HandlerCodegen<'_> {
 
     /// The address of a row.
     fn row(&mut self, rows: SyscallRows, number: Reg) -> Reg {
-        let row = self.asm.address_of(&Arg::Constant(rows.at));
+        let row = self.asm.address_of(&CallArg::Constant(rows.at));
         let off = self.asm.alu_of(AluOp::Mul, number, ROW);
         self.asm.add(row, off);
         row

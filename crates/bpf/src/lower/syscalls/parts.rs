@@ -13,7 +13,7 @@ use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::TMP;
 use crate::target::Target;
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 
 /// Parts of `socketcall`: 1 to 20.
 const SOCKETCALLS: i32 = 20;
@@ -229,7 +229,7 @@ impl HandlerCodegen<'_> {
     fn user_word(&mut self, word: Reg, register: i16, off: i32) {
         let from = self.asm.read(Size::W, word, register);
         self.asm.add(from, off);
-        let args = [Arg::Word(TMP[0]), 4.into(), from.into()];
+        let args = [CallArg::Word(TMP[0]), 4.into(), from.into()];
         let fault = self.asm.call_with(Helper::ProbeReadUser, &args);
         let read = self.asm.label();
         self.asm.load(Size::W, word, R10, TMP[0]);

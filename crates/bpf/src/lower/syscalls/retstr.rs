@@ -8,7 +8,7 @@ use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::BLOCK;
 use crate::lower::text::append::{APPEND_TEXT, flag};
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 
 /// Bytes of a name.
 const NAME: usize = 32;
@@ -75,7 +75,7 @@ impl HandlerCodegen<'_> {
         self.asm.neg(error);
         self.asm.jump_if(Cond::Ge, error, rows as i32, unnamed);
         self.asm.alu(AluOp::Mul, error, NAME as i32);
-        let name = self.asm.address_of(&Arg::Constant(base));
+        let name = self.asm.address_of(&CallArg::Constant(base));
         self.asm.add(name, error);
         let args = [BLOCK.into(), name.into(), (NAME as i32).into(), 0.into()];
         self.asm.call_sub_with(APPEND_TEXT, &args);

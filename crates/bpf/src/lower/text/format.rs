@@ -17,7 +17,7 @@ use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{BLOCK, NR, block_at};
 use crate::plan::outlining::Op;
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn concat(&mut self, dst: IrReg, a: Val, b: Val) -> Res {
@@ -263,7 +263,7 @@ impl HandlerCodegen<'_> {
         self.pool.use_append_bytes(self.plan)?;
         let width = self.width_of(field)?;
         let precision = self.precision_of(field)?;
-        let args = [self.number(value)?, precision, width].map(Arg::from);
+        let args = [self.number(value)?, precision, width].map(CallArg::from);
         self.asm.call_sub_with(APPEND_BYTES, &args);
         Ok(())
     }
@@ -291,7 +291,7 @@ impl HandlerCodegen<'_> {
         self.pool.use_append_number(self.plan, base)?;
         let width = self.width_of(field)?;
         let precision = self.precision_of(field)?;
-        let args = [precision, self.number(value)?, flags.into(), width].map(Arg::from);
+        let args = [precision, self.number(value)?, flags.into(), width].map(CallArg::from);
         self.asm.call_sub_with(append_number(base), &args);
         Ok(())
     }

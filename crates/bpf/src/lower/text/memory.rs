@@ -1,7 +1,7 @@
 //! `%m` and `%M`: memory that is read while the handler runs. For output the bytes go into the
 //! record and the controller renders them; for strings they are appended here, up to a NUL.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::fmt::{MAX_MEM, TOO_MANY};
@@ -89,7 +89,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Reads the bytes to an address.
-    fn read_memory(&mut self, memory: &MemoryArg, to: Arg) -> Res {
+    fn read_memory(&mut self, memory: &MemoryArg, to: CallArg) -> Res {
         let bytes = self.block_word(self.plan.scratch.tmp + LEN);
         self.check_bound(bytes, MOST);
         let from = self.number(memory.addr)?;

@@ -1,7 +1,7 @@
 //! Output records: a handler collects them in the CPU's output buffer and sends the buffer at its
 //! end.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::{FormatId, Hist, Stream, Ty, Val};
@@ -208,7 +208,7 @@ impl HandlerCodegen<'_> {
         let wake = self.shared_address(shared::WAKE);
         self.asm.load(Size::DW, wake, wake, 0);
         let args = [
-            Arg::Map(RING.into()),
+            CallArg::Map(RING.into()),
             buffer.into(),
             bytes.into(),
             wake.into(),

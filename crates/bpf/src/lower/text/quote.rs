@@ -1,6 +1,6 @@
 //! Escaped text of limited length, with or without quotes: `text_strn` and similar functions.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{Cond, Size};
 use spile_ir::{Reg as IrReg, Space, Val};
@@ -129,7 +129,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Writes a text quoted to the text being built.
-    fn call_quote(&mut self, name: String, text: Arg) {
+    fn call_quote(&mut self, name: String, text: CallArg) {
         let tmp = self.plan.scratch.tmp;
         let [count, limit, quoted] =
             [word::COUNT, word::LIMIT, word::QUOTED].map(|at| self.block_word(tmp + at).into());

@@ -1,13 +1,13 @@
 //! Regular expressions: matches by the automata of [`spile_ir::regex`], which the run-time library walks.
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::regex;
 use spile_ir::{BodyFacts, Inst, Program, ProgramFacts, Reg as IrReg, RegexId, Ty, Val};
 use spile_layout::percpu;
 use spile_lir::library::regex::{
-    CHUNK, FIND_ON, Finder, MATCH_AT, MAX_GROUPS, NO_SLOT, Scanner, area, find, matches,
+    CHUNK, FIND_ON, FinderView, MATCH_AT, MAX_GROUPS, NO_SLOT, ScannerView, area, find, matches,
 };
 use spile_lir::library::routine::Routine;
 
@@ -85,7 +85,7 @@ impl HandlerCodegen<'_> {
         self.pool.define_once(&name, || {
             matches(&name, &compiled.classes, &scanner(&compiled.test))
         })?;
-        let chunks = Arg::from(text.width() as i32 / CHUNK);
+        let chunks = CallArg::from(text.width() as i32 / CHUNK);
         let args = [
             self.text_arg(&text),
             block_at(self.plan.scratch.tmp),
@@ -112,7 +112,7 @@ impl HandlerCodegen<'_> {
         self.pool
             .define_once(&name, || find(&name, classes, &tables(finder), max))?;
         // The copied text is kept for its groups, and ends with a NUL.
-        let most = Arg::from(text.width().min(max) as i32);
+        let most = CallArg::from(text.width().min(max) as i32);
         let args = [
             block_at(last + area::TEXT as u32),
             most,
@@ -166,8 +166,8 @@ impl HandlerCodegen<'_> {
 }
 
 /// The tables of a scanner for the library.
-fn scanner(s: &regex::Scanner) -> Scanner<'_> {
-    Scanner {
+fn scanner(s: &regex::Scanner) -> ScannerView<'_> {
+    ScannerView {
         next: &s.next,
         start: s.start,
         accept: s.accept,
@@ -176,8 +176,8 @@ fn scanner(s: &regex::Scanner) -> Scanner<'_> {
 }
 
 /// The same of a finder.
-fn tables(f: &regex::Finder) -> Finder<'_> {
-    Finder {
+fn tables(f: &regex::Finder) -> FinderView<'_> {
+    FinderView {
         groups: f.groups,
         reverse: (!f.anchored).then(|| scanner(&f.reverse)),
         columns: f.columns,

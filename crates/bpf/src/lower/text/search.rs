@@ -4,7 +4,7 @@
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::interp::strtol;
 use spile_ir::{Reg as IrReg, Val};
-use spile_lir::func::{Func, Module};
+use spile_lir::func::{LirFunc, Module};
 use spile_lir::library::{quote, search};
 
 use super::escapes::{ESCAPE, escapes, table};
@@ -14,7 +14,7 @@ use crate::lower::operand::StrOperand;
 use crate::lower::pool::Pool;
 use crate::lower::slots::block_at;
 use crate::plan::StateLayout;
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn needs_loop(&self, what: &str) -> Res {
@@ -28,7 +28,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Defines a function that is made for this call, and returns its name.
-    pub(in crate::lower) fn made(&mut self, func: Func) -> Res<String> {
+    pub(in crate::lower) fn made(&mut self, func: LirFunc) -> Res<String> {
         self.pool.define_module(Module::from(func))
     }
 
@@ -99,7 +99,7 @@ impl HandlerCodegen<'_> {
         self.needs_loop("strtol()")?;
         self.pool.library("strtol")?;
         let base = self.number(base)?;
-        let width = Arg::from(text.width() as i32);
+        let width = CallArg::from(text.width() as i32);
         let args = [self.text_arg(&text), width, base.into()];
         let number = self.asm.call_sub_with("strtol", &args);
         self.def_int(dst, number)
@@ -128,7 +128,7 @@ impl HandlerCodegen<'_> {
     /// Word at `tmp` = the escape of a byte. Changes `code`.
     pub(in crate::lower) fn escaped_char(&mut self, code: Reg, tmp: u32) {
         let table = self.pool.constant(&table(spile_ir::fmt::escape_char));
-        let escape = self.asm.address_of(&Arg::Constant(table));
+        let escape = self.asm.address_of(&CallArg::Constant(table));
         self.asm.alu(AluOp::And, code, 255);
         self.asm.alu(AluOp::Mul, code, ESCAPE);
         self.asm.add(escape, code);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spile_cast::Cast;
 
-use super::{Asm, Function, Section};
+use super::{Asm, AsmFunction, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::{R0, R1, R2, R3, R4, R5, R10};
 use crate::isa::insn::{AluOp, AtomicOp, Reg, Size, Src};
@@ -14,7 +14,7 @@ pub const ARGUMENTS: [Reg; 5] = [R1, R2, R3, R4, R5];
 
 /// An argument of a call.
 #[derive(Debug, Clone)]
-pub enum Arg {
+pub enum CallArg {
     /// A register or constant.
     Value(Src),
     /// The address of an offset from a register.
@@ -31,34 +31,34 @@ pub enum Arg {
     Callback(Arc<str>),
 }
 
-impl Arg {
+impl CallArg {
     /// The address of what lies `bytes` behind an address in a block or section.
-    pub fn plus(self, bytes: u32) -> Arg {
+    pub fn plus(self, bytes: u32) -> CallArg {
         match self {
-            Arg::At(base, off) => Arg::At(base, off + bytes.cast_signed()),
-            Arg::Shared(off) => Arg::Shared(off + bytes),
-            Arg::Constant(off) => Arg::Constant(off + bytes),
-            Arg::Word(off) => Arg::Word(off + bytes.fit::<i16>()),
-            arg @ (Arg::Value(_) | Arg::Map(_) | Arg::Callback(_)) => arg,
+            CallArg::At(base, off) => CallArg::At(base, off + bytes.cast_signed()),
+            CallArg::Shared(off) => CallArg::Shared(off + bytes),
+            CallArg::Constant(off) => CallArg::Constant(off + bytes),
+            CallArg::Word(off) => CallArg::Word(off + bytes.fit::<i16>()),
+            arg @ (CallArg::Value(_) | CallArg::Map(_) | CallArg::Callback(_)) => arg,
         }
     }
 }
 
-impl From<Reg> for Arg {
-    fn from(reg: Reg) -> Arg {
-        Arg::Value(reg.into())
+impl From<Reg> for CallArg {
+    fn from(reg: Reg) -> CallArg {
+        CallArg::Value(reg.into())
     }
 }
 
-impl From<i32> for Arg {
-    fn from(n: i32) -> Arg {
-        Arg::Value(n.into())
+impl From<i32> for CallArg {
+    fn from(n: i32) -> CallArg {
+        CallArg::Value(n.into())
     }
 }
 
-impl From<Src> for Arg {
-    fn from(src: Src) -> Arg {
-        Arg::Value(src)
+impl From<Src> for CallArg {
+    fn from(src: Src) -> CallArg {
+        CallArg::Value(src)
     }
 }
 
@@ -108,7 +108,7 @@ impl Asm {
     }
 
     /// Calls a helper. The result is in a new virtual register.
-    pub fn call_with(&mut self, helper: Helper, args: &[Arg]) -> Reg {
+    pub fn call_with(&mut self, helper: Helper, args: &[CallArg]) -> Reg {
         self.set_arguments(args);
         self.call(helper);
         self.copy(R0)
@@ -116,7 +116,7 @@ impl Asm {
 
     /// Inserts the code of a function in place of a call ([`Asm::insert`]). The result is in a new virtual
     /// register.
-    pub fn insert_with(&mut self, function: &Function, args: &[Arg]) -> Reg {
+    pub fn insert_with(&mut self, function: &AsmFunction, args: &[CallArg]) -> Reg {
         self.set_arguments(args);
         self.insert(function);
         self.copy(R0)
@@ -124,14 +124,14 @@ impl Asm {
 
     /// Calls a function of the kernel by its id in the kernel's BTF. The result is in a new virtual
     /// register.
-    pub fn call_kfunc_with(&mut self, id: u32, args: &[Arg]) -> Reg {
+    pub fn call_kfunc_with(&mut self, id: u32, args: &[CallArg]) -> Reg {
         self.set_arguments(args);
         self.call_kfunc(id);
         self.copy(R0)
     }
 
     /// Calls a subprogram of the object. The result is in a new virtual register.
-    pub fn call_sub_with(&mut self, name: impl Into<Arc<str>>, args: &[Arg]) -> Reg {
+    pub fn call_sub_with(&mut self, name: impl Into<Arc<str>>, args: &[CallArg]) -> Reg {
         self.set_arguments(args);
         self.call_sub(name);
         self.copy(R0)
@@ -139,35 +139,35 @@ impl Asm {
 
     /// Calls a subprogram at most `times` times, until it returns 1 (`bpf_loop`). Its parameters are the
     /// index and the stack address at `context`.
-    pub fn repeat_call(&mut self, times: Arg, callback: impl Into<Arc<str>>, context: i16) {
-        let callback = Arg::Callback(callback.into());
-        let args = [times, callback, Arg::Word(context), 0.into()];
+    pub fn repeat_call(&mut self, times: CallArg, callback: impl Into<Arc<str>>, context: i16) {
+        let callback = CallArg::Callback(callback.into());
+        let args = [times, callback, CallArg::Word(context), 0.into()];
         self.set_arguments(&args);
         self.call(Helper::Loop);
     }
 
-    fn set_arguments(&mut self, args: &[Arg]) {
+    fn set_arguments(&mut self, args: &[CallArg]) {
         for (arg, reg) in args.iter().zip(ARGUMENTS) {
             self.set(reg, arg);
         }
     }
 
     /// `reg` = what an argument stands for.
-    pub fn set(&mut self, reg: Reg, arg: &Arg) {
+    pub fn set(&mut self, reg: Reg, arg: &CallArg) {
         match arg {
-            Arg::Value(src) if *src == Src::Reg(reg) => {}
-            Arg::Value(src) => self.mov(reg, *src),
-            Arg::At(base, off) => self.sum(reg, *base, *off),
-            Arg::Shared(off) => self.ld_data(reg, Section::Bss, *off),
-            Arg::Constant(off) => self.ld_data(reg, Section::Rodata, *off),
-            Arg::Word(off) => self.sum(reg, R10, i32::from(*off)),
-            Arg::Map(name) => self.ld_map(reg, name.clone()),
-            Arg::Callback(name) => self.ld_func(reg, name.clone()),
+            CallArg::Value(src) if *src == Src::Reg(reg) => {}
+            CallArg::Value(src) => self.mov(reg, *src),
+            CallArg::At(base, off) => self.sum(reg, *base, *off),
+            CallArg::Shared(off) => self.ld_data(reg, Section::Bss, *off),
+            CallArg::Constant(off) => self.ld_data(reg, Section::Rodata, *off),
+            CallArg::Word(off) => self.sum(reg, R10, i32::from(*off)),
+            CallArg::Map(name) => self.ld_map(reg, name.clone()),
+            CallArg::Callback(name) => self.ld_func(reg, name.clone()),
         }
     }
 
     /// What an argument stands for, in a new virtual register.
-    pub fn address_of(&mut self, arg: &Arg) -> Reg {
+    pub fn address_of(&mut self, arg: &CallArg) -> Reg {
         let reg = self.new_reg();
         self.set(reg, arg);
         reg

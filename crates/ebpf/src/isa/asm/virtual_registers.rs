@@ -4,16 +4,16 @@ use spile_cast::Cast;
 
 use super::{Asm, AsmError};
 use crate::isa::insn::{Insn, Reg};
-use crate::isa::sequences::{Allocator, Failure, Placed, RegSet, Sequence, SequenceId};
+use crate::isa::sequences::{Allocator, Failure, Placed, RegMask, Sequence, SequenceId};
 
 impl Asm {
     /// Starts a sequence in which these machine registers hold no number.
-    pub fn begin_sequence(&mut self, free: RegSet) -> SequenceId {
+    pub fn begin_sequence(&mut self, free: RegMask) -> SequenceId {
         self.begin_sequence_for(free, 0)
     }
 
     /// The same for one at whose end these registers hold its results.
-    pub fn begin_sequence_for(&mut self, free: RegSet, result: RegSet) -> SequenceId {
+    pub fn begin_sequence_for(&mut self, free: RegMask, result: RegMask) -> SequenceId {
         self.end_piece();
         self.sequences.push(Sequence {
             free: free | result,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use crate::isa::asm::{Arg, Asm, Function, Label};
+use crate::isa::asm::{Asm, AsmFunction, CallArg, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::{AluOp, Callee, Cond, Insn, Reg, Src};
 use crate::isa::sequences::CALLER_SAVED;
@@ -115,7 +115,7 @@ fn emit<'a>(asm: &mut Asm, ops: &'a [Op], regs: &[Reg], apart: &mut Apart<'a>) {
             Op::Alu(op, a, b) => asm.alu(*op, regs[*a], regs[*b]),
             Op::AluImm(op, a, n) => asm.alu(*op, regs[*a], *n),
             Op::Call(r, args) => {
-                let args: Vec<Arg> = args.iter().map(|arg| regs[*arg].into()).collect();
+                let args: Vec<CallArg> = args.iter().map(|arg| regs[*arg].into()).collect();
                 let result = asm.call_with(HELPERS[args.len()], &args);
                 asm.mov(regs[*r], result);
             }
@@ -144,7 +144,7 @@ fn emit<'a>(asm: &mut Asm, ops: &'a [Op], regs: &[Reg], apart: &mut Apart<'a>) {
 }
 
 /// A function with these operations, which stores its registers as results.
-fn function(ops: &[Op], free: u16) -> Option<Function> {
+fn function(ops: &[Op], free: u16) -> Option<AsmFunction> {
     const WORDS: &[i16] = &[
         -8, -16, -24, -32, -40, -48, -56, -64, -72, -80, -88, -96, -104, -112, -120, -128,
     ];
@@ -173,7 +173,7 @@ fn function(ops: &[Op], free: u16) -> Option<Function> {
 }
 
 /// Runs a function's code, and returns its stack.
-fn execute(function: &Function) -> BTreeMap<i16, u64> {
+fn execute(function: &AsmFunction) -> BTreeMap<i16, u64> {
     let (mut regs, mut stack) = ([0xdead_u64; 11], BTreeMap::new());
     let mut at = 0;
     loop {

@@ -1,7 +1,7 @@
 //! Date and time.
 
 use super::{ArgumentLayout, kind, texts};
-use crate::func::Func;
+use crate::func::LirFunc;
 
 /// Name of the constant with the names of days and months.
 pub(super) const TABLE: &str = "dates";
@@ -30,7 +30,7 @@ pub(super) fn table() -> Vec<u8> {
     bytes
 }
 
-pub(super) fn put_date(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_date(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends `Thu Jan  1 00:00:00 1970`, as C's ctime in UTC, or the number if it has more than 32 bits.
 seconds: since 1970.

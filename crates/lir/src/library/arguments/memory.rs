@@ -2,11 +2,11 @@
 
 use super::super::quote;
 use super::{ArgumentLayout, BUFFER, MAX_ARGV, kind, texts, time};
-use crate::builder::Val;
-use crate::func::Func;
+use crate::builder::Scalar;
+use crate::func::LirFunc;
 use crate::helpers::Helper;
 
-pub(super) fn put_escaped(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_escaped(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends the staged text with escapes.
 from: its first byte in the staging area, 0 or 1.
@@ -20,7 +20,7 @@ Cost: those of the escapes and of append_text.";
     })
 }
 
-pub(super) fn put_user(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_user(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends a text of the program in quotes, or its address if it cannot be read.
 address: of the text; 0 is written as 0x0.
@@ -63,7 +63,7 @@ Cost: a read of up to the longest text, and put_escaped.";
     )
 }
 
-pub(super) fn put_vector(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_vector(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends the texts of a vector of addresses that ends with 0, at most 16 of them. An element that cannot
 be read is written as its address and ends the list.
@@ -111,7 +111,7 @@ Cost: put_user for each text.";
     )
 }
 
-pub(super) fn put_moment(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_moment(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends a staged time in seconds, with the digits of its fraction.
 from: byte of the staging area, at most 16. bits: those of the descriptor.
@@ -147,7 +147,7 @@ Cost: two numbers.";
     )
 }
 
-pub(super) fn put_time(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_time(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends `[1.000000002]`, or interval and value of a timer.
 descriptor: has the bits of `time` from bit 16 on. address: of the time.
@@ -176,7 +176,7 @@ Cost: a read and two numbers, for a timer four.";
     )
 }
 
-pub(super) fn put_buffer(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_buffer(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends bytes of the program in quotes, cut to 50 characters, or their address if they cannot be read.
 address, length: of the bytes.
@@ -207,7 +207,7 @@ Cost: a read of up to 50 bytes and their quoting.";
     )
 }
 
-pub(super) fn put_bytes(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_bytes(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends up to 50 bytes of the program in quotes, others than printable ones as `\\xef`, without the NUL that
 ends a text; or their address if they cannot be read.
@@ -230,7 +230,7 @@ Cost: a read of up to 50 bytes, and an iteration for each.";
             f.if_(count.gt(layout.most), bad);
             t.read(count, address, bad);
             let quoted = t.block + layout.quoted;
-            let printable = |byte: Val<'_>, yes: &dyn Fn(), no: &dyn Fn()| {
+            let printable = |byte: Scalar<'_>, yes: &dyn Fn(), no: &dyn Fn()| {
                 f.if_else((byte - i32::from(b' ')).le(0x7e - 0x20), yes, no);
             };
             quoted.store_u8(0, i32::from(b'"'));

@@ -39,8 +39,8 @@ mod values;
 mod variants;
 
 use super::quote;
-use crate::builder::{Builder, Comparison, Val, build};
-use crate::func::{ConstantData, Extern, Func, MemoryPlace, Module};
+use crate::builder::{Builder, Comparison, Scalar, build};
+use crate::func::{ConstantData, Extern, LirFunc, MemoryPlace, Module};
 use crate::helpers::Helper;
 use crate::op::{AluOp, ExtOp, Size, Width};
 
@@ -318,7 +318,7 @@ pub fn module(layout: &ArgumentLayout, names: Vec<u8>, escapes: &[u8]) -> Module
 struct ArgumentAppender<'a, 'b> {
     f: &'b Builder,
     at: &'a ArgumentLayout,
-    block: Val<'b>,
+    block: Scalar<'b>,
 }
 
 /// Builds a function; `code` gets its parameters.
@@ -326,8 +326,8 @@ fn texts<const N: usize>(
     layout: &ArgumentLayout,
     (name, contract): (&str, &str),
     params: [&str; N],
-    code: impl for<'b> FnOnce(ArgumentAppender<'_, 'b>, [Val<'b>; N]),
-) -> Func {
+    code: impl for<'b> FnOnce(ArgumentAppender<'_, 'b>, [Scalar<'b>; N]),
+) -> LirFunc {
     build(name, contract, params, |f, p| {
         let block = f.addr(MemoryPlace::Cpu(0));
         let at = layout;
@@ -345,12 +345,12 @@ impl<'b> ArgumentAppender<'_, 'b> {
     }
 
     /// Appends a number in the format of a kind.
-    fn put(&self, kind: i32, value: Val<'b>) {
+    fn put(&self, kind: i32, value: Scalar<'b>) {
         self.f.call("put_number", &[self.f.number(kind), value]);
     }
 
     /// Appends a number with leading zeros.
-    fn padded(&self, base: i32, value: Val<'b>, digits: i32) {
+    fn padded(&self, base: i32, value: Scalar<'b>, digits: i32) {
         let flags = if base == 10 { self.at.signed } else { 0 };
         let [digits, flags, width] = [digits, flags, 0].map(|n| self.f.number(n));
         let args = [digits, value, flags, width];
@@ -358,24 +358,24 @@ impl<'b> ArgumentAppender<'_, 'b> {
     }
 
     /// Appends the text in a slot.
-    fn text(&self, from: Val<'b>, size: i32) {
+    fn text(&self, from: Scalar<'b>, size: i32) {
         let [size, width] = [size, 0].map(|n| self.f.number(n));
         self.f.call("append_text", &[self.block, from, size, width]);
     }
 
     /// The value, or `most` if it is larger, with a bound.
-    fn at_most(&self, value: Val<'b>, most: i32) -> Val<'b> {
+    fn at_most(&self, value: Scalar<'b>, most: i32) -> Scalar<'b> {
         let bound = (most.cast_unsigned() + 1).next_power_of_two() - 1;
         self.f.at_most(value, most).bound(bound)
     }
 
     /// The address of a byte of the staging area.
-    fn staged(&self, byte: i32) -> Val<'b> {
+    fn staged(&self, byte: i32) -> Scalar<'b> {
         self.block + (self.at.staging + byte)
     }
 
     /// Reads bytes of the program into the staging area. Runs `bad`, and returns, if it cannot.
-    fn read(&self, size: Val<'b>, address: Val<'b>, bad: impl FnOnce()) {
+    fn read(&self, size: Scalar<'b>, address: Scalar<'b>, bad: impl FnOnce()) {
         let f = self.f;
         let status = f.helper(Helper::ReadUser, &[self.staged(0), size, address]);
         f.if_(status.ne(0), || {
@@ -396,13 +396,13 @@ impl<'b> ArgumentAppender<'_, 'b> {
     }
 
     /// The staged number of 16 bits in network byte order.
-    fn network_u16(&self, byte: i32) -> Val<'b> {
+    fn network_u16(&self, byte: i32) -> Scalar<'b> {
         self.staged(byte).load_u16(0).ext(ExtOp::Swap, Size::U16)
     }
 
     /// The value of a word in the size that its descriptor says, with sign extension for some kinds. There
     /// is no branch, which the kernel's verifier would follow in front of all that comes below.
-    fn sized(&self, descriptor: Val<'b>, kind: Val<'b>, word: Val<'b>) -> Val<'b> {
+    fn sized(&self, descriptor: Scalar<'b>, kind: Scalar<'b>, word: Scalar<'b>) -> Scalar<'b> {
         let unused = (descriptor >> 8) & 63;
         let high = word << unused;
         let kinds = [
@@ -419,7 +419,7 @@ impl<'b> ArgumentAppender<'_, 'b> {
     }
 
     /// Appends a value that is no address, and returns.
-    fn plain(&self, descriptor: Val<'b>, kind: Val<'b>, value: Val<'b>) {
+    fn plain(&self, descriptor: Scalar<'b>, kind: Scalar<'b>, value: Scalar<'b>) {
         let f = self.f;
         f.if_(self.named(kind).ne(0), || {
             f.call("put_names", &[descriptor, value]);
@@ -429,7 +429,7 @@ impl<'b> ArgumentAppender<'_, 'b> {
     }
 
     /// Appends a value that has no names, and returns.
-    fn number(&self, kind: Val<'b>, value: Val<'b>) {
+    fn number(&self, kind: Scalar<'b>, value: Scalar<'b>) {
         let f = self.f;
         for (code, digits) in [(kind::MICROSECONDS, 6), (kind::NANOSECONDS, 9)] {
             f.if_(kind.eq(code), || {
@@ -447,14 +447,14 @@ impl<'b> ArgumentAppender<'_, 'b> {
     }
 
     /// 1 if values of a kind have names, else 0.
-    fn named(&self, kind: Val<'b>) -> Val<'b> {
+    fn named(&self, kind: Scalar<'b>) -> Scalar<'b> {
         let kinds = [kind::FLAGS, kind::ENUM, kind::CHOICE, kind::WIDE];
         let kinds = kinds.iter().fold(0u64, |mask, kind| mask | 1 << kind);
         (self.f.constant(kinds) >> (kind & 63)) & 1
     }
 
     /// The argument whose index is in a descriptor.
-    fn referenced(&self, descriptor: Val<'b>) -> Val<'b> {
+    fn referenced(&self, descriptor: Scalar<'b>) -> Scalar<'b> {
         let index = (descriptor >> 16) & 7;
         self.f.ret_if(index.ge(ARGS.fit::<i32>()), 0);
         (self.block + (index << 3) + self.at.arguments).load_u64(0)
@@ -484,7 +484,7 @@ const FUNCTIONS: [(i32, &str, SecondParam); 9] = [
     (kind::PACKED, "put_struct", SecondParam::Descriptor),
 ];
 
-fn put_arg(layout: &ArgumentLayout) -> Func {
+fn put_arg(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends an argument, with a comma in front of it unless it is the first one.
 descriptor: how. value: the word.

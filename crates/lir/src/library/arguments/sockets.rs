@@ -1,7 +1,7 @@
 //! Addresses of sockets.
 
 use super::{ArgumentLayout, kind, texts};
-use crate::func::Func;
+use crate::func::LirFunc;
 use crate::op::{ExtOp, Size};
 
 const AF_UNIX: i32 = 1;
@@ -19,7 +19,7 @@ const MOST: i32 = 128;
 const SOCKADDR_NL: i32 = 12;
 const SOCKADDR_LL: i32 = 20;
 
-pub(super) fn put_inet6(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_inet6(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends the eight groups of the address in the staged `struct sockaddr_in6`.
 Cost: eight numbers.";
@@ -33,7 +33,7 @@ Cost: eight numbers.";
     })
 }
 
-pub(super) fn put_unix(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_unix(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends the path of a `struct sockaddr_un`, or the name of an abstract socket.
 address, length: of the structure.
@@ -63,7 +63,7 @@ Cost: a read and put_escaped.";
     )
 }
 
-pub(super) fn put_link(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_link(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends the address of another kind of socket: netlink, packets of a device, or one that nothing here knows.
 address, length: of the structure.
@@ -114,7 +114,7 @@ Cost: a read and up to six numbers.";
     )
 }
 
-pub(super) fn put_sockaddr(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_sockaddr(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends `{AF_INET, 127.0.0.1, 80}`, or `{...}` if it cannot be read.
 address, length: of the structure; of the length the low 32 bits count.

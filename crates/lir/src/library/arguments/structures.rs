@@ -1,9 +1,9 @@
 //! Structures in the program's memory.
 
 use super::{ArgumentLayout, ENTRY, NAMES, kind, structure, texts};
-use crate::func::Func;
+use crate::func::LirFunc;
 
-pub(super) fn put_struct(layout: &ArgumentLayout, last: i32) -> Func {
+pub(super) fn put_struct(layout: &ArgumentLayout, last: i32) -> LirFunc {
     let contract = "\
 Appends the fields of a structure with the texts around them, or its address if it cannot be read.
 descriptor: has the list of the fields and the size, see `structure`. address: of the structure; of the kind
@@ -78,7 +78,7 @@ Cost: a read, and a text and a value for each field.";
     )
 }
 
-pub(super) fn put_field(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_field(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends a value that is no address and has no names.
 descriptor: how. value: the value, in its size.

@@ -1,9 +1,9 @@
 //! Numbers, names and the texts around them.
 
 use super::{ArgumentLayout, DECIMAL, ENTRY, LITERAL, MAX_NAMES, NAME, NAMES, PLACES, kind, texts};
-use crate::func::Func;
+use crate::func::LirFunc;
 
-pub(super) fn put_literal(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_literal(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends a text that surrounds values.
 which: its index.
@@ -19,7 +19,7 @@ Cost: that of append_text for 32 bytes.";
     )
 }
 
-pub(super) fn put_number(layout: &ArgumentLayout) -> Func {
+pub(super) fn put_number(layout: &ArgumentLayout) -> LirFunc {
     let contract = "\
 Appends a number.
 kind: how, as in a descriptor; decimal with sign for other kinds. value: the number.
@@ -50,7 +50,7 @@ Cost: that of append_number.";
     )
 }
 
-pub(super) fn put_name(layout: &ArgumentLayout, last: i32) -> Func {
+pub(super) fn put_name(layout: &ArgumentLayout, last: i32) -> LirFunc {
     let contract = "\
 Appends the name of an entry.
 entry: its offset in the lists.
@@ -61,7 +61,7 @@ Cost: that of append_text for 56 bytes.";
     })
 }
 
-pub(super) fn put_names(layout: &ArgumentLayout, last: i32) -> Func {
+pub(super) fn put_names(layout: &ArgumentLayout, last: i32) -> LirFunc {
     let contract = "\
 Appends the names of a value, with what no name covers: a choice in its base, flags in hexadecimal,
 permissions among them in octal, a number among them in decimal.

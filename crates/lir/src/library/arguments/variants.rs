@@ -3,9 +3,9 @@
 use spile_cast::Cast;
 
 use super::{ARGS, ArgumentLayout, ENTRY, NAMES, texts, variant};
-use crate::func::Func;
+use crate::func::LirFunc;
 
-pub(super) fn variant_row(layout: &ArgumentLayout, last: i32) -> Func {
+pub(super) fn variant_row(layout: &ArgumentLayout, last: i32) -> LirFunc {
     let contract = "\
 Finds the descriptors of a call that has others for some values of one of its arguments.
 cases: the offset of the list of values, with the number of its entries, and the argument, see `variant`. mask:

@@ -4,7 +4,7 @@
 use spile_cast::Cast;
 
 use super::texts::{HEX, StackLayout, StackTexts, module, texts};
-use crate::builder::{BlockExit, Val};
+use crate::builder::{BlockExit, Scalar};
 use crate::func::{ConstantData, Module};
 use crate::helpers::Helper;
 use crate::library::quote::{first_mark, in_front_of_mark, zero_marks};
@@ -85,7 +85,7 @@ Cost: a format, and some instructions for each character.";
 }
 
 /// Removes the size from `NAME+OFFSET/SIZE [MODULE]`; goes to `ends` if a module follows.
-fn without_size<'b>(t: &StackTexts<'_, 'b>, symbol: Val<'b>, ends: BlockExit<'b>) {
+fn without_size<'b>(t: &StackTexts<'_, 'b>, symbol: Scalar<'b>, ends: BlockExit<'b>) {
     let f = t.f;
     let length = f.var("length", 0);
     f.block(|found| {

@@ -3,7 +3,7 @@
 
 use super::rows::symbol_row;
 use super::texts::{DECIMAL, HEX, StackLayout, StackTexts, module, texts};
-use crate::builder::{BlockExit, Val};
+use crate::builder::{BlockExit, Scalar};
 use crate::func::Module;
 use crate::helpers::Helper;
 use crate::library::tables::element;
@@ -66,21 +66,21 @@ impl<'b> StackTexts<'_, 'b> {
     fn row(
         &self,
         map: &str,
-        (first, count): (Val<'b>, Val<'b>),
-        (key, none): (Val<'b>, BlockExit<'b>),
-    ) -> Val<'b> {
+        (first, count): (Scalar<'b>, Scalar<'b>),
+        (key, none): (Scalar<'b>, BlockExit<'b>),
+    ) -> Scalar<'b> {
         let table = self.table(map, self.at.walk + at::MID);
         table.search(HALVINGS, (first, first + count), (key, none))
     }
 
     /// The file's element.
-    fn file(&self, none: BlockExit<'b>) -> Val<'b> {
+    fn file(&self, none: BlockExit<'b>) -> Scalar<'b> {
         let key = self.addr(self.at.walk + word::FILE);
         element(self.f, self.at.symbols, key, none)
     }
 
     /// The address of the name at that position of the names, which counts words.
-    fn name(&self, position: Val<'b>, none: BlockExit<'b>) -> Val<'b> {
+    fn name(&self, position: Scalar<'b>, none: BlockExit<'b>) -> Scalar<'b> {
         let page = symbol_row::NAMES_VALUE;
         let table = self.table(self.at.names, self.at.walk + at::MID);
         let words = (page / 8).trailing_zeros();
@@ -89,7 +89,7 @@ impl<'b> StackTexts<'_, 'b> {
     }
 
     /// Reads the two words in front of a name.
-    fn two_words(&self, name: Val<'b>, none: BlockExit<'b>) {
+    fn two_words(&self, name: Scalar<'b>, none: BlockExit<'b>) {
         let to = self.addr(self.at.walk + word::BASE);
         let args = [to, self.f.number(16), name - 16];
         none.leave_if(self.f.helper(Helper::Read, &args).ne(0));
@@ -263,13 +263,13 @@ Cost: find_symbol, append_place, append_file, three numbers and a copy.";
 }
 
 /// Appends the position in the source, or the address.
-fn place_or_address<'b>(t: &StackTexts<'_, 'b>, how: Val<'b>, address: Val<'b>) {
+fn place_or_address<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>, address: Scalar<'b>) {
     let unknown = t.f.call("append_place", &[how]);
     t.f.if_(unknown.ne(0), || t.marked_hex(address));
 }
 
 /// Appends the position in the source if it is wanted behind the one in the code.
-fn append_at<'b>(t: &StackTexts<'_, 'b>, how: Val<'b>) {
+fn append_at<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>) {
     if t.at.lines {
         let parts = part::AT | part::FILE | part::NUMBER;
         t.if_any(how, part::AT, || {
@@ -279,13 +279,13 @@ fn append_at<'b>(t: &StackTexts<'_, 'b>, how: Val<'b>) {
 }
 
 /// Goes to `ends` unless the file is wanted and known.
-fn without_file<'b>(t: &StackTexts<'_, 'b>, how: Val<'b>, ends: BlockExit<'b>) {
+fn without_file<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>, ends: BlockExit<'b>) {
     ends.leave_if((how & (part::MODULE | part::BASE)).eq(0));
     ends.leave_if(t.walk(word::MODULE).eq(0));
 }
 
 /// A frame with a symbol.
-fn named<'b>(t: &StackTexts<'_, 'b>, how: Val<'b>, address: Val<'b>, ends: BlockExit<'b>) {
+fn named<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>, address: Scalar<'b>, ends: BlockExit<'b>) {
     let f = t.f;
     t.if_any(how, part::LINE, || {
         t.marked_hex(address);
@@ -307,7 +307,7 @@ fn named<'b>(t: &StackTexts<'_, 'b>, how: Val<'b>, address: Val<'b>, ends: Block
 }
 
 /// A frame without a symbol: its address, and its offset in the file.
-fn unnamed<'b>(t: &StackTexts<'_, 'b>, how: Val<'b>, address: Val<'b>, ends: BlockExit<'b>) {
+fn unnamed<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>, address: Scalar<'b>, ends: BlockExit<'b>) {
     let f = t.f;
     t.marked_hex(address);
     without_file(t, how, ends);

@@ -4,7 +4,7 @@ use spile_cast::Cast;
 
 use super::rows::stack_words;
 use super::texts::{HEX, OWN_FRAMES, StackLayout, StackTexts, module, texts};
-use crate::builder::Val;
+use crate::builder::Scalar;
 use crate::func::{MemoryPlace, Module};
 use crate::library::append::flag;
 
@@ -75,7 +75,7 @@ Cost: about 120 instructions.";
 
 impl<'b> StackTexts<'_, 'b> {
     /// The address in the room with that index; behind the last one, the function returns 1.
-    pub(super) fn address(&self, index: Val<'b>) -> Val<'b> {
+    pub(super) fn address(&self, index: Scalar<'b>) -> Scalar<'b> {
         let (f, at) = (self.f, self.at);
         let off = self.get(at.first) + (index << 3);
         f.ret_if(off.ge(self.get(at.count)), 1);
@@ -95,8 +95,8 @@ impl<'b> StackTexts<'_, 'b> {
     pub(super) fn addresses(
         &self,
         one: &str,
-        (first, most): (Val<'b>, Val<'b>),
-        how: impl Fn() -> Val<'b>,
+        (first, most): (Scalar<'b>, Scalar<'b>),
+        how: impl Fn() -> Scalar<'b>,
     ) {
         // One more call, which reports the end.
         self.indices((first, most), self.at.most + 1, |index| {

@@ -3,8 +3,8 @@
 
 use spile_cast::Cast;
 
-use crate::builder::{BlockExit, Builder, IntoOperand, Val, build};
-use crate::func::{Extern, Func, MemoryPlace, Module};
+use crate::builder::{BlockExit, Builder, IntoOperand, Scalar, build};
+use crate::func::{Extern, LirFunc, MemoryPlace, Module};
 use crate::helpers::Helper;
 use crate::library::append::{self, flag};
 use crate::library::tables::RowTable;
@@ -65,7 +65,7 @@ impl StackLayout {
 
 /// A module with a function and the functions of the host that it calls, with their numbers of
 /// parameters.
-pub(super) fn module(func: Func, externs: &[(&str, usize)]) -> Module {
+pub(super) fn module(func: LirFunc, externs: &[(&str, usize)]) -> Module {
     let declared = |(name, params): &(&str, usize)| Extern {
         name: (*name).into(),
         params: *params,
@@ -86,7 +86,7 @@ pub(super) const DECIMAL: (&str, usize) = ("append_number_10", 4);
 pub(super) struct StackTexts<'a, 'b> {
     pub(super) f: &'b Builder,
     pub(super) at: &'a StackLayout,
-    pub(super) block: Val<'b>,
+    pub(super) block: Scalar<'b>,
 }
 
 /// Builds a function; `code` gets its parameters.
@@ -94,8 +94,8 @@ pub(super) fn texts<const N: usize>(
     layout: &StackLayout,
     (name, contract): (&str, &str),
     params: [&str; N],
-    code: impl for<'b> FnOnce(StackTexts<'_, 'b>, [Val<'b>; N]),
-) -> Func {
+    code: impl for<'b> FnOnce(StackTexts<'_, 'b>, [Scalar<'b>; N]),
+) -> LirFunc {
     build(name, contract, params, |f, p| {
         let block = f.addr(MemoryPlace::Cpu(0));
         let at = layout;
@@ -105,7 +105,7 @@ pub(super) fn texts<const N: usize>(
 
 impl<'b> StackTexts<'_, 'b> {
     /// The content of a word.
-    pub(super) fn get(&self, off: u32) -> Val<'b> {
+    pub(super) fn get(&self, off: u32) -> Scalar<'b> {
         self.block.load_u64(off.fit::<i16>())
     }
 
@@ -114,7 +114,7 @@ impl<'b> StackTexts<'_, 'b> {
     }
 
     /// The address of a word.
-    pub(super) fn addr(&self, off: u32) -> Val<'b> {
+    pub(super) fn addr(&self, off: u32) -> Scalar<'b> {
         self.block + off.cast_signed()
     }
 
@@ -134,13 +134,13 @@ impl<'b> StackTexts<'_, 'b> {
     }
 
     /// The length of the text; returns if the text is full.
-    pub(super) fn length(&self) -> Val<'b> {
+    pub(super) fn length(&self) -> Scalar<'b> {
         let length = self.get(self.at.text.length.cast_unsigned());
         self.f.ret_if(length.gt(self.at.text.most), 0);
         length
     }
 
-    pub(super) fn set_length(&self, length: Val<'b>) {
+    pub(super) fn set_length(&self, length: Scalar<'b>) {
         self.set(self.at.text.length.cast_unsigned(), length);
     }
 
@@ -165,23 +165,23 @@ impl<'b> StackTexts<'_, 'b> {
     }
 
     /// Appends a number in hexadecimal.
-    pub(super) fn hex(&self, number: Val<'b>) {
+    pub(super) fn hex(&self, number: Scalar<'b>) {
         self.f.call(HEX.0, &[number, self.f.number(0)]);
     }
 
     /// Appends a number in hexadecimal, with `0x`.
-    pub(super) fn marked_hex(&self, number: Val<'b>) {
+    pub(super) fn marked_hex(&self, number: Scalar<'b>) {
         self.f.call(HEX.0, &[number, self.f.number(flag::MARK)]);
     }
 
     /// Appends a number in decimal.
-    pub(super) fn decimal(&self, number: Val<'b>) {
+    pub(super) fn decimal(&self, number: Scalar<'b>) {
         let [digits, flags, width] = [-1, 0, 0].map(|n| self.f.number(n));
         self.f.call(DECIMAL.0, &[digits, number, flags, width]);
     }
 
     /// Appends the text at an address; goes to `fail` if it cannot be read. Returns if the text is full.
-    pub(super) fn copy(&self, from: Val<'b>, fail: BlockExit<'b>) {
+    pub(super) fn copy(&self, from: Scalar<'b>, fail: BlockExit<'b>) {
         let length = self.length();
         let end = self.block + self.at.text.text + length;
         // A byte more than the longest text has room for, so that a cut text is noticed.
@@ -192,16 +192,16 @@ impl<'b> StackTexts<'_, 'b> {
     }
 
     /// Runs code if one of these bits is set.
-    pub(super) fn if_any(&self, how: Val<'b>, bits: i32, code: impl FnOnce()) {
+    pub(super) fn if_any(&self, how: Scalar<'b>, bits: i32, code: impl FnOnce()) {
         self.f.if_(how.has(bits), code);
     }
 
     /// Runs code for up to `most` indices from `first` on, at most `times` times.
     pub(super) fn indices(
         &self,
-        (first, most): (Val<'b>, Val<'b>),
+        (first, most): (Scalar<'b>, Scalar<'b>),
         times: u32,
-        code: impl FnOnce(Val<'b>),
+        code: impl FnOnce(Scalar<'b>),
     ) {
         let f = self.f;
         let (index, left) = (f.var("index", first), f.var("left", most));
@@ -216,7 +216,7 @@ impl<'b> StackTexts<'_, 'b> {
 
 /// Words of walks.
 impl<'b> StackTexts<'_, 'b> {
-    pub(super) fn walk(&self, field: u32) -> Val<'b> {
+    pub(super) fn walk(&self, field: u32) -> Scalar<'b> {
         self.get(self.at.walk + field)
     }
 
@@ -225,7 +225,7 @@ impl<'b> StackTexts<'_, 'b> {
     }
 
     /// The address, the file and the offset of a user frame; returns if there is no such index.
-    pub(super) fn user_frame(&self, index: Val<'b>) -> [Val<'b>; 3] {
+    pub(super) fn user_frame(&self, index: Scalar<'b>) -> [Scalar<'b>; 3] {
         self.f.ret_if(index.gt(self.at.most.cast_signed()), 0);
         let words = self.block + (index << 3);
         let (files, offsets) = (at::FILES, at::offsets(self.at.most));

@@ -8,8 +8,8 @@ use spile_cast::Cast;
 use super::layout::copy::{BYTES, HEAD, MAPPED, MAPPING, MAPPINGS, PAGES};
 use super::layout::{COPIED, UnwindLayout, at};
 use super::walker::{StackWalker, displacement, walk};
-use crate::builder::Val;
-use crate::func::Func;
+use crate::builder::Scalar;
+use crate::func::LirFunc;
 use crate::helpers::Helper;
 use crate::library::PAGE;
 use crate::op::Size;
@@ -28,7 +28,7 @@ fn field(n: i16) -> i16 {
     16 + 8 * n
 }
 
-pub(super) fn user_copy(layout: &UnwindLayout) -> Func {
+pub(super) fn user_copy(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Sends the rest of the stack, and notes the copy as the next frame; 1 on success.
 Cost: up to 8 reads of pages, 400 times user_map, and a record of 37,000 bytes.";
@@ -81,7 +81,7 @@ Cost: up to 8 reads of pages, 400 times user_map, and a record of 37,000 bytes."
 }
 
 /// Appends the executable mappings to a copy. Overwrites the walk's facts about the frame's mapping.
-fn code_mappings<'b>(w: &StackWalker<'_, 'b>, copy: Val<'b>) {
+fn code_mappings<'b>(w: &StackWalker<'_, 'b>, copy: Scalar<'b>) {
     let f = w.f;
     for field in [at::MAPPINGS, at::NEXT] {
         w.set(field, 0);

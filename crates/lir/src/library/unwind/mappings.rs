@@ -8,8 +8,8 @@ use spile_cast::Cast;
 
 use super::layout::{FILE_FIELDS, FILE_NAME, FILE_NAMES, UnwindLayout, VDSO, at};
 use super::walker::{StackWalker, displacement, walk};
-use crate::builder::{BlockExit, Val};
-use crate::func::{Func, MemoryPlace};
+use crate::builder::{BlockExit, Scalar};
+use crate::func::{LirFunc, MemoryPlace};
 use crate::helpers::Helper;
 use crate::op::{ExtOp, Size};
 
@@ -25,7 +25,7 @@ const NODE: i32 = 256;
 /// The largest number of tree levels to descend.
 const LEVELS: u32 = 8;
 
-pub(super) fn maple_down(layout: &UnwindLayout) -> Func {
+pub(super) fn maple_down(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Descends from a node of the tree to the entry for the address; 1 if the entry is not a node. The type in
 a node's pointer marks leaves.
@@ -65,7 +65,7 @@ Cost: a read and some 120 instructions.";
 
 /// The number of these pivots that precede the address. Pivots are the last addresses of whole pages,
 /// and 0 behind the last pivot. Page numbers start at -1, so that 0 becomes the largest.
-fn pivots_before<'b>(w: &StackWalker<'_, 'b>, pivots: std::ops::Range<u32>) -> Val<'b> {
+fn pivots_before<'b>(w: &StackWalker<'_, 'b>, pivots: std::ops::Range<u32>) -> Scalar<'b> {
     let page = (w.get(at::ADDR) >> 12) - 1;
     let mask = w.f.constant((1 << 52) - 1);
     // No comparison: the kernel's verifier would follow the rest once for each outcome.
@@ -76,7 +76,7 @@ fn pivots_before<'b>(w: &StackWalker<'_, 'b>, pivots: std::ops::Range<u32>) -> V
     pivots.map(before).fold(w.f.number(0), |sum, one| sum + one)
 }
 
-pub(super) fn user_map(layout: &UnwindLayout) -> Func {
+pub(super) fn user_map(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Finds the mapping and the file of the address, and announces a new file; leaves zeros if there is none.
 Cost: 14 reads, a look-up, and maple_down for each level of the tree.";
@@ -120,7 +120,7 @@ Cost: 14 reads, a look-up, and maple_down for each level of the tree.";
 }
 
 /// Looks up the vDSO, the only mapping without a file, which begins at `from`.
-fn vdso<'b>(w: &StackWalker<'_, 'b>, from: Val<'b>, end: BlockExit<'b>) {
+fn vdso<'b>(w: &StackWalker<'_, 'b>, from: Scalar<'b>, end: BlockExit<'b>) {
     end.leave_if(w.get(at::VDSO).ne(from));
     w.set(at::FILE, VDSO.cast_signed());
     w.set(at::KEY, 0);
@@ -131,7 +131,7 @@ fn vdso<'b>(w: &StackWalker<'_, 'b>, from: Val<'b>, end: BlockExit<'b>) {
 }
 
 /// Finds the number and the rows of a file, or announces it.
-fn file_of<'b>(w: &StackWalker<'_, 'b>, file: Val<'b>, end: BlockExit<'b>) {
+fn file_of<'b>(w: &StackWalker<'_, 'b>, file: Scalar<'b>, end: BlockExit<'b>) {
     let (f, o) = (w.f, &w.at.offsets);
     let inode = w.word(file, o.file_inode, end);
     w.set(at::KEY + 8, w.word(inode, o.inode_ino, end));
@@ -169,7 +169,7 @@ fn known_file<'b>(w: &StackWalker<'_, 'b>, end: BlockExit<'b>) {
     });
 }
 
-pub(super) fn user_file(layout: &UnwindLayout) -> Func {
+pub(super) fn user_file(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Announces a file to the controller, with the names of its path.
 file: its `struct file`.

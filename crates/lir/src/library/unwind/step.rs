@@ -4,8 +4,8 @@
 use super::layout::row::{self, kind};
 use super::layout::{EXACT, UnwindLayout, VDSO, at};
 use super::walker::{StackWalker, walk};
-use crate::builder::{BlockExit, Val};
-use crate::func::Func;
+use crate::builder::{BlockExit, Scalar};
+use crate::func::LirFunc;
 use crate::op::{AluOp, Size, Width};
 
 /// Steps of a binary search among the rows of a file, at most 2^20.
@@ -14,7 +14,7 @@ const HALVINGS: u32 = 22;
 /// Result of `user_step` if the file's rows are still being loaded.
 pub(super) const WANTS_COPY: i32 = 2;
 
-pub(super) fn user_step(layout: &UnwindLayout) -> Func {
+pub(super) fn user_step(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Computes the caller's registers; 1 at the end of the stack, 2 if the rows are still being loaded.
 Cost: up to 23 look-ups and two reads.";
@@ -48,7 +48,7 @@ Cost: up to 23 look-ups and two reads.";
 }
 
 /// Follows a row, and returns. Goes to `chain` if it gives no rule, to `stop` at the end of the stack.
-fn follow<'b>(w: &StackWalker<'_, 'b>, row: Val<'b>, [chain, stop]: [BlockExit<'b>; 2]) {
+fn follow<'b>(w: &StackWalker<'_, 'b>, row: Scalar<'b>, [chain, stop]: [BlockExit<'b>; 2]) {
     let f = w.f;
     let rule = row.load_u8(row::KIND);
     let saved = row.load_u8(row::SAVED);

@@ -3,14 +3,14 @@
 use super::layout::{BEHIND, EXACT, GIVEN, UnwindLayout, at};
 use super::step::WANTS_COPY;
 use super::walker::{displacement, walk};
-use crate::func::Func;
+use crate::func::LirFunc;
 use crate::helpers::Helper;
 use crate::op::Size;
 
 /// The largest number of return-probed calls to search for a frame's return address.
 const RETURNS: u32 = 64;
 
-pub(super) fn user_walk(layout: &UnwindLayout) -> Func {
+pub(super) fn user_walk(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Fills the room with frames of the current program's stack.
 most: the largest number of frames, or `GIVEN`: all, from the registers that the words have.
@@ -69,7 +69,7 @@ Cost: user_frame and user_return for each frame.";
     })
 }
 
-pub(super) fn user_frame(layout: &UnwindLayout) -> Func {
+pub(super) fn user_frame(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Notes a frame and finds the next one; gives what user_step gives.
 Cost: user_map for each new mapping, user_step.";
@@ -113,7 +113,7 @@ Cost: user_map for each new mapping, user_step.";
     })
 }
 
-pub(super) fn user_return(layout: &UnwindLayout, offsets: [u32; 5]) -> Func {
+pub(super) fn user_return(layout: &UnwindLayout, offsets: [u32; 5]) -> LirFunc {
     let contract = "\
 Replaces the last return address by the original one if a return probe has exchanged it. The kernel
 identifies it by its position on the stack. Its list is ordered, so the search starts where the previous
@@ -145,7 +145,7 @@ Cost: two reads for each element.";
     })
 }
 
-pub(super) fn user_address(layout: &UnwindLayout) -> Func {
+pub(super) fn user_address(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Stores an address with its file as the frame behind all others.
 address: of the current program.

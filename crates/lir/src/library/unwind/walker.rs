@@ -3,8 +3,8 @@
 use spile_cast::Cast;
 
 use super::layout::{UnwindLayout, at};
-use crate::builder::{BlockExit, Builder, IntoOperand, Val, build};
-use crate::func::{Func, MemoryPlace};
+use crate::builder::{BlockExit, Builder, IntoOperand, Scalar, build};
+use crate::func::{LirFunc, MemoryPlace};
 use crate::helpers::Helper;
 use crate::library::tables::RowTable;
 
@@ -12,7 +12,7 @@ use crate::library::tables::RowTable;
 pub(super) struct StackWalker<'a, 'b> {
     pub(super) f: &'b Builder,
     pub(super) at: &'a UnwindLayout,
-    pub(super) block: Val<'b>,
+    pub(super) block: Scalar<'b>,
 }
 
 /// Builds a function; `code` gets its parameters.
@@ -20,8 +20,8 @@ pub(super) fn walk<const N: usize>(
     layout: &UnwindLayout,
     (name, contract): (&str, &str),
     params: [&str; N],
-    code: impl for<'b> FnOnce(StackWalker<'_, 'b>, [Val<'b>; N]),
-) -> Func {
+    code: impl for<'b> FnOnce(StackWalker<'_, 'b>, [Scalar<'b>; N]),
+) -> LirFunc {
     build(name, contract, params, |f, p| {
         let block = f.addr(MemoryPlace::Cpu(0));
         let at = layout;
@@ -36,7 +36,7 @@ pub(super) fn displacement(off: u32) -> i16 {
 
 impl<'b> StackWalker<'_, 'b> {
     /// The content of a word.
-    pub(super) fn get(&self, field: u32) -> Val<'b> {
+    pub(super) fn get(&self, field: u32) -> Scalar<'b> {
         self.block.load_u64(displacement(self.at.base + field))
     }
 
@@ -45,7 +45,7 @@ impl<'b> StackWalker<'_, 'b> {
     }
 
     /// The address of a word.
-    pub(super) fn addr(&self, field: u32) -> Val<'b> {
+    pub(super) fn addr(&self, field: u32) -> Scalar<'b> {
         self.block + (self.at.base + field).cast_signed()
     }
 
@@ -55,12 +55,12 @@ impl<'b> StackWalker<'_, 'b> {
         self.block.store_u64(off, self.block.load_u64(off) + 1);
     }
 
-    pub(super) fn map(&self, name: &str) -> Val<'b> {
+    pub(super) fn map(&self, name: &str) -> Scalar<'b> {
         self.f.addr(MemoryPlace::Map(name.to_owned()))
     }
 
     /// The word at `base + off` in the kernel's memory.
-    pub(super) fn word(&self, base: Val<'b>, off: u32, fail: BlockExit<'b>) -> Val<'b> {
+    pub(super) fn word(&self, base: Scalar<'b>, off: u32, fail: BlockExit<'b>) -> Scalar<'b> {
         let from = base + off.cast_signed();
         let args = [self.addr(at::READ), self.f.number(8), from];
         fail.leave_if(self.f.helper(Helper::Read, &args).ne(0));
@@ -68,7 +68,7 @@ impl<'b> StackWalker<'_, 'b> {
     }
 
     /// Reads bytes of the program's memory; gives the first word of them.
-    pub(super) fn user(&self, bytes: i32, from: Val<'b>, fail: BlockExit<'b>) -> Val<'b> {
+    pub(super) fn user(&self, bytes: i32, from: Scalar<'b>, fail: BlockExit<'b>) -> Scalar<'b> {
         let args = [self.addr(at::READ), self.f.number(bytes), from];
         fail.leave_if(self.f.helper(Helper::ReadUser, &args).ne(0));
         self.get(at::READ)
@@ -86,7 +86,7 @@ impl<'b> StackWalker<'_, 'b> {
 
     /// The address of the words of frame `n`, to which offsets of the block are added. The caller has
     /// compared it with the limit.
-    pub(super) fn frame(&self, n: Val<'b>) -> Val<'b> {
+    pub(super) fn frame(&self, n: Scalar<'b>) -> Scalar<'b> {
         self.block + (n << 3)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Memory, RegionKind};
+use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::unwind::{FILE_NAME, VDSO, copy, room, row};
 
 use super::super::kernel::{tree, words};
@@ -148,7 +148,7 @@ impl<'a> Kernel<'a> {
 }
 
 impl Host for Kernel<'_> {
-    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         let fault = (-14i64).cast_unsigned();
         Ok(match (helper, args) {
             (Helper::Task | Helper::TaskAddress, []) => self.task,
@@ -220,7 +220,7 @@ impl Host for Kernel<'_> {
                     .push(memory.read(*record, *size as usize)?.to_vec());
                 0
             }
-            other => return Err(Fault::Helper(format!("{other:?}"))),
+            other => return Err(Trap::Helper(format!("{other:?}"))),
         })
     }
 

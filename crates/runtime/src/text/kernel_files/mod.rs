@@ -10,7 +10,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use spile_abi::HOST;
-use spile_debuginfo::{KernelQuery, Module as File, PlacedSection, SearchPaths, build_id_of_notes};
+use spile_debuginfo::{
+    DebugFile as File, KernelQuery, PlacedSection, SearchPaths, build_id_of_notes,
+};
 use spile_kernel::symbols::Symbols;
 
 /// Symbols that reveal the kernel's relocation.

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use spile_abi::HOST;
-use spile_debuginfo::{Image, Module, SearchPaths, dynamic};
+use spile_debuginfo::{DebugFile, Image, SearchPaths, dynamic};
 use spile_kernel::bpf::Map;
 use spile_layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, NO_ROWS, VDSO};
 
@@ -79,7 +79,7 @@ pub struct FrameInfo {
 /// A known file.
 struct KnownFile {
     name: String,
-    module: Option<Arc<Module>>,
+    module: Option<Arc<DebugFile>>,
     /// Its rows, once a copy of a stack was walked.
     rows: Option<Rc<[u64]>>,
 }
@@ -251,7 +251,7 @@ impl UserFiles {
         name: String,
         image: Option<Image>,
     ) -> ReadJob {
-        let module = image.map(|i| Arc::new(Module::new(i, &self.search)));
+        let module = image.map(|i| Arc::new(DebugFile::new(i, &self.search)));
         let file = KnownFile {
             name: name.clone(),
             module: module.clone(),
@@ -372,7 +372,7 @@ impl UserFiles {
     fn file(&mut self, number: u64) -> Option<&mut KnownFile> {
         let file = self.known_files.get_mut(&number)?;
         if number == VDSO.into() && file.module.is_none() {
-            file.module = vdso().map(|image| Arc::new(Module::new(image, &self.search)));
+            file.module = vdso().map(|image| Arc::new(DebugFile::new(image, &self.search)));
         }
         Some(file)
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use spile_debuginfo::{Image, LinesFrom, Module, Symbol, SymbolKind, Symbols};
+use spile_debuginfo::{DebugFile, ElfSymbol, ElfSymbols, Image, LinesFrom, SymbolKind};
 use spile_kernel::bpf::Map;
 use spile_layout::{BEHIND, symbol_row};
 
@@ -103,7 +103,7 @@ impl NameTables {
 
 impl FileTables {
     /// The tables of a file with that path; with its lines if `lines` is set.
-    pub fn new(path: &str, module: Option<&Module>, lines: bool) -> FileTables {
+    pub fn new(path: &str, module: Option<&DebugFile>, lines: bool) -> FileTables {
         let mut tables = FileTables::default();
         let base = path.rfind('/').map_or(0, |at| at as u64 + 1);
         push(&mut tables.words, base, module.map_or(0, loaded_size), path);
@@ -116,7 +116,7 @@ impl FileTables {
         tables
     }
 
-    fn add_symbols(&mut self, module: &Module) {
+    fn add_symbols(&mut self, module: &DebugFile) {
         let rows = rows_of(module);
         let mut mangled: Vec<&str> = rows.iter().filter_map(|r| r.1.name).collect();
         mangled.sort_unstable();
@@ -136,7 +136,7 @@ impl FileTables {
         }
     }
 
-    fn add_lines(&mut self, module: &Module) {
+    fn add_lines(&mut self, module: &DebugFile) {
         let Some(dwarf) = module.dwarf() else {
             return;
         };
@@ -209,7 +209,7 @@ fn readable(mangled: &[&str]) -> Vec<String> {
 }
 
 /// Size of a file in memory, as texts print it.
-pub fn loaded_size(module: &Module) -> u64 {
+pub fn loaded_size(module: &DebugFile) -> u64 {
     let segments = module.image().segments().iter();
     let ends = segments.map(|s| s.address.saturating_add(s.file_size));
     ends.max().unwrap_or(0)
@@ -262,9 +262,9 @@ pub fn linked_at(image: &Image, place: u64) -> Option<u64> {
 /// The symbol at a link-time address, under its name in the file, and the distance from its start.
 fn found_at<'s>(
     image: &Image,
-    symbols: &'s Symbols<'_>,
+    symbols: &'s ElfSymbols<'_>,
     linked: u64,
-) -> Option<(&'s Symbol<'s>, u64)> {
+) -> Option<(&'s ElfSymbol<'s>, u64)> {
     if image.is_code(linked) {
         symbols.function_at(linked)
     } else {
@@ -281,7 +281,11 @@ fn returns_from_signal(image: &Image, linked: u64) -> Option<&'static str> {
 }
 
 /// The symbol at a link-time address: demangled name, distance from its start, size.
-pub fn symbol_at(image: &Image, symbols: &Symbols<'_>, linked: u64) -> Option<(String, u64, u64)> {
+pub fn symbol_at(
+    image: &Image,
+    symbols: &ElfSymbols<'_>,
+    linked: u64,
+) -> Option<(String, u64, u64)> {
     let Some((s, offset)) = found_at(image, symbols, linked) else {
         return returns_from_signal(image, linked).map(|name| (name.to_owned(), 0, 0));
     };
@@ -300,7 +304,7 @@ struct SymbolRow<'a> {
 }
 
 /// A file's rows: positions at which another symbol or a gap begins.
-fn rows_of(module: &Module) -> Vec<(u64, SymbolRow<'_>)> {
+fn rows_of(module: &DebugFile) -> Vec<(u64, SymbolRow<'_>)> {
     let (image, symbols) = (module.image(), module.symbols());
     let mut rows: Vec<(u64, SymbolRow<'_>)> = Vec::new();
     for place in edges(image, symbols) {
@@ -333,7 +337,7 @@ fn rows_of(module: &Module) -> Vec<(u64, SymbolRow<'_>)> {
 }
 
 /// Positions at which a symbol can begin or end, in order.
-fn edges(image: &Image, symbols: &Symbols<'_>) -> Vec<u64> {
+fn edges(image: &Image, symbols: &ElfSymbols<'_>) -> Vec<u64> {
     let mut places = Vec::new();
     let mut addresses: Vec<u64> = Vec::with_capacity(2 * symbols.all().len());
     for s in symbols.all() {
@@ -388,7 +392,7 @@ mod tests {
     #[test]
     fn rows_say_what_a_look_up_says() {
         let path = Path::new("/proc/self/exe");
-        let module = Module::open(path, &SearchPaths::from_env()).expect("own program");
+        let module = DebugFile::open(path, &SearchPaths::from_env()).expect("own program");
         let tables = FileTables::new("/a/b", Some(&module), false);
         let rows = &tables.rows;
         assert_eq!(named(&tables, 0), (3, loaded_size(&module), "/a/b".into()));
@@ -422,7 +426,7 @@ mod tests {
     #[test]
     fn lines_say_what_a_look_up_says() {
         let path = Path::new("/proc/self/exe");
-        let module = Module::open(path, &SearchPaths::from_env()).expect("own program");
+        let module = DebugFile::open(path, &SearchPaths::from_env()).expect("own program");
         let tables = FileTables::new("/a/b", Some(&module), true);
         let lines = &tables.lines;
         assert!(lines.len() > 1000 && lines.is_sorted_by_key(|r| r[0]));

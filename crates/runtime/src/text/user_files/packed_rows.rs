@@ -1,7 +1,7 @@
 //! Unwind rows in the form that kernel handlers search ([`spile_layout::unwind_row`]).
 
 use spile_abi::Abi;
-use spile_debuginfo::Module;
+use spile_debuginfo::DebugFile;
 use spile_debuginfo::cfi::{self, Cfa, SavedRule, UnwindRow};
 use spile_layout::unwind_row::kind;
 
@@ -10,7 +10,7 @@ const WORD: i32 = 8;
 
 /// A file's rows. If much of its code has none, as without `.eh_frame`, rows for functions' first
 /// instructions are added.
-fn rows_of(module: &Module, abi: &Abi) -> Vec<UnwindRow> {
+fn rows_of(module: &DebugFile, abi: &Abi) -> Vec<UnwindRow> {
     let rows = cfi::rows(module.image(), None);
     let code = module.image().segments().iter().filter(|s| s.executable);
     let code: u64 = code.map(|s| s.file_size).sum();
@@ -23,7 +23,7 @@ fn rows_of(module: &Module, abi: &Abi) -> Vec<UnwindRow> {
 }
 
 /// A file's rows in the form that kernel handlers search, in order.
-pub(super) fn packed(module: &Module) -> Vec<u64> {
+pub(super) fn packed(module: &DebugFile) -> Vec<u64> {
     let image = module.image();
     let Some(abi) = image.abi() else {
         return Vec::new();
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn unwind_rows_of_this_program_are_ordered() {
         let path = Path::new("/proc/self/exe");
-        let module = Module::open(path, &SearchPaths::from_env()).expect("own program");
+        let module = DebugFile::open(path, &SearchPaths::from_env()).expect("own program");
         let rows = packed(&module);
         assert!(rows.len() > 1000, "{}", rows.len());
         assert!(rows.is_sorted_by_key(|r| *r as u32));

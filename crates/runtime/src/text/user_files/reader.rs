@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use rustix::event::{EventfdFlags, eventfd};
-use spile_debuginfo::Module;
+use spile_debuginfo::DebugFile;
 
 use super::names::FileTables;
 use super::packed_rows::packed;
@@ -22,7 +22,7 @@ pub struct ReadJob {
     /// Its path.
     pub path: String,
     /// The file; `None` if it could not be opened.
-    pub module: Option<Arc<Module>>,
+    pub module: Option<Arc<DebugFile>>,
     /// The tables to read.
     pub wanted: WantedTables,
 }
@@ -185,7 +185,8 @@ mod tests {
 
     fn job(number: u64, wanted: WantedTables) -> ReadJob {
         let path = "/proc/self/exe";
-        let module = Module::open(Path::new(path), &SearchPaths::from_env()).expect("own program");
+        let module =
+            DebugFile::open(Path::new(path), &SearchPaths::from_env()).expect("own program");
         ReadJob {
             number,
             key: (number, 7),

@@ -83,7 +83,7 @@ pub(super) fn known(origins: &[Origin], facts: &dyn TypeFacts) -> Option<CTy> {
 
 impl Resolver<'_> {
     /// Notes what may give a variable's value its C type.
-    pub(super) fn note_origins(&mut self, place: &LValue, rhs: &Expr, cty: Option<CTy>) {
+    pub(super) fn note_origins(&mut self, place: &LValue, rhs: &HirExpr, cty: Option<CTy>) {
         let mut found = Vec::new();
         self.origins(rhs, cty, &mut found);
         if found.is_empty() {
@@ -105,28 +105,28 @@ impl Resolver<'_> {
     }
 
     /// Adds the origins of a value's type; those of a variable are what was stored there.
-    pub(super) fn origins(&mut self, value: &Expr, cty: Option<CTy>, out: &mut Vec<Origin>) {
+    pub(super) fn origins(&mut self, value: &HirExpr, cty: Option<CTy>, out: &mut Vec<Origin>) {
         if let Some(cty) = cty {
             out.push(Origin::Type(cty));
             return;
         }
         match &value.kind {
-            ExprKind::Call { func, .. } => out.push(Origin::Call(*func)),
-            ExprKind::Read(LValue::Local(ix)) => {
+            HirExprKind::Call { func, .. } => out.push(Origin::Call(*func)),
+            HirExprKind::Read(LValue::Local(ix)) => {
                 out.extend(self.cur.ctypes.get(ix).into_iter().flatten());
             }
-            ExprKind::Read(LValue::Elem(g, _)) => {
+            HirExprKind::Read(LValue::Elem(g, _)) => {
                 let stored = self.stored(*g).to_vec();
                 self.elements_asked
                     .entry(*g)
                     .or_insert_with(|| stored.clone());
                 out.extend(stored);
             }
-            ExprKind::Ternary(_, a, b) => {
+            HirExprKind::Ternary(_, a, b) => {
                 self.origins(a, None, out);
                 self.origins(b, None, out);
             }
-            ExprKind::Assign { rhs, op: None, .. } => self.origins(rhs, None, out),
+            HirExprKind::Assign { rhs, op: None, .. } => self.origins(rhs, None, out),
             _ => {}
         }
     }
@@ -135,13 +135,17 @@ impl Resolver<'_> {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn type_of_value(&mut self, value: &Expr, cty: Option<CTy>) -> Result<CTy, NoType> {
+    pub(super) fn type_of_value(
+        &mut self,
+        value: &HirExpr,
+        cty: Option<CTy>,
+    ) -> Result<CTy, NoType> {
         let mut found = Vec::new();
         self.origins(value, cty, &mut found);
         let types = self.types_of(found);
         let Some((first, others)) = types.split_first() else {
             return Err(match value.kind {
-                ExprKind::Read(LValue::Scalar(_)) => NoType::Global,
+                HirExprKind::Read(LValue::Scalar(_)) => NoType::Global,
                 _ => NoType::Unknown,
             });
         };

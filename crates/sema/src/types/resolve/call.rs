@@ -25,7 +25,7 @@ impl Resolver<'_> {
         args: &[ast::Expr],
         span: Span,
         value: bool,
-    ) -> Expr {
+    ) -> HirExpr {
         let built_in = name.span.file.is_built_in();
         // What a macro of the built-in library calls is the library's, in every file.
         let from = match built_in {
@@ -56,7 +56,7 @@ impl Resolver<'_> {
         let fits: Vec<FunctionDef> = fits.into_iter().cloned().collect();
         self.warn_unreached(&fits);
         let func = self.units_of(&fits);
-        let args: Vec<Expr> = args.iter().map(|a| self.expr(a)).collect();
+        let args: Vec<HirExpr> = args.iter().map(|a| self.expr(a)).collect();
         let UnitKind::Func { params, ret, .. } = &self.tree.units[func.0].kind else {
             return self.bad(span);
         };
@@ -68,8 +68,8 @@ impl Resolver<'_> {
         if value {
             self.value_calls.push((func, span));
         }
-        Expr {
-            kind: ExprKind::Call { func, args },
+        HirExpr {
+            kind: HirExprKind::Call { func, args },
             ty: ret,
             span,
         }
@@ -235,39 +235,45 @@ impl Resolver<'_> {
     }
 
     /// The id in a user namespace for an id of the kernel. The code tests `id` against each range.
-    fn map_id(&mut self, map: Option<&IdMap>, id: &Expr, span: Span) -> Expr {
+    fn map_id(&mut self, map: Option<&IdMap>, id: &HirExpr, span: Span) -> HirExpr {
         let Some(map) = map else {
             return id.clone();
         };
         self.set_type(id.ty, Base::Long, id.span);
-        let others = self.num(ExprKind::Num(map.others.into()), span);
+        let others = self.num(HirExprKind::Num(map.others.into()), span);
         map.ranges
             .iter()
             .rev()
             .fold(others, |others, (inside, outside, count)| {
-                let mut with = |op, a: &Expr, n: i64| {
-                    let n = self.num(ExprKind::Num(n), span);
-                    self.num(ExprKind::Bin(op, Box::new(a.clone()), Box::new(n)), span)
+                let mut with = |op, a: &HirExpr, n: i64| {
+                    let n = self.num(HirExprKind::Num(n), span);
+                    self.num(HirExprKind::Bin(op, Box::new(a.clone()), Box::new(n)), span)
                 };
                 let (first, count) = (i64::from(*outside), i64::from(*count));
                 let above = with(BinOp::Ge, id, first);
                 let below = with(BinOp::Lt, id, first + count);
                 let there = with(BinOp::Add, id, i64::from(*inside) - first);
                 let (a, b) = (Box::new(above), Box::new(below));
-                let within = self.num(ExprKind::Logic { and: true, a, b }, span);
+                let within = self.num(HirExprKind::Logic { and: true, a, b }, span);
                 let (within, there) = (Box::new(within), Box::new(there));
-                let kind = ExprKind::Ternary(within, there, Box::new(others));
+                let kind = HirExprKind::Ternary(within, there, Box::new(others));
                 self.num(kind, span)
             })
     }
 
     /// `__name(args)` in a library file.
-    fn internal(&mut self, name: &ast::Ident, args: &[ast::Expr], span: Span, value: bool) -> Expr {
+    fn internal(
+        &mut self,
+        name: &ast::Ident,
+        args: &[ast::Expr],
+        span: Span,
+        value: bool,
+    ) -> HirExpr {
         let short = &name.name[2..];
         if short == "table" {
             return self.table_get(args, span);
         }
-        let checked: Vec<Expr> = args.iter().map(|a| self.expr(a)).collect();
+        let checked: Vec<HirExpr> = args.iter().map(|a| self.expr(a)).collect();
         if let Some(e) = self.session_value(short, &checked, span) {
             return e;
         }
@@ -278,7 +284,7 @@ impl Resolver<'_> {
     }
 
     /// An internal operation whose value is known before the session starts.
-    fn session_value(&mut self, short: &str, args: &[Expr], span: Span) -> Option<Expr> {
+    fn session_value(&mut self, short: &str, args: &[HirExpr], span: Span) -> Option<HirExpr> {
         Some(match (short, args) {
             ("pp" | "pn" | "ppfunc" | "probefunc" | "probe_type", []) => {
                 let of = match short {
@@ -288,14 +294,14 @@ impl Resolver<'_> {
                     "probefunc" => NameFunction::Interrupted,
                     _ => NameFunction::Kind,
                 };
-                self.str(ExprKind::ProbeName { of }, span)
+                self.str(HirExprKind::ProbeName { of }, span)
             }
             ("session_name", []) => {
                 let name = self.input.name.as_bytes().into();
-                self.str(ExprKind::Str(name), span)
+                self.str(HirExprKind::Str(name), span)
             }
-            ("session_pid", []) => self.num(ExprKind::Num(self.input.session.0), span),
-            ("target_pidns", []) => self.num(ExprKind::Num(self.input.pidns), span),
+            ("session_pid", []) => self.num(HirExprKind::Num(self.input.session.0), span),
+            ("target_pidns", []) => self.num(HirExprKind::Num(self.input.pidns), span),
             ("target_uid", [id]) => {
                 let map = self.input.users.map(|u| &u.users);
                 self.map_id(map, id, span)
@@ -304,22 +310,22 @@ impl Resolver<'_> {
                 let map = self.input.users.map(|u| &u.groups);
                 self.map_id(map, id, span)
             }
-            ("session_uid", []) => self.num(ExprKind::Num(self.input.session.1), span),
+            ("session_uid", []) => self.num(HirExprKind::Num(self.input.session.1), span),
             _ => return None,
         })
     }
 
     /// An internal operation that is a statement of the IR: an error, or output.
-    fn statement(&mut self, short: &str, args: &[Expr], span: Span) -> Option<ExprKind> {
+    fn statement(&mut self, short: &str, args: &[HirExpr], span: Span) -> Option<HirExprKind> {
         Some(match (short, args) {
             ("error" | "raise", [msg]) => {
                 self.set_type(msg.ty, Base::Str, msg.span);
-                ExprKind::Raise(Box::new(msg.clone()))
+                HirExprKind::Raise(Box::new(msg.clone()))
             }
             ("abort", []) => {
                 self.tree.aborts = true;
-                let msg = self.str(ExprKind::Str(ABORT.into()), span);
-                ExprKind::Raise(Box::new(msg))
+                let msg = self.str(HirExprKind::Str(ABORT.into()), span);
+                HirExprKind::Raise(Box::new(msg))
             }
             ("warn" | "system", [msg]) => {
                 self.set_type(msg.ty, Base::Str, msg.span);
@@ -332,14 +338,14 @@ impl Resolver<'_> {
                     delim: None,
                     newline: false,
                 };
-                ExprKind::Print {
+                HirExprKind::Print {
                     stream,
                     to_string: false,
                     form,
                     args: args.to_vec(),
                 }
             }
-            ("next_file", []) => ExprKind::Print {
+            ("next_file", []) => HirExprKind::Print {
                 stream: Stream::NextFile,
                 to_string: false,
                 form: PrintForm::Plain {
@@ -347,14 +353,20 @@ impl Resolver<'_> {
                     newline: false,
                 },
                 // A record needs a text.
-                args: vec![self.str(ExprKind::Str(b" "[..].into()), span)],
+                args: vec![self.str(HirExprKind::Str(b" "[..].into()), span)],
             },
             _ => return None,
         })
     }
 
     /// An internal operation that is an intrinsic.
-    fn intrinsic(&mut self, name: &ast::Ident, args: Vec<Expr>, span: Span, value: bool) -> Expr {
+    fn intrinsic(
+        &mut self,
+        name: &ast::Ident,
+        args: Vec<HirExpr>,
+        span: Span,
+        value: bool,
+    ) -> HirExpr {
         let Some(f) = Intrinsic::by_name(&name.name[2..]) else {
             let text = format!("there is no internal operation `{}`", name.name);
             self.report(Diagnostic::error(codes::INTRINSIC, text).at(name.span));
@@ -379,7 +391,7 @@ impl Resolver<'_> {
             };
             self.set_type(a.ty, base, a.span);
         }
-        let kind = ExprKind::Intr { f, args };
+        let kind = HirExprKind::Intr { f, args };
         match info.ret {
             Some(ValueKind::Long) => self.num(kind, span),
             Some(ValueKind::Str) => self.str(kind, span),
@@ -388,15 +400,15 @@ impl Resolver<'_> {
     }
 
     /// An operation without a value.
-    pub(super) fn valueless(&mut self, kind: ExprKind, span: Span, value: bool) -> Expr {
+    pub(super) fn valueless(&mut self, kind: HirExprKind, span: Span, value: bool) -> HirExpr {
         if value {
             self.report(Diagnostic::error(codes::NO_VALUE, "this gives no value").at(span));
         }
         let ty = self.types.fresh();
-        Expr { kind, ty, span }
+        HirExpr { kind, ty, span }
     }
 
-    fn table_get(&mut self, args: &[ast::Expr], span: Span) -> Expr {
+    fn table_get(&mut self, args: &[ast::Expr], span: Span) -> HirExpr {
         let [name, idx] = args else {
             let text = "`__table` takes a name and a number";
             self.report(Diagnostic::error(codes::INTRINSIC, text).at(span));
@@ -421,6 +433,6 @@ impl Resolver<'_> {
             }
         };
         let idx = Box::new(self.number(idx));
-        self.str(ExprKind::Table { table, idx }, span)
+        self.str(HirExprKind::Table { table, idx }, span)
     }
 }

@@ -19,12 +19,12 @@ impl Resolver<'_> {
     /// The text of an array of one dimension that only the running program can count: `[1, 2, 3]`.
     pub(super) fn counted_text(
         &mut self,
-        (base, from): (&Expr, WalkBase),
+        (base, from): (&HirExpr, WalkBase),
         walk: &MemberWalk,
         suffix: Suffix<'_>,
         space: Space,
         span: Span,
-    ) -> Option<Expr> {
+    ) -> Option<HirExpr> {
         if suffix.pretty == Pretty::None || suffix.addr_of {
             return None;
         }
@@ -87,31 +87,37 @@ impl Resolver<'_> {
             own.lit(if n > 0 { ", " } else { "" });
             own.append(shown);
             let own = self.sprint(own, span);
-            let none = self.str(ExprKind::Str(b""[..].into()), span);
+            let none = self.str(HirExprKind::Str(b""[..].into()), span);
             let part = self.above(&count, n.into(), (own, none), span);
             text.append(part);
         }
-        let more = self.str(ExprKind::Str(b", ...]"[..].into()), span);
-        let end = self.str(ExprKind::Str(b"]"[..].into()), span);
+        let more = self.str(HirExprKind::Str(b", ...]"[..].into()), span);
+        let end = self.str(HirExprKind::Str(b"]"[..].into()), span);
         let part = self.above(&count, ELEMENTS.into(), (more, end), span);
         text.append(part);
         Some(self.sprint(text, span))
     }
 
     /// The text of a string by the address of its first character and its length: `"abc"`.
-    fn counted_string(&mut self, first: Expr, count: &Expr, space: Space, span: Span) -> Expr {
-        let limit = self.num(ExprKind::Num(TEXT), span);
-        let above = ExprKind::Bin(BinOp::Gt, Box::new(count.clone()), Box::new(limit.clone()));
+    fn counted_string(
+        &mut self,
+        first: HirExpr,
+        count: &HirExpr,
+        space: Space,
+        span: Span,
+    ) -> HirExpr {
+        let limit = self.num(HirExprKind::Num(TEXT), span);
+        let above = HirExprKind::Bin(BinOp::Gt, Box::new(count.clone()), Box::new(limit.clone()));
         let above = self.num(above, span);
-        let shown = ExprKind::Ternary(Box::new(above), Box::new(limit), Box::new(count.clone()));
+        let shown = HirExprKind::Ternary(Box::new(above), Box::new(limit), Box::new(count.clone()));
         let shown = self.num(shown, span);
         let f = match space {
             Space::Kernel => Intrinsic::KernelStr,
             Space::User => Intrinsic::UserStr,
         };
         let args = vec![first, shown];
-        let read = self.str(ExprKind::Intr { f, args }, span);
-        let none = self.str(ExprKind::Str(b""[..].into()), span);
+        let read = self.str(HirExprKind::Intr { f, args }, span);
+        let none = self.str(HirExprKind::Str(b""[..].into()), span);
         let read = self.above(count, 0, (read, none), span);
         let mut text = PrettyText::new(space);
         text.lit("\"");
@@ -121,12 +127,18 @@ impl Resolver<'_> {
     }
 
     /// The first text where a number is above a limit, else the second one.
-    fn above(&mut self, n: &Expr, limit: i64, (yes, no): (Expr, Expr), span: Span) -> Expr {
-        let limit = self.num(ExprKind::Num(limit), span);
-        let above = ExprKind::Bin(BinOp::Gt, Box::new(n.clone()), Box::new(limit));
+    fn above(
+        &mut self,
+        n: &HirExpr,
+        limit: i64,
+        (yes, no): (HirExpr, HirExpr),
+        span: Span,
+    ) -> HirExpr {
+        let limit = self.num(HirExprKind::Num(limit), span);
+        let above = HirExprKind::Bin(BinOp::Gt, Box::new(n.clone()), Box::new(limit));
         let above = self.num(above, span);
         self.str(
-            ExprKind::Ternary(Box::new(above), Box::new(yes), Box::new(no)),
+            HirExprKind::Ternary(Box::new(above), Box::new(yes), Box::new(no)),
             span,
         )
     }
@@ -145,7 +157,7 @@ impl Resolver<'_> {
         beside: CTy,
         space: Space,
         span: Span,
-    ) -> Option<Expr> {
+    ) -> Option<HirExpr> {
         let CBase::Id(beside) = beside.base else {
             return None;
         };
@@ -177,15 +189,15 @@ impl Resolver<'_> {
     pub(super) fn of_object(
         &mut self,
         ops: &[ObjectOp],
-        (object, of): (&Expr, CTy),
+        (object, of): (&HirExpr, CTy),
         space: Space,
         span: Span,
-    ) -> Expr {
-        let mut stack: Vec<Expr> = Vec::new();
+    ) -> HirExpr {
+        let mut stack: Vec<HirExpr> = Vec::new();
         for op in ops {
             let made = match *op {
                 ObjectOp::Object => object.clone(),
-                ObjectOp::Const(n) => self.num(ExprKind::Num(n), span),
+                ObjectOp::Const(n) => self.num(HirExprKind::Num(n), span),
                 ObjectOp::Load { size, signed } => match stack.pop() {
                     Some(address) => self.load(space, address, size, signed, span),
                     None => break,
@@ -203,14 +215,14 @@ impl Resolver<'_> {
                         ObjectOp::Sub => BinOp::Sub,
                         _ => BinOp::Mul,
                     };
-                    self.num(ExprKind::Bin(op, Box::new(a), Box::new(b)), span)
+                    self.num(HirExprKind::Bin(op, Box::new(a), Box::new(b)), span)
                 }
             };
             stack.push(made);
         }
         match stack.pop() {
             Some(value) => value,
-            None => self.num(ExprKind::Num(0), span),
+            None => self.num(HirExprKind::Num(0), span),
         }
     }
 }

@@ -24,7 +24,7 @@ use super::{Resolver, UnitState};
 use crate::codes;
 use crate::ctype::CTy;
 use crate::facts::{LocOp, VarKind};
-use crate::probe::{Context, ContextKind, ProbeHandler};
+use crate::probe::{HandlerContext, HandlerKind, ProbeHandler};
 use crate::types::hir::*;
 use crate::types::unify::{Base, TyVar};
 
@@ -42,16 +42,16 @@ pub(super) struct EntryExprs {
     /// State of the handler at the entry.
     inner: Option<Box<UnitState>>,
     /// Body of the handler at the entry.
-    stores: Vec<Stmt>,
+    stores: Vec<HirStmt>,
     /// Statements that take the values, ahead of the return handler's body.
-    takes: Vec<Stmt>,
+    takes: Vec<HirStmt>,
     /// For each element, whether it existed.
-    seen_flags: Vec<Expr>,
+    seen_flags: Vec<HirExpr>,
 }
 
 impl Resolver<'_> {
     /// The value that `e` had at the entry.
-    pub(super) fn entry(&mut self, e: &ast::Expr, span: Span) -> (Expr, Option<CTy>) {
+    pub(super) fn entry(&mut self, e: &ast::Expr, span: Span) -> (HirExpr, Option<CTy>) {
         let event = self.cur.event.as_ref().and_then(entry_event);
         let (Some(event), Some(ctx)) = (event, self.cur.ctx.clone()) else {
             self.report(
@@ -79,7 +79,7 @@ impl Resolver<'_> {
 
     /// The load bias of the code, computed at the entry of the function: at its return the program
     /// counter is in the caller. See [`Resolver::bias`].
-    pub(super) fn entry_bias(&mut self, pc: u16, span: Span) -> Option<Expr> {
+    pub(super) fn entry_bias(&mut self, pc: u16, span: Span) -> Option<HirExpr> {
         if let Some(ix) = self.cur.entries.bias {
             return Some(self.saved_value(ix, span));
         }
@@ -107,17 +107,17 @@ impl Resolver<'_> {
         let (Some(event), Some(ctx)) = (event, self.cur.ctx.clone()) else {
             return;
         };
-        let one = |r: &mut Self| r.num(ExprKind::Num(1), span);
+        let one = |r: &mut Self| r.num(HirExprKind::Num(1), span);
         let (value, inner) = self.in_entry_handler(event, &ctx, one);
         self.cur.entries.inner = Some(inner);
         let (g, keys) = self.store_at_entry(value, span);
         self.take_element(g, keys, span);
     }
 
-    fn saved_value(&mut self, ix: LocalIx, span: Span) -> Expr {
+    fn saved_value(&mut self, ix: LocalIx, span: Span) -> HirExpr {
         let ty = self.cur.locals[ix.0].ty;
-        let kind = ExprKind::Read(LValue::Local(ix));
-        Expr { kind, ty, span }
+        let kind = HirExprKind::Read(LValue::Local(ix));
+        HirExpr { kind, ty, span }
     }
 
     /// Resolves an expression as part of the handler at the entry; also returns that handler's
@@ -125,7 +125,7 @@ impl Resolver<'_> {
     fn in_entry_handler<T>(
         &mut self,
         event: Event,
-        ctx: &Context,
+        ctx: &HandlerContext,
         something: impl FnOnce(&mut Self) -> T,
     ) -> (T, Box<UnitState>) {
         let inner = match self.cur.entries.inner.take() {
@@ -156,7 +156,7 @@ impl Resolver<'_> {
     /// instruction, and the return address. An exception or `longjmp` that ends a call leaves its
     /// element behind, and another function may then be called on the same stack and return by the
     /// same instruction, but not to the same place.
-    fn entry_keys(&mut self, at_entry: bool, span: Span) -> Vec<Expr> {
+    fn entry_keys(&mut self, at_entry: bool, span: Span) -> Vec<HirExpr> {
         let mut keys = vec![self.intrinsic_of(Intrinsic::Tid, None, span)];
         let Some(Event::Code(probe)) = &self.cur.event else {
             return keys;
@@ -183,7 +183,7 @@ impl Resolver<'_> {
 
     /// The address that the function returns to. At a return instruction the program counter is
     /// that of the caller.
-    fn return_address(&mut self, at_entry: bool, span: Span) -> Expr {
+    fn return_address(&mut self, at_entry: bool, span: Span) -> HirExpr {
         if !at_entry {
             let pc = self.abi().program_counter;
             return self.intrinsic_of(Intrinsic::CtxReg, Some(pc.into()), span);
@@ -207,7 +207,7 @@ impl Resolver<'_> {
     /// The keys for Go: goroutines change threads, and their stacks move, so the keys are the
     /// goroutine and the distance of the stack pointer from the stack's end.
     /// `runtime/runtime2.go` of Go defines the goroutine: its second word is the stack's end.
-    fn goroutine_keys(&mut self, popped: i64, span: Span) -> Vec<Expr> {
+    fn goroutine_keys(&mut self, popped: i64, span: Span) -> Vec<HirExpr> {
         let abi = self.abi();
         let goroutine = self.intrinsic_of(Intrinsic::CtxReg, Some(abi.goroutine.into()), span);
         let depth = [
@@ -229,15 +229,15 @@ impl Resolver<'_> {
     }
 
     /// Stores a value at the entry and takes it at the return; returns the local that gets it.
-    fn save_for_return(&mut self, value: Expr, span: Span) -> LocalIx {
+    fn save_for_return(&mut self, value: HirExpr, span: Span) -> LocalIx {
         let ty = value.ty;
         let (g, keys) = self.store_at_entry(value, span);
         let n = self.cur.entries.seen_flags.len();
         let value = self.bound_local(&format!("{ENTRY_ARRAY}{n}").into(), span);
         let value_ty = self.cur.locals[value.0].ty;
         self.unify(value_ty, ty, span);
-        let kind = ExprKind::Read(LValue::Elem(g, keys.clone()));
-        let read = Expr { kind, ty, span };
+        let kind = HirExprKind::Read(LValue::Elem(g, keys.clone()));
+        let read = HirExpr { kind, ty, span };
         // The order matters: an element that exists after it was read existed before, even while
         // other threads evict elements from the array.
         let read = set(LValue::Local(value), read, ty, span);
@@ -248,7 +248,7 @@ impl Resolver<'_> {
 
     /// Stores a value in a new hidden array at the entry; returns the array, and the keys at the
     /// return.
-    fn store_at_entry(&mut self, value: Expr, span: Span) -> (GlobalIx, Vec<Expr>) {
+    fn store_at_entry(&mut self, value: HirExpr, span: Span) -> (GlobalIx, Vec<HirExpr>) {
         let keys = self.entry_keys(true, span);
         let g = self.entry_array(value.ty, keys.len(), span);
         let (ty, at) = (value.ty, value.span);
@@ -258,14 +258,14 @@ impl Resolver<'_> {
     }
 
     /// Notes at the return whether an element exists, and deletes it.
-    fn take_element(&mut self, g: GlobalIx, keys: Vec<Expr>, span: Span) {
+    fn take_element(&mut self, g: GlobalIx, keys: Vec<HirExpr>, span: Span) {
         let n = self.cur.entries.seen_flags.len();
         let seen = self.bound_local(&format!("@seen{n}").into(), span);
         let seen_ty = self.cur.locals[seen.0].ty;
         self.set_type(seen_ty, Base::Long, span);
-        let keys: Vec<Option<Expr>> = keys.into_iter().map(Some).collect();
+        let keys: Vec<Option<HirExpr>> = keys.into_iter().map(Some).collect();
         let has = self.num(
-            ExprKind::In {
+            HirExprKind::In {
                 g,
                 keys: keys.clone(),
             },
@@ -273,9 +273,9 @@ impl Resolver<'_> {
         );
         let takes = &mut self.cur.entries.takes;
         takes.push(set(LValue::Local(seen), has, seen_ty, span));
-        let kind = StmtKind::DeleteElem(g, keys);
-        takes.push(Stmt { kind, span });
-        let kind = ExprKind::Read(LValue::Local(seen));
+        let kind = HirStmtKind::DeleteElem(g, keys);
+        takes.push(HirStmt { kind, span });
+        let kind = HirExprKind::Read(LValue::Local(seen));
         let seen = self.num(kind, span);
         self.cur.entries.seen_flags.push(seen);
     }
@@ -293,7 +293,7 @@ impl Resolver<'_> {
         self.entries += 1;
         let keys = (0..keys).map(|_| self.types.fresh_of(Base::Long, span));
         let keys = Some(keys.collect());
-        let array = Global {
+        let array = HirGlobal {
             wrap: true,
             max: Some(ENTRY_MAX),
             keys,
@@ -305,7 +305,7 @@ impl Resolver<'_> {
 
     /// Counts a return without an element. It is missing because the call was in progress when the session
     /// began, because its entry was skipped, or because newer elements took its room.
-    fn count_unseen(&mut self, span: Span) -> Stmt {
+    fn count_unseen(&mut self, span: Span) -> HirStmt {
         let mut known = self.tree.globals.iter();
         let known = known.position(|g| &*g.name == UNSEEN_ENTRIES);
         let g = known.unwrap_or_else(|| {
@@ -315,17 +315,17 @@ impl Resolver<'_> {
             self.tree.globals.len() - 1
         });
         let ty = self.tree.globals[g].value;
-        let kind = ExprKind::Assign {
+        let kind = HirExprKind::Assign {
             place: LValue::Scalar(GlobalIx(g)),
             op: Some(AssignOp::Num(BinOp::Add)),
-            rhs: Box::new(self.num(ExprKind::Num(1), span)),
+            rhs: Box::new(self.num(HirExprKind::Num(1), span)),
         };
-        let kind = StmtKind::Expr(Expr { kind, ty, span });
-        Stmt { kind, span }
+        let kind = HirStmtKind::Expr(HirExpr { kind, ty, span });
+        HirStmt { kind, span }
     }
 
     /// Ends a return handler: the statements ahead of its body, and the handler at the entry.
-    pub(super) fn finish_entries(&mut self, d: &ProbeHandler) -> (Vec<Stmt>, Option<Unit>) {
+    pub(super) fn finish_entries(&mut self, d: &ProbeHandler) -> (Vec<HirStmt>, Option<Unit>) {
         self.require_entry(d.span);
         let entries = std::mem::take(&mut self.cur.entries);
         let Some(inner) = entries.inner else {
@@ -334,7 +334,7 @@ impl Resolver<'_> {
         let mut takes = entries.takes;
         let all = entries.seen_flags.into_iter().reduce(|a, b| {
             let span = a.span;
-            let kind = ExprKind::Logic {
+            let kind = HirExprKind::Logic {
                 and: true,
                 a: Box::new(a),
                 b: Box::new(b),
@@ -343,18 +343,18 @@ impl Resolver<'_> {
         });
         if let Some(all) = all {
             let span = all.span;
-            let cond = self.num(ExprKind::Un(UnOp::Not, Box::new(all)), span);
+            let cond = self.num(HirExprKind::Un(UnOp::Not, Box::new(all)), span);
             let count = self.count_unseen(span);
-            let next = Stmt {
-                kind: StmtKind::Next,
+            let next = HirStmt {
+                kind: HirStmtKind::Next,
                 span,
             };
-            let kind = StmtKind::If {
+            let kind = HirStmtKind::If {
                 cond,
                 then: vec![count, next],
                 els: Vec::new(),
             };
-            takes.push(Stmt { kind, span });
+            takes.push(HirStmt { kind, span });
         }
         let Some(event) = inner.event else {
             return (takes, None);
@@ -380,8 +380,8 @@ impl Resolver<'_> {
 }
 
 /// A scalar global that analysis made.
-fn hidden(name: ast::Name, value: TyVar, span: Span) -> Global {
-    Global {
+fn hidden(name: ast::Name, value: TyVar, span: Span) -> HirGlobal {
+    HirGlobal {
         unique: name.clone(),
         name,
         span,
@@ -412,14 +412,14 @@ fn at_once(probe: &CodeProbe) -> bool {
 }
 
 /// `place = value;`
-fn set(place: LValue, value: Expr, ty: TyVar, span: Span) -> Stmt {
-    let kind = ExprKind::Assign {
+fn set(place: LValue, value: HirExpr, ty: TyVar, span: Span) -> HirStmt {
+    let kind = HirExprKind::Assign {
         place,
         op: None,
         rhs: Box::new(value),
     };
-    let kind = StmtKind::Expr(Expr { kind, ty, span });
-    Stmt { kind, span }
+    let kind = HirStmtKind::Expr(HirExpr { kind, ty, span });
+    HirStmt { kind, span }
 }
 
 /// The entry event of a return event.
@@ -439,13 +439,13 @@ fn entry_event(event: &Event) -> Option<Event> {
 }
 
 /// The context at the entry: the arguments.
-fn entry_context(ctx: &Context) -> Context {
+fn entry_context(ctx: &HandlerContext) -> HandlerContext {
     let arg = |t: &&crate::probe::TargetVar| t.kind != VarKind::Return;
     let kind = match ctx.kind {
-        ContextKind::SysExit => ContextKind::SysEnter,
+        HandlerKind::SysExit => HandlerKind::SysEnter,
         kind => kind,
     };
-    Context {
+    HandlerContext {
         kind,
         vars: Vec::new(),
         targets: ctx.targets.iter().filter(arg).cloned().collect(),

@@ -27,23 +27,23 @@ fn cmp_op(op: ast::BinOp) -> Option<CmpOp> {
 
 impl Resolver<'_> {
     /// An expression whose value is used.
-    pub(super) fn expr(&mut self, e: &ast::Expr) -> Expr {
+    pub(super) fn expr(&mut self, e: &ast::Expr) -> HirExpr {
         self.typed_expr(e).0
     }
 
     /// An expression used as a statement, where a call without a value is allowed.
-    pub(super) fn effect(&mut self, e: &ast::Expr) -> Expr {
+    pub(super) fn effect(&mut self, e: &ast::Expr) -> HirExpr {
         match &e.kind {
             ast::ExprKind::Call { name, args } => self.call(name, args, e.span, false),
             ast::ExprKind::Print { op, args } => self.print(*op, args, e.span),
             ast::ExprKind::Ternary(c, a, b) => {
                 let c = self.number(c);
-                if let ExprKind::Num(n) = c.kind {
+                if let HirExprKind::Num(n) = c.kind {
                     return self.effect(if n != 0 { a } else { b });
                 }
                 let (a, b) = (self.effect(a), self.effect(b));
-                let kind = ExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b));
-                Expr {
+                let kind = HirExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b));
+                HirExpr {
                     kind,
                     ty: self.types.fresh(),
                     span: e.span,
@@ -57,48 +57,48 @@ impl Resolver<'_> {
     }
 
     /// An expression of type number.
-    pub(super) fn number(&mut self, e: &ast::Expr) -> Expr {
+    pub(super) fn number(&mut self, e: &ast::Expr) -> HirExpr {
         let v = self.expr(e);
         self.set_type(v.ty, Base::Long, v.span);
         v
     }
 
-    pub(super) fn string(&mut self, e: &ast::Expr) -> Expr {
+    pub(super) fn string(&mut self, e: &ast::Expr) -> HirExpr {
         let v = self.expr(e);
         self.set_type(v.ty, Base::Str, v.span);
         v
     }
 
     /// A number node.
-    pub(super) fn num(&mut self, kind: ExprKind, span: Span) -> Expr {
+    pub(super) fn num(&mut self, kind: HirExprKind, span: Span) -> HirExpr {
         let ty = self.types.fresh_of(Base::Long, span);
-        Expr { kind, ty, span }
+        HirExpr { kind, ty, span }
     }
 
     /// A string node.
-    pub(super) fn str(&mut self, kind: ExprKind, span: Span) -> Expr {
+    pub(super) fn str(&mut self, kind: HirExprKind, span: Span) -> HirExpr {
         let ty = self.types.fresh_of(Base::Str, span);
-        Expr { kind, ty, span }
+        HirExpr { kind, ty, span }
     }
 
     /// The stand-in for an expression with an error.
-    pub(super) fn bad(&mut self, span: Span) -> Expr {
+    pub(super) fn bad(&mut self, span: Span) -> HirExpr {
         let ty = self.types.fresh();
-        Expr {
-            kind: ExprKind::Num(0),
+        HirExpr {
+            kind: HirExprKind::Num(0),
             ty,
             span,
         }
     }
 
     /// An expression and its C type where it has one.
-    pub(super) fn typed_expr(&mut self, e: &ast::Expr) -> (Expr, Option<CTy>) {
+    pub(super) fn typed_expr(&mut self, e: &ast::Expr) -> (HirExpr, Option<CTy>) {
         let span = e.span;
         // True while the outermost expression is discarded.
         let used = !std::mem::take(&mut self.cur.discard);
         let plain = match &e.kind {
-            ast::ExprKind::Num(n) => self.num(ExprKind::Num(*n), span),
-            ast::ExprKind::Str(s) => self.str(ExprKind::Str(s.clone()), span),
+            ast::ExprKind::Num(n) => self.num(HirExprKind::Num(*n), span),
+            ast::ExprKind::Str(s) => self.str(HirExprKind::Str(s.clone()), span),
             ast::ExprKind::Var(name) => return self.read_var(name, span),
             ast::ExprKind::Index { base, keys } => self.index(base, keys, span),
             ast::ExprKind::Call { name, args } => self.call(name, args, span, true),
@@ -123,15 +123,15 @@ impl Resolver<'_> {
             } => {
                 let text = Box::new(self.string(subject));
                 let re = self.tree.regexes.len();
-                self.tree.regexes.push(Regex {
+                self.tree.regexes.push(ScriptRegex {
                     pattern: pattern.clone(),
                     span: *pattern_span,
                     compiled: None,
                 });
-                let found = self.num(ExprKind::Match { re, text }, span);
+                let found = self.num(HirExprKind::Match { re, text }, span);
                 match negated {
                     false => found,
-                    true => self.num(ExprKind::Un(UnOp::Not, Box::new(found)), span),
+                    true => self.num(HirExprKind::Un(UnOp::Not, Box::new(found)), span),
                 }
             }
             ast::ExprKind::Stat { op, arg, params } => self.stat(*op, arg, params, span),
@@ -166,7 +166,7 @@ impl Resolver<'_> {
         (prefix, inc): (bool, bool),
         span: Span,
         used: bool,
-    ) -> Expr {
+    ) -> HirExpr {
         let one = ast::Expr {
             kind: ast::ExprKind::Num(1),
             span: target.span,
@@ -182,16 +182,16 @@ impl Resolver<'_> {
             return self.bad(span);
         };
         self.set_type(ty, Base::Long, target.span);
-        self.num(ExprKind::IncDec { place, prefix, inc }, span)
+        self.num(HirExprKind::IncDec { place, prefix, inc }, span)
     }
 
-    fn read_var(&mut self, name: &ast::Name, span: Span) -> (Expr, Option<CTy>) {
+    fn read_var(&mut self, name: &ast::Name, span: Span) -> (HirExpr, Option<CTy>) {
         match self.var(name, span) {
             VarMeaning::Local(ix) => {
                 let l = &mut self.cur.locals[ix.0];
                 l.read = true;
-                let e = Expr {
-                    kind: ExprKind::Read(LValue::Local(ix)),
+                let e = HirExpr {
+                    kind: HirExprKind::Read(LValue::Local(ix)),
                     ty: l.ty,
                     span,
                 };
@@ -205,8 +205,8 @@ impl Resolver<'_> {
                 self.tree.globals[g.0].read = true;
                 let ty = self.tree.globals[g.0].value;
                 (
-                    Expr {
-                        kind: ExprKind::Read(LValue::Scalar(g)),
+                    HirExpr {
+                        kind: HirExprKind::Read(LValue::Scalar(g)),
                         ty,
                         span,
                     },
@@ -216,7 +216,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn index(&mut self, base: &ast::Expr, keys: &[Key], span: Span) -> Expr {
+    fn index(&mut self, base: &ast::Expr, keys: &[Key], span: Span) -> HirExpr {
         if let ast::ExprKind::Hist { .. } = base.kind {
             let [Key::Expr(idx)] = keys else {
                 let text = "a histogram has one index, the number of the bucket";
@@ -227,15 +227,15 @@ impl Resolver<'_> {
                 return self.bad(span);
             };
             let idx = Box::new(self.number(idx));
-            return self.num(ExprKind::HistGet { place, idx }, span);
+            return self.num(HirExprKind::HistGet { place, idx }, span);
         }
         match self.element(base, keys, span) {
             Some((place, ty)) => {
                 if let Some((g, _)) = place.global() {
                     self.tree.globals[g.0].read = true;
                 }
-                Expr {
-                    kind: ExprKind::Read(place),
+                HirExpr {
+                    kind: HirExprKind::Read(place),
                     ty,
                     span,
                 }
@@ -321,44 +321,44 @@ impl Resolver<'_> {
         self.tree.globals[g.0].read |= read;
     }
 
-    fn unary(&mut self, op: ast::UnOp, a: &ast::Expr, span: Span) -> Expr {
+    fn unary(&mut self, op: ast::UnOp, a: &ast::Expr, span: Span) -> HirExpr {
         let a = self.number(a);
         let folded = match (op, &a.kind) {
             (ast::UnOp::Plus, _) => return a,
-            (ast::UnOp::Neg, ExprKind::Num(n)) => Some(n.wrapping_neg()),
-            (ast::UnOp::Not, ExprKind::Num(n)) => Some(i64::from(*n == 0)),
-            (ast::UnOp::BitNot, ExprKind::Num(n)) => Some(!n),
+            (ast::UnOp::Neg, HirExprKind::Num(n)) => Some(n.wrapping_neg()),
+            (ast::UnOp::Not, HirExprKind::Num(n)) => Some(i64::from(*n == 0)),
+            (ast::UnOp::BitNot, HirExprKind::Num(n)) => Some(!n),
             _ => None,
         };
         if let Some(n) = folded {
-            return self.num(ExprKind::Num(n), span);
+            return self.num(HirExprKind::Num(n), span);
         }
         let op = match op {
             ast::UnOp::Neg | ast::UnOp::Plus => UnOp::Neg,
             ast::UnOp::Not => UnOp::Not,
             ast::UnOp::BitNot => UnOp::BitNot,
         };
-        self.num(ExprKind::Un(op, Box::new(a)), span)
+        self.num(HirExprKind::Un(op, Box::new(a)), span)
     }
 
-    fn binary(&mut self, op: ast::BinOp, a: &ast::Expr, b: &ast::Expr, span: Span) -> Expr {
+    fn binary(&mut self, op: ast::BinOp, a: &ast::Expr, b: &ast::Expr, span: Span) -> HirExpr {
         if let ast::BinOp::LogAnd | ast::BinOp::LogOr = op {
             return self.logic(op == ast::BinOp::LogAnd, a, b, span);
         }
         if op == ast::BinOp::Concat {
             let (a, b) = (self.string(a), self.string(b));
-            if let (ExprKind::Str(x), ExprKind::Str(y)) = (&a.kind, &b.kind) {
+            if let (HirExprKind::Str(x), HirExprKind::Str(y)) = (&a.kind, &b.kind) {
                 let joined: Vec<u8> = x.iter().chain(y.iter()).copied().collect();
-                return self.str(ExprKind::Str(joined.into()), span);
+                return self.str(HirExprKind::Str(joined.into()), span);
             }
-            return self.str(ExprKind::Concat(Box::new(a), Box::new(b)), span);
+            return self.str(HirExprKind::Concat(Box::new(a), Box::new(b)), span);
         }
         if let Some(op) = cmp_op(op) {
             let (a, b) = (self.expr(a), self.expr(b));
             self.unify(b.ty, a.ty, b.span);
             let kind = match fold_cmp(op, &a.kind, &b.kind) {
-                Some(v) => ExprKind::Num(i64::from(v)),
-                None => ExprKind::Cmp(op, Box::new(a), Box::new(b)),
+                Some(v) => HirExprKind::Num(i64::from(v)),
+                None => HirExprKind::Cmp(op, Box::new(a), Box::new(b)),
             };
             return self.num(kind, span);
         }
@@ -366,30 +366,33 @@ impl Resolver<'_> {
         // `num_op` knows every remaining operator.
         let op = num_op(op).unwrap_or(BinOp::Add);
         let kind = match (&a.kind, &b.kind) {
-            (ExprKind::Num(x), ExprKind::Num(y)) => op.eval(*x, *y).map(ExprKind::Num),
+            (HirExprKind::Num(x), HirExprKind::Num(y)) => op.eval(*x, *y).map(HirExprKind::Num),
             _ => None,
         };
-        let kind = kind.unwrap_or_else(|| ExprKind::Bin(op, Box::new(a), Box::new(b)));
+        let kind = kind.unwrap_or_else(|| HirExprKind::Bin(op, Box::new(a), Box::new(b)));
         self.num(kind, span)
     }
 
-    fn logic(&mut self, and: bool, a: &ast::Expr, b: &ast::Expr, span: Span) -> Expr {
+    fn logic(&mut self, and: bool, a: &ast::Expr, b: &ast::Expr, span: Span) -> HirExpr {
         let a = self.number(a);
-        if let ExprKind::Num(n) = a.kind {
+        if let HirExprKind::Num(n) = a.kind {
             // The right side of `0 && x` and `1 || x` is dead, and not resolved.
             if (n == 0) == and {
-                return self.num(ExprKind::Num(i64::from(!and)), span);
+                return self.num(HirExprKind::Num(i64::from(!and)), span);
             }
             let b = self.number(b);
-            if let ExprKind::Num(n) = b.kind {
-                return self.num(ExprKind::Num(i64::from(n != 0)), span);
+            if let HirExprKind::Num(n) = b.kind {
+                return self.num(HirExprKind::Num(i64::from(n != 0)), span);
             }
-            let zero = self.num(ExprKind::Num(0), span);
-            return self.num(ExprKind::Cmp(CmpOp::Ne, Box::new(b), Box::new(zero)), span);
+            let zero = self.num(HirExprKind::Num(0), span);
+            return self.num(
+                HirExprKind::Cmp(CmpOp::Ne, Box::new(b), Box::new(zero)),
+                span,
+            );
         }
         let b = self.number(b);
         self.num(
-            ExprKind::Logic {
+            HirExprKind::Logic {
                 and,
                 a: Box::new(a),
                 b: Box::new(b),
@@ -404,20 +407,20 @@ impl Resolver<'_> {
         a: &ast::Expr,
         b: &ast::Expr,
         span: Span,
-    ) -> (Expr, Option<CTy>) {
+    ) -> (HirExpr, Option<CTy>) {
         let c = self.number(c);
-        if let ExprKind::Num(n) = c.kind {
+        if let HirExprKind::Num(n) = c.kind {
             return self.typed_expr(if n != 0 { a } else { b });
         }
         let ((a, ct), (b, cb)) = (self.typed_expr(a), self.typed_expr(b));
         self.unify(b.ty, a.ty, b.span);
         let ty = a.ty;
-        let kind = ExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b));
+        let kind = HirExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b));
         let cty = match (ct, cb) {
             (Some(a), Some(b)) if !same(a, b, self.facts) => None,
             _ => ct.or(cb),
         };
-        (Expr { kind, ty, span }, cty)
+        (HirExpr { kind, ty, span }, cty)
     }
 
     fn assign(
@@ -427,7 +430,7 @@ impl Resolver<'_> {
         rhs: &ast::Expr,
         span: Span,
         used: bool,
-    ) -> (Expr, Option<CTy>) {
+    ) -> (HirExpr, Option<CTy>) {
         if let Some(set) = self.set_value(op, lhs, rhs, (span, used)) {
             return (set, None);
         }
@@ -458,8 +461,8 @@ impl Resolver<'_> {
             self.note_origins(&place, &rhs, cty);
         }
         (
-            Expr {
-                kind: ExprKind::Assign {
+            HirExpr {
+                kind: HirExprKind::Assign {
                     place,
                     op,
                     rhs: Box::new(rhs),
@@ -471,7 +474,7 @@ impl Resolver<'_> {
         )
     }
 
-    fn stat_add(&mut self, lhs: &ast::Expr, rhs: &ast::Expr, span: Span) -> Expr {
+    fn stat_add(&mut self, lhs: &ast::Expr, rhs: &ast::Expr, span: Span) -> HirExpr {
         let place = self.place(lhs, true, false);
         let rhs = Box::new(self.number(rhs));
         let Some((place, ty)) = place else {
@@ -482,7 +485,7 @@ impl Resolver<'_> {
             return self.bad(span);
         }
         self.set_type(ty, Base::Stats, lhs.span);
-        self.num(ExprKind::StatAdd { place, rhs }, span)
+        self.num(HirExprKind::StatAdd { place, rhs }, span)
     }
 
     fn not_statistic(&mut self, e: &ast::Expr) {
@@ -495,7 +498,7 @@ impl Resolver<'_> {
         );
     }
 
-    fn membership(&mut self, keys: &[Key], array: &ast::Ident, span: Span) -> Expr {
+    fn membership(&mut self, keys: &[Key], array: &ast::Ident, span: Span) -> HirExpr {
         let Some(g) = self.array(&array.name, array.span) else {
             return self.bad(span);
         };
@@ -504,7 +507,7 @@ impl Resolver<'_> {
         };
         self.tree.globals[g.0].read = true;
         let keys = self.keys(keys, &types);
-        self.num(ExprKind::In { g, keys }, span)
+        self.num(HirExprKind::In { g, keys }, span)
     }
 
     /// The operand of an extractor such as `@count(...)`.
@@ -562,7 +565,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn stat(&mut self, op: StatOp, arg: &ast::Expr, params: &[i64], span: Span) -> Expr {
+    fn stat(&mut self, op: StatOp, arg: &ast::Expr, params: &[i64], span: Span) -> HirExpr {
         let Some((place, g)) = self.stat_place(arg) else {
             return self.bad(span);
         };
@@ -573,7 +576,7 @@ impl Resolver<'_> {
         }
         let what = self.extract(g, op);
         self.num(
-            ExprKind::Stat {
+            HirExprKind::Stat {
                 place,
                 what,
                 shift: shift.clamp(0, 62) as u8,
@@ -635,10 +638,10 @@ impl Resolver<'_> {
 }
 
 /// The result of comparing two literals.
-fn fold_cmp(op: CmpOp, a: &ExprKind, b: &ExprKind) -> Option<bool> {
+fn fold_cmp(op: CmpOp, a: &HirExprKind, b: &HirExprKind) -> Option<bool> {
     let ord = match (a, b) {
-        (ExprKind::Num(a), ExprKind::Num(b)) => a.cmp(b),
-        (ExprKind::Str(a), ExprKind::Str(b)) => a.cmp(b),
+        (HirExprKind::Num(a), HirExprKind::Num(b)) => a.cmp(b),
+        (HirExprKind::Str(a), HirExprKind::Str(b)) => a.cmp(b),
         _ => return None,
     };
     Some(match op {

@@ -116,7 +116,7 @@ impl Resolver<'_> {
         for u in &self.tree.units {
             walk_exprs(&u.body, &mut |e| {
                 let place = match &e.kind {
-                    ExprKind::Read(p) | ExprKind::Assign { place: p, .. } => p,
+                    HirExprKind::Read(p) | HirExprKind::Assign { place: p, .. } => p,
                     _ => return,
                 };
                 if self.types.get(e.ty) == Some(Base::Stats) {

@@ -12,11 +12,11 @@ use super::Resolver;
 use super::target::Suffix;
 use crate::codes;
 use crate::ctype::{self, CBase, CTy, WalkBase};
-use crate::facts::{LocOp, Module, ModuleQuery, VarKind, VarLocation, Variable};
-use crate::probe::{Context, ContextKind};
+use crate::facts::{LocOp, ModuleQuery, ProbeModule, VarKind, VarLocation, Variable};
+use crate::probe::{HandlerContext, HandlerKind};
 use crate::types::hir::*;
 
-type Typed = (Expr, Option<CTy>);
+type Typed = (HirExpr, Option<CTy>);
 
 /// Maximum number of parts of an expression made from a location program.
 const MOST_PARTS: usize = 2000;
@@ -28,10 +28,10 @@ const UNKNOWN_BIAS: &str = "the address of its module is unknown here";
 
 impl Resolver<'_> {
     /// An intrinsic with at most one operand, a constant.
-    pub(super) fn intrinsic_of(&mut self, f: Intrinsic, n: Option<i64>, span: Span) -> Expr {
-        let args = n.map(|n| self.num(ExprKind::Num(n), span));
+    pub(super) fn intrinsic_of(&mut self, f: Intrinsic, n: Option<i64>, span: Span) -> HirExpr {
+        let args = n.map(|n| self.num(HirExprKind::Num(n), span));
         let args = args.into_iter().collect();
-        self.num(ExprKind::Intr { f, args }, span)
+        self.num(HirExprKind::Intr { f, args }, span)
     }
 
     /// The memory that objects of a type are in, as far as it is known.
@@ -45,18 +45,18 @@ impl Resolver<'_> {
 
     pub(super) fn in_user_code(&self) -> bool {
         let ctx = self.cur.ctx.as_ref();
-        ctx.is_some_and(|c| c.kind == ContextKind::UserCode)
+        ctx.is_some_and(|c| c.kind == HandlerKind::UserCode)
     }
 
     /// The module of the probed code, where it belongs to a program.
-    fn own_module(&self) -> Option<Module> {
+    fn own_module(&self) -> Option<ProbeModule> {
         self.cur.ctx.as_ref()?.module.clone()
     }
 
     /// The module that a script names.
-    fn find_module(&self, name: &str) -> Result<Option<Module>, String> {
+    fn find_module(&self, name: &str) -> Result<Option<ProbeModule>, String> {
         if name == "kernel" || name.starts_with("kernel<") {
-            return Ok(Some(Module::Kernel));
+            return Ok(Some(ProbeModule::Kernel));
         }
         let headers = name.strip_prefix('<').and_then(|n| n.strip_suffix('>'));
         let query = match headers {
@@ -72,7 +72,7 @@ impl Resolver<'_> {
     }
 
     /// The module that a script names; an error where there is none.
-    fn named_module(&mut self, name: &str, span: Span) -> Option<Module> {
+    fn named_module(&mut self, name: &str, span: Span) -> Option<ProbeModule> {
         match self.find_module(name) {
             Ok(found) => found,
             Err(why) => {
@@ -84,7 +84,7 @@ impl Resolver<'_> {
 
     /// The modules that a script names, separated by colons; those that do not exist are passed
     /// over. An error where none exists.
-    fn search_modules(&mut self, names: &str, span: Span) -> Vec<Module> {
+    fn search_modules(&mut self, names: &str, span: Span) -> Vec<ProbeModule> {
         let mut found = Vec::new();
         let mut missing = Vec::new();
         for name in names.split(':') {
@@ -120,7 +120,7 @@ impl Resolver<'_> {
             }
             None => {
                 let own = self.own_module().into_iter();
-                own.chain([Module::Kernel]).collect()
+                own.chain([ProbeModule::Kernel]).collect()
             }
         };
         // The reason was reported.
@@ -151,7 +151,7 @@ impl Resolver<'_> {
             return failed(self);
         };
         let space = match module {
-            Module::File(_) => Space::User,
+            ProbeModule::File(_) => Space::User,
             _ => Space::Kernel,
         };
         if suffix.access.is_empty() && !suffix.addr_of {
@@ -176,7 +176,7 @@ impl Resolver<'_> {
                 let named = self.literal(args, 1, "the module of `@var`", span);
                 named.and_then(|n| self.named_module(&n, span))
             }
-            None => Some(self.own_module().unwrap_or(Module::Kernel)),
+            None => Some(self.own_module().unwrap_or(ProbeModule::Kernel)),
         };
         let Some(module) = module else {
             return failed(self);
@@ -186,7 +186,7 @@ impl Resolver<'_> {
             None => (&*name, None),
         };
         let found = match module {
-            Module::Kernel if file.is_none() => self.facts.variable(short).map(|v| Variable {
+            ProbeModule::Kernel if file.is_none() => self.facts.variable(short).map(|v| Variable {
                 name: short.into(),
                 ty: v.ty,
                 kind: VarKind::Global,
@@ -196,19 +196,19 @@ impl Resolver<'_> {
         };
         let found = found.or_else(|| self.facts.module_variable(&module, short, file));
         let space = match module {
-            Module::File(_) => Space::User,
+            ProbeModule::File(_) => Space::User,
             _ => Space::Kernel,
         };
         let Some(found) = found else {
             // The address alone needs no type.
-            if let (Module::Kernel, true, []) = (&module, suffix.addr_of, suffix.access)
+            if let (ProbeModule::Kernel, true, []) = (&module, suffix.addr_of, suffix.access)
                 && let Ok(place) = self.facts.data_place(&WatchOwner::Kernel, short)
             {
-                let address = self.num(ExprKind::Num(place.address as i64), span);
+                let address = self.num(HirExprKind::Num(place.address as i64), span);
                 return (address, None);
             }
             let text = match module {
-                Module::Kernel => {
+                ProbeModule::Kernel => {
                     format!("unable to find global `{short}`: nothing is known about it")
                 }
                 _ => format!("unable to find global `{short}` in {module}"),
@@ -224,7 +224,7 @@ impl Resolver<'_> {
     }
 
     /// A global variable of the probed code's module, by `$name`.
-    pub(super) fn global(&self, name: &str, ctx: &Context) -> Option<Variable> {
+    pub(super) fn global(&self, name: &str, ctx: &HandlerContext) -> Option<Variable> {
         let module = ctx.module.as_ref()?;
         let (name, file) = match name.split_once('@') {
             Some((name, file)) => (name, Some(file)),
@@ -268,7 +268,7 @@ impl Resolver<'_> {
         ty: CTy,
         space: Space,
         span: Span,
-    ) -> Result<(Expr, WalkBase), Arc<str>> {
+    ) -> Result<(HirExpr, WalkBase), Arc<str>> {
         let (ops, from) = match loc {
             VarLocation::Value(ops) => (ops, WalkBase::Value(ty)),
             VarLocation::Address(ops) => (ops, WalkBase::Object(ty)),
@@ -290,7 +290,7 @@ impl Resolver<'_> {
 
     /// The load bias of the probed code, and the number of parts of the expression: the program
     /// counter less the place's address as linked.
-    pub(super) fn bias(&mut self, pc: u16, span: Span) -> Option<(Expr, usize)> {
+    pub(super) fn bias(&mut self, pc: u16, span: Span) -> Option<(HirExpr, usize)> {
         if matches!(&self.cur.event, Some(Event::Code(probe)) if probe.ret) {
             return Some((self.entry_bias(pc, span)?, 1));
         }
@@ -299,18 +299,18 @@ impl Resolver<'_> {
         if addresses.len() > MOST_SITES {
             return None;
         }
-        let mut linked = self.num(ExprKind::Num(last.1 as i64), span);
+        let mut linked = self.num(HirExprKind::Num(last.1 as i64), span);
         for (site, address) in others.iter().rev() {
             let here = self.intrinsic_of(Intrinsic::CtxSite, None, span);
-            let number = self.num(ExprKind::Num(i64::from(*site)), span);
-            let equal = ExprKind::Bin(BinOp::Eq, Box::new(here), Box::new(number));
+            let number = self.num(HirExprKind::Num(i64::from(*site)), span);
+            let equal = HirExprKind::Bin(BinOp::Eq, Box::new(here), Box::new(number));
             let equal = self.num(equal, span);
-            let address = self.num(ExprKind::Num(*address as i64), span);
-            let one = ExprKind::Ternary(Box::new(equal), Box::new(address), Box::new(linked));
+            let address = self.num(HirExprKind::Num(*address as i64), span);
+            let one = HirExprKind::Ternary(Box::new(equal), Box::new(address), Box::new(linked));
             linked = self.num(one, span);
         }
         let pc = self.intrinsic_of(Intrinsic::CtxReg, Some(pc.into()), span);
-        let distance = ExprKind::Bin(BinOp::Sub, Box::new(pc), Box::new(linked));
+        let distance = HirExprKind::Bin(BinOp::Sub, Box::new(pc), Box::new(linked));
         Some((self.num(distance, span), 2 + 4 * addresses.len()))
     }
 
@@ -321,7 +321,7 @@ impl Resolver<'_> {
     }
 
     /// A register at the place that was hit.
-    fn register(&mut self, number: i64, span: Span) -> Expr {
+    fn register(&mut self, number: i64, span: Span) -> HirExpr {
         let f = match self.may_change() {
             true => Intrinsic::CtxRegNow,
             false => Intrinsic::CtxReg,
@@ -336,9 +336,9 @@ impl Resolver<'_> {
         ops: &[LocOp],
         space: Space,
         span: Span,
-    ) -> Option<Expr> {
+    ) -> Option<HirExpr> {
         // Each with the number of its parts.
-        let mut stack: Vec<(Expr, usize)> = Vec::new();
+        let mut stack: Vec<(HirExpr, usize)> = Vec::new();
         for op in ops {
             let top = stack.len();
             let made = match *op {
@@ -365,7 +365,7 @@ impl Resolver<'_> {
                     let at = self.op_imm(BinOp::Add, task, offset.into(), span);
                     (self.load(Space::Kernel, at, 8, false, span), 3)
                 }
-                LocOp::Const(n) => (self.num(ExprKind::Num(n), span), 1),
+                LocOp::Const(n) => (self.num(HirExprKind::Num(n), span), 1),
                 LocOp::Load { size, signed } => {
                     let (addr, parts) = stack.pop()?;
                     (self.load(space, addr, size, signed, span), parts + 1)
@@ -373,8 +373,8 @@ impl Resolver<'_> {
                 LocOp::Bin(op) => {
                     let ((b, m), (a, n)) = (stack.pop()?, stack.pop()?);
                     let folded = match b.kind {
-                        ExprKind::Num(k) => self.op_imm(op, a, k, span),
-                        _ => self.num(ExprKind::Bin(op, Box::new(a), Box::new(b)), span),
+                        HirExprKind::Num(k) => self.op_imm(op, a, k, span),
+                        _ => self.num(HirExprKind::Bin(op, Box::new(a), Box::new(b)), span),
                     };
                     (folded, m + n + 1)
                 }
@@ -384,7 +384,7 @@ impl Resolver<'_> {
                         LocOp::Neg => UnOp::Neg,
                         _ => UnOp::BitNot,
                     };
-                    (self.num(ExprKind::Un(op, Box::new(a)), span), n + 1)
+                    (self.num(HirExprKind::Un(op, Box::new(a)), span), n + 1)
                 }
                 LocOp::Pick(n) => {
                     let at = top.checked_sub(1 + usize::from(n))?;

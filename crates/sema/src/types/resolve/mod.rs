@@ -48,7 +48,7 @@ use super::unify::{Base, TyVar, Types};
 use crate::facts::{CTypeId, Facts};
 use crate::ids::UserIds;
 use crate::library::Library;
-use crate::probe::{Context, ProbeHandler};
+use crate::probe::{HandlerContext, ProbeHandler};
 
 /// The callbacks of resolution.
 pub trait ResolverHost {
@@ -56,7 +56,7 @@ pub trait ResolverHost {
     /// used.
     fn probes(&mut self, file: FileId, diags: &mut Diagnostics) -> Vec<ProbeHandler>;
     /// A constant table: entry `i` is the string for `i`.
-    fn table(&mut self, name: &str) -> Option<Vec<ast::Bytes>>;
+    fn table(&mut self, name: &str) -> Option<Vec<ast::LiteralBytes>>;
 }
 
 /// Settings of the run that scripts can see or that change their meaning.
@@ -118,7 +118,7 @@ struct UnitState {
     has_value: bool,
     loops: usize,
     /// The handler's context; `None` in functions.
-    ctx: Option<Arc<Context>>,
+    ctx: Option<Arc<HandlerContext>>,
     event: Option<Event>,
     /// The value of the next expression is unused.
     discard: bool,
@@ -164,7 +164,7 @@ pub struct Resolver<'a> {
     /// The perf events that `@perf` can read.
     counters: counters::NamedCounters,
     /// Conditions of probe points.
-    conditions: Vec<Expr>,
+    conditions: Vec<HirExpr>,
     /// Statements that were left out.
     removed: Vec<RemovedStmt>,
     /// Hidden functions that make texts of structures, by type and depth.
@@ -311,7 +311,7 @@ impl<'a> Resolver<'a> {
     fn add_global(&mut self, v: &ast::GlobalVar, unique: Name, user: bool) -> GlobalIx {
         let ix = GlobalIx(self.tree.globals.len());
         let value = self.types.fresh();
-        self.tree.globals.push(Global {
+        self.tree.globals.push(HirGlobal {
             name: v.name.name.clone(),
             unique,
             span: v.name.span,
@@ -570,7 +570,7 @@ impl<'a> Resolver<'a> {
         if let Some(name) = input.filter(|n| d.ctx.vars.iter().all(|v| *v.name != **n)) {
             let f = spile_ir::Intrinsic::InputText;
             let args = Vec::new();
-            let init = self.str(ExprKind::Intr { f, args }, d.span);
+            let init = self.str(HirExprKind::Intr { f, args }, d.span);
             let set = self.predefine(&name.into(), init);
             body.push(set);
         }
@@ -585,17 +585,17 @@ impl<'a> Resolver<'a> {
             let cond = self.number(cond);
             let span = cond.span;
             self.conditions.push(cond.clone());
-            if let ExprKind::Num(n) = cond.kind
+            if let HirExprKind::Num(n) = cond.kind
                 && n != 0
             {
                 continue;
             }
-            let next = Stmt {
-                kind: StmtKind::Next,
+            let next = HirStmt {
+                kind: HirStmtKind::Next,
                 span,
             };
-            body.push(Stmt {
-                kind: StmtKind::If {
+            body.push(HirStmt {
+                kind: HirStmtKind::If {
                     cond,
                     then: Vec::new(),
                     els: vec![next],
@@ -642,7 +642,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The statement `name = init` ahead of the body.
-    fn predefine(&mut self, name: &Name, init: Expr) -> Stmt {
+    fn predefine(&mut self, name: &Name, init: HirExpr) -> HirStmt {
         let span = init.span;
         let ix = self.local(name, span);
         self.cur.locals[ix.0].written = true;
@@ -650,13 +650,13 @@ impl<'a> Resolver<'a> {
         let ty = self.cur.locals[ix.0].ty;
         self.unify(init.ty, ty, span);
         let rhs = Box::new(init);
-        let kind = ExprKind::Assign {
+        let kind = HirExprKind::Assign {
             place: LValue::Local(ix),
             op: None,
             rhs,
         };
-        Stmt {
-            kind: StmtKind::Expr(Expr { kind, ty, span }),
+        HirStmt {
+            kind: HirStmtKind::Expr(HirExpr { kind, ty, span }),
             span,
         }
     }

@@ -30,7 +30,7 @@ pub(super) struct PrettyText {
     space: Space,
     lit: String,
     pieces: Vec<Piece>,
-    args: Vec<Expr>,
+    args: Vec<HirExpr>,
     /// The minimum length so far.
     len: usize,
 }
@@ -51,7 +51,7 @@ impl PrettyText {
         self.len += text.len();
     }
 
-    pub(super) fn conv(&mut self, kind: ConvKind, alt: bool, arg: Expr) {
+    pub(super) fn conv(&mut self, kind: ConvKind, alt: bool, arg: HirExpr) {
         self.flush();
         self.pieces.push(Piece::Conv(Conv {
             kind,
@@ -68,7 +68,7 @@ impl PrettyText {
     }
 
     /// Appends a text.
-    pub(super) fn append(&mut self, own: Expr) {
+    pub(super) fn append(&mut self, own: HirExpr) {
         self.conv(ConvKind::Str, false, own);
     }
 
@@ -93,9 +93,9 @@ pub(super) enum ShownForm {
     /// The variable does not exist.
     Nothing,
     /// Its value, or a structure's address.
-    Value(Expr),
+    Value(HirExpr),
     /// A ready text.
-    Text(Expr),
+    Text(HirExpr),
 }
 
 /// Number of levels of members that are shown.
@@ -121,12 +121,12 @@ impl Resolver<'_> {
     /// The text of a value of this C type.
     pub(super) fn pretty(
         &mut self,
-        value: Expr,
+        value: HirExpr,
         ty: CTy,
         space: Space,
         pretty: Pretty,
         span: Span,
-    ) -> Expr {
+    ) -> HirExpr {
         let mut text = PrettyText::new(Space::Kernel);
         self.pretty_value(&mut text, value, ty, space, level_count(pretty), span);
         self.sprint(text, span)
@@ -138,7 +138,7 @@ impl Resolver<'_> {
         list: Vec<(std::sync::Arc<str>, ShownForm, CTy, Space)>,
         pretty: Pretty,
         span: Span,
-    ) -> Expr {
+    ) -> HirExpr {
         let mut text = PrettyText::new(Space::Kernel);
         for (n, (name, value, ty, space)) in list.into_iter().enumerate() {
             text.lit(if n > 0 { " " } else { "" });
@@ -168,7 +168,7 @@ impl Resolver<'_> {
         space: Space,
         pretty: Pretty,
         span: Span,
-    ) -> Expr {
+    ) -> HirExpr {
         let mut text = PrettyText::new(space);
         let object = PieceObject {
             ty,
@@ -306,12 +306,12 @@ impl Resolver<'_> {
         text.lit("}");
     }
 
-    pub(super) fn sprint(&mut self, mut text: PrettyText, span: Span) -> Expr {
+    pub(super) fn sprint(&mut self, mut text: PrettyText, span: Span) -> HirExpr {
         text.flush();
         let PrettyText { pieces, args, .. } = text;
         self.tree.formats.push(Format { pieces });
         let form = PrintForm::Format(self.tree.formats.len() - 1);
-        let kind = ExprKind::Print {
+        let kind = HirExprKind::Print {
             stream: Stream::Out,
             to_string: true,
             form,
@@ -324,7 +324,7 @@ impl Resolver<'_> {
     fn pretty_value(
         &mut self,
         text: &mut PrettyText,
-        value: Expr,
+        value: HirExpr,
         ty: CTy,
         space: Space,
         depth: u8,
@@ -355,7 +355,7 @@ impl Resolver<'_> {
     fn append_object(
         &mut self,
         text: &mut PrettyText,
-        address: Expr,
+        address: HirExpr,
         ty: CTy,
         space: Space,
         (depth, span): (u8, Span),
@@ -364,7 +364,7 @@ impl Resolver<'_> {
             CBase::Id(id) if ty.ptrs == 0 => {
                 let func = self.object_text(id, space, depth, span);
                 let args = vec![address];
-                let call = self.str(ExprKind::Call { func, args }, span);
+                let call = self.str(HirExprKind::Call { func, args }, span);
                 text.conv(ConvKind::Str, false, call);
             }
             _ => {
@@ -375,14 +375,14 @@ impl Resolver<'_> {
     }
 
     /// Appends a string from memory, in quotes.
-    fn append_quoted(&mut self, text: &mut PrettyText, addr: Expr, space: Space, span: Span) {
+    fn append_quoted(&mut self, text: &mut PrettyText, addr: HirExpr, space: Space, span: Span) {
         let f = match space {
             Space::Kernel => Intrinsic::KernelStr,
             Space::User => Intrinsic::UserStr,
         };
         let func = self.text_function(f, span);
         let args = vec![addr];
-        let call = self.str(ExprKind::Call { func, args }, span);
+        let call = self.str(HirExprKind::Call { func, args }, span);
         text.conv(ConvKind::Str, false, call);
     }
 
@@ -412,22 +412,22 @@ impl Resolver<'_> {
         let unit = self.hidden_function("pretty_text", span);
         self.pretty_units.insert(key, unit);
         let addr = self.parameter(unit, span);
-        let room = self.num(ExprKind::Num(TEXT), span);
+        let room = self.num(HirExprKind::Num(TEXT), span);
         let args = vec![addr, room];
-        let read = self.str(ExprKind::Intr { f, args }, span);
+        let read = self.str(HirExprKind::Intr { f, args }, span);
         let mut text = PrettyText::new(Space::Kernel);
         text.lit("\"");
         text.conv(ConvKind::Str, false, read);
         text.lit("\"");
         let value = self.sprint(text, span);
-        let null = self.str(ExprKind::Str(b"0x0"[..].into()), span);
+        let null = self.str(HirExprKind::Str(b"0x0"[..].into()), span);
         let ty = value.ty;
-        let kind = ExprKind::Ternary(
+        let kind = HirExprKind::Ternary(
             Box::new(self.parameter(unit, span)),
             Box::new(value),
             Box::new(null),
         );
-        let value = Expr { kind, ty, span };
+        let value = HirExpr { kind, ty, span };
         self.return_or_error(unit, value, "<unknown>", span);
         unit
     }
@@ -460,32 +460,32 @@ impl Resolver<'_> {
         UnitIx(self.tree.units.len() - 1)
     }
 
-    pub(super) fn parameter(&mut self, unit: UnitIx, span: Span) -> Expr {
+    pub(super) fn parameter(&mut self, unit: UnitIx, span: Span) -> HirExpr {
         let ty = self.tree.units[unit.0].locals[0].ty;
-        let kind = ExprKind::Read(LValue::Local(LocalIx(0)));
-        Expr { kind, ty, span }
+        let kind = HirExprKind::Read(LValue::Local(LocalIx(0)));
+        HirExpr { kind, ty, span }
     }
 
     /// `try { return value } catch { return error }`
-    fn return_or_error(&mut self, unit: UnitIx, value: Expr, error: &str, span: Span) {
-        let error = self.str(ExprKind::Str(error.as_bytes().into()), span);
-        let ret = |e| Stmt {
-            kind: StmtKind::Return(Some(e)),
+    fn return_or_error(&mut self, unit: UnitIx, value: HirExpr, error: &str, span: Span) {
+        let error = self.str(HirExprKind::Str(error.as_bytes().into()), span);
+        let ret = |e| HirStmt {
+            kind: HirStmtKind::Return(Some(e)),
             span,
         };
-        let kind = StmtKind::Try {
+        let kind = HirStmtKind::Try {
             body: vec![ret(value)],
             var: None,
             handler: vec![ret(error)],
         };
-        self.tree.units[unit.0].body = vec![Stmt { kind, span }];
+        self.tree.units[unit.0].body = vec![HirStmt { kind, span }];
     }
 
     /// Appends the members of a structure at an address.
     fn pretty_struct(
         &mut self,
         text: &mut PrettyText,
-        addr: &Expr,
+        addr: &HirExpr,
         id: CTypeId,
         depth: u8,
         span: Span,
@@ -513,7 +513,7 @@ impl Resolver<'_> {
     fn pretty_member(
         &mut self,
         text: &mut PrettyText,
-        addr: &Expr,
+        addr: &HirExpr,
         m: &Member,
         depth: u8,
         span: Span,
@@ -550,7 +550,7 @@ impl Resolver<'_> {
     pub(super) fn pretty_object(
         &mut self,
         text: &mut PrettyText,
-        at: Expr,
+        at: HirExpr,
         ty: CTy,
         depth: u8,
         span: Span,
@@ -604,7 +604,7 @@ impl Resolver<'_> {
     fn pretty_array(
         &mut self,
         text: &mut PrettyText,
-        at: Expr,
+        at: HirExpr,
         elem: CTy,
         count: u32,
         depth: u8,
@@ -618,13 +618,13 @@ impl Resolver<'_> {
             } else {
                 TEXT.min(count.into())
             };
-            let limit = self.num(ExprKind::Num(limit), span);
+            let limit = self.num(HirExprKind::Num(limit), span);
             let f = match text.space {
                 Space::Kernel => Intrinsic::KernelStr,
                 Space::User => Intrinsic::UserStr,
             };
             let args = vec![at, limit];
-            let read = self.str(ExprKind::Intr { f, args }, span);
+            let read = self.str(HirExprKind::Intr { f, args }, span);
             text.conv(ConvKind::Str, false, read);
             return text.lit("\"");
         }
@@ -634,7 +634,7 @@ impl Resolver<'_> {
         });
     }
 
-    fn offset(&mut self, addr: &Expr, n: i64, span: Span) -> Expr {
+    fn offset(&mut self, addr: &HirExpr, n: i64, span: Span) -> HirExpr {
         self.op_imm(BinOp::Add, addr.clone(), n, span)
     }
 }

@@ -13,7 +13,7 @@ use crate::types::unify::Base;
 
 impl Resolver<'_> {
     /// A print call. A call that writes has the value 0.
-    pub(super) fn print(&mut self, op: PrintOp, args: &[ast::Expr], span: Span) -> Expr {
+    pub(super) fn print(&mut self, op: PrintOp, args: &[ast::Expr], span: Span) -> HirExpr {
         if let [
             arg @ ast::Expr {
                 kind: ast::ExprKind::Hist { .. },
@@ -24,7 +24,7 @@ impl Resolver<'_> {
             let Some(place) = self.histogram(arg) else {
                 return self.bad(span);
             };
-            let kind = ExprKind::PrintHist {
+            let kind = HirExprKind::PrintHist {
                 place,
                 newline: op.newline,
                 to_string: op.to_string,
@@ -39,7 +39,7 @@ impl Resolver<'_> {
         } else {
             self.plain_print(op, args, span)
         };
-        let kind = ExprKind::Print {
+        let kind = HirExprKind::Print {
             stream: Stream::Out,
             to_string: op.to_string,
             form,
@@ -49,7 +49,7 @@ impl Resolver<'_> {
     }
 
     /// A print call's expression: its text, or 0 if it writes the text.
-    fn text_or_zero(&mut self, op: PrintOp, kind: ExprKind, span: Span) -> Expr {
+    fn text_or_zero(&mut self, op: PrintOp, kind: HirExprKind, span: Span) -> HirExpr {
         match op.to_string {
             true => self.str(kind, span),
             false => self.num(kind, span),
@@ -61,7 +61,7 @@ impl Resolver<'_> {
         op: PrintOp,
         args: &[ast::Expr],
         span: Span,
-    ) -> (PrintForm, Vec<Expr>) {
+    ) -> (PrintForm, Vec<HirExpr>) {
         if op.char {
             let args = args.iter().map(|a| self.number(a)).collect();
             return (PrintForm::Char, args);
@@ -91,7 +91,7 @@ impl Resolver<'_> {
         )
     }
 
-    fn format(&mut self, args: &[ast::Expr], span: Span) -> Option<(PrintForm, Vec<Expr>)> {
+    fn format(&mut self, args: &[ast::Expr], span: Span) -> Option<(PrintForm, Vec<HirExpr>)> {
         let Some((
             ast::Expr {
                 kind: ast::ExprKind::Str(text),

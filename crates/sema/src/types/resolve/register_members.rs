@@ -11,10 +11,10 @@ use super::wide::wide_kind;
 use crate::ctype::{CTy, TypeShape, WalkBase, constant};
 use crate::facts::{LocationPiece, VarLocation};
 use crate::probe::TargetSource;
-use crate::types::hir::{Expr, ExprKind};
+use crate::types::hir::{HirExpr, HirExprKind};
 
 /// The value of a member, and the accesses that remain.
-type PieceValue<'a> = Result<((Expr, WalkBase), &'a [Access]), Arc<str>>;
+type PieceValue<'a> = Result<((HirExpr, WalkBase), &'a [Access]), Arc<str>>;
 
 impl Resolver<'_> {
     /// The member that the first accesses name in an object in pieces; `None` where the object is
@@ -87,7 +87,7 @@ impl Resolver<'_> {
         (ty, first): (CTy, u32),
         space: Space,
         span: Span,
-    ) -> Option<Result<Expr, Arc<str>>> {
+    ) -> Option<Result<HirExpr, Arc<str>>> {
         let kind = wide_kind(ty.shape(self.facts))?;
         let low = self.bits(pieces, (first, 64), false, space, span)?;
         let high = self.bits(pieces, (first.checked_add(64)?, 64), false, space, span)?;
@@ -147,7 +147,7 @@ impl Resolver<'_> {
         signed: bool,
         space: Space,
         span: Span,
-    ) -> Option<Result<Expr, Arc<str>>> {
+    ) -> Option<Result<HirExpr, Arc<str>>> {
         let last = first.checked_add(width)?;
         let (mut start, mut joined, mut end) = (0, None, first);
         for piece in pieces {
@@ -172,7 +172,7 @@ impl Resolver<'_> {
                 joined = Some(match joined {
                     None => part,
                     Some(low) => {
-                        let both = ExprKind::Bin(BinOp::Or, Box::new(low), Box::new(part));
+                        let both = HirExprKind::Bin(BinOp::Or, Box::new(low), Box::new(part));
                         self.num(both, span)
                     }
                 });

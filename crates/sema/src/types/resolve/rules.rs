@@ -90,7 +90,7 @@ impl Resolver<'_> {
         let mut found = Vec::new();
         for unit in &self.tree.units {
             walk_exprs(&unit.body, &mut |e| {
-                if let ExprKind::Call { func, .. } = &e.kind
+                if let HirExprKind::Call { func, .. } = &e.kind
                     && (changing[func.0] || reserved(*func))
                     && self.tree.units[func.0].span.file.is_built_in()
                     && !e.span.file.is_built_in()
@@ -116,7 +116,7 @@ impl Resolver<'_> {
     }
 }
 
-fn check(tree: &Tree, conditions: &[Expr]) -> Vec<Diagnostic> {
+fn check(tree: &Tree, conditions: &[HirExpr]) -> Vec<Diagnostic> {
     // Most scripts have few loops over arrays and no conditions, and each of these is a walk of the tree.
     let modified =
         LazyCell::new(|| -> Vec<_> { tree.units.iter().map(|u| modified(&u.body)).collect() });
@@ -124,7 +124,7 @@ fn check(tree: &Tree, conditions: &[Expr]) -> Vec<Diagnostic> {
     let mut out = Vec::new();
     for u in &tree.units {
         walk_stmts(&u.body, &mut |s| {
-            if let StmtKind::Foreach(f) = &s.kind {
+            if let HirStmtKind::Foreach(f) = &s.kind {
                 foreach(tree, f, &modified, &mut out);
             }
         });
@@ -132,11 +132,13 @@ fn check(tree: &Tree, conditions: &[Expr]) -> Vec<Diagnostic> {
     for c in conditions {
         walk_expr(c, &mut |e| {
             let (code, text) = match &e.kind {
-                ExprKind::Assign { .. } | ExprKind::IncDec { .. } | ExprKind::StatAdd { .. } => (
+                HirExprKind::Assign { .. }
+                | HirExprKind::IncDec { .. }
+                | HirExprKind::StatAdd { .. } => (
                     codes::CONDITION_CHANGES,
                     "the condition of a probe point must not modify a variable".to_owned(),
                 ),
-                ExprKind::Call { func, .. } if writes[func.0] => (
+                HirExprKind::Call { func, .. } if writes[func.0] => (
                     codes::CONDITION_CHANGES,
                     format!(
                         "`{}` modifies a global variable, which the condition of a probe point \
@@ -154,7 +156,7 @@ fn check(tree: &Tree, conditions: &[Expr]) -> Vec<Diagnostic> {
 }
 
 /// The arrays and statistics that a body modifies directly.
-fn modified(body: &[Stmt]) -> FxHashSet<GlobalIx> {
+fn modified(body: &[HirStmt]) -> FxHashSet<GlobalIx> {
     let mut out = FxHashSet::default();
     changes(body, &mut |g, scalar, _| {
         if !scalar {
@@ -162,7 +164,7 @@ fn modified(body: &[Stmt]) -> FxHashSet<GlobalIx> {
         }
     });
     walk_exprs(body, &mut |e| {
-        if let ExprKind::StatAdd { place, .. } = &e.kind {
+        if let HirExprKind::StatAdd { place, .. } = &e.kind {
             out.extend(place.global().map(|(g, _)| g));
         }
     });
@@ -171,16 +173,16 @@ fn modified(body: &[Stmt]) -> FxHashSet<GlobalIx> {
 
 /// Calls `f` for each change of a global variable, with the global, whether it is used as a scalar,
 /// and the place.
-fn changes(body: &[Stmt], f: &mut dyn FnMut(GlobalIx, bool, Span)) {
+fn changes(body: &[HirStmt], f: &mut dyn FnMut(GlobalIx, bool, Span)) {
     walk_stmts(body, &mut |s| {
-        if let StmtKind::DeleteElem(g, _) = &s.kind {
+        if let HirStmtKind::DeleteElem(g, _) = &s.kind {
             f(*g, false, s.span);
         }
     });
     walk_exprs(body, &mut |e| {
-        if let ExprKind::Assign { place, .. }
-        | ExprKind::IncDec { place, .. }
-        | ExprKind::StatAdd { place, .. } = &e.kind
+        if let HirExprKind::Assign { place, .. }
+        | HirExprKind::IncDec { place, .. }
+        | HirExprKind::StatAdd { place, .. } = &e.kind
             && let Some((g, _)) = place.global()
         {
             f(g, matches!(place, LValue::Scalar(_)), e.span);
@@ -188,7 +190,12 @@ fn changes(body: &[Stmt], f: &mut dyn FnMut(GlobalIx, bool, Span)) {
     });
 }
 
-fn foreach(tree: &Tree, f: &Foreach, modified: &[FxHashSet<GlobalIx>], out: &mut Vec<Diagnostic>) {
+fn foreach(
+    tree: &Tree,
+    f: &HirForeach,
+    modified: &[FxHashSet<GlobalIx>],
+    out: &mut Vec<Diagnostic>,
+) {
     let name = &tree.globals[f.global.0].name;
     let help = "collect the keys in another array, and change this one after the loop";
     changes(&f.body, &mut |g, scalar, at| {
@@ -199,7 +206,7 @@ fn foreach(tree: &Tree, f: &Foreach, modified: &[FxHashSet<GlobalIx>], out: &mut
         }
     });
     walk_exprs(&f.body, &mut |e| {
-        let ExprKind::Call { func, .. } = &e.kind else {
+        let HirExprKind::Call { func, .. } = &e.kind else {
             return;
         };
         // All bodies that `next` can go on with.
@@ -233,7 +240,8 @@ fn reaching(tree: &Tree, own: impl Fn(&Unit) -> bool) -> Vec<bool> {
             if out[i] {
                 continue;
             }
-            let calls = |e: &Expr| matches!(&e.kind, ExprKind::Call { func, .. } if out[func.0]);
+            let calls =
+                |e: &HirExpr| matches!(&e.kind, HirExprKind::Call { func, .. } if out[func.0]);
             let reaches = next_body(tree, UnitIx(i)).is_some_and(|n| out[n.0])
                 || any_expr_in(&tree.units[i].body, calls);
             out[i] = reaches;
@@ -250,7 +258,7 @@ fn modifies_global(unit: &Unit) -> bool {
     let mut found = false;
     changes(&unit.body, &mut |_, _, _| found = true);
     walk_stmts(&unit.body, &mut |s| {
-        found |= matches!(s.kind, StmtKind::DeleteAll(_));
+        found |= matches!(s.kind, HirStmtKind::DeleteAll(_));
     });
     found
 }

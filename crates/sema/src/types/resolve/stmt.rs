@@ -12,7 +12,7 @@ use crate::types::unify::Base;
 
 impl Resolver<'_> {
     /// Resolves a block's statements; dead branches are dropped.
-    pub(super) fn block(&mut self, b: &ast::Block) -> Vec<Stmt> {
+    pub(super) fn block(&mut self, b: &ast::StmtBlock) -> Vec<HirStmt> {
         let mut out = Vec::new();
         for s in &b.stmts {
             self.stmt(s, &mut out);
@@ -20,13 +20,13 @@ impl Resolver<'_> {
         out
     }
 
-    fn nested(&mut self, s: &ast::Stmt) -> Vec<Stmt> {
+    fn nested(&mut self, s: &ast::Stmt) -> Vec<HirStmt> {
         let mut out = Vec::new();
         self.stmt(s, &mut out);
         out
     }
 
-    fn in_loop(&mut self, s: &ast::Stmt) -> Vec<Stmt> {
+    fn in_loop(&mut self, s: &ast::Stmt) -> Vec<HirStmt> {
         self.cur.loops += 1;
         let out = self.nested(s);
         self.cur.loops -= 1;
@@ -79,7 +79,7 @@ impl Resolver<'_> {
         self.removed.push(RemovedStmt { what, span });
     }
 
-    fn stmt(&mut self, s: &ast::Stmt, out: &mut Vec<Stmt>) {
+    fn stmt(&mut self, s: &ast::Stmt, out: &mut Vec<HirStmt>) {
         if self.cur.unused.has_stmt(s) {
             return self.leave_out_stmt(s);
         }
@@ -89,23 +89,20 @@ impl Resolver<'_> {
             ast::StmtKind::Expr(e) => {
                 let e = self.effect(e);
                 self.warn_without_effect(&e);
-                StmtKind::Expr(e)
+                HirStmtKind::Expr(e)
             }
-            ast::StmtKind::Block(b) => StmtKind::Block(self.block(b)),
+            ast::StmtKind::Block(b) => HirStmtKind::Block(self.block(b)),
             ast::StmtKind::If { cond, then, els } => {
                 match self.if_stmt(cond, then, els.as_deref()) {
                     Some(kind) => kind,
                     None => return,
                 }
             }
-            ast::StmtKind::While { cond, body } => {
-                let cond = Some(self.number(cond));
-                StmtKind::Loop {
-                    cond,
-                    step: None,
-                    body: self.in_loop(body),
-                }
-            }
+            ast::StmtKind::While { cond, body } => HirStmtKind::Loop {
+                cond: Some(self.number(cond)),
+                step: None,
+                body: self.in_loop(body),
+            },
             ast::StmtKind::For {
                 init,
                 cond,
@@ -114,35 +111,37 @@ impl Resolver<'_> {
             } => {
                 if let Some(e) = init.as_ref().filter(|e| !self.leave_out(e)) {
                     let e = self.effect(e);
-                    out.push(Stmt {
+                    out.push(HirStmt {
                         span: e.span,
-                        kind: StmtKind::Expr(e),
+                        kind: HirStmtKind::Expr(e),
                     });
                 }
                 let cond = cond.as_ref().map(|c| self.number(c));
                 let body = self.in_loop(body);
                 let step = step.as_ref().filter(|e| !self.leave_out(e));
                 let step = step.map(|e| self.effect(e));
-                StmtKind::Loop { cond, step, body }
+                HirStmtKind::Loop { cond, step, body }
             }
             ast::StmtKind::Foreach(f) => match self.foreach(f, s.span) {
                 Some(kind) => kind,
                 None => return,
             },
-            ast::StmtKind::Break if self.within_loop("break", s.span) => StmtKind::Break,
-            ast::StmtKind::Continue if self.within_loop("continue", s.span) => StmtKind::Continue,
+            ast::StmtKind::Break if self.within_loop("break", s.span) => HirStmtKind::Break,
+            ast::StmtKind::Continue if self.within_loop("continue", s.span) => {
+                HirStmtKind::Continue
+            }
             ast::StmtKind::Break | ast::StmtKind::Continue => return,
             ast::StmtKind::Return(e) => match self.return_stmt(e.as_ref()) {
                 Some(kind) => kind,
                 None => return,
             },
-            ast::StmtKind::Next => StmtKind::Next,
+            ast::StmtKind::Next => HirStmtKind::Next,
             ast::StmtKind::Try { body, var, handler } => {
                 let body = self.block(body);
                 let mut pre = Vec::new();
                 let var = var.as_ref().map(|v| self.receiver(v, Base::Str, &mut pre));
                 pre.extend(self.block(handler));
-                StmtKind::Try {
+                HirStmtKind::Try {
                     body,
                     var,
                     handler: pre,
@@ -157,7 +156,7 @@ impl Resolver<'_> {
                 return;
             }
         };
-        out.push(Stmt { kind, span: s.span });
+        out.push(HirStmt { kind, span: s.span });
     }
 
     /// Whether a statement is within a loop. Otherwise it reports an error.
@@ -175,24 +174,24 @@ impl Resolver<'_> {
         cond: &ast::Expr,
         then: &ast::Stmt,
         els: Option<&ast::Stmt>,
-    ) -> Option<StmtKind> {
+    ) -> Option<HirStmtKind> {
         let cond = self.number(cond);
         Some(match (&cond.kind, els) {
-            (ExprKind::Num(0), None) => return None,
-            (ExprKind::Num(0), Some(e)) => StmtKind::Block(self.nested(e)),
-            (ExprKind::Num(_), _) => StmtKind::Block(self.nested(then)),
+            (HirExprKind::Num(0), None) => return None,
+            (HirExprKind::Num(0), Some(e)) => HirStmtKind::Block(self.nested(e)),
+            (HirExprKind::Num(_), _) => HirStmtKind::Block(self.nested(then)),
             _ => {
                 let then = self.nested(then);
                 let els = els.map(|e| self.nested(e)).unwrap_or_default();
-                StmtKind::If { cond, then, els }
+                HirStmtKind::If { cond, then, els }
             }
         })
     }
 
-    fn return_stmt(&mut self, e: Option<&ast::Expr>) -> Option<StmtKind> {
+    fn return_stmt(&mut self, e: Option<&ast::Expr>) -> Option<HirStmtKind> {
         // The parser has refused it outside a function.
         let ret = self.cur.ret?;
-        Some(StmtKind::Return(e.map(|e| {
+        Some(HirStmtKind::Return(e.map(|e| {
             let (v, cty) = self.typed_expr(e);
             self.unify(v.ty, ret, v.span);
             self.cur.has_value = true;
@@ -203,18 +202,20 @@ impl Resolver<'_> {
         })))
     }
 
-    fn warn_without_effect(&mut self, e: &Expr) {
-        if self.cur.tapset || matches!(e.kind, ExprKind::Num(_)) {
+    fn warn_without_effect(&mut self, e: &HirExpr) {
+        if self.cur.tapset || matches!(e.kind, HirExprKind::Num(_)) {
             return;
         }
         let effect = any_expr(e, |e| match &e.kind {
-            ExprKind::Call { .. }
-            | ExprKind::Raise(_)
-            | ExprKind::Assign { .. }
-            | ExprKind::IncDec { .. }
-            | ExprKind::StatAdd { .. } => true,
-            ExprKind::Intr { f, .. } => !f.info().pure_,
-            ExprKind::Print { to_string, .. } | ExprKind::PrintHist { to_string, .. } => !to_string,
+            HirExprKind::Call { .. }
+            | HirExprKind::Raise(_)
+            | HirExprKind::Assign { .. }
+            | HirExprKind::IncDec { .. }
+            | HirExprKind::StatAdd { .. } => true,
+            HirExprKind::Intr { f, .. } => !f.info().pure_,
+            HirExprKind::Print { to_string, .. } | HirExprKind::PrintHist { to_string, .. } => {
+                !to_string
+            }
             _ => false,
         });
         if !effect {
@@ -229,14 +230,14 @@ impl Resolver<'_> {
 
     /// The local that a construct stores into. For a global of that name, an assignment is added to
     /// `pre`.
-    fn receiver(&mut self, v: &ast::Ident, base: Base, pre: &mut Vec<Stmt>) -> LocalIx {
+    fn receiver(&mut self, v: &ast::Ident, base: Base, pre: &mut Vec<HirStmt>) -> LocalIx {
         let ix = self.receiver_any(v, pre);
         let ty = self.cur.locals[ix.0].ty;
         self.set_type(ty, base, v.span);
         ix
     }
 
-    fn receiver_any(&mut self, v: &ast::Ident, pre: &mut Vec<Stmt>) -> LocalIx {
+    fn receiver_any(&mut self, v: &ast::Ident, pre: &mut Vec<HirStmt>) -> LocalIx {
         match self.var(&v.name, v.span) {
             VarMeaning::Local(ix) => {
                 self.cur.locals[ix.0].written = true;
@@ -254,31 +255,31 @@ impl Resolver<'_> {
                 self.tree.globals[g.0].written = true;
                 let gty = self.tree.globals[g.0].value;
                 self.unify(ty, gty, v.span);
-                let read = Expr {
-                    kind: ExprKind::Read(LValue::Local(ix)),
+                let read = HirExpr {
+                    kind: HirExprKind::Read(LValue::Local(ix)),
                     ty,
                     span: v.span,
                 };
-                let assign = ExprKind::Assign {
+                let assign = HirExprKind::Assign {
                     place: LValue::Scalar(g),
                     op: None,
                     rhs: Box::new(read),
                 };
-                let e = Expr {
+                let e = HirExpr {
                     kind: assign,
                     ty,
                     span: v.span,
                 };
-                pre.push(Stmt {
+                pre.push(HirStmt {
                     span: v.span,
-                    kind: StmtKind::Expr(e),
+                    kind: HirStmtKind::Expr(e),
                 });
                 ix
             }
         }
     }
 
-    fn foreach(&mut self, f: &ast::Foreach, span: Span) -> Option<StmtKind> {
+    fn foreach(&mut self, f: &ast::Foreach, span: Span) -> Option<HirStmtKind> {
         let (global, hist, name_span) = match &f.over {
             ast::ForeachOver::Array(id) => (self.array(&id.name, id.span)?, None, id.span),
             ast::ForeachOver::Hist(e) => {
@@ -338,7 +339,7 @@ impl Resolver<'_> {
         };
         let limit = f.limit.as_ref().map(|e| self.number(e));
         pre.extend(self.in_loop(&f.body));
-        Some(StmtKind::Foreach(Box::new(Foreach {
+        Some(HirStmtKind::Foreach(Box::new(HirForeach {
             keys,
             value,
             global,
@@ -379,14 +380,14 @@ impl Resolver<'_> {
         })
     }
 
-    fn delete(&mut self, e: &ast::Expr) -> Option<StmtKind> {
+    fn delete(&mut self, e: &ast::Expr) -> Option<HirStmtKind> {
         match &e.kind {
             ast::ExprKind::Var(name) => match self.var(name, e.span) {
                 VarMeaning::Local(ix) => {
                     self.cur.locals[ix.0].written = true;
-                    Some(StmtKind::DeleteLocal(ix))
+                    Some(HirStmtKind::DeleteLocal(ix))
                 }
-                VarMeaning::Global(g) => Some(StmtKind::DeleteAll(g)),
+                VarMeaning::Global(g) => Some(HirStmtKind::DeleteAll(g)),
             },
             ast::ExprKind::Index { base, keys } => {
                 let ast::ExprKind::Var(name) = &base.kind else {
@@ -396,15 +397,15 @@ impl Resolver<'_> {
                 let types = self.global_keys(g, keys.len(), e.span)?;
                 let keys = self.keys(keys, &types);
                 if keys.iter().all(Option::is_none) {
-                    return Some(StmtKind::DeleteAll(g));
+                    return Some(HirStmtKind::DeleteAll(g));
                 }
-                Some(StmtKind::DeleteElem(g, keys))
+                Some(HirStmtKind::DeleteElem(g, keys))
             }
             _ => self.cannot_delete(e.span),
         }
     }
 
-    fn cannot_delete(&mut self, span: Span) -> Option<StmtKind> {
+    fn cannot_delete(&mut self, span: Span) -> Option<HirStmtKind> {
         let text = "only variables, arrays and their elements can be deleted";
         self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
         None
@@ -415,7 +416,7 @@ impl Resolver<'_> {
         &mut self,
         keys: &[Key],
         types: &[crate::types::unify::TyVar],
-    ) -> Vec<Option<Expr>> {
+    ) -> Vec<Option<HirExpr>> {
         let mut out = Vec::new();
         for (k, ty) in keys.iter().zip(types) {
             out.push(match k {

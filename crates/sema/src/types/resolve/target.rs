@@ -13,11 +13,11 @@ use super::pretty::ShownForm;
 use crate::codes as probe_codes;
 use crate::ctype::{self, CBase, CTy, FinalAccess, MemberWalk, WalkBase, WalkStep};
 use crate::facts::VarKind;
-use crate::probe::{Context, ContextKind, TargetSource, TargetVar};
+use crate::probe::{HandlerContext, HandlerKind, TargetSource, TargetVar};
 use crate::types::codes;
 use crate::types::hir::*;
 
-type Typed = (Expr, Option<CTy>);
+type Typed = (HirExpr, Option<CTy>);
 
 /// What is written around the name of a variable.
 #[derive(Clone, Copy)]
@@ -49,9 +49,9 @@ fn untyped(access: &[Access], addr_of: bool, why: &str, span: Span) -> Diagnosti
 }
 
 /// The memory that addresses in a variable refer to.
-fn space_of(source: &TargetSource, ctx: &Context) -> Space {
+fn space_of(source: &TargetSource, ctx: &HandlerContext) -> Space {
     match (source, ctx.kind) {
-        (TargetSource::SysArg(_), _) | (_, ContextKind::UserCode) => Space::User,
+        (TargetSource::SysArg(_), _) | (_, HandlerKind::UserCode) => Space::User,
         _ => Space::Kernel,
     }
 }
@@ -133,7 +133,7 @@ impl Resolver<'_> {
     }
 
     /// With `--skip-badvars`: the stand-in for a variable that does not exist.
-    fn stand_in(&mut self, e: &ast::Expr) -> Option<Expr> {
+    fn stand_in(&mut self, e: &ast::Expr) -> Option<HirExpr> {
         let (name, pretty) = match &e.kind {
             ast::ExprKind::Target { name, pretty, .. } => (&**name, *pretty),
             ast::ExprKind::At {
@@ -149,8 +149,8 @@ impl Resolver<'_> {
         let text = format!("`{name}` is not available here and is replaced by 0");
         self.report(Diagnostic::warning(codes::BAD_VARIABLE, text).at(e.span));
         Some(match pretty {
-            Pretty::None => self.num(ExprKind::Num(0), e.span),
-            _ => self.str(ExprKind::Str(b"".as_slice().into()), e.span),
+            Pretty::None => self.num(HirExprKind::Num(0), e.span),
+            _ => self.str(HirExprKind::Str(b"".as_slice().into()), e.span),
         })
     }
 
@@ -181,7 +181,7 @@ impl Resolver<'_> {
             return (self.value(name, plain, span), None);
         }
         let ctx = match &self.cur.ctx {
-            Some(c) if c.kind != ContextKind::Controller => c.clone(),
+            Some(c) if c.kind != HandlerKind::Controller => c.clone(),
             _ => return (self.without_context(name, span), None),
         };
         if let Some(e) = self.collective(name, &ctx, pretty, span) {
@@ -224,7 +224,7 @@ impl Resolver<'_> {
     }
 
     /// The error of a `$` variable where there are none.
-    fn without_context(&mut self, name: &str, span: Span) -> Expr {
+    fn without_context(&mut self, name: &str, span: Span) -> HirExpr {
         let place = if self.cur.ret.is_some() {
             "function"
         } else {
@@ -241,7 +241,7 @@ impl Resolver<'_> {
     }
 
     /// The error of a `$` variable that the context lacks.
-    fn unknown_target(&mut self, name: &str, ctx: &Context, span: Span) -> Expr {
+    fn unknown_target(&mut self, name: &str, ctx: &HandlerContext, span: Span) -> HirExpr {
         let short = name.trim_start_matches('$');
         let own = ctx.targets.iter().filter(|t| !t.name.starts_with('('));
         let names: Vec<String> = own.map(|t| format!("${}", t.name)).collect();
@@ -281,7 +281,7 @@ impl Resolver<'_> {
         ty: CTy,
         space: Space,
         span: Span,
-    ) -> Result<(Expr, WalkBase), Arc<str>> {
+    ) -> Result<(HirExpr, WalkBase), Arc<str>> {
         let (f, n) = match source {
             TargetSource::CtxArg(n) => (Intrinsic::CtxArg, Some(*n)),
             TargetSource::SysArg(n) => (Intrinsic::SysArg, Some(*n)),
@@ -305,20 +305,20 @@ impl Resolver<'_> {
     fn collective(
         &mut self,
         name: &str,
-        ctx: &Arc<Context>,
+        ctx: &Arc<HandlerContext>,
         pretty: Pretty,
         span: Span,
-    ) -> Option<Expr> {
+    ) -> Option<HirExpr> {
         let text = |s: &Option<Arc<str>>| s.as_deref().unwrap_or("").as_bytes().into();
         let kind = |kind: VarKind| ctx.targets.iter().filter(move |t| t.kind == kind);
         let listed: Vec<&TargetVar> = match name {
             "$$name" if ctx.sites.as_ref().is_some_and(|s| s.functions.len() > 1) => {
                 let of = NameFunction::Function;
-                return Some(self.str(ExprKind::ProbeName { of }, span));
+                return Some(self.str(HirExprKind::ProbeName { of }, span));
             }
-            "$$name" => return Some(self.str(ExprKind::Str(text(&ctx.name)), span)),
+            "$$name" => return Some(self.str(HirExprKind::Str(text(&ctx.name)), span)),
             "$$system" | "$$provider" => {
-                return Some(self.str(ExprKind::Str(text(&ctx.system)), span));
+                return Some(self.str(HirExprKind::Str(text(&ctx.system)), span));
             }
             "$$vars" => kind(VarKind::Parameter)
                 .chain(kind(VarKind::Local))
@@ -368,7 +368,7 @@ impl Resolver<'_> {
 
     pub(super) fn walk(
         &mut self,
-        base: Expr,
+        base: HirExpr,
         from: WalkBase,
         suffix: Suffix<'_>,
         space: Space,
@@ -403,7 +403,13 @@ impl Resolver<'_> {
         }
     }
 
-    pub(super) fn apply(&mut self, base: Expr, w: MemberWalk, space: Space, span: Span) -> Expr {
+    pub(super) fn apply(
+        &mut self,
+        base: HirExpr,
+        w: MemberWalk,
+        space: Space,
+        span: Span,
+    ) -> HirExpr {
         let mut v = base;
         for step in w.steps {
             v = match step {
@@ -411,7 +417,7 @@ impl Resolver<'_> {
                 WalkStep::Index { expr, scale } => {
                     let i = self.number(&expr);
                     let i = self.op_imm(BinOp::Mul, i, scale.into(), span);
-                    self.num(ExprKind::Bin(BinOp::Add, Box::new(v), Box::new(i)), span)
+                    self.num(HirExprKind::Bin(BinOp::Add, Box::new(v), Box::new(i)), span)
                 }
                 WalkStep::Deref => self.load(space, v, 8, false, span),
                 WalkStep::Strided { data, terms, of } => {
@@ -420,10 +426,10 @@ impl Resolver<'_> {
                     for (index, stride) in terms {
                         let index = self.number(&index);
                         let stride = self.of_object(&stride, object, space, span);
-                        let step = ExprKind::Bin(BinOp::Mul, Box::new(index), Box::new(stride));
+                        let step = HirExprKind::Bin(BinOp::Mul, Box::new(index), Box::new(stride));
                         let step = self.num(step, span);
                         at = self.num(
-                            ExprKind::Bin(BinOp::Add, Box::new(at), Box::new(step)),
+                            HirExprKind::Bin(BinOp::Add, Box::new(at), Box::new(step)),
                             span,
                         );
                     }
@@ -463,13 +469,13 @@ impl Resolver<'_> {
     pub(super) fn load(
         &mut self,
         space: Space,
-        addr: Expr,
+        addr: HirExpr,
         size: u8,
         signed: bool,
         span: Span,
-    ) -> Expr {
+    ) -> HirExpr {
         self.num(
-            ExprKind::Load {
+            HirExprKind::Load {
                 space,
                 addr: Box::new(addr),
                 size,
@@ -482,12 +488,12 @@ impl Resolver<'_> {
     /// Bits `shift .. shift + width` of a number, extended.
     pub(super) fn extend(
         &mut self,
-        v: Expr,
+        v: HirExpr,
         shift: u8,
         width: u8,
         signed: bool,
         span: Span,
-    ) -> Expr {
+    ) -> HirExpr {
         let (shift, width) = (i64::from(shift), i64::from(width.clamp(1, 64)));
         if signed {
             let v = self.op_imm(BinOp::Shl, v, 64 - shift - width, span);
@@ -500,21 +506,21 @@ impl Resolver<'_> {
     }
 
     /// An operation with a constant; left out where it changes nothing.
-    pub(super) fn op_imm(&mut self, op: BinOp, v: Expr, n: i64, span: Span) -> Expr {
+    pub(super) fn op_imm(&mut self, op: BinOp, v: HirExpr, n: i64, span: Span) -> HirExpr {
         match (op, n, &v.kind) {
             (BinOp::Add | BinOp::Shl | BinOp::Shr | BinOp::UShr, 0, _)
             | (BinOp::Mul, 1, _)
             | (BinOp::And, -1, _) => return v,
-            (BinOp::Add, _, ExprKind::Num(m)) => {
-                return self.num(ExprKind::Num(m.wrapping_add(n)), span);
+            (BinOp::Add, _, HirExprKind::Num(m)) => {
+                return self.num(HirExprKind::Num(m.wrapping_add(n)), span);
             }
-            (BinOp::Mul, _, ExprKind::Num(m)) => {
-                return self.num(ExprKind::Num(m.wrapping_mul(n)), span);
+            (BinOp::Mul, _, HirExprKind::Num(m)) => {
+                return self.num(HirExprKind::Num(m.wrapping_mul(n)), span);
             }
             _ => {}
         }
-        let n = Box::new(self.num(ExprKind::Num(n), span));
-        self.num(ExprKind::Bin(op, Box::new(v), n), span)
+        let n = Box::new(self.num(HirExprKind::Num(n), span));
+        self.num(HirExprKind::Bin(op, Box::new(v), n), span)
     }
 
     /// The literal operand of an operator at this position.
@@ -533,13 +539,13 @@ impl Resolver<'_> {
         None
     }
 
-    fn operator(&mut self, op: AtOp, args: &[ast::Expr], span: Span) -> Expr {
+    fn operator(&mut self, op: AtOp, args: &[ast::Expr], span: Span) -> HirExpr {
         match op {
             AtOp::Defined => {
                 let defined = args.iter().all(|a| self.is_defined(a));
-                self.num(ExprKind::Num(defined.into()), span)
+                self.num(HirExprKind::Num(defined.into()), span)
             }
-            AtOp::ProbeWrite => self.num(ExprKind::Num(0), span),
+            AtOp::ProbeWrite => self.num(HirExprKind::Num(0), span),
             AtOp::Enum | AtOp::Const => {
                 let Some(name) = self.literal(args, 0, "the constant", span) else {
                     return self.bad(span);
@@ -549,7 +555,7 @@ impl Resolver<'_> {
                     .enum_constant(&name)
                     .or_else(|| super::parse_number(&name))
                 {
-                    Some(n) => self.num(ExprKind::Num(n), span),
+                    Some(n) => self.num(HirExprKind::Num(n), span),
                     None => {
                         let text = format!("the kernel has no enumeration constant `{name}`");
                         self.report(
@@ -578,7 +584,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn unsupported(&mut self, text: &str, help: &str, span: Span) -> Expr {
+    fn unsupported(&mut self, text: &str, help: &str, span: Span) -> HirExpr {
         self.report(
             Diagnostic::error(codes::NOT_SUPPORTED, text)
                 .at(span)
@@ -600,12 +606,12 @@ impl Resolver<'_> {
         !failed
     }
 
-    fn deref(&mut self, op: AtOp, args: &[ast::Expr], span: Span) -> Expr {
+    fn deref(&mut self, op: AtOp, args: &[ast::Expr], span: Span) -> HirExpr {
         let [size, addr] = args else {
             return self.bad(span);
         };
         let (size, addr) = (self.number(size), self.number(addr));
-        let ExprKind::Num(n @ (1 | 2 | 4 | 8)) = size.kind else {
+        let HirExprKind::Num(n @ (1 | 2 | 4 | 8)) = size.kind else {
             let text = "the size has to be 1, 2, 4 or 8";
             self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(size.span));
             return self.bad(span);
@@ -619,7 +625,7 @@ impl Resolver<'_> {
     }
 
     /// `@enumname(e, "type")`: the constant's name, or the number.
-    fn enum_name(&mut self, args: &[ast::Expr], span: Span) -> Expr {
+    fn enum_name(&mut self, args: &[ast::Expr], span: Span) -> HirExpr {
         let Some(first) = args.first() else {
             return self.bad(span);
         };
@@ -645,7 +651,7 @@ impl Resolver<'_> {
             );
             return self.bad(span);
         }
-        let mut entries: Vec<ast::Bytes> = vec![Vec::new().into(); last as usize + 1];
+        let mut entries: Vec<ast::LiteralBytes> = vec![Vec::new().into(); last as usize + 1];
         for (name, n) in &values {
             if let Some(slot) = usize::try_from(*n).ok().and_then(|n| entries.get_mut(n)) {
                 *slot = name.as_bytes().into();
@@ -656,7 +662,7 @@ impl Resolver<'_> {
             .push((format!("enum@{}", self.tree.tables.len()).into(), entries));
         let table = self.tree.tables.len() - 1;
         self.str(
-            ExprKind::Table {
+            HirExprKind::Table {
                 table,
                 idx: Box::new(value),
             },

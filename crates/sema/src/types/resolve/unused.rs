@@ -4,7 +4,7 @@
 //! aliases compute in vain is removed later ([`crate::types::dead_stores`]).
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use spile_syntax::ast::{Block, Expr, ExprKind, Name, Span, Stmt, StmtKind, UnOp};
+use spile_syntax::ast::{Expr, ExprKind, Name, Span, Stmt, StmtBlock, StmtKind, UnOp};
 use spile_syntax::visit::{self, Visitor};
 
 /// Maximum number of rounds; each finds statements that the one before made useless.
@@ -31,7 +31,7 @@ fn address<T>(node: &T) -> usize {
 ///
 /// Reads are counted once. What is left out takes its reads away, so that what only served it is found
 /// next: mostly in the same round, which goes from the last statement to the first.
-pub(super) fn find(bodies: &[(&Block, bool)], is_local: &dyn Fn(&Name) -> bool) -> Unused {
+pub(super) fn find(bodies: &[(&StmtBlock, bool)], is_local: &dyn Fn(&Name) -> bool) -> Unused {
     let mut found = Unused::default();
     for (body, _) in bodies {
         found.block(body);

@@ -8,8 +8,8 @@ use super::Resolver;
 use super::counters::Counter;
 use super::write::WRITE;
 use crate::codes as probe_codes;
-use crate::facts::{Module, ModuleQuery};
-use crate::probe::{ContextKind, TargetSource};
+use crate::facts::{ModuleQuery, ProbeModule};
+use crate::probe::{HandlerKind, TargetSource};
 use crate::types::codes;
 use crate::types::hir::*;
 
@@ -21,12 +21,12 @@ impl Resolver<'_> {
     }
 
     /// Whether the handler's context is of that family.
-    fn is_in(&self, kind: ContextKind) -> bool {
+    fn is_in(&self, kind: HandlerKind) -> bool {
         self.cur.ctx.as_ref().is_some_and(|c| c.kind == kind)
     }
 
     /// A read of `$value`.
-    pub(super) fn value(&mut self, name: &str, plain: bool, span: Span) -> Expr {
+    pub(super) fn value(&mut self, name: &str, plain: bool, span: Span) -> HirExpr {
         if name != "$value" || !plain {
             let text =
                 format!("unresolved target-symbol expression: this probe has no variable `{name}`");
@@ -34,14 +34,14 @@ impl Resolver<'_> {
             self.report(d.note("it has $value, a string"));
             return self.bad(span);
         }
-        if self.is_in(ContextKind::ProcfsRead) {
+        if self.is_in(HandlerKind::ProcfsRead) {
             let text = "procfs `$value` variable cannot be read in a procfs read probe";
             let d = Diagnostic::error(codes::NOT_SUPPORTED, text).at(span);
             self.report(d.help(
                 "compute the text in a variable, and set it at the end: `$value = text`; `$value .= text` extends it",
             ));
         }
-        let kind = ExprKind::Intr {
+        let kind = HirExprKind::Intr {
             f: Intrinsic::ValueText,
             args: Vec::new(),
         };
@@ -55,7 +55,7 @@ impl Resolver<'_> {
         lhs: &ast::Expr,
         rhs: &ast::Expr,
         (span, used): (Span, bool),
-    ) -> Option<Expr> {
+    ) -> Option<HirExpr> {
         if !self.has_value() || plain_target(lhs) != Some("$value") {
             return None;
         }
@@ -68,7 +68,7 @@ impl Resolver<'_> {
                 return Some(self.bad(span));
             }
         };
-        if self.is_in(ContextKind::ProcfsWrite) {
+        if self.is_in(HandlerKind::ProcfsWrite) {
             let text = "`$value` of a write probe is the written text and cannot be set";
             let d = Diagnostic::error(codes::NOT_SUPPORTED, text).at(lhs.span);
             self.report(d.help("a read probe of the same file sets the text for readers"));
@@ -79,7 +79,7 @@ impl Resolver<'_> {
         }
         let rhs = self.string(rhs);
         let args = vec![rhs];
-        Some(self.num(ExprKind::Intr { f, args }, span))
+        Some(self.num(HirExprKind::Intr { f, args }, span))
     }
 
     /// `$verdict = n`; `None` for any other assignment.
@@ -89,7 +89,7 @@ impl Resolver<'_> {
         lhs: &ast::Expr,
         rhs: &ast::Expr,
         (span, used): (Span, bool),
-    ) -> Option<Expr> {
+    ) -> Option<HirExpr> {
         let found = self.cur.ctx.as_ref()?.target("verdict")?;
         let of_packet = matches!(found.source, TargetSource::Verdict);
         if plain_target(lhs) != Some("$verdict") || !of_packet {
@@ -101,8 +101,8 @@ impl Resolver<'_> {
             Some(_) => Some("`$verdict` can be set with `=` only"),
             None if used => Some("an assignment to `$verdict` has no value of its own"),
             None => match rhs.kind {
-                ExprKind::Num(0 | 1) => None,
-                ExprKind::Num(_) => Some("a packet can be dropped (0) or accepted (1)"),
+                HirExprKind::Num(0 | 1) => None,
+                HirExprKind::Num(_) => Some("a packet can be dropped (0) or accepted (1)"),
                 _ => None,
             },
         };
@@ -110,11 +110,11 @@ impl Resolver<'_> {
             self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
         }
         let (f, args) = (Intrinsic::VerdictSet, vec![rhs]);
-        Some(self.num(ExprKind::Intr { f, args }, span))
+        Some(self.num(HirExprKind::Intr { f, args }, span))
     }
 
     /// `@perf("NAME")`
-    pub(super) fn perf_count(&mut self, args: &[ast::Expr], span: Span) -> Expr {
+    pub(super) fn perf_count(&mut self, args: &[ast::Expr], span: Span) -> HirExpr {
         let Some(name) = self.literal(args, 0, "the counter", span) else {
             return self.bad(span);
         };
@@ -129,21 +129,21 @@ impl Resolver<'_> {
         };
         let args = [i64::from(*ty), *config as i64];
         self.check_program_of(&name, span);
-        let args = args.map(|n| self.num(ExprKind::Num(n), span)).into();
+        let args = args.map(|n| self.num(HirExprKind::Num(n), span)).into();
         let f = Intrinsic::PerfCount;
-        self.num(ExprKind::Intr { f, args }, span)
+        self.num(HirExprKind::Intr { f, args }, span)
     }
 
     /// Refuses a counter of one program in the code of another, where it never counts.
     fn check_program_of(&mut self, counter: &str, span: Span) {
         let of = self.counters.get(counter).and_then(|c| c.program.clone());
         let here = self.cur.ctx.as_ref().and_then(|c| c.module.clone());
-        let (Some(program), Some(here @ Module::File(_))) = (of, here) else {
+        let (Some(program), Some(here @ ProbeModule::File(_))) = (of, here) else {
             return;
         };
         let found = |query| self.facts.modules(&query).unwrap_or_default();
         let programs = found(ModuleQuery::Path(program.clone()));
-        let uses = |of: &Module| {
+        let uses = |of: &ProbeModule| {
             let path = here.to_string();
             let query = ModuleQuery::Library {
                 of: of.clone(),
@@ -152,7 +152,7 @@ impl Resolver<'_> {
             };
             found(query).iter().any(|m| m.module == here)
         };
-        let is_its_code = |m: &Module| *m == here || uses(m);
+        let is_its_code = |m: &ProbeModule| *m == here || uses(m);
         if programs.is_empty() || programs.iter().any(|m| is_its_code(&m.module)) {
             return;
         }

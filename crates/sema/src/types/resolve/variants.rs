@@ -21,7 +21,7 @@ impl Resolver<'_> {
         text: &mut PrettyText,
         variants: &Variants,
         span: Span,
-        number: &mut dyn FnMut(&mut Self, &PrettyText, &Member) -> Option<Expr>,
+        number: &mut dyn FnMut(&mut Self, &PrettyText, &Member) -> Option<HirExpr>,
         append: &mut dyn FnMut(&mut Self, &mut PrettyText, &Member),
     ) {
         let there = variants.discriminant.as_ref().and_then(|member| {
@@ -35,7 +35,7 @@ impl Resolver<'_> {
         let (known, other): (Vec<_>, Vec<_>) =
             variants.variants.iter().partition(|v| v.value.is_some());
         let mut whole = (other.is_empty() && there.is_some())
-            .then(|| self.str(ExprKind::Str(b"?"[..].into()), span));
+            .then(|| self.str(HirExprKind::Str(b"?"[..].into()), span));
         for variant in other.into_iter().chain(known) {
             let mut own = PrettyText::new(text.space());
             for (n, member) in variant.members.iter().enumerate() {
@@ -49,10 +49,11 @@ impl Resolver<'_> {
             whole = Some(match (whole, variant.value, &there) {
                 (Some(rest), Some(value), Some((number, bits))) => {
                     let value = (value as u64) & (u64::MAX >> (64 - bits));
-                    let value = self.num(ExprKind::Num(value as i64), span);
-                    let equal = ExprKind::Bin(BinOp::Eq, Box::new(number.clone()), Box::new(value));
+                    let value = self.num(HirExprKind::Num(value as i64), span);
+                    let equal =
+                        HirExprKind::Bin(BinOp::Eq, Box::new(number.clone()), Box::new(value));
                     let equal = self.num(equal, span);
-                    let one = ExprKind::Ternary(Box::new(equal), Box::new(own), Box::new(rest));
+                    let one = HirExprKind::Ternary(Box::new(equal), Box::new(own), Box::new(rest));
                     self.str(one, span)
                 }
                 _ => own,

@@ -35,7 +35,7 @@ impl Resolver<'_> {
         &mut self,
         text: &mut PrettyText,
         kind: WideNumber,
-        (low, high): (Expr, Option<Expr>),
+        (low, high): (HirExpr, Option<HirExpr>),
         span: Span,
     ) {
         let mut words = PrettyText::new(Space::Kernel);
@@ -46,14 +46,20 @@ impl Resolver<'_> {
             words.conv(ConvKind::Hex, false, high);
         }
         let words = self.sprint(words, span);
-        let form = self.num(ExprKind::Num(FORM), span);
+        let form = self.num(HirExprKind::Num(FORM), span);
         let (f, args) = (Intrinsic::SymbolicForm, vec![form, words]);
-        let number = self.str(ExprKind::Intr { f, args }, span);
+        let number = self.str(HirExprKind::Intr { f, args }, span);
         text.conv(ConvKind::Str, false, number);
     }
 
     /// Appends the text of a floating-point number of at most 8 bytes from its bits.
-    pub(super) fn append_float(&mut self, text: &mut PrettyText, size: u8, bits: Expr, span: Span) {
+    pub(super) fn append_float(
+        &mut self,
+        text: &mut PrettyText,
+        size: u8,
+        bits: HirExpr,
+        span: Span,
+    ) {
         match WideNumber::of_float(size).filter(|kind| !kind.is_double_word()) {
             Some(kind) => self.append_wide(text, kind, (bits, None), span),
             None => text.lit("?"),
@@ -63,12 +69,12 @@ impl Resolver<'_> {
     /// The text of the number of two words at which a walk ends.
     pub(super) fn wide_object(
         &mut self,
-        base: Expr,
+        base: HirExpr,
         walk: MemberWalk,
         ty: CTy,
         space: Space,
         span: Span,
-    ) -> Expr {
+    ) -> HirExpr {
         let last = FinalAccess::Address;
         let at = self.apply(base, MemberWalk { last, ..walk }, space, span);
         let mut text = PrettyText::new(space);
@@ -80,9 +86,9 @@ impl Resolver<'_> {
     pub(super) fn word_of(
         &mut self,
         kind: WideNumber,
-        (low, high): (Expr, Expr),
+        (low, high): (HirExpr, HirExpr),
         span: Span,
-    ) -> Expr {
+    ) -> HirExpr {
         if kind == WideNumber::Extended {
             let text = "a number of 80 bits in floating point cannot be used as a word";
             let d = Diagnostic::error(codes::NOT_SCALAR, text).at(span);
@@ -92,15 +98,15 @@ impl Resolver<'_> {
         // 0 if the high word is what the low one implies.
         let implied = match kind {
             WideNumber::Signed => self.op_imm(BinOp::Shr, low.clone(), 63, span),
-            _ => self.num(ExprKind::Num(0), span),
+            _ => self.num(HirExprKind::Num(0), span),
         };
-        let lost = ExprKind::Bin(BinOp::Xor, Box::new(high), Box::new(implied));
+        let lost = HirExprKind::Bin(BinOp::Xor, Box::new(high), Box::new(implied));
         let lost = self.num(lost, span);
         let func = self.check_function(span);
         let args = vec![lost];
-        let check = self.num(ExprKind::Call { func, args }, span);
+        let check = self.num(HirExprKind::Call { func, args }, span);
         self.num(
-            ExprKind::Bin(BinOp::Add, Box::new(low), Box::new(check)),
+            HirExprKind::Bin(BinOp::Add, Box::new(low), Box::new(check)),
             span,
         )
     }
@@ -120,16 +126,16 @@ impl Resolver<'_> {
         let text =
             b"the number has more than 64 bits; its text ($ behind the variable) has all"[..]
                 .into();
-        let text = self.str(ExprKind::Str(text), span);
-        let fail = self.num(ExprKind::Raise(Box::new(text)), span);
-        let zero = self.num(ExprKind::Num(0), span);
-        let statement = |kind| Stmt { kind, span };
+        let text = self.str(HirExprKind::Str(text), span);
+        let fail = self.num(HirExprKind::Raise(Box::new(text)), span);
+        let zero = self.num(HirExprKind::Num(0), span);
+        let statement = |kind| HirStmt { kind, span };
         let cond = self.parameter(unit, span);
-        let then = vec![statement(StmtKind::Expr(fail))];
+        let then = vec![statement(HirStmtKind::Expr(fail))];
         let els = Vec::new();
         self.tree.units[unit.0].body = vec![
-            statement(StmtKind::If { cond, then, els }),
-            statement(StmtKind::Return(Some(zero))),
+            statement(HirStmtKind::If { cond, then, els }),
+            statement(HirStmtKind::Return(Some(zero))),
         ];
         unit
     }
@@ -137,15 +143,15 @@ impl Resolver<'_> {
     /// A bit field from the bytes at an address that have it; the first bit is below `shift` others.
     pub(super) fn crossing_field(
         &mut self,
-        at: &Expr,
+        at: &HirExpr,
         (shift, width): (u8, u8),
         signed: bool,
         space: Space,
         span: Span,
-    ) -> Expr {
+    ) -> HirExpr {
         // No read leaves the structure.
         let bytes = i64::from((shift + width).div_ceil(8));
-        let mut value: Option<Expr> = None;
+        let mut value: Option<HirExpr> = None;
         let mut done = 0;
         while done < bytes {
             let size = 1i64 << (bytes - done).min(8).ilog2();
@@ -157,7 +163,7 @@ impl Resolver<'_> {
             value = Some(match value {
                 None => part,
                 Some(low) => {
-                    let both = ExprKind::Bin(BinOp::Or, Box::new(low), Box::new(part));
+                    let both = HirExprKind::Bin(BinOp::Or, Box::new(low), Box::new(part));
                     self.num(both, span)
                 }
             });

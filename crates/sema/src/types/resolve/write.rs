@@ -23,7 +23,7 @@ impl Resolver<'_> {
         lhs: &ast::Expr,
         rhs: &ast::Expr,
         (span, used): (Span, bool),
-    ) -> Option<Expr> {
+    ) -> Option<HirExpr> {
         match &lhs.kind {
             ast::ExprKind::Target { .. } | ast::ExprKind::Arrow { .. } => {}
             ast::ExprKind::At {
@@ -38,9 +38,9 @@ impl Resolver<'_> {
         if before != (self.diags.error_count(), self.trial_failed) {
             return Some(self.bad(span));
         }
-        let decision = |e: &Expr| {
+        let decision = |e: &HirExpr| {
             let f = Intrinsic::Decision;
-            matches!(&e.kind, ExprKind::Intr { f: is, .. } if *is == f)
+            matches!(&e.kind, HirExprKind::Intr { f: is, .. } if *is == f)
         };
         if any_expr(&old, decision) {
             return Some(self.set_decision((op, old, rhs), lhs.span, (span, used)));
@@ -49,7 +49,7 @@ impl Resolver<'_> {
         if of_program && let Some(register) = register_of(lhs, &old) {
             return Some(self.set_register(register, (op, old, rhs), lhs.span, (span, used)));
         }
-        let ExprKind::Load {
+        let HirExprKind::Load {
             space: Space::User,
             addr,
             size,
@@ -71,13 +71,13 @@ impl Resolver<'_> {
             self.report(d.help("assign with `=`"));
         }
         let value = self.assigned((op, old, rhs), span)?;
-        let size = self.num(ExprKind::Num(size), span);
+        let size = self.num(HirExprKind::Num(size), span);
         let (f, args) = (Intrinsic::UserStore, vec![size, addr, value]);
-        Some(self.num(ExprKind::Intr { f, args }, span))
+        Some(self.num(HirExprKind::Intr { f, args }, span))
     }
 
     /// The value of an assignment, which may have an operator.
-    fn assigned(&mut self, (op, old, rhs): Assigned, span: Span) -> Option<Expr> {
+    fn assigned(&mut self, (op, old, rhs): Assigned, span: Span) -> Option<HirExpr> {
         let Some(op) = op else {
             return Some(rhs);
         };
@@ -86,7 +86,7 @@ impl Resolver<'_> {
             self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
             return Some(self.bad(span));
         };
-        Some(self.num(ExprKind::Bin(op, Box::new(old), Box::new(rhs)), span))
+        Some(self.num(HirExprKind::Bin(op, Box::new(old), Box::new(rhs)), span))
     }
 
     /// An assignment to a variable in a register, or to a function's result.
@@ -96,7 +96,7 @@ impl Resolver<'_> {
         assigned: Assigned,
         at: Span,
         (span, used): (Span, bool),
-    ) -> Expr {
+    ) -> HirExpr {
         self.needs_guru(WRITE, CHANGES, at);
         if used {
             let text = "an assignment to a variable of a program has no value of its own";
@@ -115,9 +115,9 @@ impl Resolver<'_> {
             value = self.op_imm(BinOp::Shl, value, unused, span);
             value = self.op_imm(back, value, unused, span);
         }
-        let number = self.num(ExprKind::Num(register.number), span);
+        let number = self.num(HirExprKind::Num(register.number), span);
         let (f, args) = (Intrinsic::RegisterStore, vec![number, value]);
-        self.num(ExprKind::Intr { f, args }, span)
+        self.num(HirExprKind::Intr { f, args }, span)
     }
 
     /// `$return = n` at a security hook.
@@ -126,13 +126,13 @@ impl Resolver<'_> {
         (op, _, rhs): Assigned,
         at: Span,
         (span, used): (Span, bool),
-    ) -> Expr {
+    ) -> HirExpr {
         self.needs_guru(WRITE, "decide for the security modules", at);
         let wrong = match op {
             Some(_) => Some("a decision can be set with `=` only"),
             None if used => Some("an assignment to a decision has no value of its own"),
             None => match rhs.kind {
-                ExprKind::Num(n) if !(LOWEST_ERROR..=0).contains(&n) => {
+                HirExprKind::Num(n) if !(LOWEST_ERROR..=0).contains(&n) => {
                     Some("a decision is 0 (allowed) or a negative error number (denied)")
                 }
                 _ => None,
@@ -142,26 +142,26 @@ impl Resolver<'_> {
             self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
         }
         let (f, args) = (Intrinsic::DecisionSet, vec![rhs]);
-        self.num(ExprKind::Intr { f, args }, span)
+        self.num(HirExprKind::Intr { f, args }, span)
     }
 
     /// The error for something that is not memory of a program.
-    fn not_written(&mut self, lhs: &ast::Expr, old: &Expr) -> Expr {
+    fn not_written(&mut self, lhs: &ast::Expr, old: &HirExpr) -> HirExpr {
         let in_program = matches!(&lhs.kind, ast::ExprKind::Target { .. }) && self.in_user_code();
         let d = match &old.kind {
             // The value of an array or a structure is its address.
-            ExprKind::Bin(BinOp::Add, ..) if in_program && reads_memory(old) => {
+            HirExprKind::Bin(BinOp::Add, ..) if in_program && reads_memory(old) => {
                 let text = "an array or a structure cannot be written as a whole";
                 let d = Diagnostic::error(codes::NOT_SUPPORTED, text);
                 d.help("write one element of the array, or one member of the structure")
             }
-            ExprKind::Bin(..) if in_program && reads_memory(old) => {
+            HirExprKind::Bin(..) if in_program && reads_memory(old) => {
                 let text = "a bit field of a program cannot be written";
                 let d = Diagnostic::error(codes::NOT_SUPPORTED, text);
                 d.help("write the whole number that has it, with `set_user_int()` or a similar function")
             }
-            ExprKind::Load { .. } => return self.kernel_is_read(lhs),
-            ExprKind::Read(_) if in_program => {
+            HirExprKind::Load { .. } => return self.kernel_is_read(lhs),
+            HirExprKind::Read(_) if in_program => {
                 let text = "this is the value at the entry of the function, which has returned";
                 let d = Diagnostic::error(codes::NOT_SUPPORTED, text);
                 d.help("write it in a probe of the entry (without `.return`)")
@@ -177,7 +177,7 @@ impl Resolver<'_> {
         self.bad(lhs.span)
     }
 
-    fn kernel_is_read(&mut self, lhs: &ast::Expr) -> Expr {
+    fn kernel_is_read(&mut self, lhs: &ast::Expr) -> HirExpr {
         if let ast::ExprKind::Target { name, access, .. } = &lhs.kind
             && (&**name, access.is_empty()) == ("$return", true)
         {
@@ -223,7 +223,7 @@ impl Resolver<'_> {
 }
 
 /// An assignment's operator, the variable's value before, and the right side.
-type Assigned = (Option<ast::BinOp>, Expr, Expr);
+type Assigned = (Option<ast::BinOp>, HirExpr, HirExpr);
 
 /// The lowest error number (`MAX_ERRNO`), negated.
 const LOWEST_ERROR: i64 = -4095;
@@ -237,7 +237,7 @@ struct RegisterVariable {
 }
 
 /// The register that a variable is in as a whole, from the expression of its value.
-fn register_of(lhs: &ast::Expr, value: &Expr) -> Option<RegisterVariable> {
+fn register_of(lhs: &ast::Expr, value: &HirExpr) -> Option<RegisterVariable> {
     match &lhs.kind {
         ast::ExprKind::Target {
             access,
@@ -254,11 +254,11 @@ fn register_of(lhs: &ast::Expr, value: &Expr) -> Option<RegisterVariable> {
             (bits, signed) = (narrow, by_sign);
         }
     }
-    let ExprKind::Intr { f, args } = &value.kind else {
+    let HirExprKind::Intr { f, args } = &value.kind else {
         return None;
     };
     let number = match (f, args.first().map(|n| &n.kind)) {
-        (Intrinsic::CtxReg | Intrinsic::CtxRegNow, Some(ExprKind::Num(n))) => *n,
+        (Intrinsic::CtxReg | Intrinsic::CtxRegNow, Some(HirExprKind::Num(n))) => *n,
         // Outside guru mode, where the assignment is refused.
         (Intrinsic::CtxRet, _) => 0,
         _ => return None,
@@ -271,15 +271,15 @@ fn register_of(lhs: &ast::Expr, value: &Expr) -> Option<RegisterVariable> {
 }
 
 /// The value that is extended to 64 bits, its bits, and whether by its sign.
-fn extended(value: &Expr) -> Option<(&Expr, i64, bool)> {
-    let ExprKind::Bin(op, inner, by) = &value.kind else {
+fn extended(value: &HirExpr) -> Option<(&HirExpr, i64, bool)> {
+    let HirExprKind::Bin(op, inner, by) = &value.kind else {
         return None;
     };
-    let ExprKind::Num(by) = by.kind else {
+    let HirExprKind::Num(by) = by.kind else {
         return None;
     };
     match (op, &inner.kind) {
-        (BinOp::Shr | BinOp::UShr, ExprKind::Bin(BinOp::Shl, inner, up)) if matches!(up.kind, ExprKind::Num(up) if up == by) => {
+        (BinOp::Shr | BinOp::UShr, HirExprKind::Bin(BinOp::Shl, inner, up)) if matches!(up.kind, HirExprKind::Num(up) if up == by) => {
             Some((&**inner, 64 - by, *op == BinOp::Shr))
         }
         (BinOp::And, _) => match by {
@@ -292,16 +292,16 @@ fn extended(value: &Expr) -> Option<(&Expr, i64, bool)> {
     }
 }
 
-fn reads_memory(e: &Expr) -> bool {
-    any_expr(e, |e| matches!(e.kind, ExprKind::Load { .. }))
+fn reads_memory(e: &HirExpr) -> bool {
+    any_expr(e, |e| matches!(e.kind, HirExprKind::Load { .. }))
 }
 
 /// Whether an expression does more than to compute a value.
-fn has_effect(e: &Expr) -> bool {
+fn has_effect(e: &HirExpr) -> bool {
     any_expr(e, |e| {
         matches!(
             e.kind,
-            ExprKind::Assign { .. } | ExprKind::IncDec { .. } | ExprKind::Call { .. }
+            HirExprKind::Assign { .. } | HirExprKind::IncDec { .. } | HirExprKind::Call { .. }
         )
     })
 }

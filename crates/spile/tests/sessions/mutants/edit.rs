@@ -244,7 +244,7 @@ impl Mutator {
     pub(super) fn in_block(
         &mut self,
         file: &mut File,
-        change: impl FnOnce(&mut Self, &mut Block, usize, bool),
+        change: impl FnOnce(&mut Self, &mut StmtBlock, usize, bool),
     ) -> bool {
         let mut count = 0;
         walk::blocks(file, &mut |b, _, _| {

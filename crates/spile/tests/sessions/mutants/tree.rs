@@ -19,8 +19,8 @@ pub(super) fn ident(name: &str) -> Ident {
     }
 }
 
-pub(super) fn block(stmts: Vec<Stmt>) -> Block {
-    Block {
+pub(super) fn block(stmts: Vec<Stmt>) -> StmtBlock {
+    StmtBlock {
         stmts,
         span: Span::default(),
     }

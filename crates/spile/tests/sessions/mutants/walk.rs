@@ -16,7 +16,7 @@ pub(super) enum Role {
 /// Called for each expression with its role and the item's index; true ends the walk.
 pub(super) type OnExpr<'f> = dyn FnMut(&mut Expr, Role, usize) -> bool + 'f;
 /// Called for each block with the item's index and whether it is in a loop; true ends the walk.
-pub(super) type OnBlock<'f> = dyn FnMut(&mut Block, usize, bool) -> bool + 'f;
+pub(super) type OnBlock<'f> = dyn FnMut(&mut StmtBlock, usize, bool) -> bool + 'f;
 
 /// All expressions of a script, parents first, except assigned places, formats and required
 /// literals.
@@ -43,7 +43,7 @@ struct Exprs<'a, 'f> {
 }
 
 impl Exprs<'_, '_> {
-    fn block(&mut self, b: &mut Block) -> bool {
+    fn block(&mut self, b: &mut StmtBlock) -> bool {
         b.stmts.iter_mut().any(|s| self.stmt(s))
     }
 
@@ -149,7 +149,7 @@ pub(super) fn blocks(file: &mut File, f: &mut OnBlock<'_>) -> bool {
         })
 }
 
-fn block(b: &mut Block, f: &mut OnBlock<'_>, unit: usize, looped: bool) -> bool {
+fn block(b: &mut StmtBlock, f: &mut OnBlock<'_>, unit: usize, looped: bool) -> bool {
     f(b, unit, looped) || b.stmts.iter_mut().any(|s| stmt(s, f, unit, looped))
 }
 

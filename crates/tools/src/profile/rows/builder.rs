@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use spile_profile::model::{CallParts, Event, Ns, Process, Snapshot};
+use spile_profile::model::{CallParts, Ns, Process, Snapshot, TimedEvent};
 
 use super::super::times::CountFolder;
 use super::counts::CountPlace;
@@ -54,7 +54,7 @@ pub(crate) struct ProfileBuilder {
     /// Whether a trace is recorded.
     pub(super) trace: bool,
     /// The trace since it was last taken.
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<TimedEvent>,
     pub(super) malformed: u64,
     pub(super) first: Option<u32>,
     /// The folder with the files in which programs count their times in regions.

@@ -1,7 +1,7 @@
 //! Intervals of regions for time lines, made from the changes that the library in the program
 //! records.
 
-use spile_profile::model::{Context, Event, Ns, REGION, ROOT};
+use spile_profile::model::{Context, Ns, REGION, ROOT, TimedEvent};
 
 use super::super::changes::Change;
 use super::builder::ProfileBuilder;
@@ -213,7 +213,7 @@ impl ProfileBuilder {
         let Some(tid) = thread.map(|t| t.tid) else {
             return;
         };
-        let event = |(context, start_ns, end_ns)| Event {
+        let event = |(context, start_ns, end_ns)| TimedEvent {
             tid,
             context,
             call: REGION.to_owned(),

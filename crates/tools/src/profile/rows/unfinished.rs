@@ -1,6 +1,6 @@
 //! States that had not ended when their thread ended, or when the recording did.
 
-use spile_profile::model::{BLOCKED, CallParts, Event, Ns, PREEMPTED, ROOT, Snapshot, Thread};
+use spile_profile::model::{BLOCKED, CallParts, Ns, PREEMPTED, ROOT, Snapshot, Thread, TimedEvent};
 
 use super::builder::{LiveThread, ProfileBuilder, REUSED, SingleCall, call_parts};
 use crate::rows::Fields;
@@ -118,12 +118,12 @@ impl ProfileBuilder {
                 };
                 self.add_unfinished(place, 0, &call, at, parts);
                 if self.trace {
-                    self.events.push(Event {
+                    self.events.push(TimedEvent {
                         tid,
                         call,
                         end_ns: at,
                         open: true,
-                        ..Event::default()
+                        ..TimedEvent::default()
                     });
                 }
             }

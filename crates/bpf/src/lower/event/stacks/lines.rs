@@ -1,7 +1,7 @@
 //! Text of kernel stacks, and positions in the kernel's source, for handlers that inspect it. The
 //! run-time library writes the same text as the controller ([`spile_lir::library::stacks`]).
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ir::Val;
 use spile_layout::SymbolicForm;
 use spile_lir::library::stacks::{self, line, place};
@@ -50,7 +50,7 @@ impl HandlerCodegen<'_> {
         let (word, all) = (format!("{one}_of_word"), format!("{one}s_of_{width}"));
         pool.use_stack_text(&word, plan)?;
         pool.use_stack_text_of(&all, plan, |layout| stacks::of_text(layout, one, *width))?;
-        let args = [*off as i32, form_flags(form)].map(Arg::from);
+        let args = [*off as i32, form_flags(form)].map(CallArg::from);
         self.asm.call_sub_with(all, &args);
         Ok(())
     }

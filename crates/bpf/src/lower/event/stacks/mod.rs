@@ -18,7 +18,7 @@
 mod lines;
 mod texts;
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
@@ -48,7 +48,7 @@ impl HandlerCodegen<'_> {
         let room = self.room()?.clone();
         let plan = self.plan;
         let context = self.asm.word(R10, CTX);
-        let size = Arg::from(room.bytes() as i32);
+        let size = CallArg::from(room.bytes() as i32);
         let args = [context.into(), block_at(room.frames), size, 0.into()];
         let bytes = self.asm.call_with(Helper::GetStack, &args);
         let some = self.asm.label();
@@ -68,7 +68,7 @@ impl HandlerCodegen<'_> {
             Some(at) => {
                 let words = room.words + stack_words::POINTS + at as u32 * stack_words::POINT;
                 self.pool.use_stack_text("stack_first", plan)?;
-                let words = Arg::from(words as i32);
+                let words = CallArg::from(words as i32);
                 self.asm.call_sub_with("stack_first", &[words]);
             }
             None => self.store(room.first, 0),
@@ -172,9 +172,9 @@ impl HandlerCodegen<'_> {
         };
         self.asm.store(Size::DW, R10, TMP[0], addr);
         self.fill_zero(off, width);
-        let format = Arg::Constant(self.pool.constant(if data { b"%pS" } else { b"%ps" }));
-        let size = Arg::from(width as i32);
-        let args = [block_at(off), size, format, Arg::Word(TMP[0]), 8.into()];
+        let format = CallArg::Constant(self.pool.constant(if data { b"%pS" } else { b"%ps" }));
+        let size = CallArg::from(width as i32);
+        let args = [block_at(off), size, format, CallArg::Word(TMP[0]), 8.into()];
         let length = self.asm.call_with(Helper::Snprintf, &args);
         let (end, fits) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(Cond::Sle, length, 2, end);
@@ -226,7 +226,12 @@ impl HandlerCodegen<'_> {
     /// Appends the session's word and the form's letter.
     pub(in crate::lower) fn begin_mark(&mut self, form: SymbolicForm) -> Res {
         self.use_append_text()?;
-        let args = [BLOCK.into(), Arg::Shared(shared::MARK), 17.into(), 0.into()];
+        let args = [
+            BLOCK.into(),
+            CallArg::Shared(shared::MARK),
+            17.into(),
+            0.into(),
+        ];
         self.asm.call_sub_with(APPEND_TEXT, &args);
         let letter = char::from(form.letter()).to_string();
         self.append_text(&literal(&letter), 0, None)

@@ -8,7 +8,7 @@
 mod names;
 mod remaining_frames;
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::insn::{Cond, Reg, Src};
 use spile_ir::{Reg as IrReg, Ty, Val};
 use spile_layout::{
@@ -177,7 +177,7 @@ impl HandlerCodegen<'_> {
             return Ok(());
         }
         self.begin_mark(form)?;
-        let args = [room.most as i32, full(form)].map(Arg::from);
+        let args = [room.most as i32, full(form)].map(CallArg::from);
         self.asm.call_sub_with("append_frame", &args);
         self.append_text(&super::stacks::literal(";"), 0, None)?;
         self.end_text(off, width);

@@ -2,7 +2,7 @@
 //! symbol in tables that the controller loads with the file (see [`spile_layout::symbol_row`]),
 //! and writes the same text as the controller ([`spile_lir::library::stacks`]).
 
-use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ir::marks::BodyId;
 use spile_ir::{Reg as IrReg, Val};
 use spile_layout::SymbolicForm;
@@ -42,7 +42,7 @@ impl HandlerCodegen<'_> {
     /// Appends a frame of the room.
     pub(super) fn append_symbol(&mut self, form: SymbolicForm, index: u32) -> Res {
         self.use_append_symbol()?;
-        let args = [index as i32, form_parts(form)].map(Arg::from);
+        let args = [index as i32, form_parts(form)].map(CallArg::from);
         self.asm.call_sub_with("append_symbol", &args);
         Ok(())
     }
