@@ -114,7 +114,7 @@ macro_rules! constants {
     )*};
 }
 
-constants! { u32_of u32 u16_of u16 u8_of u8 i32_of i32 i16_of i16 }
+constants! { u32_of u32 u16_of u16 u8_of u8 i64_of i64 i32_of i32 i16_of i16 }
 
 #[cfg(test)]
 mod tests {
