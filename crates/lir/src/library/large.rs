@@ -230,10 +230,7 @@ impl<'b> Table<'_, 'b> {
         let hash = f.var("hash", self.hash());
         let room = f.var("room", 0);
         // A word that the verifier does not know: all iterations look equal to it then.
-        let probed = f.var(
-            "probed",
-            self.memory.load_u64(LargeLayout::ZERO.fit::<i16>()),
-        );
+        let probed = f.var("probed", self.memory.load_u64(LargeLayout::ZERO.fit()));
         f.block(|found| {
             f.repeat_open(LargeLayout::PLACES, || {
                 let h = hash.get();
@@ -342,7 +339,7 @@ impl<'b> Table<'_, 'b> {
                 raced.leave();
             }
         };
-        let live = memory.load_u64(LargeLayout::LIVE.fit::<i16>());
+        let live = memory.load_u64(LargeLayout::LIVE.fit());
         f.if_(live.ge(self.at.max.cast_signed()), || {
             // Unless the last room was given to this key.
             if raced.is_some() {
@@ -359,7 +356,7 @@ impl<'b> Table<'_, 'b> {
         let spare = self.block + self.at.large.spare.cast_signed() + (generation << 3);
         let number = f.var("number", spare.load_bytes(Size::U32, 0));
         f.if_(number.eq(0), || {
-            let given = memory.fetch_add(LargeLayout::GIVEN.fit::<i16>(), 1) + 1;
+            let given = memory.fetch_add(LargeLayout::GIVEN.fit(), 1) + 1;
             spare.store_bytes(Size::U32, 0, given);
             spare.store_bytes(Size::U32, 4, 1);
             number.set(given);
@@ -376,7 +373,7 @@ impl<'b> Table<'_, 'b> {
             f.if_(was.ne(content), || retry(was));
         }
         spare.store_bytes(Size::U32, 0, 0);
-        memory.atomic(AtomicOp::Add, LargeLayout::LIVE.fit::<i16>(), 1);
+        memory.atomic(AtomicOp::Add, LargeLayout::LIVE.fit(), 1);
         room.set(address);
         found.leave();
     }

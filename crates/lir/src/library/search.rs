@@ -99,7 +99,7 @@ fn begins_from<'b>(
         });
         return;
     }
-    let differ = here.load_u64(at.fit::<i16>()) ^ part.at.load_u64(at.fit::<i16>());
+    let differ = here.load_u64(at.fit()) ^ part.at.load_u64(at.fit());
     if 8 * (word + 1) == part.wide {
         last(differ, part.length - at);
         return;

@@ -21,7 +21,7 @@ pub(super) struct RowTable<'a, 'b> {
 impl<'b> RowTable<'_, 'b> {
     /// The row with that index; goes to `none` if there is none.
     pub(super) fn row(&self, index: impl IntoOperand<'b>, none: BlockExit<'b>) -> Scalar<'b> {
-        self.block.store_u64(self.index.fit::<i16>(), index);
+        self.block.store_u64(self.index.fit(), index);
         let key = self.block + self.index.cast_signed();
         element(self.f, self.map, key, none)
     }

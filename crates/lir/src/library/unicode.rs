@@ -95,7 +95,7 @@ fn encode<'b>(f: &'b Builder, to: Scalar<'b>, code: Scalar<'b>, (length, room): 
                 if at > 0 {
                     byte = byte & 0x3f;
                 }
-                to.store_u8(at.fit::<i16>(), byte | if at > 0 { 0x80 } else { mark });
+                to.store_u8(at.fit(), byte | if at > 0 { 0x80 } else { mark });
             }
             length.set(length + bytes);
             f.continue_();

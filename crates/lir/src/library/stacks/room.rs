@@ -56,7 +56,7 @@ Cost: about 120 instructions.";
                 let first = t.get(layout.first);
                 f.ret_if(first.gt(layout.bytes() - 8), 0);
                 f.ret_if(first.ge(t.get(layout.count)), 0);
-                let address = (t.block + first).load_u64(layout.frames.fit::<i16>());
+                let address = (t.block + first).load_u64(layout.frames.fit());
                 f.block(|next| {
                     f.block(|own| {
                         for pair in 0..stack_words::PAIRS.fit::<i16>() {
@@ -80,7 +80,7 @@ impl<'b> StackTexts<'_, 'b> {
         let off = self.get(at.first) + (index << 3);
         f.ret_if(off.ge(self.get(at.count)), 1);
         f.ret_if(off.gt(at.bytes() - 8), 1);
-        let address = (self.block + off).load_u64(at.frames.fit::<i16>());
+        let address = (self.block + off).load_u64(at.frames.fit());
         // A null entry ends a chain.
         f.ret_if(address.eq(0), 1);
         f.if_(index.ge(at.most.cast_signed()), || {

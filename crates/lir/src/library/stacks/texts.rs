@@ -106,11 +106,11 @@ pub(super) fn texts<const N: usize>(
 impl<'b> StackTexts<'_, 'b> {
     /// The content of a word.
     pub(super) fn get(&self, off: u32) -> Scalar<'b> {
-        self.block.load_u64(off.fit::<i16>())
+        self.block.load_u64(off.fit())
     }
 
     pub(super) fn set(&self, off: u32, v: impl IntoOperand<'b>) {
-        self.block.store_u64(off.fit::<i16>(), v);
+        self.block.store_u64(off.fit(), v);
     }
 
     /// The address of a word.
@@ -230,6 +230,6 @@ impl<'b> StackTexts<'_, 'b> {
         let words = self.block + (index << 3);
         let (files, offsets) = (at::FILES, at::offsets(self.at.most));
         let places = [self.at.frames, self.at.walk + files, self.at.walk + offsets];
-        places.map(|place| words.load_u64(place.fit::<i16>()))
+        places.map(|place| words.load_u64(place.fit()))
     }
 }
