@@ -20,6 +20,8 @@
 //! | `stacks` | rooms for stacks, and the state of walks |
 //! | `depth` | the depth of calls, and the length of programs |
 
+use spile_cast::Cast;
+
 mod allocator;
 mod arrays;
 mod critical;
@@ -223,13 +225,13 @@ impl StateLayout {
     /// The number of this CPU; goes to `out` if the plan has no block for it.
     pub(crate) fn cpu_number(&self, asm: &mut Asm, out: Label) -> Reg {
         let cpu = asm.call_with(Helper::GetSmpProcessorId, &[]);
-        asm.jump_if(Cond::Ge, cpu, self.cpus as i32, out);
+        asm.jump_if(Cond::Ge, cpu, self.cpus.cast_signed(), out);
         cpu
     }
 
     /// `to` = the block of a CPU. Changes `cpu`.
     pub(crate) fn block_of_cpu(&self, asm: &mut Asm, cpu: Reg, to: Reg) {
-        asm.alu(AluOp::Mul, cpu, self.stride as i32);
+        asm.alu(AluOp::Mul, cpu, self.stride.cast_signed());
         asm.ld_data(to, Section::Bss, self.shared_size);
         asm.add(to, cpu);
     }
@@ -306,7 +308,7 @@ fn place_handlers(
     };
     let place = |(i, h): (usize, &spile_ir::Handler)| {
         (h.event.executor() == Executor::Kernel).then(|| HandlerInfo {
-            id: HandlerId(i as u32),
+            id: HandlerId(i.fit()),
             counters: cpu.alloc(size),
             others: Vec::new(),
         })

@@ -19,6 +19,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use spile_cast::Cast;
 use spile_ebpf::isa::insn::Reg;
 use spile_ir::analysis::liveness::{Liveness, RegSet};
 use spile_ir::analysis::order::reverse_post_order;
@@ -131,7 +132,7 @@ impl<'a> Unallocated<'a> {
             locations: vec![Location::None; body.regs.len()],
             undefined: live.live_in(BlockId(0)).collect(),
             resume: self.resume,
-            has_live_in: (0..body.blocks.len() as u32)
+            has_live_in: (0..body.blocks.len().fit::<u32>())
                 .map(|b| live.live_in(BlockId(b)).next().is_some())
                 .collect(),
             order: self.order,
@@ -268,7 +269,7 @@ fn straight_line_end(body: &Body, order: &[BlockId]) -> u32 {
     let predecessors = body.predecessors();
     let alone = |i: &usize| *i == 0 || predecessors[order[*i]].len() == 1;
     let chain = (0..order.len()).take_while(alone);
-    let insts = chain.map(|i| body.blocks[order[i].index()].insts.len() as u32);
+    let insts = chain.map(|i| body.blocks[order[i].index()].insts.len().fit::<u32>());
     insts.map(|n| 2 * n + 4).sum()
 }
 
@@ -306,8 +307,9 @@ fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
     for b in &alloc.resume {
         live.live_in(*b).for_each(|r| outlives.insert(r));
     }
-    let stays = |r: usize| outlives.contains(spile_ir::Reg(r as u32));
-    let mut stack: Vec<Option<u32>> = vec![None; ((STACK_TOP - alloc.stack_end) / 8) as usize];
+    let stays = |r: usize| outlives.contains(spile_ir::Reg(r.fit()));
+    let mut stack: Vec<Option<u32>> =
+        vec![None; ((STACK_TOP - alloc.stack_end) / 8).fit::<usize>()];
     let early = straight_line_end(body, &alloc.order);
     let mut frame: Vec<FrameRange> = Vec::new();
     let numbers = by_start
@@ -331,7 +333,7 @@ fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
             && let Some(i) = stack.iter().position(free)
         {
             stack[i] = Some(end);
-            Location::Stack(STACK_TOP - 8 - 8 * i as i16)
+            Location::Stack(STACK_TOP - 8 - 8 * i.fit::<i16>())
         } else {
             Location::Frame(take_slot(&mut frame, &mut alloc.frame, 8, (start, end)))
         };

@@ -12,6 +12,7 @@
 use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::opt::{copy_cse, dce, simplify_cfg};
 use spile_ir::{
@@ -56,7 +57,7 @@ pub(crate) fn rewrite<'p>(
                 *max = 1;
             }
         }
-        idle.push(HandlerId(at as u32));
+        idle.push(HandlerId(at.fit()));
     }
     (out, idle)
 }
@@ -183,7 +184,7 @@ impl SavedValues {
     /// replace the saved values.
     fn fused_body(&self, entry: &Body, ret: &Body) -> Body {
         let mut body = ret.clone();
-        let first = body.regs.len() as u32;
+        let first = body.regs.len().fit::<u32>();
         body.regs.extend(entry.regs.iter().copied());
         let there = |r: Reg| Reg(r.0 + first);
         let values: FxHashMap<GlobalId, Val> = self

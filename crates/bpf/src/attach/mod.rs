@@ -11,6 +11,7 @@
 //! each kernel handler with an effect is in one group, and the program as `fexit_fusion` changed
 //! it. Not done here: attaching (the loader), and the code of programs.
 
+use spile_cast::Cast;
 use spile_ir::{CodeProbe, Event, HandlerId, Program, Space, TraceEvent};
 
 use crate::compiled::{Attach, CodeAttach};
@@ -87,7 +88,7 @@ fn groups(
 ) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (i, handler) in program.handlers.iter().enumerate() {
-        let id = HandlerId(i as u32);
+        let id = HandlerId(i.fit());
         if idle.contains(&id) {
             continue;
         }

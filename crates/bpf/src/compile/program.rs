@@ -1,5 +1,6 @@
 //! The code of a BPF program: its handlers one after the other, or a dispatch to their subprograms.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::ARGUMENTS;
 use spile_ebpf::isa::asm::{Asm, AsmFunction, Label};
 use spile_ebpf::isa::insn::Reg::R10;
@@ -47,7 +48,7 @@ impl<'a> ProgramCodegen<'a> {
     pub(super) fn new(object: ObjectContext<'a>, allocs: &'a [Option<Allocation>]) -> Self {
         let body = |(i, alloc): (usize, &'a Option<Allocation>)| {
             let alloc = alloc.as_ref()?;
-            Some(BodyContext::new(object, HandlerId(i as u32), alloc))
+            Some(BodyContext::new(object, HandlerId(i.fit()), alloc))
         };
         ProgramCodegen {
             program: object.program,

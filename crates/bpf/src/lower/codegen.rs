@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::insn::Reg::*;
 use spile_ebpf::isa::insn::{Reg, Size, Src};
@@ -202,8 +203,8 @@ impl<'a> HandlerCodegen<'a> {
 
     /// Adds 1 to a counter of the per-CPU area.
     pub(crate) fn count(&mut self, counter: u32) {
-        let count = self.asm.word(BLOCK, counter as i16);
+        let count = self.asm.word(BLOCK, counter.fit());
         self.asm.add(count, 1);
-        self.asm.store(Size::DW, BLOCK, counter as i16, count);
+        self.asm.store(Size::DW, BLOCK, counter.fit(), count);
     }
 }

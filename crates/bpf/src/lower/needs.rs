@@ -1,5 +1,6 @@
 //! The rooms that the code of a program needs, which the plan then places.
 
+use spile_cast::Cast;
 use spile_ir::fmt::MAX_MEM;
 use spile_ir::marks::Marks;
 use spile_ir::{Inst, Program, ProgramFacts, Ty};
@@ -28,7 +29,7 @@ pub(crate) fn needs(
         piece: largest_piece(program),
         saved: saved.max().unwrap_or(0),
         decimal: decimal::room(program.kernel_insts()),
-        memory: if reads { MAX_MEM as u32 + 8 } else { 0 },
+        memory: if reads { MAX_MEM.fit::<u32>() + 8 } else { 0 },
         last_match: regex::room(program, facts, max_string),
         user_walk: unwind::room(program.limits.maxbacktrace),
         marks,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use spile_cast::Cast;
 use spile_ebpf::emit::{CpuBlocks, ObjectSymbols, emit, emit_all, emit_inline, symbol};
 use spile_ebpf::isa::asm::AsmFunction;
 use spile_ebpf::prebuilt::template::Template;
@@ -94,7 +95,7 @@ impl Pool {
         self.rodata.extend_from_slice(bytes);
         let end = off + bytes.len() / 8 * 8 + 8;
         self.rodata.resize(end, 0);
-        off as u32
+        off.fit::<u32>()
     }
 
     /// Offset in `.rodata` of [`RUN`] bytes of value `byte`.
@@ -134,7 +135,7 @@ impl Pool {
     /// Index of a record shape. Equal shapes share an index.
     pub(crate) fn record(&mut self, shape: RecordShape) -> u32 {
         let key = format!("{shape:?}");
-        let next = self.records.len() as u32;
+        let next = self.records.len().fit::<u32>();
         *self.record_index.entry(key).or_insert_with(|| {
             self.records.push(shape);
             next

@@ -10,6 +10,7 @@ pub(crate) mod argstr;
 pub(crate) mod parts;
 pub(crate) mod retstr;
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::helpers::Helper;
@@ -116,10 +117,10 @@ impl HandlerCodegen<'_> {
             self.sigreturn(number, compat.sigreturn);
         }
         self.asm
-            .jump_if(Cond::Lt, number, NrSet::COMPAT as i32, small);
+            .jump_if(Cond::Lt, number, NrSet::COMPAT.cast_signed(), small);
         self.asm.jump(unknown);
         self.asm.bind(small);
-        self.asm.add(number, NrSet::COMPAT as i32);
+        self.asm.add(number, NrSet::COMPAT.cast_signed());
         if self.ctx.tells_parts {
             self.part_of_call(number)?;
         }
@@ -132,7 +133,7 @@ impl HandlerCodegen<'_> {
         self.asm.alu(AluOp::And, number, !calls.other_abi);
         self.asm.mov32(number, number);
         self.asm
-            .jump_if(Cond::Lt, number, NrSet::COMPAT as i32, end);
+            .jump_if(Cond::Lt, number, NrSet::COMPAT.cast_signed(), end);
         self.asm.bind(unknown);
         self.unknown_number(number, -1);
         self.asm.bind(end);
@@ -180,9 +181,9 @@ impl HandlerCodegen<'_> {
             [] => self.asm.mov(number, -1),
             [.., last] if list.len() <= 4 => {
                 for nr in &list[..list.len() - 1] {
-                    self.asm.jump_if(Cond::Eq, number, *nr as i32, hit);
+                    self.asm.jump_if(Cond::Eq, number, nr.cast_signed(), hit);
                 }
-                self.asm.jump_if(Cond::Ne, number, *last as i32, out);
+                self.asm.jump_if(Cond::Ne, number, last.cast_signed(), out);
             }
             [.., last] => {
                 let words = *last as usize / 64 + 1;
@@ -191,7 +192,8 @@ impl HandlerCodegen<'_> {
                     .for_each(|nr| bits[*nr as usize / 64] |= 1 << (nr % 64));
                 let bytes: Vec<u8> = bits.iter().flat_map(|w| w.to_ne_bytes()).collect();
                 let off = self.pool.constant(&bytes);
-                self.asm.jump_if(Cond::Ge, number, words as i32 * 64, out);
+                self.asm
+                    .jump_if(Cond::Ge, number, words.fit::<i32>() * 64, out);
                 let at = self.asm.alu_of(AluOp::Rsh, number, 6);
                 self.asm.alu(AluOp::Lsh, at, 3);
                 let word = self.asm.address_of(&CallArg::Constant(off));
@@ -234,7 +236,7 @@ impl HandlerCodegen<'_> {
         let arg = self.regs()?;
         let number = self.call_number();
         self.asm
-            .jump_if(Cond::Sge, number, NrSet::COMPAT as i32, small);
+            .jump_if(Cond::Sge, number, NrSet::COMPAT.cast_signed(), small);
         // The verifier follows this path first; it leaves the argument less constrained than the
         // other.
         let at = self.options.abi.syscalls.arguments[n];

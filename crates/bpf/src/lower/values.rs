@@ -1,5 +1,6 @@
 //! Operands of the IR in virtual registers, and copies of memory.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{Reg, Src};
@@ -46,7 +47,7 @@ impl HandlerCodegen<'_> {
 
     /// Copies memory that may be read.
     pub(crate) fn copy_memory(&mut self, to: CallArg, bytes: u32, from: CallArg) -> Reg {
-        let bytes = CallArg::from(bytes as i32);
+        let bytes = CallArg::from(bytes.cast_signed());
         self.asm
             .call_with(Helper::ProbeReadKernel, &[to, bytes, from])
     }
@@ -68,7 +69,7 @@ impl HandlerCodegen<'_> {
     /// Base and displacement of `len` bytes at an offset of the per-CPU area.
     pub(crate) fn block_operand(&mut self, off: u32, len: u32) -> (Reg, i16) {
         match off + len <= REACH {
-            true => (BLOCK, off as i16),
+            true => (BLOCK, off.fit::<i16>()),
             false => (self.block_address(off), 0),
         }
     }

@@ -11,6 +11,7 @@
 //! Source of facts: `Documentation/bpf/btf.rst`.
 
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 
 const MAGIC: u16 = 0xeb9f;
 const VERSION: u8 = 1;
@@ -92,7 +93,7 @@ impl BtfBuilder {
         if let Some(id) = self.offsets.get(text) {
             return *id;
         }
-        let id = StrId(self.strings.len() as u32);
+        let id = StrId(self.strings.len().fit());
         self.strings.extend_from_slice(text.as_bytes());
         self.strings.push(0);
         self.offsets.insert(text.into(), id);
@@ -108,7 +109,7 @@ impl BtfBuilder {
         third: u32,
         rest: &[u32],
     ) -> BuiltTypeId {
-        let mut words = vec![self.string(name).0, kind << 24 | parts as u32, third];
+        let mut words = vec![self.string(name).0, kind << 24 | parts.fit::<u32>(), third];
         words.extend_from_slice(rest);
         if let Some(id) = self.known.get(&words) {
             return *id;
@@ -212,19 +213,22 @@ impl BtfBuilder {
         let mut members = Vec::with_capacity(properties.len());
         for (i, (name, value)) in properties.iter().enumerate() {
             let array = self.array(byte, *value);
-            members.push((*name, self.ptr(array), i as u32 * 8));
+            members.push((*name, self.ptr(array), i.fit::<u32>() * 8));
         }
         for (name, ty) in types {
-            members.push((*name, self.ptr(*ty), members.len() as u32 * 8));
+            members.push((*name, self.ptr(*ty), members.len().fit::<u32>() * 8));
         }
-        let bytes = members.len() as u32 * 8;
+        let bytes = members.len().fit::<u32>() * 8;
         (self.structure("", bytes, &members), bytes)
     }
 
     /// The contents of `.BTF`.
     pub fn write(&self) -> Vec<u8> {
         let mut out = header();
-        let (types, strings) = (self.types.len() as u32, self.strings.len() as u32);
+        let (types, strings) = (
+            self.types.len().fit::<u32>(),
+            self.strings.len().fit::<u32>(),
+        );
         put(&mut out, &[0, types, types, strings]);
         out.extend_from_slice(&self.types);
         out.extend_from_slice(&self.strings);
@@ -289,14 +293,20 @@ pub(crate) fn ext(sections: &[ExtSection]) -> Vec<u8> {
     put(&mut lines, &[16]);
     for section in sections {
         if !section.funcs.is_empty() {
-            put(&mut funcs, &[section.name.0, section.funcs.len() as u32]);
+            put(
+                &mut funcs,
+                &[section.name.0, section.funcs.len().fit::<u32>()],
+            );
             section
                 .funcs
                 .iter()
                 .for_each(|(offset, ty)| put(&mut funcs, &[*offset, ty.0]));
         }
         if !section.lines.is_empty() {
-            put(&mut lines, &[section.name.0, section.lines.len() as u32]);
+            put(
+                &mut lines,
+                &[section.name.0, section.lines.len().fit::<u32>()],
+            );
             for l in &section.lines {
                 put(&mut lines, &l.words());
             }
@@ -313,9 +323,9 @@ pub(crate) fn ext(sections: &[ExtSection]) -> Vec<u8> {
         &mut out,
         &[
             0,
-            funcs.len() as u32,
-            funcs.len() as u32,
-            lines.len() as u32,
+            funcs.len().fit::<u32>(),
+            funcs.len().fit::<u32>(),
+            lines.len().fit::<u32>(),
         ],
     );
     out.append(&mut funcs);

@@ -25,6 +25,7 @@ use object::{
     SymbolScope, elf,
 };
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::{AsmFunction, RelocTarget, Section};
 use spile_ebpf::isa::insn::{ImmKind, Insn};
 
@@ -408,7 +409,7 @@ impl<'s> ElfWriter<'s> {
             ext.funcs.push((start, ty));
             debug_info::lines(&mut self.btf, function, start, 8, &mut ext.lines);
             self.function(function, &mut bytes, &mut relocs)?;
-            let size = bytes.len() as u32 - start;
+            let size = bytes.len().fit::<u32>() - start;
             let place = Some((id, start, size));
             self.symbol(&function.name, SymbolKind::Text, scope, place);
         }
@@ -504,7 +505,7 @@ fn refer(
             Some(elf::R_BPF_64_64)
         }
         (Insn::Call { target: imm, .. }, RelocTarget::Call(_)) => {
-            *imm = (addend / 8) as i32 - 1;
+            *imm = (addend / 8).cast_signed() - 1;
             Some(elf::R_BPF_64_32)
         }
         _ => None,

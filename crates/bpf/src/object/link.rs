@@ -14,6 +14,7 @@
 //! Not done here: maps and system calls (`spile-runtime`).
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::{AsmFunction, RelocTarget, Section};
 use spile_ebpf::isa::insn::{Callee, ImmKind, Insn};
 
@@ -69,7 +70,7 @@ impl LinkedProgram {
 
 /// Stores the immediate, the upper half of an instruction's word.
 fn set_imm(insn: &mut u64, imm: i32) {
-    *insn = *insn & 0xffff_ffff | u64::from(imm as u32) << 32;
+    *insn = *insn & 0xffff_ffff | u64::from(imm.cast_unsigned()) << 32;
 }
 
 /// Links an object.
@@ -169,7 +170,7 @@ impl<'s> Linker<'s> {
                 let undefined = || ElfError::Undefined(function.name.clone(), name.to_string());
                 let callee = *starts.get(&**name).ok_or_else(undefined)?;
                 let distance = i64::from(callee) - i64::from(slot) - 1;
-                set_imm(&mut program.insns[slot as usize], distance as i32);
+                set_imm(&mut program.insns[slot as usize], distance.fit::<i32>());
             }
         }
         if members.iter().any(|(f, _)| !f.lines.is_empty()) {
@@ -189,7 +190,7 @@ impl<'s> Linker<'s> {
         function: &'s AsmFunction,
         main: bool,
     ) -> Result<(), ElfError> {
-        let start = program.insns.len() as u32;
+        let start = program.insns.len().fit::<u32>();
         let ty = *(self.types.entry(&function.name))
             .or_insert_with(|| debug_info::function_type(&mut self.btf, function, main));
         program.functions.push([start, ty.number()]);

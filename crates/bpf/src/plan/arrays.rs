@@ -1,6 +1,7 @@
 //! The places of arrays: hash maps, fields of thread records, caches with maps behind them, and
 //! co-located elements.
 
+use spile_cast::Cast;
 use spile_ir::storage::{Storage, colocated};
 use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
 use spile_layout::{
@@ -188,7 +189,7 @@ impl ThreadRecordFields {
         let max = fields.first().map_or(0, max);
         let slots = max.min(MOST_SLOTS).checked_ilog2().map_or(0, |n| 1 << n);
         let front = (slots >= FEWEST_SLOTS).then(|| {
-            let stride = 8 + 8 + 8 * fields.len() as u32;
+            let stride = 8 + 8 + 8 * fields.len().fit::<u32>();
             let mut front = ThreadSlots {
                 at: 0,
                 slots,
@@ -203,11 +204,15 @@ impl ThreadRecordFields {
     }
 
     pub(super) fn field(&self, g: usize) -> Option<ThreadField> {
-        let n = self.fields.iter().position(|f| f.index() == g)? as u32;
+        let n = self
+            .fields
+            .iter()
+            .position(|f| f.index() == g)?
+            .fit::<u32>();
         Some(ThreadField {
             at: 8 + 8 * n,
             bit: n,
-            record: 8 + 8 * self.fields.len() as u32,
+            record: 8 + 8 * self.fields.len().fit::<u32>(),
             front: self.front,
         })
     }
@@ -417,7 +422,7 @@ impl ArrayToPlace<'_> {
                 name: map_name(self.index, self.global, None),
                 ty: MapType::Array,
                 key_size: 4,
-                value_size: large.size() as u32,
+                value_size: large.size().fit(),
                 max_entries: generations,
                 flags: MMAPABLE,
             }),

@@ -1,5 +1,6 @@
 //! The scratch words and buffers of each per-CPU area.
 
+use spile_cast::Cast;
 use spile_ir::storage::Storage;
 use spile_ir::{GlobalKind, MAX_CALLERS, Program, Ty};
 use spile_lir::library::append::DIGITS;
@@ -102,12 +103,13 @@ impl ScratchOffsets {
             page: cpu.alloc(24),
             depth: cpu.alloc(8),
             err_site: cpu.alloc(8),
-            err_callers: cpu.alloc(8 + 8 * MAX_CALLERS as u32),
+            err_callers: cpu.alloc(8 + 8 * MAX_CALLERS.fit::<u32>()),
             saved: 0,
             saved_size: needs.saved,
             tmp: cpu.alloc(80),
             digits: cpu.alloc(DIGITS),
-            iterators: cpu.alloc(max_over_handlers(iterators, |i| i.len() as u32) * state::BYTES),
+            iterators: cpu
+                .alloc(max_over_handlers(iterators, |i| i.len().fit::<u32>()) * state::BYTES),
             buckets: 0,
             bucket_room: largest_walk(iterators),
             bucket_rooms: 0,

@@ -1,5 +1,6 @@
 //! Rooms for stacks of the kernel and of programs, and the state of walks.
 
+use spile_cast::Cast;
 use spile_ir::marks::{BodyId, Marks};
 use spile_ir::{Event, Inst, Program, Val};
 use spile_layout::{
@@ -137,7 +138,7 @@ impl StackRoom {
             user: None,
             next_file: 0,
         };
-        let words = stack_words::POINTS + room.points.len() as u32 * stack_words::POINT;
+        let words = stack_words::POINTS + room.points.len().fit::<u32>() * stack_words::POINT;
         let Areas { shared, cpu, .. } = areas;
         any.then(|| StackRoom {
             frames: cpu.alloc(room.bytes()),

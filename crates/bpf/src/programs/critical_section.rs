@@ -14,6 +14,7 @@
 //! continues only afterwards. The program then gives up at once, and the controller tries again. No
 //! other handler of that processor runs in the meantime (its busy word is [`BUSY`]).
 
+use spile_cast::Cast;
 use spile_layout::critical::{
     BUSY, CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, answer, request,
 };
@@ -81,7 +82,7 @@ Copies the globals that the controller wants under their locks, and empties thos
 ctx: the words of the request. Returns whether the copies are complete: a lock can be held.
 Cost: an exchange for each lock, and a copy of each value.";
     build(CRITICAL_PROGRAM, contract, ["ctx"], |f, [ctx]| {
-        let word = |n: usize| ctx.load_u64(8 * n as i16);
+        let word = |n: usize| ctx.load_u64(8 * n.fit::<i16>());
         let (wanted, taken) = (word(request::WANTED), word(request::TAKEN));
         let flags = f.slot(8);
         if critical.interrupts_off {
@@ -187,7 +188,7 @@ impl<'b> Section<'_, 'b> {
         f.if_(taken.ne(0), || {
             let from = state(f, from);
             for at in (0..size).step_by(8) {
-                from.store_u64(at as i16, 0);
+                from.store_u64(at.fit(), 0);
             }
         });
     }
@@ -346,7 +347,7 @@ Cost: two look-ups, and the copy of the value.";
 fn copy<'b>(f: &'b Builder, (to, at): (Scalar<'b>, u32), from: Scalar<'b>, size: u32) {
     if size <= FEW_BYTES {
         for off in (0..size).step_by(8) {
-            to.store_u64((at + off) as i16, from.load_u64(off as i16));
+            to.store_u64((at + off).fit(), from.load_u64(off.fit()));
         }
     } else {
         let to = to + at.cast_signed();

@@ -5,6 +5,7 @@
 //! elements of the forking thread, whose number is the first part of their keys. It runs whether or
 //! not handlers may.
 
+use spile_cast::Cast;
 use spile_ir::{Event, Global, GlobalId, Inst, Program, Space};
 use spile_layout::{GlobalLayout, GlobalPlace};
 use spile_lir::builder::build;
@@ -136,7 +137,7 @@ Cost: a comparison; an insertion for each element of the thread.";
             f.ret_if(key.load_u64(0).ne(threads.load_u64(0)), 0);
             let own = f.slot(8 * words);
             own.store_u64(0, threads.load_u64(8));
-            for at in (8..8 * words as i16).step_by(8) {
+            for at in (8..8 * words.fit::<i16>()).step_by(8) {
                 own.store_u64(at, key.load_u64(at));
             }
             f.helper(Helper::MapUpdate, &[map, own, value, f.constant(0)]);

@@ -79,7 +79,7 @@ pub(crate) fn only_within(asm: &mut Asm, at: u32, out: Label) {
 /// The bit of a process, by its number.
 pub(crate) fn bit(asm: &mut Asm, at: u32, process: Reg) -> Reg {
     let offset = asm.alu_of(AluOp::Rsh, process, 3);
-    asm.alu(AluOp::And, offset, (TREE_BYTES - 8) as i32);
+    asm.alu(AluOp::And, offset, (TREE_BYTES - 8).cast_signed());
     let word = asm.address_of(&CallArg::Shared(at));
     asm.add(word, offset);
     asm.load(Bytes::DW, word, word, 0);

@@ -20,6 +20,7 @@
 
 use std::collections::BTreeMap;
 
+use spile_cast::Cast;
 use spile_ebpf::isa::insn::Reg;
 use spile_ebpf::isa::sequences::{RegMask, set_of};
 use spile_ir::{Block, BlockId, Body, Inst, Reg as IrReg, Term, Ty, Val};
@@ -405,7 +406,7 @@ impl<'a> Builder<'a> {
                 && let Some(i) = stack.iter().position(free)
             {
                 stack[i] = Some(end);
-                Location::Stack(STACK_TOP - 8 - 8 * i as i16)
+                Location::Stack(STACK_TOP - 8 - 8 * i.fit::<i16>())
             } else {
                 Location::Frame(take_slot(&mut frame, &mut top, 8, (start, end)))
             };

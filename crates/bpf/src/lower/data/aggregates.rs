@@ -4,6 +4,7 @@
 //! call: hash the key's words, look into the slot of the direct-mapped cache, compare the key
 //! word by word, update in place. A miss goes out of line: see [`HandlerCodegen::emit_miss`].
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
@@ -51,7 +52,7 @@ impl HandlerCodegen<'_> {
                     let width = u32::from(*width);
                     let mut text = self.text(*key)?;
                     if text.width() > width {
-                        let off = self.plan.scratch.key + 8 * words.len() as u32;
+                        let off = self.plan.scratch.key + 8 * words.len().fit::<u32>();
                         self.copy_text(off, width, &text)?;
                         text = StrOperand::Slot { off, width };
                     }
@@ -82,7 +83,7 @@ impl HandlerCodegen<'_> {
             if i < copied {
                 continue;
             }
-            let to = key + 8 * i as u32;
+            let to = key + 8 * i.fit::<u32>();
             if let KeyWord::Text(text, 0) = word {
                 let same = |(j, w): (usize, &KeyWord)| matches!(w, KeyWord::Text(_, k) if *k as usize == j);
                 let wide = words[i..]
@@ -91,7 +92,7 @@ impl HandlerCodegen<'_> {
                     .take_while(|(j, w)| same((*j, w)));
                 let wide = wide.count();
                 if wide > UNROLL as usize {
-                    self.copy_text(to, 8 * wide as u32, text)?;
+                    self.copy_text(to, 8 * wide.fit::<u32>(), text)?;
                     copied = i + wide;
                     continue;
                 }
@@ -226,7 +227,7 @@ impl HandlerCodegen<'_> {
             self.store(word, at);
         }
         self.slot_at(at, slot_size, gen_stride);
-        self.asm.add(at, cache as i32);
+        self.asm.add(at, cache.cast_signed());
         let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
         let taken = self.asm.word(at, 0);
         self.asm.jump_if(Cond::Eq, taken, 0, entry);
@@ -244,7 +245,7 @@ impl HandlerCodegen<'_> {
             val,
         }));
         self.asm.bind(hit);
-        self.asm.add(at, 8 + key_size as i32);
+        self.asm.add(at, 8 + key_size.cast_signed());
         self.asm.bind(element);
         self.update(at, &value, val)?;
         self.asm.bind(skip);
@@ -253,7 +254,7 @@ impl HandlerCodegen<'_> {
 
     /// `slot` = the address of the slot of that number, relative to the cache's offset.
     pub(in crate::lower) fn slot_at(&mut self, slot: Reg, slot_size: u32, gen_stride: u32) {
-        self.asm.alu(AluOp::Mul, slot, slot_size as i32);
+        self.asm.alu(AluOp::Mul, slot, slot_size.cast_signed());
         self.of_generation(slot, gen_stride);
         self.asm.add(slot, BLOCK);
     }
@@ -262,7 +263,8 @@ impl HandlerCodegen<'_> {
     fn of_generation(&mut self, at: Reg, gen_stride: u32) {
         if gen_stride > 0 {
             let generation = self.asm.word(R10, GEN);
-            self.asm.alu(AluOp::Mul, generation, gen_stride as i32);
+            self.asm
+                .alu(AluOp::Mul, generation, gen_stride.cast_signed());
             self.asm.add(at, generation);
         }
     }
@@ -272,7 +274,7 @@ impl HandlerCodegen<'_> {
     fn compare_key(&mut self, slot: Reg, words: &[KeyWord], other: Label) -> Res {
         let (first, rest) = words.split_at(words.len().min(JUMPS));
         for (i, word) in first.iter().enumerate() {
-            let there = self.asm.word(slot, 8 + 8 * i as i16);
+            let there = self.asm.word(slot, 8 + 8 * i.fit::<i16>());
             let src = self.key_word(word)?;
             self.asm.jump_if(Cond::Ne, there, src, other);
         }
@@ -281,7 +283,7 @@ impl HandlerCodegen<'_> {
         }
         let different = self.asm.copy(0);
         for (i, word) in rest.iter().enumerate() {
-            let there = self.asm.word(slot, 8 + 8 * (JUMPS + i) as i16);
+            let there = self.asm.word(slot, 8 + 8 * (JUMPS + i).fit::<i16>());
             let src = self.key_word(word)?;
             self.asm.alu(AluOp::Xor, there, src);
             self.asm.alu(AluOp::Or, different, there);
@@ -297,12 +299,12 @@ impl HandlerCodegen<'_> {
             return Ok(self.asm.copy(0));
         }
         let slot = self.product(words)?;
-        self.asm.alu(AluOp::Rsh, slot, 64 - bits as i32);
+        self.asm.alu(AluOp::Rsh, slot, 64 - bits.cast_signed());
         if self.plan.outlining.is_large() && words.iter().any(|w| !matches!(w, KeyWord::Text(..))) {
             // Hides the value from the verifier, which would otherwise follow one path for each way
             // to compute the key's numbers.
             self.forget_bounds(slot);
-            self.asm.alu(AluOp::And, slot, slots as i32 - 1);
+            self.asm.alu(AluOp::And, slot, slots.cast_signed() - 1);
         }
         Ok(slot)
     }
@@ -457,15 +459,15 @@ impl HandlerCodegen<'_> {
         let cpu = self.asm.call_with(Helper::GetSmpProcessorId, &[]);
         // Always true; bounds the index for the verifier.
         self.asm
-            .jump_if(Cond::Lt, cpu, self.plan.cpus as i32, known);
+            .jump_if(Cond::Lt, cpu, self.plan.cpus.cast_signed(), known);
         self.asm.mov(at, 0);
         self.asm.jump(end);
         self.asm.bind(known);
-        self.asm.alu(AluOp::Mul, cpu, size as i32);
+        self.asm.alu(AluOp::Mul, cpu, size.cast_signed());
         self.asm.mov(at, row);
         self.asm.add(at, cpu);
         if array.wraps {
-            self.asm.add(at, SEQUENCE as i32);
+            self.asm.add(at, SEQUENCE.cast_signed());
         }
         self.asm.bind(end);
         at
@@ -515,16 +517,18 @@ impl HandlerCodegen<'_> {
     fn install(&mut self, slot: Reg, key_size: u32, size: u32) {
         for i in (0..key_size).step_by(8) {
             let word = self.block_word(self.plan.scratch.key + i);
-            self.asm.store(Size::DW, slot, 8 + i as i16, word);
+            self.asm.store(Size::DW, slot, 8 + i.fit::<i16>(), word);
         }
         self.asm.store(Size::DW, slot, 0, 1);
         if size <= 128 {
             for i in (0..size).step_by(8) {
-                self.asm.store(Size::DW, slot, (8 + key_size + i) as i16, 0);
+                self.asm.store(Size::DW, slot, (8 + key_size + i).fit(), 0);
             }
             return;
         }
-        let element = self.asm.alu_of(AluOp::Add, slot, 8 + key_size as i32);
+        let element = self
+            .asm
+            .alu_of(AluOp::Add, slot, 8 + key_size.cast_signed());
         self.zero_memory(element.into(), size);
     }
 
@@ -588,7 +592,7 @@ impl HandlerCodegen<'_> {
     }
 
     fn update_stats(&mut self, at: Reg, agg: &AggLayout, val: Val) -> Res {
-        let off = |o: u32| o as i16;
+        let off = |o: u32| o.fit::<i16>();
         let mut v = self.number(val)?;
         let count = self.asm.word(at, off(agg.count));
         if agg.min.is_some() || agg.max.is_some() {
@@ -623,7 +627,7 @@ impl HandlerCodegen<'_> {
         let kept = self.asm.copy(at);
         if let Some(sumsq) = agg.sumsq {
             self.pool.library("add_square")?;
-            let sumsq = self.asm.alu_of(AluOp::Add, at, sumsq as i32);
+            let sumsq = self.asm.alu_of(AluOp::Add, at, sumsq.cast_signed());
             let v = self.number(val)?;
             self.asm
                 .call_sub_with("add_square", &[sumsq.into(), v.into()]);
@@ -680,8 +684,9 @@ impl HandlerCodegen<'_> {
                 self.asm.alu(AluOp::Sub, v, limit);
                 self.asm.imm(limit, step.max(1));
                 self.asm.alu(AluOp::Div, v, limit);
-                self.asm.mov(bucket, buckets as i32 - 1);
-                self.asm.jump_if(Cond::Ge, v, buckets as i32 - 2, end);
+                self.asm.mov(bucket, buckets.cast_signed() - 1);
+                self.asm
+                    .jump_if(Cond::Ge, v, buckets.cast_signed() - 2, end);
                 self.asm.mov(bucket, v);
                 self.asm.add(bucket, 1);
                 self.asm.bind(end);

@@ -34,7 +34,7 @@ impl HandlerCodegen<'_> {
         let word = word.ok_or("an array beside none")?;
         let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
         let at = self.block_word(word);
-        self.asm.jump_if(Cond::Ge, at, slots as i32, entry);
+        self.asm.jump_if(Cond::Ge, at, slots.cast_signed(), entry);
         self.out_of_line.push(OutOfLine::Miss(CacheMiss {
             sequence: self.asm.sequence(),
             at,
@@ -49,7 +49,7 @@ impl HandlerCodegen<'_> {
         }));
         self.slot_at(at, slot_size, gen_stride);
         self.asm
-            .add(at, (cache + 8 + key_size + colocated.at) as i32);
+            .add(at, (cache + 8 + key_size + colocated.at).cast_signed());
         self.asm.bind(element);
         self.update(at, &value, val)?;
         self.asm.bind(skip);
@@ -75,7 +75,7 @@ impl HandlerCodegen<'_> {
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
         self.asm.bind(found);
-        self.asm.add(at, array.colocated.at as i32);
+        self.asm.add(at, array.colocated.at.cast_signed());
         at
     }
 }

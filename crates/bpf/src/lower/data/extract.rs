@@ -1,5 +1,6 @@
 //! Reading statistics: extractors, and the buckets of histograms.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
@@ -59,7 +60,7 @@ impl HandlerCodegen<'_> {
             Extract::Max => word(agg.max)?,
             Extract::Variance => word(agg.sumsq)?,
         };
-        let value = self.asm.word(at, off as i16);
+        let value = self.asm.word(at, off.fit());
         if counts {
             if !matches!(self.ctx.place(g)?, GlobalPlace::Stats { .. }) {
                 let end = self.asm.label();
@@ -70,7 +71,7 @@ impl HandlerCodegen<'_> {
             }
             return self.def_int(dst, value);
         }
-        let count = self.asm.word(at, agg.count as i16);
+        let count = self.asm.word(at, agg.count.fit());
         self.asm.jump_if(Cond::Eq, count, 0, missing);
         match what {
             Extract::Avg => divide_signed(self.asm, value, count),
@@ -108,7 +109,7 @@ impl HandlerCodegen<'_> {
         keys: &[Val],
         idx: Val,
     ) -> Res {
-        let buckets = self.histogram(g)?.buckets() as i32;
+        let buckets = self.histogram(g)?.buckets().cast_signed();
         let (missing, end) = (self.asm.label(), self.asm.label());
         let range = self.fail_label(ErrorKind::HistIndex);
         let array = !matches!(self.ctx.place(g)?, GlobalPlace::Stats { .. });
@@ -118,7 +119,7 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Ge, bucket, buckets, range);
         self.asm.alu(AluOp::Lsh, bucket, 3);
         self.asm.add(at, bucket);
-        self.asm.load(Size::DW, count, at, off as i16);
+        self.asm.load(Size::DW, count, at, off.fit());
         if array {
             self.asm.jump(end);
             self.asm.bind(missing);
@@ -136,7 +137,7 @@ impl HandlerCodegen<'_> {
         let empty = self.fail_label(ErrorKind::EmptyAggregate);
         let (at, agg) = self.statistic(g, keys, empty)?;
         let (off, _) = agg.hist.ok_or("a statistic without a histogram")?;
-        let count = self.asm.word(at, agg.count as i16);
+        let count = self.asm.word(at, agg.count.fit());
         self.asm.jump_if(Cond::Eq, count, 0, empty);
         self.buckets_piece(hist, at, off)
     }
@@ -158,6 +159,6 @@ fn variance(asm: &mut Asm, at: Reg, agg: &AggLayout) -> Res<Reg> {
         return Err("a statistic that keeps no squares".into());
     };
     let words = [agg.count, sum, squares, squares + 8];
-    let args = words.map(|off| asm.word(at, off as i16).into());
+    let args = words.map(|off| asm.word(at, off.fit()).into());
     Ok(asm.call_sub_with("variance", &args))
 }

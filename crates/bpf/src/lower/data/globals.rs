@@ -5,6 +5,7 @@
 //! number in front of each element. When a wrapping array is full, one walk finds the smallest
 //! number and another deletes the elements that are almost as old.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
@@ -58,7 +59,7 @@ impl HandlerCodegen<'_> {
         let bytes = there.min(width);
         if bytes <= UNROLL * 8 {
             let (to, disp) = self.block_operand(off, bytes);
-            for i in (0..bytes as i16).step_by(8) {
+            for i in (0..bytes.fit::<i16>()).step_by(8) {
                 let word = self.asm.word(from, i);
                 self.asm.store(Size::DW, to, disp + i, word);
             }
@@ -109,13 +110,13 @@ impl HandlerCodegen<'_> {
         if width <= UNROLL * 8 {
             for i in 0..width / 8 {
                 let src = self.text_word(text, i);
-                self.asm.store(Size::DW, to, 8 * i as i16, src);
+                self.asm.store(Size::DW, to, 8 * i.fit::<i16>(), src);
             }
             return;
         }
         let bytes = text.width().min(width);
         if bytes < width {
-            let rest = self.asm.alu_of(AluOp::Add, to, bytes as i32);
+            let rest = self.asm.alu_of(AluOp::Add, to, bytes.cast_signed());
             self.zero_memory(rest.into(), width - bytes);
         }
         let from = self.text_arg(text);
@@ -467,7 +468,7 @@ impl HandlerCodegen<'_> {
             if step == 1 {
                 let [until, tries] = [2, 3].map(|i: usize| self.asm.word(R10, TMP[i]));
                 self.asm.add(until, tries);
-                self.asm.add(until, (max / EVICT) as i32);
+                self.asm.add(until, (max / EVICT).cast_signed());
                 self.asm.store(Size::DW, R10, TMP[2], until);
             }
             self.walk(maps, name);

@@ -4,6 +4,7 @@
 //! the matching elements (see [`crate::plan::iterators`]), and builds a heap of the copies. A step
 //! removes the heap's first node. The iterator's state is in the per-CPU area, as plain numbers.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::helpers::Helper;
@@ -39,7 +40,7 @@ impl HandlerCodegen<'_> {
     }
 
     fn scratch_words(&self, word: i16) -> u32 {
-        self.plan.scratch.tmp + word as u32
+        self.plan.scratch.tmp + word.fit::<u32>()
     }
 
     fn snapshot(&self, g: GlobalId) -> Res<SnapshotMap> {
@@ -55,19 +56,19 @@ impl HandlerCodegen<'_> {
         let deep = all.into_iter().flatten().enumerate();
         let deep: Vec<u32> = deep
             .filter(|(_, f)| f.as_ref().is_some_and(|f| f.deep))
-            .map(|(i, _)| i as u32)
+            .map(|(i, _)| i.fit::<u32>())
             .collect();
         let at = crate::lower::handler::calls::saved_bytes(self.body);
         for (n, it) in deep.into_iter().enumerate() {
-            let saved = self.saved_addr(at + n as u32 * state::BYTES);
+            let saved = self.saved_addr(at + n.fit::<u32>() * state::BYTES);
             for word in (0..state::BYTES).step_by(8) {
                 let off = self.state(IterId(it), word);
                 if back {
-                    let value = self.asm.word(saved, word as i16);
+                    let value = self.asm.word(saved, word.fit());
                     self.store(off, value);
                 } else {
                     let value = self.block_word(off);
-                    self.asm.store(Size::DW, saved, word as i16, value);
+                    self.asm.store(Size::DW, saved, word.fit(), value);
                 }
             }
         }
@@ -78,7 +79,7 @@ impl HandlerCodegen<'_> {
         for it in maybe_unstarted(self.body) {
             let words = [state::SIZE, state::LEFT];
             for word in words {
-                let off = self.state(IterId(it as u32), word);
+                let off = self.state(IterId(it.fit()), word);
                 self.store(off, 0);
             }
         }
@@ -204,7 +205,7 @@ impl HandlerCodegen<'_> {
         if foreach.deep {
             let depth = self.block_word(self.plan.scratch.depth);
             let stride = snapshot.rooms * snapshot.entries;
-            self.asm.alu(AluOp::Mul, depth, stride as i32);
+            self.asm.alu(AluOp::Mul, depth, stride.cast_signed());
             self.asm.add(base, depth);
         }
         self.store(self.state(it, state::BASE), base);
@@ -253,7 +254,7 @@ impl HandlerCodegen<'_> {
         let mut args = vec![block_at(self.plan.scratch.tmp)];
         if let Some(text) = text {
             self.pool.library("order")?;
-            args.push((text.ty.size() as i32 / 8).into());
+            args.push((text.ty.size().cast_signed() / 8).into());
         }
         Ok(self.asm.call_sub_with(name, &args))
     }
@@ -301,14 +302,14 @@ impl HandlerCodegen<'_> {
             let row = self.asm.word(R10, TMP[0]);
             match field.ty {
                 Ty::Long => {
-                    let number = self.asm.word(row, field.at as i16);
+                    let number = self.asm.word(row, field.at.fit());
                     self.def_int(dst, number)?;
                 }
                 Ty::Str(from) => {
                     let Some((off, width)) = self.slot(dst)? else {
                         continue;
                     };
-                    self.asm.add(row, field.at as i32);
+                    self.asm.add(row, field.at.cast_signed());
                     self.fill_from(off, width, (row, from.into()));
                 }
             }
@@ -328,10 +329,10 @@ impl HandlerCodegen<'_> {
         self.store(self.state(it, state::LEFT), 0);
         let (at, agg) = self.statistic(g, keys, missing)?;
         let (off, n) = agg.hist.ok_or("a statistic without a histogram")?;
-        self.asm.add(at, off as i32);
+        self.asm.add(at, off.cast_signed());
         let room = self.bucket_room(&foreach);
         self.copy_memory(room.into(), 8 * n, at.into());
-        self.store(self.state(it, state::SIZE), n as i32);
+        self.store(self.state(it, state::SIZE), n.cast_signed());
         self.asm.bind(missing);
         Ok(())
     }
@@ -344,7 +345,8 @@ impl HandlerCodegen<'_> {
             let depth = self.block_word(scratch.depth);
             // Always false; bounds the index for the verifier.
             self.asm.jump_if(Cond::Gt, depth, self.nesting(), self.done);
-            self.asm.alu(AluOp::Mul, depth, scratch.bucket_rooms as i32);
+            self.asm
+                .alu(AluOp::Mul, depth, scratch.bucket_rooms.cast_signed());
             self.asm.add(room, depth);
         }
         room
@@ -367,7 +369,7 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Eq, size, 0, done);
         let room = self.bucket_room(foreach);
         let words = block_at(self.plan.scratch.tmp);
-        let args = [room.into(), (buckets as i32).into(), words];
+        let args = [room.into(), buckets.cast_signed().into(), words];
         self.asm.call_sub_with("next_bucket", &args);
         let next = self.block_word(self.scratch_words(bucket::NEXT));
         self.store(left, next);

@@ -235,8 +235,11 @@ impl HandlerCodegen<'_> {
         let key = given_key(keys)?;
         let record = self.record_or_jump(field, key, end)?;
         self.asm.load(Size::DW, record, record, 0);
-        self.asm
-            .alu(AluOp::Rsh, record, field.mask.trailing_zeros() as i32);
+        self.asm.alu(
+            AluOp::Rsh,
+            record,
+            field.mask.trailing_zeros().cast_signed(),
+        );
         self.asm.alu(AluOp::And, record, 1);
         self.asm.bind(end);
         self.def_int(dst, record)

@@ -2,6 +2,7 @@
 //! call. The subprograms here serve the few threads whose slot another thread occupies, and records
 //! that do not exist yet.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
@@ -30,7 +31,7 @@ impl HandlerCodegen<'_> {
         let owner = self.number_copy(key)?;
         let record = self.slot_of(front, owner);
         self.asm.add(owner, 1);
-        let there = self.asm.word(record, field.record as i16);
+        let there = self.asm.word(record, field.record.fit());
         // The verifier follows the other path first, and its state then covers this one.
         self.asm.jump_if(Cond::Eq, there, owner, end);
         let spilt = self.shared_address(front.spilt);
@@ -74,7 +75,7 @@ impl HandlerCodegen<'_> {
                 sub.write_back(&field, front, room);
                 Ok(())
             })?;
-            let room = CallArg::from(which as i32);
+            let room = CallArg::from(which.cast_signed());
             self.asm.call_sub_with(name, &[room]);
             self.asm.bind(end);
         }
@@ -99,14 +100,18 @@ impl HandlerCodegen<'_> {
     /// The index of this processor's room for the thread that a key selects.
     fn room_of(&self, key: Val) -> Res<u32> {
         let which = self.thread_index(key);
-        Ok(which.ok_or("a record of a thread that does not run here")? as u32)
+        Ok(which
+            .ok_or("a record of a thread that does not run here")?
+            .fit::<u32>())
     }
 
     /// The address of a thread's slot.
     fn slot_of(&mut self, front: ThreadSlots, thread: Reg) -> Reg {
         let slot = self.shared_address(front.at);
-        let off = self.asm.alu_of(AluOp::And, thread, front.slots as i32 - 1);
-        self.asm.alu(AluOp::Mul, off, front.stride as i32);
+        let off = self
+            .asm
+            .alu_of(AluOp::And, thread, front.slots.cast_signed() - 1);
+        self.asm.alu(AluOp::Mul, off, front.stride.cast_signed());
         self.asm.add(slot, off);
         slot
     }
@@ -115,9 +120,9 @@ impl HandlerCodegen<'_> {
     fn room_at(&mut self, front: ThreadSlots, number: Reg, to: Reg) {
         let end = self.asm.label();
         self.asm.mov(to, 0);
-        let all = front.all(self.options.cpus) as i32;
+        let all = front.all(self.options.cpus).cast_signed();
         self.asm.jump_if(Cond::Ge, number, all, end);
-        self.asm.alu(AluOp::Mul, number, front.stride as i32);
+        self.asm.alu(AluOp::Mul, number, front.stride.cast_signed());
         self.asm.set(to, &CallArg::Shared(front.at));
         self.asm.add(to, number);
         self.asm.bind(end);
@@ -125,7 +130,7 @@ impl HandlerCodegen<'_> {
 
     /// The subprogram's result if there is no record, or no memory for one (which is counted).
     fn none_code(&self, front: ThreadSlots) -> i32 {
-        front.all(self.options.cpus) as i32
+        front.all(self.options.cpus).cast_signed()
     }
 
     /// The subprogram's result if the array is full.
@@ -145,7 +150,7 @@ impl HandlerCodegen<'_> {
             sub.record_sub(field, front, (owner, room), how);
             Ok(())
         })?;
-        let args = [owner.into(), (which as i32).into()];
+        let args = [owner.into(), which.cast_signed().into()];
         Ok(self.asm.call_sub_with(how, &args))
     }
 
@@ -155,19 +160,22 @@ impl HandlerCodegen<'_> {
         let done = self.done;
         self.bound_argument(room, ThreadSlots::ROOMS - 1);
         let number = self.plan.cpu_number(self.asm, done);
-        self.asm.alu(AluOp::Mul, number, ThreadSlots::ROOMS as i32);
+        self.asm
+            .alu(AluOp::Mul, number, ThreadSlots::ROOMS.cast_signed());
         self.asm.add(number, room);
-        self.asm.add(number, front.slots as i32);
+        self.asm.add(number, front.slots.cast_signed());
         let owner = self.asm.alu_of(AluOp::Lsh, room, 3);
         self.asm.add(owner, BLOCK);
-        self.asm.add(owner, front.lent as i32);
+        self.asm.add(owner, front.lent.cast_signed());
         (number, owner)
     }
 
     /// In a subprogram: the address of a room.
     fn own_room_at(&mut self, front: ThreadSlots, number: Reg) -> Reg {
         let room = self.shared_address(front.at);
-        let off = self.asm.alu_of(AluOp::Mul, number, front.stride as i32);
+        let off = self
+            .asm
+            .alu_of(AluOp::Mul, number, front.stride.cast_signed());
         self.asm.add(room, off);
         room
     }
@@ -218,10 +226,11 @@ impl HandlerCodegen<'_> {
         let [taken, full, memory, there] = [(); 4].map(|()| self.asm.label());
         let number = self.asm.alu_of(AluOp::Add, owner, -1);
         let slot = self.slot_of(front, number);
-        self.asm.alu(AluOp::And, number, front.slots as i32 - 1);
+        self.asm
+            .alu(AluOp::And, number, front.slots.cast_signed() - 1);
         let old = self
             .asm
-            .compare_exchange((slot, field.record as i16), 0, owner);
+            .compare_exchange((slot, field.record.fit::<i16>()), 0, owner);
         self.asm.jump_if(Cond::Ne, old, 0, taken);
         self.asm.ret(number);
         self.asm.bind(memory);
@@ -271,6 +280,6 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn free_slot(&mut self, field: &FieldRef, record: Reg) {
         let free = self.asm.copy(0);
         self.asm
-            .atomic(AtomicOp::Xchg, record, field.record as i16, free);
+            .atomic(AtomicOp::Xchg, record, field.record.fit(), free);
     }
 }

@@ -1,5 +1,6 @@
 //! Changes of the current process: writes to its memory, and signals. The account has their number.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
@@ -61,11 +62,11 @@ impl HandlerCodegen<'_> {
         let Val::Imm(n @ (1 | 2 | 4 | 8)) = args[0] else {
             return Err("a write of that size".into());
         };
-        let size = Size::from_bytes(n as u32).ok_or("a write of that size")?;
+        let size = Size::from_bytes(n.fit::<u32>()).ok_or("a write of that size")?;
         let value = self.number(args[2])?;
         self.asm.store(size, R10, TMP[0], value);
         let to = self.number(args[1])?;
-        self.write_user(to, [CallArg::Word(TMP[0]), (n as i32).into()]);
+        self.write_user(to, [CallArg::Word(TMP[0]), n.fit::<i32>().into()]);
         Ok(())
     }
 
@@ -76,7 +77,7 @@ impl HandlerCodegen<'_> {
         // A helper's length must not be 0 for older kernels, and has the slot's width as its bound.
         self.asm.jump_if(Cond::Sle, length, 0, empty);
         self.asm
-            .jump_if(Cond::Gt, length, text.width() as i32, empty);
+            .jump_if(Cond::Gt, length, text.width().cast_signed(), empty);
         let to = self.number(addr)?;
         let from = self.text_arg(&text);
         self.write_user(to, [from, length.into()]);

@@ -1,5 +1,6 @@
 //! The context of probes in code: registers, arguments, results, probe addresses.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
@@ -48,7 +49,7 @@ impl HandlerCodegen<'_> {
             }
             ContextOp::CtxRet => Err("the result of a function before it returns".into()),
             ContextOp::CtxSite => match *probe.sites {
-                [ref one] => Ok(self.asm.copy(one.number as i32)),
+                [ref one] => Ok(self.asm.copy(one.number.cast_signed())),
                 _ => {
                     let exits = probe.at_exits();
                     let cookie = self.place_cookie();
@@ -73,16 +74,17 @@ impl HandlerCodegen<'_> {
             return cookie;
         }
         let known = self.asm.label();
-        self.asm.jump_if(Cond::Ne, cookie, FOLLOWED as i32, known);
+        self.asm
+            .jump_if(Cond::Ne, cookie, FOLLOWED.low32().cast_signed(), known);
         let task = self.task();
-        let utask = self.asm.read(Size::DW, task, uprobe.task_utask as i16);
-        let mut word = self.asm.read(Size::DW, utask, uprobe.utask_vaddr as i16);
+        let utask = self.asm.read(Size::DW, task, uprobe.task_utask.fit());
+        let mut word = self.asm.read(Size::DW, utask, uprobe.utask_vaddr.fit());
         for offset in [
             uprobe.hit_place,
             uprobe.place_argument,
             uprobe.argument_value,
         ] {
-            self.asm.add(word, offset as i32);
+            self.asm.add(word, offset.cast_signed());
             word = self.kernel_word(word);
         }
         self.asm.mov(cookie, word);
@@ -111,14 +113,14 @@ impl HandlerCodegen<'_> {
     fn of_trampoline(&mut self, op: ContextOp, args: &[Val]) -> Res<Reg> {
         let value = TMP[0];
         let (helper, number) = match op {
-            ContextOp::CtxArg => (Helper::GetFuncArg, Some(constant(args[0])? as i32)),
+            ContextOp::CtxArg => (Helper::GetFuncArg, Some(constant(args[0])?.fit::<i32>())),
             ContextOp::CtxRet => (Helper::GetFuncRet, None),
             ContextOp::CtxSite => {
                 let number = match self.event() {
                     Event::Code(probe) => probe.sites.first().map_or(0, |s| s.number),
                     _ => 0,
                 };
-                return Ok(self.asm.copy(number as i32));
+                return Ok(self.asm.copy(number.cast_signed()));
             }
             ContextOp::CtxReg | ContextOp::CtxRegNow => {
                 return Err("a register on a trampoline".into());
@@ -255,7 +257,7 @@ impl HandlerCodegen<'_> {
         }
         let register = self.asm.word(context, self.saved_register(number)?);
         if number == sp && self.at_exit() {
-            self.asm.add(register, abi.calls.popped as i32);
+            self.asm.add(register, abi.calls.popped.fit::<i32>());
         }
         Ok(register)
     }

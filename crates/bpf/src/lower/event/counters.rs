@@ -4,6 +4,7 @@
 //! since the last switch to the thread that leaves, in task storage of the kernel. The current
 //! thread's count is the stored value plus the count since the last switch.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::insn::Cond;
 use spile_ir::{Inst, Intrinsic, Program, Reg as IrReg, Val};
 
@@ -56,7 +57,9 @@ pub(crate) fn counters(program: &Program) -> Vec<CounterConfig> {
 
 fn counter(args: &[Val]) -> Option<CounterConfig> {
     match args {
-        [Val::Imm(ty), Val::Imm(config)] => Some((u32::try_from(*ty).ok()?, *config as u64)),
+        [Val::Imm(ty), Val::Imm(config)] => {
+            Some((u32::try_from(*ty).ok()?, config.cast_unsigned()))
+        }
         _ => None,
     }
 }
@@ -66,7 +69,7 @@ pub(crate) fn maps(count: usize, cpus: u32) -> Vec<MapSpec> {
     if count == 0 {
         return Vec::new();
     }
-    let bytes = 8 * count as u32;
+    let bytes = 8 * count.fit::<u32>();
     let map = |name: &str, ty, value_size, max_entries, flags| MapSpec {
         name: name.into(),
         ty,
@@ -112,7 +115,7 @@ fn task(f: &Builder) -> Value<'_> {
 
 /// Offset of a counter in a processor's counters; a thread's counters start one word later.
 fn counter_offset(n: usize) -> i16 {
-    8 * n as i16
+    8 * n.fit::<i16>()
 }
 
 /// The program that runs at task switches.

@@ -9,6 +9,7 @@
 //! A string that a handler compares, stores or measures is never deferred: [`super::deferred_modes`] finds the
 //! registers that are used only in output. All other reads fail, with the address.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::insn::Reg;
 use spile_ebpf::isa::insn::{AluOp, Cond};
@@ -135,7 +136,7 @@ impl HandlerCodegen<'_> {
         let room = self.asm.alu_of(AluOp::Add, room, -1);
         let from = self.block_word(self.plan.scratch.err_aux);
         let instead = substitute(self.body, self.cur_block, dst);
-        let instead = instead.map_or(0, |s| s.index() as i64 + 1);
+        let instead = instead.map_or(0, |s| s.index().fit::<i64>() + 1);
         let how = quote as i64 | instead << SUBSTITUTE_SHIFT;
         let how = self.asm.constant(how);
         let args = [from.into(), room.into(), how.into()];

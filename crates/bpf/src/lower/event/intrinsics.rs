@@ -1,5 +1,6 @@
 //! Dispatch of intrinsics: the event, the current task, time, memory, strings.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
@@ -309,8 +310,8 @@ impl HandlerCodegen<'_> {
 
     fn exit_session(&mut self) -> Res {
         let state = self.shared_address(0);
-        self.asm.store(Size::DW, state, shared::EXIT as i16, 1);
-        self.asm.store(Size::DW, state, shared::RUNNING as i16, 0);
+        self.asm.store(Size::DW, state, shared::EXIT.fit(), 1);
+        self.asm.store(Size::DW, state, shared::RUNNING.fit(), 0);
         Ok(())
     }
 
@@ -325,7 +326,7 @@ impl HandlerCodegen<'_> {
             return Err("the number of a tracepoint argument is not a small constant".into());
         };
         let context = self.asm.word(R10, CTX);
-        Ok(self.asm.word(context, 8 * n as i16))
+        Ok(self.asm.word(context, 8 * n.fit::<i16>()))
     }
 
     pub(in crate::lower) fn ctx_arg(&mut self, n: Val) -> Res<Reg> {
@@ -456,7 +457,8 @@ impl HandlerCodegen<'_> {
         let words = self.name_words(comm);
         let (base, disp) = to(self);
         for (i, word) in words.into_iter().enumerate() {
-            self.asm.store(Size::DW, base, disp + 8 * i as i16, word);
+            self.asm
+                .store(Size::DW, base, disp + 8 * i.fit::<i16>(), word);
         }
     }
 
@@ -544,7 +546,7 @@ impl HandlerCodegen<'_> {
         };
         let name = self.shared_address(shared::TZ_NAME);
         for i in (0..width.min(16)).step_by(8) {
-            let word = self.asm.word(name, i as i16);
+            let word = self.asm.word(name, i.fit());
             self.store(off + i, word);
         }
         if width > 16 {
@@ -618,14 +620,14 @@ impl HandlerCodegen<'_> {
             self.asm.jump_if(Cond::Sge, room, 0, some);
             self.asm.mov(room, 0);
             self.asm.bind(some);
-            self.asm.jump_if(Cond::Lt, room, width as i32, fits);
-            self.asm.mov(room, width as i32 - 1);
+            self.asm.jump_if(Cond::Lt, room, width.cast_signed(), fits);
+            self.asm.mov(room, width.cast_signed() - 1);
             self.asm.bind(fits);
             self.asm.add(room, 1);
             return Ok(room.into());
         };
         let room = n.clamp(0, i64::from(width) - 1) + 1;
-        Ok(Src::Imm(room as i32))
+        Ok(Src::Imm(room.fit()))
     }
 
     pub(in crate::lower) fn memory_load(

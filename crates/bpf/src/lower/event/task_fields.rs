@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use spile_cast::Cast;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{BinOp, Body, Inst, Reg as IrReg, Space, Val};
 
@@ -79,7 +80,7 @@ impl TaskFields {
                     size,
                     ..
                 } => self.offsets.get(r).is_some_and(|at| {
-                    let field = (*at as u32, u32::from(*size));
+                    let field = (i32::from(*at).cast_unsigned(), u32::from(*size));
                     known.binary_search(&field).is_ok()
                 }),
                 Inst::Bin { dst, .. } => self.offsets.contains_key(dst),
@@ -103,7 +104,7 @@ impl TaskFields {
             }
         }
         let folded = |r: usize| {
-            let made = tasks[r] || self.offsets.contains_key(&IrReg(r as u32));
+            let made = tasks[r] || self.offsets.contains_key(&IrReg(r.fit()));
             made && !wanted[r]
         };
         (0..body.regs.len()).map(folded).collect()

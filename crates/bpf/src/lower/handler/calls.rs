@@ -1,6 +1,7 @@
 //! Activations of recursive functions, and errors that pass through calls (see
 //! [`spile_ir::opt::flatten`]).
 
+use spile_cast::Cast;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Body, Inst, MAX_CALLERS, Ty, Val};
 use spile_layout::{ErrorKind, RecordKind, RecordShape};
@@ -44,7 +45,11 @@ pub(crate) fn saved_max(body: &Body) -> u32 {
 impl HandlerCodegen<'_> {
     /// MAXNESTING as an immediate operand.
     pub(in crate::lower) fn nesting(&self) -> i32 {
-        self.program.limits.maxnesting.min(i32::MAX as u32) as i32
+        self.program
+            .limits
+            .maxnesting
+            .min(i32::MAX as u32)
+            .cast_signed()
     }
 
     pub(in crate::lower) fn activation(&mut self, inst: &Inst) -> Res {
@@ -79,8 +84,9 @@ impl HandlerCodegen<'_> {
         self.asm.add(reg, -1);
         // Always false; bounds the index for the verifier.
         self.asm.jump_if(Cond::Ge, reg, self.nesting(), self.done);
-        self.asm.alu(AluOp::Mul, reg, scratch.saved_size as i32);
-        self.asm.add(reg, (scratch.saved + at) as i32);
+        self.asm
+            .alu(AluOp::Mul, reg, scratch.saved_size.cast_signed());
+        self.asm.add(reg, (scratch.saved + at).cast_signed());
         self.asm.add(reg, BLOCK);
         reg
     }
@@ -119,11 +125,11 @@ impl HandlerCodegen<'_> {
         let full = self.asm.label();
         let callers = self.block_word(scratch.err_callers);
         self.asm
-            .jump_if(Cond::Ge, callers, MAX_CALLERS as i32, full);
+            .jump_if(Cond::Ge, callers, MAX_CALLERS.fit::<i32>(), full);
         let at = self.asm.alu_of(AluOp::Lsh, callers, 3);
-        self.asm.add(at, scratch.err_callers as i32 + 8);
+        self.asm.add(at, scratch.err_callers.cast_signed() + 8);
         self.asm.add(at, BLOCK);
-        self.asm.store(Size::DW, at, 0, self.site.0 as i32);
+        self.asm.store(Size::DW, at, 0, self.site.0.cast_signed());
         self.asm.add(callers, 1);
         self.store(scratch.err_callers, callers);
         self.asm.bind(full);
@@ -138,7 +144,7 @@ impl HandlerCodegen<'_> {
                 kinds: self.ctx.error_kinds().to_vec(),
                 handler: self.handler,
             },
-            fields: fields(Ty::Str(max as u16)),
+            fields: fields(Ty::Str(max.fit())),
             words: 0,
         };
         self.piece(shape, &mut |g, i| {
@@ -146,7 +152,7 @@ impl HandlerCodegen<'_> {
                 0 => scratch.err_id,
                 1 => scratch.err_site,
                 2 => scratch.err_callers,
-                i if i < 3 + MAX_CALLERS => scratch.err_callers + 8 * (i as u32 - 2),
+                i if i < 3 + MAX_CALLERS => scratch.err_callers + 8 * (i.fit::<u32>() - 2),
                 i if i == 3 + MAX_CALLERS => scratch.err_aux,
                 _ => {
                     let off = scratch.err_text;

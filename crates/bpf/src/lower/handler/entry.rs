@@ -1,6 +1,7 @@
 //! The code around a handler's body: dispatch, the pure prefix, entry checks, locks, counters and
 //! the exit.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
@@ -121,7 +122,7 @@ impl HandlerCodegen<'_> {
 
     /// Offsets in the shared area of the locks that this handler takes, in the global order.
     fn locks(&self) -> Vec<u32> {
-        let touched = |g: usize| self.facts.touches(GlobalId(g as u32));
+        let touched = |g: usize| self.facts.touches(GlobalId(g.fit()));
         let all = self.plan.globals.iter().enumerate();
         all.filter_map(|(i, g)| g.as_ref()?.lock.filter(|_| touched(i)))
             .collect()
@@ -174,7 +175,12 @@ impl HandlerCodegen<'_> {
         }
         self.forget_match();
         if self.ctx.ticking {
-            let n = self.program.limits.maxaction.min(i32::MAX as u64) as i32;
+            let n = self
+                .program
+                .limits
+                .maxaction
+                .min(i32::MAX as u64)
+                .fit::<i32>();
             self.store(plan.scratch.ticks, n);
         }
         Ok(())
@@ -187,12 +193,12 @@ impl HandlerCodegen<'_> {
         self.asm.load(Size::DW, running, running, 0);
         self.asm.jump_if(Cond::Eq, running, 0, out);
         self.plan.cpu_block(self.asm, BLOCK, out);
-        let busy = self.asm.word(BLOCK, percpu::BUSY as i16);
+        let busy = self.asm.word(BLOCK, percpu::BUSY.fit());
         self.asm.jump_if(Cond::Eq, busy, 0, free);
         self.count_skipped(busy, out);
         self.asm.bind(free);
-        let busy = self.handler.0 as i32 + 1;
-        self.asm.store(Size::DW, BLOCK, percpu::BUSY as i16, busy);
+        let busy = self.handler.0.cast_signed() + 1;
+        self.asm.store(Size::DW, BLOCK, percpu::BUSY.fit(), busy);
     }
 
     /// Counts a hit on a busy processor, whose busy word is given, and goes to `out`.
@@ -244,7 +250,7 @@ impl HandlerCodegen<'_> {
         self.asm.jump(locked);
         for (lock, was, held, taken, missed) in &attempts {
             self.asm.bind(*held);
-            let number = *lock as i32 / 8;
+            let number = lock.cast_signed() / 8;
             let args = [number.into(), HELD.into(), (*was).into()];
             let waited = self.asm.call_sub_with(WAIT_LOCK, &args);
             self.asm.mov(result, waited);
@@ -264,7 +270,7 @@ impl HandlerCodegen<'_> {
         self.asm.bind(own);
         self.count(self.own_hits());
         self.asm.bind(skipped);
-        self.asm.store(Size::DW, BLOCK, percpu::BUSY as i16, 0);
+        self.asm.store(Size::DW, BLOCK, percpu::BUSY.fit(), 0);
         self.asm.jump(out);
         self.asm.bind(locked);
         Ok(())
@@ -328,7 +334,7 @@ impl HandlerCodegen<'_> {
         if self.options.timing {
             self.timing();
         }
-        self.asm.store(Size::DW, BLOCK, percpu::BUSY as i16, 0);
+        self.asm.store(Size::DW, BLOCK, percpu::BUSY.fit(), 0);
         Ok(())
     }
 
@@ -361,7 +367,7 @@ impl HandlerCodegen<'_> {
             counters::TIME_MAX,
             counters::TIME_SQ,
         ]
-        .map(|off| first + off as i16);
+        .map(|off| first + off.fit::<i16>());
         let start = self.block_word(self.plan.scratch.start);
         self.asm.alu(AluOp::Sub, time, start);
         let (store_min, no_min, no_max) = (self.asm.label(), self.asm.label(), self.asm.label());

@@ -1,5 +1,6 @@
 //! Raising and catching errors, and the messages of caught errors.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Size, Src};
 use spile_ir::{Reg as IrReg, Ty, Val};
@@ -19,7 +20,7 @@ fn field(kind: ErrorKind, max_string: u32) -> Option<Ty> {
         | ErrorKind::WriteFault
         | ErrorKind::KernelStrFault
         | ErrorKind::UserStrFault => Some(Ty::Long),
-        ErrorKind::Raised => Some(Ty::Str(max_string as u16)),
+        ErrorKind::Raised => Some(Ty::Str(max_string.fit())),
         _ => None,
     }
 }
@@ -73,7 +74,7 @@ impl HandlerCodegen<'_> {
             let id = self.error_id(fail.kind)?;
             self.store(self.plan.scratch.err_id, id);
             if self.facts.rethrows {
-                self.store(self.plan.scratch.err_site, fail.site.0 as i32);
+                self.store(self.plan.scratch.err_site, fail.site.0.cast_signed());
                 self.store(self.plan.scratch.err_callers, 0);
             }
             self.asm.jump(label);
@@ -94,7 +95,7 @@ impl HandlerCodegen<'_> {
             return self.error_global(record, fields.first().copied());
         }
         let record = self.pool.record(shape);
-        self.error_piece(Src::Imm(record as i32), fields.first().copied())?;
+        self.error_piece(Src::Imm(record.cast_signed()), fields.first().copied())?;
         self.count_error();
         self.asm.jump(self.done);
         Ok(())
@@ -121,23 +122,33 @@ impl HandlerCodegen<'_> {
     /// Counts an error, and ends the session after too many.
     pub(in crate::lower) fn count_error(&mut self) {
         let (state, earlier) = (self.shared_address(0), self.asm.copy(1));
-        self.asm
-            .atomic(AtomicOp::FetchAdd, state, shared::ERRORS as i16, earlier);
-        let most = self.program.limits.maxerrors.min(i64::MAX as u64) as i64;
+        self.asm.atomic(
+            AtomicOp::FetchAdd,
+            state,
+            shared::ERRORS.fit::<i16>(),
+            earlier,
+        );
+        let most = self
+            .program
+            .limits
+            .maxerrors
+            .min(i64::MAX as u64)
+            .cast_signed();
         if most > 0 {
             let limit = self.asm.new_reg();
             self.asm.imm(limit, most);
             self.asm.jump_if(Cond::Lt, earlier, limit, self.done);
         }
-        self.asm.store(Size::DW, state, shared::EXIT as i16, 1);
-        self.asm.store(Size::DW, state, shared::RUNNING as i16, 0);
+        self.asm.store(Size::DW, state, shared::EXIT.fit(), 1);
+        self.asm.store(Size::DW, state, shared::RUNNING.fit(), 0);
     }
 
     /// The number that identifies an error in catch blocks: its index in the body's `error_kinds`,
     /// plus one.
     fn error_id(&self, kind: ErrorKind) -> Res<i32> {
         let at = self.ctx.error_kinds().iter().position(|k| *k == kind);
-        at.map(|i| i as i32 + 1).ok_or("an unknown error".into())
+        at.map(|i| i.fit::<i32>() + 1)
+            .ok_or("an unknown error".into())
     }
 
     pub(in crate::lower) fn raise(&mut self, msg: Val) -> Res {
@@ -181,7 +192,7 @@ impl HandlerCodegen<'_> {
         for (i, kind) in kinds.into_iter().enumerate() {
             let next = self.asm.label();
             let id = self.block_word(self.plan.scratch.err_id);
-            self.asm.jump_if(Cond::Ne, id, i as i32 + 1, next);
+            self.asm.jump_if(Cond::Ne, id, i.fit::<i32>() + 1, next);
             match field(kind, self.plan.max_string) {
                 Some(Ty::Str(_)) => {
                     let text = StrOperand::Slot {
@@ -213,7 +224,7 @@ impl HandlerCodegen<'_> {
         }
         let fail = self.fail_label(ErrorKind::MaxAction);
         let ticks = self.block_word(self.plan.scratch.ticks);
-        self.asm.alu(AluOp::Sub, ticks, n as i32);
+        self.asm.alu(AluOp::Sub, ticks, n.cast_signed());
         self.store(self.plan.scratch.ticks, ticks);
         self.asm.jump_if(Cond::Slt, ticks, 0, fail);
         Ok(())

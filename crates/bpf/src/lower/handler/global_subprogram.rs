@@ -85,7 +85,7 @@ impl HandlerCodegen<'_> {
     /// bound.
     pub(in crate::lower) fn bound_argument(&mut self, reg: Reg, most: u32) {
         let done = self.done;
-        self.asm.jump_if(Cond::Gt, reg, most as i32, done);
+        self.asm.jump_if(Cond::Gt, reg, most.cast_signed(), done);
     }
 
     /// Whether a slot can be passed to a subprogram.
@@ -119,7 +119,7 @@ impl HandlerCodegen<'_> {
             }
         };
         // The tail passes the number on.
-        self.asm.mov(R1, record as i32);
+        self.asm.mov(R1, record.cast_signed());
         self.asm.jump(tail);
         Ok(())
     }
@@ -135,12 +135,15 @@ impl HandlerCodegen<'_> {
 
     /// A mask that covers all positions in the output buffer, including its end.
     fn out_mask(&self) -> i32 {
-        (self.plan.scratch.out_size + 1).next_power_of_two() as i32 - 1
+        (self.plan.scratch.out_size + 1)
+            .next_power_of_two()
+            .cast_signed()
+            - 1
     }
 
     /// The position behind the header of a new record of at most `room` bytes.
     pub(in crate::lower) fn begin_global(&mut self, record: u32, room: i32) -> Res<Reg> {
-        let size = self.plan.scratch.out_size as i32;
+        let size = self.plan.scratch.out_size.cast_signed();
         self.define_global("begin", ["record", "limit"], |g, [record, limit]| {
             let (fits, flush) = (g.asm.label(), g.asm.label());
             let position = g.block_word(g.plan.scratch.out_pos);
@@ -155,7 +158,7 @@ impl HandlerCodegen<'_> {
             g.asm.ret(position);
             Ok(())
         })?;
-        let args = [record as i32, size - room].map(CallArg::from);
+        let args = [record.cast_signed(), size - room].map(CallArg::from);
         let position = self.asm.call_sub_with("begin", &args);
         // The mask changes nothing; it bounds the value for the verifier.
         self.asm.alu(AluOp::And, position, self.out_mask());
@@ -179,7 +182,7 @@ impl HandlerCodegen<'_> {
             g.bound_argument(width, g.plan.max_string);
             let from = g.asm.alu_of(AluOp::Add, text, BLOCK);
             let length = g.asm.alu_of(AluOp::Add, position, BLOCK);
-            g.asm.add(length, out as i32);
+            g.asm.add(length, out.cast_signed());
             let to = g.asm.alu_of(AluOp::Add, length, 8);
             // With the NUL; at least 1, because the source is our own memory.
             let args = [to, width, from].map(CallArg::from);
@@ -192,7 +195,11 @@ impl HandlerCodegen<'_> {
             g.asm.ret(bytes);
             Ok(())
         })?;
-        let args = [position.into(), (off as i32).into(), (width as i32).into()];
+        let args = [
+            position.into(),
+            off.cast_signed().into(),
+            width.cast_signed().into(),
+        ];
         let behind = self.asm.call_sub_with("put", &args);
         self.asm.mov(position, behind);
         self.asm.alu(AluOp::And, position, self.out_mask());
@@ -211,7 +218,7 @@ impl HandlerCodegen<'_> {
             g.asm.call_with(Helper::ProbeReadKernel, &args);
             Ok(())
         })?;
-        let width = CallArg::from(width as i32);
+        let width = CallArg::from(width.cast_signed());
         self.asm.call_sub_with("text_begin", &[width]);
         Ok(())
     }
@@ -239,7 +246,7 @@ impl HandlerCodegen<'_> {
             g.count(percpu::TRUNCATED);
             Ok(())
         })?;
-        let args = [off as i32, width as i32].map(CallArg::from);
+        let args = [off.cast_signed(), width.cast_signed()].map(CallArg::from);
         self.asm.call_sub_with("text_end", &args);
         Ok(true)
     }
@@ -247,10 +254,12 @@ impl HandlerCodegen<'_> {
     /// A string as an argument of [`HandlerCodegen::append_global`], if it has that form.
     pub(in crate::lower) fn text_number(&mut self, text: &StrOperand) -> Option<i32> {
         match text {
-            StrOperand::Slot { off, width } if self.in_reach(*off, *width) => Some(*off as i32),
+            StrOperand::Slot { off, width } if self.in_reach(*off, *width) => {
+                Some(off.cast_signed())
+            }
             StrOperand::Slot { .. } => None,
             StrOperand::Const { .. } if text.width() > self.plan.max_string => None,
-            StrOperand::Const { bytes } => Some(self.pool.constant(bytes) as i32 | CONSTANT),
+            StrOperand::Const { bytes } => Some(self.pool.constant(bytes).cast_signed() | CONSTANT),
         }
     }
 
@@ -377,7 +386,7 @@ impl HandlerCodegen<'_> {
         };
         let full = self.full_label(g);
         let name = format!("set_{}", g.0);
-        let args = [("text", (off as i32).into())];
+        let args = [("text", off.cast_signed().into())];
         self.call_global_or_full(full, &name, args, |sub, [text], full| {
             let skip = sub.done;
             sub.bound_argument(text, sub.plan.scratch.out);
@@ -413,7 +422,7 @@ impl HandlerCodegen<'_> {
             sub.zero_memory(to.into(), width);
             Ok(())
         })?;
-        self.asm.call_sub_with(name, &[(off as i32).into()]);
+        self.asm.call_sub_with(name, &[off.cast_signed().into()]);
         Ok(true)
     }
 
@@ -493,7 +502,8 @@ impl HandlerCodegen<'_> {
             g.execname_to(|_| (to, 0));
             Ok(())
         })?;
-        self.asm.call_sub_with("execname", &[(off as i32).into()]);
+        self.asm
+            .call_sub_with("execname", &[off.cast_signed().into()]);
         Ok(true)
     }
 }

@@ -7,6 +7,7 @@
 //! MAXACTION ends a loop. `bpf_loop` makes at most 2^23 steps, which is beyond any useful limit and
 //! is treated like MAXACTION.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{Cond, Size};
@@ -51,7 +52,7 @@ impl HandlerCodegen<'_> {
         self.asm.bind(back.label);
         let number = self.alloc.resume.iter().position(|b| *b == back.to);
         debug_assert!(number.is_some(), "no step begins at {:?}", back.to);
-        self.store(self.plan.scratch.resume, number.unwrap_or(0) as i32);
+        self.store(self.plan.scratch.resume, number.unwrap_or(0).fit::<i32>());
         self.asm.ret(0);
     }
 
@@ -106,7 +107,7 @@ impl HandlerCodegen<'_> {
         for (i, b) in self.alloc.resume.iter().enumerate().skip(1) {
             if order.contains(b) {
                 let label = self.labels[b.index()];
-                self.asm.jump_if(Cond::Eq, resume, i as i32, label);
+                self.asm.jump_if(Cond::Eq, resume, i.fit::<i32>(), label);
             }
         }
         self.asm.jump(entry);

@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
@@ -35,17 +36,17 @@ use crate::lower::text::append::flag;
 use crate::lower::text::escapes::escape_table;
 use crate::lower::text::quote;
 
-const ARGS_LONG: i64 = ARGS as i64;
+const ARGS_LONG: i64 = spile_cast::i64_of(ARGS);
 /// Words of a row: six descriptors, the list of other rows, and the bits of the argument that decides.
 const ROW_WORDS: usize = ARGS + 2;
 /// Bytes of a row.
-const ROW: i32 = 8 * ROW_WORDS as i32;
+const ROW: i32 = 8 * spile_cast::i32_of(ROW_WORDS);
 /// Scratch word in front of the arguments: whether reads of strings may be deferred.
 const DEFER: u32 = 8;
 /// First scratch word of the arguments.
 const WORDS: u32 = 16;
 /// Scratch word behind the arguments: the row of descriptors.
-const CHOSEN: u32 = WORDS + 8 * ARGS as u32;
+const CHOSEN: u32 = WORDS + 8 * spile_cast::u32_of(ARGS);
 
 /// Names of the signals from 0 on (`signal(7)`; the same on all processors of [`spile_abi::ALL`]).
 const SIGNALS: &str = "SIG_0 SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 \
@@ -88,15 +89,18 @@ impl NameLists {
         if let Some(found) = self.known.iter().find(same) {
             return found.2;
         }
-        let off = self.bytes.len() as u32;
+        let off = self.bytes.len().fit::<u32>();
         debug_assert!(table.flags.len() <= MAX_NAMES as usize, "{}", table.name);
         for flag in table.flags.iter().take(MAX_NAMES as usize) {
             let value = flag.value.cast_unsigned();
             let (mask, bits) = match of {
                 ListUse::Flags => (flag.mask.cast_unsigned(), value),
                 // Extended as the argument's value is.
-                ListUse::Choice(4, true) => (u64::MAX, value as i32 as i64 as u64),
-                ListUse::Choice(4, false) => (u64::MAX, u64::from(value as u32)),
+                ListUse::Choice(4, true) => (
+                    u64::MAX,
+                    i64::from(value.low32().cast_signed()).cast_unsigned(),
+                ),
+                ListUse::Choice(4, false) => (u64::MAX, u64::from(value.low32())),
                 ListUse::Choice(..) => (u64::MAX, value),
             };
             if mask != 0 {
@@ -116,7 +120,7 @@ impl NameLists {
         if let Some(found) = self.known.iter().find(|k| k.0 == KEY) {
             return found.2;
         }
-        let off = self.bytes.len() as u32;
+        let off = self.bytes.len().fit::<u32>();
         for (i, name) in SIGNALS.split_whitespace().enumerate() {
             self.entry(u64::MAX, i as u64, name);
         }
@@ -129,7 +133,7 @@ impl NameLists {
     fn structure(&mut self, kind: i32, of: &'static Structure) -> u64 {
         let known = self.structures.iter().find(|s| s.0 == of.name).map(|s| s.1);
         let off = known.unwrap_or_else(|| self.fields(of));
-        kind as u64
+        kind.fit::<u64>()
             | u64::from(off) << 16
             | u64::from(of.size) << structure::SIZE
             | u64::from(of.null) << structure::NULL
@@ -143,7 +147,7 @@ impl NameLists {
             .iter()
             .map(|text| text.fields.iter().map(|f| self.field(&f.1)).collect())
             .collect();
-        let off = self.bytes.len() as u32;
+        let off = self.bytes.len().fit::<u32>();
         let pieces = |text: &str| text.len().div_ceil(NAME as usize - 1).max(1);
         for (text, descriptors) in of.texts.iter().zip(descriptors) {
             let fields: usize = text.fields.iter().map(|f| pieces(f.0)).sum();
@@ -228,7 +232,7 @@ impl NameLists {
                     NumberBase::Unsigned => kind::UNSIGNED,
                     NumberBase::Hex => kind::HEX,
                 };
-                sized(kind::PAIR, 32) | (base as u64) << PAIR_BASE
+                sized(kind::PAIR, 32) | base.fit::<u64>() << PAIR_BASE
             }
             ArgKind::Blocks => sized(kind::BLOCKS, bits),
             ArgKind::Unseen => kind::SHOWN as u64,
@@ -249,7 +253,7 @@ impl NameLists {
 
 /// A descriptor of a value with this many bits, of whole bytes.
 fn sized(kind: i32, bits: u8) -> u64 {
-    with_bits(kind as u64, bits.clamp(1, 64).next_multiple_of(8))
+    with_bits(kind.fit::<u64>(), bits.clamp(1, 64).next_multiple_of(8))
 }
 
 /// A descriptor of a value with this many bits.
@@ -356,7 +360,9 @@ impl HandlerCodegen<'_> {
     /// `dst` = the text of one argument.
     pub(in crate::lower) fn sys_argtext(&mut self, dst: IrReg, n: Val) -> Res {
         match n {
-            Val::Imm(n @ 0..ARGS_LONG) => self.arg_texts(dst, n as usize..n as usize + 1),
+            Val::Imm(n @ 0..ARGS_LONG) => {
+                self.arg_texts(dst, n.fit::<usize>()..n.fit::<usize>() + 1)
+            }
             _ => Err("the number of a system call's argument is not a constant below 6".into()),
         }
     }
@@ -381,9 +387,9 @@ impl HandlerCodegen<'_> {
             let descriptor = self.descriptor(rows, i, end);
             if single {
                 self.asm
-                    .alu(AluOp::And, descriptor, !((FOLLOWS | BRACES) as i32));
+                    .alu(AluOp::And, descriptor, !(FOLLOWS | BRACES).fit::<i32>());
             }
-            let value = self.block_word(self.plan.scratch.tmp + WORDS + 8 * i as u32);
+            let value = self.block_word(self.plan.scratch.tmp + WORDS + 8 * i.fit::<u32>());
             let args = [descriptor.into(), value.into()];
             self.asm.call_sub_with("put_arg", &args);
         }
@@ -395,17 +401,20 @@ impl HandlerCodegen<'_> {
     /// Stores the row of the call's descriptors for the values of its arguments; goes to `end` if the table
     /// lacks the call.
     fn choose_row(&mut self, rows: SyscallRows, end: Label) {
-        let chosen = (self.plan.scratch.tmp + CHOSEN) as i16;
+        let chosen = (self.plan.scratch.tmp + CHOSEN).fit::<i16>();
         let fixed = self.asm.label();
         let number = self.call_number();
-        self.asm.jump_if(Cond::Ge, number, rows.calls as i32, end);
+        self.asm
+            .jump_if(Cond::Ge, number, rows.calls.cast_signed(), end);
         self.asm.store(Size::DW, BLOCK, chosen, number);
         // The row of one argument's value can depend on a second argument.
         for _ in 0..2 {
             let number = self.block_word(self.plan.scratch.tmp + CHOSEN);
-            self.asm.jump_if(Cond::Ge, number, rows.all as i32, fixed);
+            self.asm
+                .jump_if(Cond::Ge, number, rows.all.cast_signed(), fixed);
             let row = self.row(rows, number);
-            let [values, mask] = [ARGS, ARGS + 1].map(|word| self.asm.word(row, 8 * word as i16));
+            let [values, mask] =
+                [ARGS, ARGS + 1].map(|word| self.asm.word(row, 8 * word.fit::<i16>()));
             self.asm.jump_if(Cond::Eq, values, 0, fixed);
             let args = [values, mask, number].map(CallArg::from);
             let variant = self.asm.call_sub_with("variant_row", &args);
@@ -425,9 +434,10 @@ impl HandlerCodegen<'_> {
     /// The descriptor of argument i; goes to `end` if the call has no such argument.
     fn descriptor(&mut self, rows: SyscallRows, i: usize, end: Label) -> Reg {
         let number = self.block_word(self.plan.scratch.tmp + CHOSEN);
-        self.asm.jump_if(Cond::Ge, number, rows.all as i32, end);
+        self.asm
+            .jump_if(Cond::Ge, number, rows.all.cast_signed(), end);
         let row = self.row(rows, number);
-        let descriptor = self.asm.word(row, 8 * i as i16);
+        let descriptor = self.asm.word(row, 8 * i.fit::<i16>());
         self.asm.jump_if(Cond::Eq, descriptor, 0, end);
         descriptor
     }
@@ -435,15 +445,15 @@ impl HandlerCodegen<'_> {
     /// Stores all six arguments in the scratch words from the third on.
     fn all_args(&mut self) -> Res {
         let (native, end) = (self.asm.label(), self.asm.label());
-        let to = (self.plan.scratch.tmp + WORDS) as i16;
+        let to = (self.plan.scratch.tmp + WORDS).fit::<i16>();
         let regs = self.regs()?;
         let number = self.call_number();
         self.asm
-            .jump_if(Cond::Slt, number, NrSet::COMPAT as i32, native);
+            .jump_if(Cond::Slt, number, NrSet::COMPAT.cast_signed(), native);
         let store = |asm: &mut Asm, size, offsets: [i16; 6]| {
             for (i, off) in offsets.into_iter().enumerate() {
                 let arg = asm.read(size, regs, off);
-                asm.store(Size::DW, BLOCK, to + 8 * i as i16, arg);
+                asm.store(Size::DW, BLOCK, to + 8 * i.fit::<i16>(), arg);
             }
         };
         match self.sees_parts() {
@@ -451,7 +461,8 @@ impl HandlerCodegen<'_> {
                 for i in 0..ARGS {
                     let word = self.asm.copy(regs);
                     self.compat_word(number, word, i);
-                    self.asm.store(Size::DW, BLOCK, to + 8 * i as i16, word);
+                    self.asm
+                        .store(Size::DW, BLOCK, to + 8 * i.fit::<i16>(), word);
                 }
             }
             false => store(self.asm, Size::W, self.compat_arguments()),
@@ -472,7 +483,7 @@ impl HandlerCodegen<'_> {
         }
         let (rows, calls, lists) = tables(self.options.syscalls);
         let made = SyscallRows {
-            all: rows.len() as u32 / ROW.cast_unsigned(),
+            all: rows.len().fit::<u32>() / ROW.cast_unsigned(),
             at: self.pool.constant(&rows),
             calls,
         };
@@ -510,7 +521,7 @@ impl HandlerCodegen<'_> {
             }),
         };
         pool.routine("put_arg", Some(plan), |_| {
-            let size = names.len() as i32;
+            let size = names.len().fit::<i32>();
             let names = ConstantData {
                 name: NAMES.into(),
                 bytes: names,

@@ -4,6 +4,7 @@
 //! other registers. If a handler of the script serves such a part, the number on the stack is the part's; see
 //! [`NrSet`]. A handler that serves the whole sees the number of the whole.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
@@ -96,38 +97,40 @@ impl HandlerCodegen<'_> {
     pub(super) fn part_of_call(&mut self, number: Reg) -> Res {
         let [sockets, ipc, end] = [(); 3].map(|()| self.asm.label());
         self.asm
-            .jump_if(Cond::Eq, number, NrSet::SOCKETCALL as i32, sockets);
-        self.asm.jump_if(Cond::Eq, number, NrSet::IPC as i32, ipc);
+            .jump_if(Cond::Eq, number, NrSet::SOCKETCALL.cast_signed(), sockets);
+        self.asm
+            .jump_if(Cond::Eq, number, NrSet::IPC.cast_signed(), ipc);
         self.asm.jump(end);
         self.asm.bind(sockets);
         let regs = self.regs()?;
         // The number is known here, so it need not outlive a call.
-        self.asm.mov(number, NrSet::SOCKETCALL as i32);
+        self.asm.mov(number, NrSet::SOCKETCALL.cast_signed());
         let part = self.asm.read(Size::W, regs, self.compat_arguments()[0]);
         self.asm.jump_if(Cond::Eq, part, 0, end);
         self.asm.jump_if(Cond::Gt, part, SOCKETCALLS, end);
-        self.asm.add(part, NrSet::PARTS as i32);
+        self.asm.add(part, NrSet::PARTS.cast_signed());
         self.asm.mov(number, part);
         self.asm.jump(end);
         self.asm.bind(ipc);
         let regs = self.regs()?;
-        self.asm.mov(number, NrSet::IPC as i32);
+        self.asm.mov(number, NrSet::IPC.cast_signed());
         let first = self.asm.read(Size::W, regs, self.compat_arguments()[0]);
         let part = self.asm.alu_of(AluOp::And, first, 0xffff);
         let [other, known] = [(); 2].map(|()| self.asm.label());
-        self.asm.jump_if(Cond::Ne, part, OLD_MSGRCV as i32, other);
+        self.asm
+            .jump_if(Cond::Ne, part, OLD_MSGRCV.cast_signed(), other);
         self.asm.jump_if(Cond::Le, first, 0xffff, known);
-        self.asm.mov(part, NEW_MSGRCV as i32);
+        self.asm.mov(part, NEW_MSGRCV.cast_signed());
         self.asm.jump(known);
         self.asm.bind(other);
         for (call, _) in IPC_WORDS {
             if ![OLD_MSGRCV, NEW_MSGRCV].contains(&call) {
-                self.asm.jump_if(Cond::Eq, part, call as i32, known);
+                self.asm.jump_if(Cond::Eq, part, call.cast_signed(), known);
             }
         }
         self.asm.jump(end);
         self.asm.bind(known);
-        self.asm.add(part, NrSet::IPC_PARTS as i32);
+        self.asm.add(part, NrSet::IPC_PARTS.cast_signed());
         self.asm.mov(number, part);
         self.asm.bind(end);
         Ok(())
@@ -141,23 +144,23 @@ impl HandlerCodegen<'_> {
         let served = self.parts().unwrap_or(0);
         let [ipc, end] = [(); 2].map(|()| self.asm.label());
         self.asm
-            .jump_if(Cond::Slt, number, NrSet::PARTS as i32, end);
+            .jump_if(Cond::Slt, number, NrSet::PARTS.cast_signed(), end);
         if served != 0 {
             let bits = self.asm.new_reg();
             self.asm.imm(bits, served.cast_signed());
             let part = self.asm.copy(number);
-            self.asm.add(part, -(NrSet::PARTS as i32));
+            self.asm.add(part, -NrSet::PARTS.cast_signed());
             self.asm.alu(AluOp::And, part, 63);
             self.asm.alu(AluOp::Rsh, bits, part);
             self.asm.alu(AluOp::And, bits, 1);
             self.asm.jump_if(Cond::Ne, bits, 0, end);
         }
         self.asm
-            .jump_if(Cond::Ge, number, NrSet::IPC_PARTS as i32, ipc);
-        self.asm.mov(number, NrSet::SOCKETCALL as i32);
+            .jump_if(Cond::Ge, number, NrSet::IPC_PARTS.cast_signed(), ipc);
+        self.asm.mov(number, NrSet::SOCKETCALL.cast_signed());
         self.asm.jump(end);
         self.asm.bind(ipc);
-        self.asm.mov(number, NrSet::IPC as i32);
+        self.asm.mov(number, NrSet::IPC.cast_signed());
         self.asm.bind(end);
     }
 
@@ -166,19 +169,19 @@ impl HandlerCodegen<'_> {
     pub(super) fn compat_word(&mut self, number: Reg, word: Reg, n: usize) {
         let [part, ipc, end] = [(); 3].map(|()| self.asm.label());
         self.asm
-            .jump_if(Cond::Ge, number, NrSet::PARTS as i32, part);
+            .jump_if(Cond::Ge, number, NrSet::PARTS.cast_signed(), part);
         self.asm
             .load(Size::W, word, word, self.compat_arguments()[n]);
         self.asm.jump(end);
         self.asm.bind(part);
         let served = self.parts().unwrap_or(0);
-        let [sockets, ipcs] = [served as u32 != 0, served >> 32 != 0];
+        let [sockets, ipcs] = [served.low32() != 0, served >> 32 != 0];
         if sockets && ipcs {
             self.asm
-                .jump_if(Cond::Ge, number, NrSet::IPC_PARTS as i32, ipc);
+                .jump_if(Cond::Ge, number, NrSet::IPC_PARTS.cast_signed(), ipc);
         }
         if sockets {
-            self.user_word(word, self.compat_arguments()[1], 4 * n as i32);
+            self.user_word(word, self.compat_arguments()[1], 4 * n.fit::<i32>());
         }
         if sockets && ipcs {
             self.asm.jump(end);
@@ -209,7 +212,7 @@ impl HandlerCodegen<'_> {
         for ((_, calls), label) in places.iter().zip(&labels) {
             for call in calls {
                 let nr = NrSet::IPC_PARTS + call;
-                self.asm.jump_if(Cond::Eq, number, nr as i32, *label);
+                self.asm.jump_if(Cond::Eq, number, nr.cast_signed(), *label);
             }
         }
         self.asm.mov(word, 0);

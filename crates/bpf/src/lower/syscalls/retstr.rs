@@ -1,5 +1,6 @@
 //! Results of system calls as text.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::insn::{AluOp, Cond};
 use spile_ir::{NrSet, Reg as IrReg};
 
@@ -43,10 +44,10 @@ impl HandlerCodegen<'_> {
                     .map(|n| if n == "-" { &b""[..] } else { n.as_bytes() }),
             )
             .collect();
-        let rows = names.len() as u32;
+        let rows = names.len().fit::<u32>();
         let base = self
             .pool
-            .table(u32::MAX - 1, NAME as u32, names.into_iter());
+            .table(u32::MAX - 1, NAME.fit::<u32>(), names.into_iter());
         let others = [8, 16].map(|base: u8| {
             let calls = self.options.syscalls.iter();
             let calls = calls.filter(|s| s.ret.base() == base);
@@ -63,7 +64,8 @@ impl HandlerCodegen<'_> {
         self.append_value(result, 10, flag::SIGNED)?;
         let error = self.sys_ret()?;
         self.asm.neg(error);
-        self.asm.jump_if(Cond::Ge, error, rows as i32, unnamed);
+        self.asm
+            .jump_if(Cond::Ge, error, rows.cast_signed(), unnamed);
         self.append_text(
             &StrOperand::Const {
                 bytes: (*b" (").into(),
@@ -73,11 +75,17 @@ impl HandlerCodegen<'_> {
         )?;
         let error = self.sys_ret()?;
         self.asm.neg(error);
-        self.asm.jump_if(Cond::Ge, error, rows as i32, unnamed);
-        self.asm.alu(AluOp::Mul, error, NAME as i32);
+        self.asm
+            .jump_if(Cond::Ge, error, rows.cast_signed(), unnamed);
+        self.asm.alu(AluOp::Mul, error, NAME.fit::<i32>());
         let name = self.asm.address_of(&CallArg::Constant(base));
         self.asm.add(name, error);
-        let args = [BLOCK.into(), name.into(), (NAME as i32).into(), 0.into()];
+        let args = [
+            BLOCK.into(),
+            name.into(),
+            NAME.fit::<i32>().into(),
+            0.into(),
+        ];
         self.asm.call_sub_with(APPEND_TEXT, &args);
         self.append_text(
             &StrOperand::Const {

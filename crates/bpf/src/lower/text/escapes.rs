@@ -1,5 +1,6 @@
 //! The tables of escapes.
 
+use spile_cast::Cast;
 use spile_lir::func::ConstantData;
 use spile_lir::library::quote;
 
@@ -25,7 +26,7 @@ pub(in crate::lower) fn table(escape: fn(u8) -> Vec<u8>) -> Vec<u8> {
         let text = escape(byte);
         let mut row = [0; ESCAPE as usize];
         row[..text.len()].copy_from_slice(&text);
-        row[4] = text.len() as u8;
+        row[4] = text.len().fit::<u8>();
         table.extend(row);
     }
     table

@@ -1,5 +1,6 @@
 //! The arguments of formats, and the fields of output records.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::insn::Src;
 use spile_ir::fmt::{Conv, ConvKind, Count, Format, MAX_MEM, Piece};
 use spile_ir::intrinsics::Intrinsic;
@@ -43,7 +44,7 @@ pub(in crate::lower) fn of_args(format: &Format, args: &[Val]) -> Vec<Option<Mem
     for piece in &format.pieces {
         let Piece::Conv(c) = piece else { continue };
         let mut len = match c.precision {
-            Count::Fixed(n) => SizeOperand::Known(n as i32),
+            Count::Fixed(n) => SizeOperand::Known(n.cast_signed()),
             _ => SizeOperand::Known(-1),
         };
         if c.width == Count::Arg {
@@ -75,10 +76,10 @@ pub(crate) fn field_types(
     let field = |(arg, memory): (&Val, Option<MemoryArg>)| match memory {
         Some(m) => {
             let most = match m.len {
-                SizeOperand::Known(n) => n.clamp(1, MAX_MEM as i32),
-                SizeOperand::At(_) => MAX_MEM as i32,
+                SizeOperand::Known(n) => n.clamp(1, MAX_MEM.fit::<i32>()),
+                SizeOperand::At(_) => MAX_MEM.fit::<i32>(),
             };
-            Ty::Str((most as u32).next_multiple_of(8) as u16)
+            Ty::Str(most.cast_unsigned().next_multiple_of(8).fit())
         }
         None => ty(*arg),
     };

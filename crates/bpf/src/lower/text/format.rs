@@ -5,6 +5,7 @@
 //! verifier follows only the relevant branches. Padding is copied from runs of spaces and zeros. At
 //! the end the text is copied to its slot, and a truncation is counted.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::fmt::{Conv, ConvKind, Count, Piece};
@@ -63,12 +64,12 @@ impl HandlerCodegen<'_> {
         let mut next = || args.next().ok_or("a format with too few arguments");
         let width = match c.width {
             Count::None => SizeOperand::Known(0),
-            Count::Fixed(n) => SizeOperand::Known(n.min(MAX_COUNT as u32) as i32),
+            Count::Fixed(n) => SizeOperand::Known(n.min(MAX_COUNT as u32).cast_signed()),
             Count::Arg => SizeOperand::At(next()?),
         };
         let precision = match c.precision {
             Count::None => SizeOperand::Known(-1),
-            Count::Fixed(n) => SizeOperand::Known(n.min(MAX_COUNT as u32) as i32),
+            Count::Fixed(n) => SizeOperand::Known(n.min(MAX_COUNT as u32).cast_signed()),
             Count::Arg => SizeOperand::At(next()?),
         };
         let value = next()?;
@@ -121,7 +122,7 @@ impl HandlerCodegen<'_> {
     /// the number from the register that it came from, about which the verifier would otherwise
     /// learn facts that multiply paths in the rest of the handler.
     pub(in crate::lower) fn forget_bounds(&mut self, reg: Reg) {
-        let word = self.plan.scratch.tmp as i16 + 56;
+        let word = self.plan.scratch.tmp.fit::<i16>() + 56;
         self.asm.store(Size::DW, BLOCK, word, reg);
         self.asm.load(Size::DW, reg, BLOCK, word);
     }
@@ -135,7 +136,7 @@ impl HandlerCodegen<'_> {
 
     /// Appends a string with width and precision.
     fn append_field(&mut self, text: &StrOperand, field: FieldSpec) -> Res {
-        let size = text.width() as i32;
+        let size = text.width().cast_signed();
         let bytes = match field.precision {
             SizeOperand::Known(p @ 0..) => Src::Imm(size.min(p.saturating_add(1))),
             SizeOperand::Known(_) => Src::Imm(size),
@@ -219,7 +220,7 @@ impl HandlerCodegen<'_> {
         precision: Option<u32>,
     ) -> Res {
         let size = precision.map_or(text.width(), |p| text.width().min(p.saturating_add(1)));
-        self.append_sized(text, Src::Imm(size as i32), Src::Imm(width))
+        self.append_sized(text, Src::Imm(size.cast_signed()), Src::Imm(width))
     }
 
     /// `%c`. A NUL ends the text, as it ends a string in C.
@@ -250,7 +251,10 @@ impl HandlerCodegen<'_> {
             self.asm.call_sub_with(APPEND_TEXT, &args);
             self.asm.bind(narrow);
         }
-        self.store(self.plan.scratch.text_pos, self.plan.max_string as i32 + 1);
+        self.store(
+            self.plan.scratch.text_pos,
+            self.plan.max_string.cast_signed() + 1,
+        );
         self.asm.jump(end);
         self.asm.bind(some);
         self.append_field(&byte, field)?;

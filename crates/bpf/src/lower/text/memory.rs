@@ -16,6 +16,10 @@ use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{BLOCK, block_at};
 
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "no named conversion is constant"
+)]
 const MOST: i32 = MAX_MEM as i32;
 /// Scratch word: number of bytes to read.
 const LEN: u32 = 16;
@@ -40,7 +44,10 @@ impl HandlerCodegen<'_> {
 
     /// Appends bytes of memory at a position of the output buffer, and moves the position behind them.
     pub(in crate::lower) fn memory_field(&mut self, memory: &MemoryArg, position: Reg) -> Res {
-        let (tmp, size) = (self.plan.scratch.tmp, self.plan.scratch.out_size as i32);
+        let (tmp, size) = (
+            self.plan.scratch.tmp,
+            self.plan.scratch.out_size.cast_signed(),
+        );
         self.store(tmp, position);
         self.memory_len(memory.len)?;
         let bounded = self.block_word(tmp);
@@ -131,8 +138,8 @@ impl HandlerCodegen<'_> {
         };
         let fits = self.asm.label();
         let count = self.block_word(tmp + LEN);
-        self.asm.jump_if(Cond::Le, count, room as i32, fits);
-        self.asm.mov(count, room as i32);
+        self.asm.jump_if(Cond::Le, count, room.cast_signed(), fits);
+        self.asm.mov(count, room.cast_signed());
         self.asm.bind(fits);
         if hex {
             let name = self.made(hex_bytes(room))?;
@@ -140,7 +147,7 @@ impl HandlerCodegen<'_> {
             let args = [block_at(bytes), block_at(from), count.into()];
             self.asm.call_sub_with(name, &args);
             self.load(count, tmp + LEN + 24);
-            self.check_bound(count, room as i32);
+            self.check_bound(count, room.cast_signed());
             self.asm.alu(AluOp::Lsh, count, 1);
         }
         let end = self.block_address(from);
@@ -163,11 +170,12 @@ impl HandlerCodegen<'_> {
         let [appended, before, length] =
             [pos, tmp + BEFORE, tmp + LEN].map(|at| self.block_word(at));
         self.asm.alu(AluOp::Sub, appended, before);
-        self.asm.jump_if(Cond::Le, length, room as i32, short);
-        self.asm.mov(length, room as i32);
+        self.asm
+            .jump_if(Cond::Le, length, room.cast_signed(), short);
+        self.asm.mov(length, room.cast_signed());
         self.asm.bind(short);
         self.asm.jump_if(Cond::Ge, appended, length, whole);
-        self.store(pos, self.plan.max_string as i32 + 1);
+        self.store(pos, self.plan.max_string.cast_signed() + 1);
         self.asm.bind(whole);
     }
 

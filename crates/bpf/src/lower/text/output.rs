@@ -1,6 +1,7 @@
 //! Output records: a handler collects them in the CPU's output buffer and sends the buffer at its
 //! end.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
@@ -46,7 +47,7 @@ impl HandlerCodegen<'_> {
         let fields = shape.fields.clone();
         let words = shape.words;
         let record = self.pool.record(shape);
-        self.piece_of((Src::Imm(record as i32), words), &fields, field)
+        self.piece_of((Src::Imm(record.cast_signed()), words), &fields, field)
     }
 
     /// Appends an output record with this shape number, number of words and fields.
@@ -56,7 +57,7 @@ impl HandlerCodegen<'_> {
         fields: &[Ty],
         field: &mut dyn FnMut(&mut Self, usize) -> Res<OutputField>,
     ) -> Res {
-        let (position, mut at) = self.begin(record, piece_size(fields, words) as i32)?;
+        let (position, mut at) = self.begin(record, piece_size(fields, words).cast_signed())?;
         // The address of the position, if it is known.
         let mut cursor = None;
         for (i, ty) in fields.iter().enumerate() {
@@ -91,12 +92,12 @@ impl HandlerCodegen<'_> {
     /// not fit. The record continues at the returned position plus a displacement.
     fn begin(&mut self, record: Src, room: i32) -> Res<(Reg, i16)> {
         let pos = self.plan.scratch.out_pos;
-        let size = self.plan.scratch.out_size as i32;
+        let size = self.plan.scratch.out_size.cast_signed();
         if room + HEADER > size {
             return Err("a piece of output that is larger than the buffer".into());
         }
         if let (Src::Imm(record), true) = (record, self.outlined(Op::Record)) {
-            return Ok((self.begin_global(record as u32, room)?, 0));
+            return Ok((self.begin_global(record.cast_unsigned(), room)?, 0));
         }
         let fits = self.asm.label();
         let position = self.block_word(pos);
@@ -126,12 +127,15 @@ impl HandlerCodegen<'_> {
             fields: Vec::new(),
             words,
         });
-        let (position, at) = self.begin(Src::Imm(record as i32), piece_size(&[], words) as i32)?;
+        let (position, at) = self.begin(
+            Src::Imm(record.cast_signed()),
+            piece_size(&[], words).cast_signed(),
+        )?;
         self.asm.add(position, i32::from(at));
         let to = self.cursor(position);
-        self.asm.add(position, 8 * words as i32);
+        self.asm.add(position, 8 * words.cast_signed());
         self.store(self.plan.scratch.out_pos, position);
-        let from = self.asm.alu_of(AluOp::Add, statistic, off as i32);
+        let from = self.asm.alu_of(AluOp::Add, statistic, off.cast_signed());
         self.copy_memory(to.into(), 8 * words, from.into());
         Ok(())
     }
@@ -151,13 +155,13 @@ impl HandlerCodegen<'_> {
         }
         if let StrOperand::Const { bytes } = text {
             let to = self.cursor(position);
-            self.asm.store(Size::DW, to, 0, bytes.len() as i32);
+            self.asm.store(Size::DW, to, 0, bytes.len().fit::<i32>());
             if bytes.len() <= 128 {
-                for i in 0..bytes.len().div_ceil(8) as u32 {
+                for i in 0..bytes.len().div_ceil(8).fit::<u32>() {
                     let src = self.text_word(text, i);
-                    self.asm.store(Size::DW, to, 8 + 8 * i as i16, src);
+                    self.asm.store(Size::DW, to, 8 + 8 * i.fit::<i16>(), src);
                 }
-                let bytes = 8 + bytes.len().next_multiple_of(8) as i32;
+                let bytes = 8 + bytes.len().next_multiple_of(8).fit::<i32>();
                 self.asm.add(position, bytes);
                 return Ok(());
             }
@@ -168,7 +172,11 @@ impl HandlerCodegen<'_> {
         self.store(self.plan.scratch.tmp, position);
         let to = self.cursor(position);
         self.asm.add(to, 8);
-        let args = [to.into(), (text.width() as i32).into(), self.text_arg(text)];
+        let args = [
+            to.into(),
+            text.width().cast_signed().into(),
+            self.text_arg(text),
+        ];
         // With the NUL; at least 1, because the source is our own memory.
         let bytes = self.asm.call_with(Helper::ProbeReadKernelStr, &args);
         self.asm.add(bytes, -1);
@@ -180,7 +188,7 @@ impl HandlerCodegen<'_> {
     /// Writes the length of a field, whose bytes are there. `position` = the position behind the field; that
     /// of its beginning is in the first scratch word.
     pub(in crate::lower) fn end_field(&mut self, position: Reg, bytes: Reg) {
-        let size = self.plan.scratch.out_size as i32;
+        let size = self.plan.scratch.out_size.cast_signed();
         self.load(position, self.plan.scratch.tmp);
         self.check_bound(position, size);
         let length = self.cursor(position);
@@ -198,12 +206,13 @@ impl HandlerCodegen<'_> {
         }
         let end = self.asm.label();
         let pos = self.plan.scratch.out_pos;
-        let size = self.plan.scratch.out_size as i32;
+        let size = self.plan.scratch.out_size.cast_signed();
         let bytes = self.block_word(pos);
         self.asm.jump_if(Cond::Eq, bytes, 0, end);
         self.asm.jump_if(Cond::Gt, bytes, size, end);
         let buffer = self.block_address(self.plan.scratch.out);
-        self.asm.store(Size::W, buffer, 0, self.handler.0 as i32);
+        self.asm
+            .store(Size::W, buffer, 0, self.handler.0.cast_signed());
         self.asm.store(Size::W, buffer, 4, bytes);
         let wake = self.shared_address(shared::WAKE);
         self.asm.load(Size::DW, wake, wake, 0);

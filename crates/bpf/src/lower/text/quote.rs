@@ -1,5 +1,6 @@
 //! Escaped text of limited length, with or without quotes: `text_strn` and similar functions.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{Cond, Size};
@@ -63,8 +64,8 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Sge, count, 0, some);
         self.asm.mov(count, 0);
         self.asm.bind(some);
-        self.asm.jump_if(Cond::Sle, count, max as i32, fits);
-        self.asm.mov(count, max as i32);
+        self.asm.jump_if(Cond::Sle, count, max.cast_signed(), fits);
+        self.asm.mov(count, max.cast_signed());
         self.asm.bind(fits);
         self.store(tmp + word::COUNT, count);
         self.asm.jump_if(Cond::Eq, count, 0, empty);
@@ -93,9 +94,12 @@ impl HandlerCodegen<'_> {
     /// Stores the limit and the quoting flag in the scratch words.
     fn quote_room(&mut self, room: Val, quoted: Val) -> Res {
         let tmp = self.plan.scratch.tmp;
-        let max = self.plan.max_string as i32;
+        let max = self.plan.max_string.cast_signed();
         if let (Val::Imm(room), Val::Imm(quoted)) = (room, quoted) {
-            let (room, quotes) = (room.clamp(0, i64::from(max)) as i32, i32::from(quoted != 0));
+            let (room, quotes) = (
+                room.clamp(0, i64::from(max)).fit::<i32>(),
+                i32::from(quoted != 0),
+            );
             let limit = if quoted != 0 { room.max(5) - 1 } else { room };
             self.store(tmp + word::QUOTED, quotes);
             self.store(tmp + word::LIMIT, limit);

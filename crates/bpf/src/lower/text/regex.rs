@@ -85,7 +85,7 @@ impl HandlerCodegen<'_> {
         self.pool.define_once(&name, || {
             matches(&name, &compiled.classes, &scanner(&compiled.test))
         })?;
-        let chunks = CallArg::from(text.width() as i32 / CHUNK);
+        let chunks = CallArg::from(text.width().cast_signed() / CHUNK);
         let args = [
             self.text_arg(&text),
             block_at(self.plan.scratch.tmp),
@@ -112,7 +112,7 @@ impl HandlerCodegen<'_> {
         self.pool
             .define_once(&name, || find(&name, classes, &tables(finder), max))?;
         // The copied text is kept for its groups, and ends with a NUL.
-        let most = CallArg::from(text.width().min(max) as i32);
+        let most = CallArg::from(text.width().min(max).cast_signed());
         let args = [
             block_at(last + area::TEXT as u32),
             most,
@@ -136,14 +136,15 @@ impl HandlerCodegen<'_> {
             return Ok(());
         };
         let last = self.plan.scratch.last_match;
-        let max = max_matched_len(self.program, &self.plan.facts, self.plan.max_string) as i32;
+        let max =
+            max_matched_len(self.program, &self.plan.facts, self.plan.max_string).cast_signed();
         let (end, fits) = (self.asm.label(), self.asm.label());
         self.fill_zero(off, width);
         let group = self.number_copy(n)?;
         let found = self.block_address(last);
         let groups = self.asm.word(found, area::STATE);
         let asm = &mut *self.asm;
-        asm.jump_if(Cond::Gt, group, MAX_GROUPS as i32, end);
+        asm.jump_if(Cond::Gt, group, MAX_GROUPS.cast_signed(), end);
         asm.jump_if(Cond::Sgt, group, groups, end);
         asm.alu(AluOp::Lsh, group, 4);
         asm.add(group, found);
@@ -151,8 +152,8 @@ impl HandlerCodegen<'_> {
         asm.jump_if(Cond::Ge, start, max, end);
         asm.jump_if(Cond::Ge, bytes, max, end);
         asm.alu(AluOp::Sub, bytes, start);
-        asm.jump_if(Cond::Sle, bytes, width as i32 - 1, fits);
-        asm.mov(bytes, width as i32 - 1);
+        asm.jump_if(Cond::Sle, bytes, width.cast_signed() - 1, fits);
+        asm.mov(bytes, width.cast_signed() - 1);
         self.count(percpu::TRUNCATED);
         self.asm.bind(fits);
         self.asm.jump_if(Cond::Sle, bytes, 0, end);

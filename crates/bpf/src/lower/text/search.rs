@@ -1,6 +1,7 @@
 //! String functions that work byte by byte: search, numbers in text, escapes. The run-time library has
 //! their loops.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::interp::strtol;
 use spile_ir::{Reg as IrReg, Val};
@@ -78,7 +79,7 @@ impl HandlerCodegen<'_> {
                 true => Some(0),
                 false => a.windows(b.len()).position(|w| w == &**b),
             };
-            return Ok(Src::Imm(at.map_or(0, |at| at as i32 + 1)));
+            return Ok(Src::Imm(at.map_or(0, |at| at.fit::<i32>() + 1)));
         }
         self.needs_loop("searching in a string")?;
         let text = self.copy_into_block(text)?;
@@ -99,7 +100,7 @@ impl HandlerCodegen<'_> {
         self.needs_loop("strtol()")?;
         self.pool.library("strtol")?;
         let base = self.number(base)?;
-        let width = CallArg::from(text.width() as i32);
+        let width = CallArg::from(text.width().cast_signed());
         let args = [self.text_arg(&text), width, base.into()];
         let number = self.asm.call_sub_with("strtol", &args);
         self.def_int(dst, number)

@@ -1,5 +1,6 @@
 //! Copies, comparisons and substrings.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::{Label, Section};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src, Swap};
@@ -21,7 +22,7 @@ impl HandlerCodegen<'_> {
             }
             StrOperand::Slot { .. } => Src::Imm(0),
             StrOperand::Const { bytes } => {
-                let word = StrOperand::const_word(bytes, i) as i64;
+                let word = StrOperand::const_word(bytes, i).cast_signed();
                 self.asm.constant(word)
             }
         }
@@ -32,7 +33,7 @@ impl HandlerCodegen<'_> {
         if bytes <= UNROLL * 8 {
             let (base, disp) = self.block_operand(off, bytes);
             for i in 0..bytes / 8 {
-                self.asm.store(Size::DW, base, disp + 8 * i as i16, 0);
+                self.asm.store(Size::DW, base, disp + 8 * i.fit::<i16>(), 0);
             }
             return;
         }
@@ -55,10 +56,10 @@ impl HandlerCodegen<'_> {
             };
             for i in 0..bytes / 8 {
                 let src = match from {
-                    Some((base, at)) => self.asm.word(base, at + 8 * i as i16).into(),
+                    Some((base, at)) => self.asm.word(base, at + 8 * i.fit::<i16>()).into(),
                     None => self.text_word(text, i),
                 };
-                self.asm.store(Size::DW, to, disp + 8 * i as i16, src);
+                self.asm.store(Size::DW, to, disp + 8 * i.fit::<i16>(), src);
             }
         } else {
             let from = self.text_arg(text);
@@ -134,7 +135,7 @@ impl HandlerCodegen<'_> {
         };
         let words = match b {
             // The comparison is decided by the word in which the constant ends at the latest.
-            StrOperand::Const { bytes } => bytes.len() as u32 / 8 + 1,
+            StrOperand::Const { bytes } => bytes.len().fit::<u32>() / 8 + 1,
             StrOperand::Slot { .. } => a.width().max(b.width()) / 8,
         };
         let (words, chunks) = self.words_in_place(a, b, words);
@@ -195,11 +196,11 @@ impl HandlerCodegen<'_> {
     #[must_use]
     pub(in crate::lower) fn strlen(&mut self, text: &StrOperand) -> Reg {
         match text {
-            StrOperand::Const { bytes } => self.asm.copy(bytes.len() as i32),
+            StrOperand::Const { bytes } => self.asm.copy(bytes.len().fit::<i32>()),
             StrOperand::Slot { width, .. } => {
                 // The copying helper returns the length, and is faster than a loop here.
                 let to = block_at(self.plan.scratch.text + 3 * self.plan.max_string);
-                let args = [to, (*width as i32).into(), self.text_arg(text)];
+                let args = [to, width.cast_signed().into(), self.text_arg(text)];
                 let bytes = self.asm.call_with(Helper::ProbeReadKernelStr, &args);
                 self.asm.add(bytes, -1);
                 bytes
@@ -218,7 +219,7 @@ impl HandlerCodegen<'_> {
             .ok_or("no such table")?;
         let longest = table_ref.entries.iter().map(|e| e.len()).max().unwrap_or(0);
         let stride = Ty::str_for_len(longest).size();
-        let rows = table_ref.entries.len() as u32;
+        let rows = table_ref.entries.len().fit::<u32>();
         let entries = table_ref.entries.iter().map(|e| &**e);
         let base = self.pool.table(table.0, stride, entries);
         let row = self.number_copy(idx)?;
@@ -236,8 +237,8 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         let (none, end) = (self.asm.label(), self.asm.label());
         if rows > 0 {
-            self.asm.jump_if(Cond::Ge, row, rows as i32, none);
-            self.asm.alu(AluOp::Mul, row, stride as i32);
+            self.asm.jump_if(Cond::Ge, row, rows.cast_signed(), none);
+            self.asm.alu(AluOp::Mul, row, stride.cast_signed());
             let from = self.asm.new_reg();
             self.asm.ld_data(from, Section::Rodata, base);
             self.asm.add(from, row);
@@ -291,13 +292,13 @@ impl HandlerCodegen<'_> {
         asm.jump_if(Cond::Sle, bytes, 0, none);
         asm.jump_if(Cond::Slt, first, 0, none);
         asm.jump_if(Cond::Sge, first, left, none);
-        asm.jump_if(Cond::Ge, first, text_width as i32, none);
+        asm.jump_if(Cond::Ge, first, text_width.cast_signed(), none);
         asm.alu(AluOp::Sub, left, first);
         asm.jump_if(Cond::Sle, bytes, left, short);
         asm.mov(bytes, left);
         asm.bind(short);
-        asm.jump_if(Cond::Sle, bytes, width as i32 - 1, fits);
-        asm.mov(bytes, width as i32 - 1);
+        asm.jump_if(Cond::Sle, bytes, width.cast_signed() - 1, fits);
+        asm.mov(bytes, width.cast_signed() - 1);
         self.count(percpu::TRUNCATED);
         self.asm.bind(fits);
         self.asm.jump_if(Cond::Sle, bytes, 0, none);
@@ -308,7 +309,8 @@ impl HandlerCodegen<'_> {
         let text = self.text(s)?;
         let end = self.asm.label();
         let (at, byte) = (self.number_copy(pos)?, self.asm.copy(0));
-        self.asm.jump_if(Cond::Ge, at, text.width() as i32, end);
+        self.asm
+            .jump_if(Cond::Ge, at, text.width().cast_signed(), end);
         let text = self.text_arg(&text);
         let from = self.asm.address_of(&text);
         self.asm.add(from, at);

@@ -1,5 +1,6 @@
 //! Strings of 16-bit and 32-bit units in memory, converted to UTF-8 by the run-time library.
 
+use spile_cast::Cast;
 use spile_ebpf::isa::insn::Cond;
 use spile_ir::{Reg as IrReg, Space, Val};
 use spile_layout::ErrorKind;
@@ -30,7 +31,7 @@ impl HandlerCodegen<'_> {
             Space::Kernel => ("kernel", Helper::Read, ErrorKind::KernelStrFault),
         };
         let max = self.plan.max_string;
-        let room = room.clamp(1, max.into()) as u32;
+        let room = room.clamp(1, max.into()).fit::<u32>();
         let name = format!("{space}_utf{bits}_{room}");
         self.made(unicode::utf(&name, helper, unit, room))?;
         self.begin_text(max);

@@ -50,7 +50,7 @@ impl HandlerCodegen<'_> {
         let (word, all) = (format!("{one}_of_word"), format!("{one}s_of_{width}"));
         pool.use_stack_text(&word, plan)?;
         pool.use_stack_text_of(&all, plan, |layout| stacks::of_text(layout, one, *width))?;
-        let args = [*off as i32, form_flags(form)].map(CallArg::from);
+        let args = [off.cast_signed(), form_flags(form)].map(CallArg::from);
         self.asm.call_sub_with(all, &args);
         Ok(())
     }

@@ -18,6 +18,7 @@
 mod lines;
 mod texts;
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
@@ -48,7 +49,7 @@ impl HandlerCodegen<'_> {
         let room = self.room()?.clone();
         let plan = self.plan;
         let context = self.asm.word(R10, CTX);
-        let size = CallArg::from(room.bytes() as i32);
+        let size = CallArg::from(room.bytes().cast_signed());
         let args = [context.into(), block_at(room.frames), size, 0.into()];
         let bytes = self.asm.call_with(Helper::GetStack, &args);
         let some = self.asm.label();
@@ -66,9 +67,9 @@ impl HandlerCodegen<'_> {
         let at = point.and_then(|p| room.points.iter().position(|q| q == p));
         match at {
             Some(at) => {
-                let words = room.words + stack_words::POINTS + at as u32 * stack_words::POINT;
+                let words = room.words + stack_words::POINTS + at.fit::<u32>() * stack_words::POINT;
                 self.pool.use_stack_text("stack_first", plan)?;
-                let words = CallArg::from(words as i32);
+                let words = CallArg::from(words.cast_signed());
                 self.asm.call_sub_with("stack_first", &[words]);
             }
             None => self.store(room.first, 0),
@@ -145,13 +146,14 @@ impl HandlerCodegen<'_> {
         let end = self.asm.label();
         let at = self.unknown(n)?;
         let frame = self.asm.copy(0);
-        self.asm.jump_if(Cond::Ge, at, room.most as i32, end);
+        self.asm.jump_if(Cond::Ge, at, room.most.cast_signed(), end);
         self.asm.alu(AluOp::Lsh, at, 3);
         let first = self.block_word(room.first);
         self.asm.add(at, first);
         let count = self.block_word(room.count);
         self.asm.jump_if(Cond::Ge, at, count, end);
-        self.asm.jump_if(Cond::Gt, at, room.bytes() as i32 - 8, end);
+        self.asm
+            .jump_if(Cond::Gt, at, room.bytes().cast_signed() - 8, end);
         let frames = self.block_address(room.frames);
         self.asm.add(frames, at);
         self.asm.load(Size::DW, frame, frames, 0);
@@ -173,17 +175,18 @@ impl HandlerCodegen<'_> {
         self.asm.store(Size::DW, R10, TMP[0], addr);
         self.fill_zero(off, width);
         let format = CallArg::Constant(self.pool.constant(if data { b"%pS" } else { b"%ps" }));
-        let size = CallArg::from(width as i32);
+        let size = CallArg::from(width.cast_signed());
         let args = [block_at(off), size, format, CallArg::Word(TMP[0]), 8.into()];
         let length = self.asm.call_with(Helper::Snprintf, &args);
         let (end, fits) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(Cond::Sle, length, 2, end);
-        self.asm.jump_if(Cond::Sle, length, width as i32, fits);
+        self.asm
+            .jump_if(Cond::Sle, length, width.cast_signed(), fits);
         self.count(spile_layout::percpu::TRUNCATED);
         self.asm.jump(end);
         self.asm.bind(fits);
         if data {
-            let room = width as i32 - KERNEL.len() as i32;
+            let room = width.cast_signed() - KERNEL.len().fit::<i32>();
             self.asm.jump_if(Cond::Gt, length, room, end);
             // No name begins with a digit: a bare address has no module.
             let text = self.block_address(off);
@@ -194,7 +197,7 @@ impl HandlerCodegen<'_> {
             self.asm.jump_if(Cond::Eq, last, i32::from(b']'), end);
             for (i, byte) in KERNEL.iter().enumerate() {
                 self.asm
-                    .store(Size::B, text, i as i16 - 1, i32::from(*byte));
+                    .store(Size::B, text, i.fit::<i16>() - 1, i32::from(*byte));
             }
         }
         self.asm.bind(end);

@@ -8,6 +8,7 @@
 mod names;
 mod remaining_frames;
 
+use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::insn::{Cond, Reg, Src};
 use spile_ir::{Reg as IrReg, Ty, Val};
@@ -37,7 +38,7 @@ fn walks<'a>(
 ) -> Res<(&'a StackRoom, i16, &'a UnwindOffsets)> {
     let room = plan.stacks.as_ref().and_then(|r| Some((r, r.user?)));
     match (room, &options.offsets.unwind) {
-        (Some((room, base)), Some(offsets)) => Ok((room, base as i16, offsets)),
+        (Some((room, base)), Some(offsets)) => Ok((room, base.fit::<i16>(), offsets)),
         _ => Err(LowerError::unsupported(
             "stacks of programs need fields that this kernel's BTF does not have",
         )),
@@ -93,8 +94,8 @@ impl HandlerCodegen<'_> {
         let mut most = most.into();
         use_walk(self.pool, self.plan, self.options)?;
         let (_, base, _) = walks(self.plan, self.options)?;
-        self.store(base as u32 + at::COPY, i32::from(marks));
-        let begin = [at::IP, at::SP, at::BP].map(|field| base as u32 + field);
+        self.store(base.fit::<u32>() + at::COPY, i32::from(marks));
+        let begin = [at::IP, at::SP, at::BP].map(|field| base.fit::<u32>() + field);
         if most != Src::Imm(GIVEN) && self.stack_behind_return(begin)? {
             most = Src::Imm(GIVEN);
         }
@@ -133,7 +134,7 @@ impl HandlerCodegen<'_> {
         self.pool.use_stack_text("append_frames", plan)?;
         for (value, field) in given.iter().zip([at::IP, at::SP, at::BP]) {
             let value = self.unknown(*value)?;
-            self.store(base as u32 + field, value);
+            self.store(base.fit::<u32>() + field, value);
         }
         let marks = !self.makes_text(dst);
         if given.is_empty() {
@@ -177,7 +178,7 @@ impl HandlerCodegen<'_> {
             return Ok(());
         }
         self.begin_mark(form)?;
-        let args = [room.most as i32, full(form)].map(CallArg::from);
+        let args = [room.most.cast_signed(), full(form)].map(CallArg::from);
         self.asm.call_sub_with("append_frame", &args);
         self.append_text(&super::stacks::literal(";"), 0, None)?;
         self.end_text(off, width);
@@ -195,8 +196,9 @@ impl HandlerCodegen<'_> {
     fn walk_whole(&mut self, first: Val, base: i16, most: u32, marks: bool) -> Res {
         let walked = self.asm.label();
         if first != Val::Imm(0) {
-            let before = self.block_word(base as u32 + at::MOST);
-            self.asm.jump_if(Cond::Eq, before, most as i32, walked);
+            let before = self.block_word(base.fit::<u32>() + at::MOST);
+            self.asm
+                .jump_if(Cond::Eq, before, most.cast_signed(), walked);
         }
         self.take_user_stack(-1, marks)?;
         self.asm.bind(walked);

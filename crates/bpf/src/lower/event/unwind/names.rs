@@ -42,7 +42,7 @@ impl HandlerCodegen<'_> {
     /// Appends a frame of the room.
     pub(super) fn append_symbol(&mut self, form: SymbolicForm, index: u32) -> Res {
         self.use_append_symbol()?;
-        let args = [index as i32, form_parts(form)].map(CallArg::from);
+        let args = [index.cast_signed(), form_parts(form)].map(CallArg::from);
         self.asm.call_sub_with("append_symbol", &args);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The rest of a stack in texts of addresses. A mark as the last word stands for the frames that
 //! only the controller can find, in a copy (`copies.rs`).
 
+use spile_cast::Cast;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Reg as IrReg, Val};
 use spile_layout::{COPIED, SymbolicForm, percpu, shared};
@@ -42,20 +43,21 @@ impl HandlerCodegen<'_> {
         let (plan, options) = (self.plan, self.options);
         let (room, base, _) = walks(plan, options)?;
         let [none, fits] = std::array::from_fn(|_| self.asm.label());
-        let last = self.block_word(base as u32 + at::N);
+        let last = self.block_word(base.fit::<u32>() + at::N);
         // One comparison for 0 as well: before Linux 6.8 the verifier learns nothing from `!= 0`.
         self.asm.add(last, -1);
-        self.asm.jump_if(Cond::Ge, last, room.most as i32, none);
-        self.store(base as u32 + at::LO, last);
+        self.asm
+            .jump_if(Cond::Ge, last, room.most.cast_signed(), none);
+        self.store(base.fit::<u32>() + at::LO, last);
         self.asm.alu(AluOp::Lsh, last, 3);
-        let frame = self.block_address(base as u32);
+        let frame = self.block_address(base.fit::<u32>());
         self.asm.add(frame, last);
-        let file = self.asm.word(frame, at::FILES as i16);
-        let offset = self.asm.word(frame, at::offsets(room.most) as i16);
-        self.store(base as u32 + at::HI, offset);
-        self.asm.jump_if(Cond::Ne, file, COPIED as i32, none);
+        let file = self.asm.word(frame, at::FILES.fit());
+        let offset = self.asm.word(frame, at::offsets(room.most).fit::<i16>());
+        self.store(base.fit::<u32>() + at::HI, offset);
+        self.asm.jump_if(Cond::Ne, file, COPIED.cast_signed(), none);
         let length = self.block_word(plan.scratch.text_pos);
-        let room = width.saturating_sub(REST_BYTES) as i32;
+        let room = width.saturating_sub(REST_BYTES).cast_signed();
         self.asm.jump_if(Cond::Le, length, room, fits);
         self.count(percpu::TRUNCATED);
         self.asm.jump(none);
@@ -66,7 +68,7 @@ impl HandlerCodegen<'_> {
         }
         self.begin_mark(SymbolicForm::UserAddresses)?;
         for field in [at::LO, at::HI] {
-            let number = self.block_word(base as u32 + field);
+            let number = self.block_word(base.fit::<u32>() + field);
             self.asm
                 .call_sub_with(APPEND_HEX, &[number.into(), 0.into()]);
             let next = match field {
@@ -89,7 +91,7 @@ impl HandlerCodegen<'_> {
             return Ok(is_mark);
         };
         let [text, mark] = [self.block_address(*off), self.shared_address(shared::MARK)];
-        for at in (0..MARK_BYTES as i16).step_by(8) {
+        for at in (0..MARK_BYTES.fit::<i16>()).step_by(8) {
             let [a, b] = [text, mark].map(|from| self.asm.word(from, at));
             self.asm.jump_if(Cond::Ne, a, b, no);
         }
