@@ -13,6 +13,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Mutex;
 
+use spile_cast::Cast;
+
 use crate::bpf::{
     self, BpfError, Errno, MapAttr, ProgSpec, attach_type, insn, map_type, prog_type,
 };
@@ -417,7 +419,7 @@ fn program_type(ty: u32) -> Availability {
 }
 
 fn map_of_type(ty: u32) -> Availability {
-    let page = crate::machine::page_size() as u32;
+    let page = crate::machine::page_size().fit::<u32>();
     let spec = match ty {
         map_type::RINGBUF => MapAttr {
             ty,
@@ -449,7 +451,7 @@ const HELPER_REFUSED: [&str; 5] = [
 ];
 
 fn helper_in(ty: u32, number: u32) -> Availability {
-    let loaded = load(ty, &[insn(0x85, 0, 0, 0, number as i32), EXIT]);
+    let loaded = load(ty, &[insn(0x85, 0, 0, 0, number.cast_signed()), EXIT]);
     // Messages of kernels from 5.10 to now, in this order.
     call_result(loaded, &HELPER_REFUSED)
 }
@@ -470,7 +472,7 @@ fn kfunc_in(ty: u32, name: &str) -> Availability {
     let Some(id) = btf.find_func(name) else {
         return Availability::No;
     };
-    let call = insn(0x85, 0, PSEUDO_KFUNC_CALL, 0, id as i32);
+    let call = insn(0x85, 0, PSEUDO_KFUNC_CALL, 0, id.cast_signed());
     call_result(load(ty, &[call, EXIT]), &KFUNC_REFUSED)
 }
 

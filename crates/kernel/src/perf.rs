@@ -5,6 +5,7 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
+use spile_cast::Cast;
 
 use crate::bpf::last_errno;
 use crate::machine::{self, Version};
@@ -226,14 +227,14 @@ impl PerfEvent {
             Sampling::Frequency(hz) => (hz, DISABLED | FREQUENCY),
         };
         let (pid, cpu) = match target {
-            PerfTarget::Cpu(cpu) => (-1, cpu as i32),
+            PerfTarget::Cpu(cpu) => (-1, cpu.cast_signed()),
             PerfTarget::Task(pid) => {
                 flags |= INHERIT;
-                (pid as i32, -1)
+                (pid.cast_signed(), -1)
             }
         };
         let mut attr = [0u64; ATTR_LEN / 8];
-        let head = [event.ty.to_ne_bytes(), (ATTR_LEN as u32).to_ne_bytes()];
+        let head = [event.ty.to_ne_bytes(), ATTR_LEN.fit::<u32>().to_ne_bytes()];
         attr[0] = u64::from_ne_bytes(*head.concat().first_chunk().unwrap_or(&[0; 8]));
         attr[1] = event.config;
         attr[2] = sample;
@@ -253,13 +254,13 @@ impl PerfEvent {
         const READ: u64 = 1;
         const WRITE: u64 = 2;
         let (pid, cpu, flags) = match target {
-            PerfTarget::Cpu(cpu) => (-1, cpu as i32, DISABLED),
-            PerfTarget::Task(pid) => (pid as i32, -1, DISABLED | INHERIT | REMOVE_ON_EXEC),
+            PerfTarget::Cpu(cpu) => (-1, cpu.cast_signed(), DISABLED),
+            PerfTarget::Task(pid) => (pid.cast_signed(), -1, DISABLED | INHERIT | REMOVE_ON_EXEC),
         };
         let mut attr = [0u64; ATTR_LEN / 8];
         let head = [
             TYPE_BREAKPOINT.to_ne_bytes(),
-            (ATTR_LEN as u32).to_ne_bytes(),
+            ATTR_LEN.fit::<u32>().to_ne_bytes(),
         ];
         attr[0] = u64::from_ne_bytes(*head.concat().first_chunk().unwrap_or(&[0; 8]));
         attr[2] = 1;
@@ -301,13 +302,13 @@ impl PerfEvent {
         let name = name.map(CString::new).transpose();
         let name = name.map_err(|_| refused("open a perf probe", Errno::INVAL))?;
         let mut attr = [0u64; ATTR_LEN / 8];
-        let head = [ty.to_ne_bytes(), (ATTR_LEN as u32).to_ne_bytes()];
+        let head = [ty.to_ne_bytes(), ATTR_LEN.fit::<u32>().to_ne_bytes()];
         attr[0] = u64::from_ne_bytes(*head.concat().first_chunk().unwrap_or(&[0; 8]));
         attr[1] = u64::from(ret) | semaphore << SEMAPHORE;
         // `config1`, `config2`
         attr[7] = name.as_ref().map_or(0, |n| n.as_ptr() as u64);
         attr[8] = number;
-        let (pid, cpu) = task.map_or((-1, 0), |pid| (pid as i32, -1));
+        let (pid, cpu) = task.map_or((-1, 0), |pid| (pid.cast_signed(), -1));
         open_attr(&attr, pid, cpu, "open a perf probe")
     }
 
@@ -324,14 +325,14 @@ impl PerfEvent {
         let mut attr = [0u64; ATTR_LEN / 8];
         let head = [
             TYPE_TRACEPOINT.to_ne_bytes(),
-            (ATTR_LEN as u32).to_ne_bytes(),
+            ATTR_LEN.fit::<u32>().to_ne_bytes(),
         ];
         attr[0] = u64::from_ne_bytes(*head.concat().first_chunk().unwrap_or(&[0; 8]));
         attr[1] = id;
         attr[2] = 1;
         attr[3] = SAMPLE_TID | SAMPLE_READ;
         attr[5] = DISABLED | if inherited { INHERIT } else { 0 };
-        open_attr(&attr, task as i32, -1, "open an event of a task")
+        open_attr(&attr, task.cast_signed(), -1, "open an event of a task")
     }
 
     /// Asks the kernel whether it accepts a kprobe at a function, without creating one: the
@@ -433,7 +434,7 @@ fn open_attr(
         });
     }
     // SAFETY: a new descriptor that nobody else owns.
-    Ok(PerfEvent(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    Ok(PerfEvent(unsafe { OwnedFd::from_raw_fd(fd.fit::<i32>()) }))
 }
 
 impl AsFd for PerfEvent {

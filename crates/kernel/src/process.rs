@@ -5,6 +5,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::thread::JoinHandle;
 
+use spile_cast::Cast;
+
 /// Ignores SIGXFSZ: from now on a write past the file size limit (`ulimit -f`) is an error, instead
 /// of a signal that ends this process.
 pub fn file_limit_is_an_error() {
@@ -154,8 +156,8 @@ pub fn large_heap() {
     // SAFETY: the heap's end is only read, the block is freed, and the advice is about memory of the
     // heap, whose contents it leaves alone.
     unsafe {
-        libc::mallopt(libc::M_TOP_PAD, HEAP as libc::c_int);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * HEAP as libc::c_int);
+        libc::mallopt(libc::M_TOP_PAD, HEAP.fit::<libc::c_int>());
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * HEAP.fit::<libc::c_int>());
         // A threshold set by hand no longer adapts, so set the one for blocks with mappings of
         // their own.
         libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use spile_cast::Cast;
 use spile_glob as glob;
 
 /// Where the kernel lists its symbols.
@@ -101,7 +102,7 @@ impl NameTable {
             if let Some(at) = symbols.name_of_line(entry.1) {
                 let name = stem(symbols.bytes_at(at));
                 let list = NameTable::hash(name) & (heads.len() - 1);
-                next[i] = std::mem::replace(&mut heads[list], i as u32 + 1);
+                next[i] = std::mem::replace(&mut heads[list], i.fit::<u32>() + 1);
             }
         }
         NameTable { heads, next }
@@ -119,7 +120,7 @@ impl NameTable {
         let rest = rest
             .iter()
             .fold(0, |word, byte| word << 8 | u64::from(*byte));
-        mix(words.fold(0xcbf2_9ce4_8422_2325, mix), rest) as usize
+        mix(words.fold(0xcbf2_9ce4_8422_2325, mix), rest).fit::<usize>()
     }
 
     /// The indexes in the list of a stem. Some may have another stem.
@@ -172,7 +173,7 @@ impl Symbols {
             {
                 sorted &= address >= last;
                 last = address;
-                by_address.push((address, start as u32));
+                by_address.push((address, start.fit::<u32>()));
             }
             start = end + 1;
         }
@@ -246,7 +247,9 @@ impl Symbols {
     /// A number by which [`Symbols::name_at`] finds the name of this symbol again.
     #[must_use]
     pub fn offset_of(&self, symbol: &Symbol<'_>) -> u32 {
-        (symbol.name.as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize) as u32
+        (symbol.name.as_ptr() as usize)
+            .wrapping_sub(self.text.as_ptr() as usize)
+            .low32()
     }
 
     /// The name that begins at `offset`, see [`Symbols::offset_of`].
@@ -338,7 +341,7 @@ impl Symbols {
     fn named_at(&self, at: u32) -> Option<Symbol<'_>> {
         let before = self.text.get(..at as usize)?;
         let start = memchr::memrchr(b'\n', before).map_or(0, |nl| nl + 1);
-        let symbol = self.line(start as u32)?;
+        let symbol = self.line(start.fit::<u32>())?;
         (self.offset_of(&symbol) == at).then_some(symbol)
     }
 
@@ -346,7 +349,7 @@ impl Symbols {
     fn scan(&self, prefix: &str) -> Vec<u32> {
         let needle = format!(" {prefix}");
         let found = memchr::memmem::find_iter(&self.text, needle.as_bytes());
-        found.map(|at| at as u32 + 1).collect()
+        found.map(|at| at.fit::<u32>() + 1).collect()
     }
 
     /// The offset of the name in the line at `start`: behind the address and the kind.
@@ -357,7 +360,7 @@ impl Symbols {
             Some(b' ') => 16,
             _ => head.iter().take(17).position(|&c| c == b' ')?,
         };
-        let at = start + gap as u32 + 3;
+        let at = start + gap.fit::<u32>() + 3;
         (self.text.get(at as usize - 1) == Some(&b' ')).then_some(at)
     }
 

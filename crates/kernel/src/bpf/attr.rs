@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
+use spile_cast::Cast;
 
 use super::error::{BpfError, Command};
 
@@ -38,7 +39,7 @@ impl<'a> Attr<'a> {
     }
 
     pub(super) fn fd(self, at: usize, fd: BorrowedFd<'a>) -> Self {
-        self.u32(at, fd.as_raw_fd() as u32)
+        self.u32(at, fd.as_raw_fd().cast_unsigned())
     }
 
     /// A pointer to memory that the kernel reads.
@@ -86,7 +87,7 @@ impl<'a> Attr<'a> {
                 libc::syscall(libc::SYS_bpf, command as u32, self.bytes.as_mut_ptr(), LEN)
             };
             if ret >= 0 {
-                return Ok(ret as i32);
+                return Ok(ret.fit::<i32>());
             }
             let errno = last_errno();
             // The verifier gives up with EAGAIN when a signal is pending.

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
+use spile_cast::Cast;
 
 use super::attr::Attr;
 use super::error::{BpfError, Command};
@@ -258,7 +259,7 @@ fn raw_info(fd: BorrowedFd<'_>) -> Result<RawInfo, BpfError> {
     let mut info = RawInfo([0; INFO_LEN]);
     let mut attr = Attr::new()
         .fd(0, fd)
-        .u32(4, INFO_LEN as u32)
+        .u32(4, INFO_LEN.fit())
         .output(8, &mut info.0);
     // SAFETY: the kernel writes no more than the length given. All pointers in
     // the buffer are null with counts of zero, so it writes through none.

@@ -6,6 +6,8 @@
 use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use spile_cast::Cast;
+
 use super::attr::Attr;
 use super::error::{BpfError, Command};
 
@@ -59,7 +61,7 @@ pub fn uprobe_multi(prog: BorrowedFd<'_>, spec: &UprobeMulti<'_>) -> Result<Owne
         .input(16, path.as_bytes_with_nul())
         .input(24, spec.offsets)
         .input(40, spec.cookies)
-        .u32(48, count as u32)
+        .u32(48, count.fit())
         .u32(52, u32::from(spec.ret) * RETURN)
         .u32(56, spec.pid.unwrap_or(0));
     if !spec.semaphores.is_empty() {
@@ -111,7 +113,7 @@ pub fn kprobe_multi(
             },
         )
         .u32(16, u32::from(at == AttachPoints::Return) * RETURN)
-        .u32(20, cookies.len() as u32)
+        .u32(20, cookies.len().fit())
         .input(40, cookies);
     let count = match functions {
         KernelFunctions::Names(names) => names.len(),
@@ -172,7 +174,7 @@ pub fn netfilter_link(
         .u32(8, attach_type::NETFILTER)
         .u32(16, pf)
         .u32(20, hook)
-        .u32(24, priority as u32);
+        .u32(24, priority.cast_unsigned());
     // SAFETY: the attribute holds no pointers.
     unsafe { attr.open(Command::LinkCreate) }
 }

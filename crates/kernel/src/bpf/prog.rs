@@ -3,6 +3,8 @@
 use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use spile_cast::Cast;
+
 use super::attr::Attr;
 use super::error::{BpfError, Command};
 
@@ -68,7 +70,7 @@ pub fn load(spec: &ProgSpec<'_>) -> Result<OwnedFd, BpfError> {
     let attr = || {
         let attr = Attr::new()
             .u32(0, spec.ty)
-            .u32(4, spec.insns.len() as u32)
+            .u32(4, spec.insns.len().fit())
             .input(8, spec.insns)
             .input(16, LICENSE)
             .u32(44, spec.flags)
@@ -77,12 +79,12 @@ pub fn load(spec: &ProgSpec<'_>) -> Result<OwnedFd, BpfError> {
             .u32(108, spec.attach_btf_id);
         let Some(btf) = spec.btf else { return attr };
         attr.fd(72, btf)
-            .u32(76, size_of::<[u32; 2]>() as u32)
+            .u32(76, size_of::<[u32; 2]>().fit())
             .input(80, spec.functions)
-            .u32(88, spec.functions.len() as u32)
-            .u32(92, size_of::<[u32; 4]>() as u32)
+            .u32(88, spec.functions.len().fit())
+            .u32(92, size_of::<[u32; 4]>().fit())
             .input(96, spec.lines)
-            .u32(104, spec.lines.len() as u32)
+            .u32(104, spec.lines.len().fit())
     };
     // SAFETY: instructions, functions and lines are as many as said; the licence ends with NUL.
     let first = match unsafe { attr().open(Command::ProgLoad) } {
@@ -90,7 +92,7 @@ pub fn load(spec: &ProgSpec<'_>) -> Result<OwnedFd, BpfError> {
         done => return done,
     };
     let mut log = vec![0u8; LOG];
-    let len = log.len() as u32;
+    let len = log.len().fit::<u32>();
     // SAFETY: as above; the log is as long as said.
     let second = unsafe {
         attr()
@@ -118,7 +120,7 @@ pub fn load(spec: &ProgSpec<'_>) -> Result<OwnedFd, BpfError> {
 /// # Errors
 /// [`BpfError::Call`].
 pub fn load_btf(btf: &[u8]) -> Result<OwnedFd, BpfError> {
-    let mut attr = Attr::new().input(0, btf).u32(16, btf.len() as u32);
+    let mut attr = Attr::new().input(0, btf).u32(16, btf.len().fit());
     // SAFETY: the blob is as long as said; the command returns a descriptor.
     unsafe { attr.open(Command::BtfLoad) }
 }
@@ -169,7 +171,7 @@ pub fn test_run(
     const ON_CPU: u32 = 1;
     let mut attr = Attr::new().fd(0, prog);
     if !ctx.is_empty() {
-        attr = attr.u32(40, size_of_val(ctx) as u32).output(48, ctx);
+        attr = attr.u32(40, size_of_val(ctx).fit()).output(48, ctx);
     }
     if let Some(cpu) = cpu {
         attr = attr.u32(64, ON_CPU).u32(68, cpu);

@@ -14,6 +14,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use spile_cast::Cast;
 
 /// Set in a record's length until its writer submits it.
 const BUSY: u32 = 1 << 31;
@@ -94,7 +95,7 @@ impl Ring {
         if at >= end {
             return None;
         }
-        let offset = self.page + (at & (self.size - 1)) as usize;
+        let offset = self.page + (at & (self.size - 1)).fit::<usize>();
         // SAFETY: an offset below `size` into the data, which are mapped twice from `page` on;
         // positions are multiples of 8. Kernel and reader use the word as an atomic one.
         let word = unsafe { AtomicU32::from_ptr(self.writers.start.add(offset).as_ptr().cast()) };
@@ -113,8 +114,8 @@ impl Ring {
         // complete record is not written until the reader's position is behind it, and that is
         // moved only after the borrow ends.
         let bytes = unsafe {
-            let first = self.writers.start.add(offset + HEADER as usize);
-            std::slice::from_raw_parts(first.as_ptr(), len as usize)
+            let first = self.writers.start.add(offset + HEADER.fit::<usize>());
+            std::slice::from_raw_parts(first.as_ptr(), len.fit::<usize>())
         };
         Some(RingEntry::Bytes(bytes))
     }

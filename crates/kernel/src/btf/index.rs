@@ -1,5 +1,7 @@
 //! An index of types by the hashes of their names.
 
+use spile_cast::Cast;
+
 /// A free slot.
 const FREE: u32 = u32::MAX;
 
@@ -57,7 +59,7 @@ impl TypeIndex {
         while self.slots[at] != FREE {
             at = self.after(at);
         }
-        self.slots[at] = ix as u32;
+        self.slots[at] = ix.fit::<u32>();
     }
 
     /// The types that may have that name.

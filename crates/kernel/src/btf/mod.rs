@@ -17,6 +17,8 @@
 //! The format is the kernel's `Documentation/bpf/btf.rst`. A blob is never
 //! trusted: what leads outside of it reads as absent, never as a panic.
 
+use spile_cast::Cast;
+
 mod index;
 mod query;
 mod types;
@@ -152,7 +154,7 @@ impl Btf {
         let io =
             |e: std::io::Error| BtfError::Io(path.to_owned(), crate::resources::error_text(&e));
         let mut file = File::open(path).map_err(io)?;
-        let len = file.metadata().map_err(io)?.len() as usize;
+        let len = file.metadata().map_err(io)?.len().fit::<usize>();
         let fixed = path.starts_with("/sys/kernel/btf");
         let blob = match fixed.then(|| Blob::map(&file, len)).flatten() {
             Some(blob) => blob,
@@ -253,7 +255,7 @@ impl Btf {
         }
         let mut at = first;
         while at < end {
-            let id = start + self.records.len() as BtfTypeId;
+            let id = start + self.records.len().fit::<BtfTypeId>();
             let cut = || BtfError::Format(format!("type {id} is cut short"));
             let record = bytes[at..].first_chunk::<12>().ok_or_else(cut)?;
             let info = types::word(record, 4);
@@ -271,9 +273,9 @@ impl Btf {
             // Half of all types are functions, and few are looked up.
             let function = kind == BtfKind::Func as u8;
             if name != 0 && (!function || early(self.string_and_more(name))) {
-                named.push(self.records.len() as u32);
+                named.push(self.records.len().fit::<u32>());
             }
-            self.records.push(at as u32);
+            self.records.push(at.fit::<u32>());
             at += len;
         }
         Ok(named)
@@ -295,12 +297,12 @@ impl Btf {
     /// The first id of its own types: 0 without a base.
     #[must_use]
     pub fn first(&self) -> BtfTypeId {
-        self.base.map_or(0, |base| base.len() as BtfTypeId)
+        self.base.map_or(0, |base| base.len().fit::<BtfTypeId>())
     }
 
     /// Length of its own strings in bytes.
     fn string_bytes(&self) -> u32 {
-        (self.strings.1 - self.strings.0) as u32
+        (self.strings.1 - self.strings.0).fit::<u32>()
     }
 
     /// Offset at which its own strings begin.
@@ -379,12 +381,12 @@ impl Btf {
         let own = Some(name).filter(|_| searched).into_iter();
         let own = own.flat_map(move |name| self.search(kind, name));
         own.chain(like.filter(fits))
-            .map(move |ix| first + ix as BtfTypeId)
+            .map(move |ix| first + ix.fit::<BtfTypeId>())
     }
 
     /// An index of all functions.
     fn all_functions(&self) -> index::TypeIndex {
-        let all = 0..self.records.len() as u32;
+        let all = 0..self.records.len().fit::<u32>();
         let functions = all.filter(|ix| self.own_head(*ix as usize).1 == BtfKind::Func as u8);
         let functions: Vec<u32> = functions.collect();
         self.indexed(functions.into_iter())
@@ -462,7 +464,7 @@ impl Btf {
         let first = self.first();
         let own = (0..self.records.len()).map(|ix| (ix, self.own_head(ix)));
         own.filter(move |(_, head)| head.1 == kind as u8)
-            .map(move |(ix, head)| (first + ix as BtfTypeId, self.string(head.0)))
+            .map(move |(ix, head)| (first + ix.fit::<BtfTypeId>(), self.string(head.0)))
     }
 
     /// The value of an enumerator of a named enumeration (`pid_type`, `PIDTYPE_PGID`), without a
@@ -492,7 +494,7 @@ impl Btf {
         });
         let first = self.first();
         enums
-            .map(|ix| self.ty(first + ix as BtfTypeId))
+            .map(|ix| self.ty(first + ix.fit::<BtfTypeId>()))
             .find_map(|ty| match ty {
                 Type::Enum(e) => e.values_by_offset(&offsets).map(|v| v.value),
                 _ => None,
@@ -536,7 +538,7 @@ impl Btf {
         needle.extend_from_slice(name.as_bytes());
         needle.push(0);
         let mut offsets: Vec<u32> = memchr::memmem::find_iter(table, &needle)
-            .map(|at| first + at as u32 + 1)
+            .map(|at| first + at.fit::<u32>() + 1)
             .collect();
         if let Some(base) = self.base {
             offsets.extend(base.string_offsets(name));

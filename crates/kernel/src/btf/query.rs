@@ -21,23 +21,27 @@ impl Btf {
             size: body.size,
             union,
         };
+        // No compiler makes a larger number.
+        let sized = |size: u32, ty: &dyn Fn(u8) -> CType<TypeId>| {
+            u8::try_from(size).map_or(CType::Unknown, ty)
+        };
         match self.ty(self.strip(id)) {
             Type::Void => CType::Void,
             // Compilers do not mark characters: any one-byte integer called char is one.
-            Type::Int(i) => CType::Int {
-                size: i.size as u8,
+            Type::Int(i) => sized(i.size, &|size| CType::Int {
+                size,
                 signed: i.signed,
                 char: i.is_char || (i.size == 1 && i.name.contains("char")),
-            },
-            Type::Float { size, .. } => CType::Float { size: size as u8 },
+            }),
+            Type::Float { size, .. } => sized(size, &|size| CType::Float { size }),
             Type::Ptr(to) => CType::Ptr(to),
             Type::Array { elem, len } => CType::Array { elem, count: len },
             Type::Struct(body) => composite(body, false),
             Type::Union(body) => composite(body, true),
-            Type::Enum(e) => CType::Enum {
-                size: e.size as u8,
+            Type::Enum(e) => sized(e.size, &|size| CType::Enum {
+                size,
                 signed: e.signed,
-            },
+            }),
             Type::Func { .. } | Type::FuncProto(_) => CType::Func,
             _ => CType::Unknown,
         }

@@ -1,6 +1,7 @@
 //! BTF on blobs built here, on damaged ones, and on the running kernel's.
 
 use proptest::prelude::*;
+use spile_ctype::CType;
 
 use super::testblob::Builder;
 use super::{Btf, BtfError, BtfKind, Member, Type};
@@ -117,6 +118,14 @@ fn types_have_sizes_and_c_names() {
     assert_eq!(btf.c_name(14), format!("int probe{proto}"));
     assert_eq!(btf.c_declaration(19, "x"), format!("int (*(*x)[3]){proto}"));
     assert_eq!(btf.c_name(6), "union {...}");
+}
+
+#[test]
+fn numbers_of_more_than_255_bytes_are_unknown() {
+    let mut b = Builder::new();
+    b.int("wide", 264, true);
+    let btf = Btf::parse(b.bytes()).expect("a sound blob");
+    assert!(matches!(btf.ctype(1), CType::Unknown), "not one of 8 bytes");
 }
 
 #[test]

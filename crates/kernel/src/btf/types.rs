@@ -326,8 +326,8 @@ impl<'a> Enum<'a> {
     fn value(&self, entry: &'a [u8]) -> EnumValue<'a> {
         let low = word(entry, 4);
         let value = match (self.stride, self.signed) {
-            (12, _) => (u64::from(word(entry, 8)) << 32 | u64::from(low)) as i64,
-            (_, true) => i64::from(low as i32),
+            (12, _) => (u64::from(word(entry, 8)) << 32 | u64::from(low)).cast_signed(),
+            (_, true) => i64::from(low.cast_signed()),
             (_, false) => i64::from(low),
         };
         EnumValue {
@@ -444,7 +444,7 @@ impl Btf {
             BtfKind::DeclTag => Type::DeclTag {
                 name,
                 ty: size,
-                component: word(record, 12) as i32,
+                component: word(record, 12).cast_signed(),
             },
             BtfKind::TypeTag => Type::TypeTag { name, ty: size },
         }
