@@ -9,6 +9,7 @@ use gimli::{
     BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, EndianSlice, LittleEndian, Operation,
     RegisterRule, UnwindContext, UnwindExpression, UnwindSection,
 };
+use spile_cast::Cast;
 
 use spile_abi::Abi;
 
@@ -93,7 +94,7 @@ impl UnwindRow {
             cfa: frame_at_entry(abi),
             ra: match abi.link {
                 Some(_) => SavedRule::Same,
-                None => SavedRule::AtCfa(-(abi.calls.popped as i32)),
+                None => SavedRule::AtCfa(-abi.calls.popped.fit::<i32>()),
             },
             ..UnwindRow::gap(start)
         }
@@ -320,7 +321,7 @@ fn unwind_row<'a, S: UnwindSection<R<'a>>>(
 pub(crate) fn frame_at_entry(abi: &Abi) -> Cfa {
     Cfa::Register {
         register: abi.stack_pointer,
-        offset: abi.calls.popped as i32,
+        offset: abi.calls.popped.fit(),
     }
 }
 

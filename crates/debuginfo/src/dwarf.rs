@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use gimli::{AttributeValue, Section as _, SectionId, UnitHeader, UnitOffset, UnitType};
+use spile_cast::Cast;
 
 use crate::find::SearchPaths;
 use crate::image::Image;
@@ -179,7 +180,7 @@ impl Dwarf {
 
     /// The number of units of the file itself; others are type units of files that were split off.
     pub(crate) fn own_units(&self) -> u32 {
-        self.part(0).own as u32
+        self.part(0).own.fit::<u32>()
     }
 
     /// Whether a unit may describe code. A type unit does not, though it has the line table of a unit
@@ -243,7 +244,7 @@ impl Dwarf {
                 (start, bytes) = (unit + 1, 0);
             }
         }
-        all.push(start..self.headers(part).len() as u32);
+        all.push(start..self.headers(part).len().fit::<u32>());
         all
     }
 
@@ -379,11 +380,13 @@ impl Dwarf {
     pub(crate) fn die_at(&self, part: u8, offset: usize) -> Option<Die> {
         let own = self.part(part);
         let start = |h: &UnitHeader<R>| h.debug_info_offset().map_or(usize::MAX, |o| o.0);
-        let behind = |unit| {
-            own.own_header(unit as u32)
+        let behind = |unit: usize| {
+            own.own_header(unit.fit::<u32>())
                 .is_none_or(|h| start(&h) > offset)
         };
-        let unit = crate::caches::first_index(own.own, behind).checked_sub(1)? as u32;
+        let unit = crate::caches::first_index(own.own, behind)
+            .checked_sub(1)?
+            .fit::<u32>();
         within(&own.own_header(unit)?, offset).map(|offset| Die { part, unit, offset })
     }
 
@@ -436,7 +439,7 @@ impl Dwarf {
                     type_signature.0,
                     Die {
                         part: 0,
-                        unit: i as u32,
+                        unit: i.fit(),
                         offset: type_offset.0,
                     },
                 )),
@@ -549,14 +552,14 @@ impl Dwarf {
             }
         }
         for unit in (0..covered.len()).filter(|&u| !covered[u]) {
-            let Some(u) = self.parse_own(unit as u32) else {
+            let Some(u) = self.parse_own(unit.fit::<u32>()) else {
                 continue;
             };
             let Some(mut ranges) = ranges_of(&part.dwarf, &u) else {
                 continue;
             };
             while let Ok(Some(r)) = ranges.next() {
-                push(unit as u32, r.begin, r.end);
+                push(unit.fit::<u32>(), r.begin, r.end);
             }
         }
         found.sort_by_key(|r| r.start);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use spile_cast::Cast;
+
 use crate::code::{Control, Instruction};
 use crate::exits::code;
 use crate::image::Image;
@@ -53,7 +55,7 @@ impl Flow {
         let jumps = |i: &Instruction| i.control == Control::Computed;
         if flow.all.iter().any(jumps) {
             let known: BTreeSet<u32> = flow.next.iter().flatten().flatten().copied().collect();
-            let unknown = (0..flow.all.len()).filter(|n| !known.contains(&(*n as u32)));
+            let unknown = (0..flow.all.len()).filter(|n| !known.contains(&n.fit::<u32>()));
             flow.computed = unknown.collect();
         }
         Some(flow)
@@ -65,7 +67,7 @@ impl Flow {
     }
 
     fn after(&self, i: &Instruction) -> [Option<u32>; 2] {
-        let number = |address| Some(self.at(address)? as u32);
+        let number = |address| Some(self.at(address)?.fit::<u32>());
         let (on, to) = match i.control {
             Control::Branch(to) => (true, Some(to)),
             Control::Jump(to) => (false, Some(to)),
@@ -82,7 +84,8 @@ impl Flow {
     pub(crate) fn beside(&self, from: usize, wanted: &dyn Fn(usize) -> bool) -> Option<usize> {
         let goes_on = |n: &usize| {
             let n = *n;
-            self.next[n] == [Some(n as u32 + 1), None] && !self.targets.contains(&(n as u32 + 1))
+            self.next[n] == [Some(n.fit::<u32>() + 1), None]
+                && !self.targets.contains(&(n.fit::<u32>() + 1))
         };
         let behind = (from..self.all.len()).take_while(goes_on).map(|n| n + 1);
         let before = (0..from).rev().take_while(goes_on);
@@ -97,7 +100,7 @@ impl Flow {
         let jumps = self.next.iter().zip(&self.all);
         jumps
             .into_iter()
-            .any(|(next, i)| next[1] == Some(at as u32) && i.address >= address)
+            .any(|(next, i)| next[1] == Some(at.fit::<u32>()) && i.address >= address)
     }
 
     /// Follows the function from its start, and gives the first `wanted` instruction on each path.
@@ -141,7 +144,7 @@ impl Flow {
     }
 
     fn follows_itself(&self, n: usize) -> bool {
-        self.next[n].contains(&Some(n as u32))
+        self.next[n].contains(&Some(n.fit::<u32>()))
     }
 }
 

@@ -18,6 +18,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use gimli::Section as _;
+use spile_cast::Cast;
 
 use crate::caches::{Index, first_index};
 use crate::dwarf::{Dwarf, DwarfPart};
@@ -96,7 +97,7 @@ impl ScanTables {
             self.code.len(),
             self.inlined.len(),
         ]
-        .map(|n| n as u32))?;
+        .map(|n| n.fit::<u32>()))?;
         for e in &self.entries {
             let meta = e.kind as u32 | e.name.section << 8 | u32::from(e.part) << 16;
             put(&[e.hash, e.name.offset, e.unit, e.offset, e.scope, meta])?;
@@ -106,7 +107,7 @@ impl ScanTables {
             put(&[s.name.offset, section, s.outer, s.unit])?;
         }
         for &(start, end, unit, offset) in &self.code {
-            let halves = |n: u64| [n as u32, (n >> 32) as u32];
+            let halves = |n: u64| [n.low32(), (n >> 32) as u32];
             put(&halves(start))?;
             put(&halves(end))?;
             put(&[unit, offset])?;
@@ -212,7 +213,7 @@ impl Index {
     fn entry(&self, dwarf: &Dwarf, i: usize) -> Option<NamedEntry> {
         let at = HEADER + i * ENTRY;
         let meta = self.word(at + 5);
-        let part = (meta >> 16) as u8;
+        let part = (meta >> 16).low8();
         let section = meta >> 8 & 0xff;
         let unit = self.word(at + 2);
         let name = StringRef {
@@ -271,7 +272,7 @@ impl Index {
                 offset: self.word(word),
             };
             let unnamed = name.section == u32::from(u8::MAX);
-            let unit = ((meta >> 16) as u8, self.word(word + 3));
+            let unit = ((meta >> 16).low8(), self.word(word + 3));
             let text = (!unnamed).then(|| string(dwarf, unit, name));
             names.push(text.flatten().unwrap_or(ANONYMOUS));
             at = self.word(word + 2);
@@ -324,7 +325,7 @@ fn cache_stamp(dwarf: &Dwarf) -> ([u32; 4], Option<&Path>) {
         .map(|p| p.dwarf.debug_info.reader().len() + split(p))
         .sum();
     let path = dwarf.index_path.as_deref().filter(|_| size >= CACHE_FROM);
-    ([MAGIC, VERSION, size as u32, head(dwarf)], path)
+    ([MAGIC, VERSION, size.low32(), head(dwarf)], path)
 }
 
 /// FNV-1a.
@@ -345,7 +346,9 @@ fn head(dwarf: &Dwarf) -> u32 {
             [Some(hash(p.image.bytes().get(..64).unwrap_or(&[]))), split]
         })
         .flatten();
-    heads.fold(dwarf.headers(0).len() as u32, |a, b| a.rotate_left(7) ^ b)
+    heads.fold(dwarf.headers(0).len().fit::<u32>(), |a, b| {
+        a.rotate_left(7) ^ b
+    })
 }
 
 fn write(path: &Path, put: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! The languages of units.
 
 use gimli::AttributeValue;
+use spile_cast::Cast;
 
 use crate::caches::Importers;
 use crate::dwarf::Dwarf;
@@ -38,8 +39,8 @@ impl Dwarf {
 
     fn imports(&self) -> Importers {
         let mut found = Importers::new();
-        for part in 0..self.parts().len().min(2) as u8 {
-            for number in 0..self.headers(part).len() as u32 {
+        for part in 0..self.parts().len().min(2).fit::<u8>() {
+            for number in 0..self.headers(part).len().fit::<u32>() {
                 let Some(unit) = self.unit(part, number) else {
                     continue;
                 };

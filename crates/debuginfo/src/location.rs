@@ -1,6 +1,7 @@
 //! Location expressions as programs for a small stack machine.
 
 use gimli::{AttributeValue, Expression, Operation, RawLocListEntry};
+use spile_cast::Cast;
 
 use crate::cfi::{self, Cfa};
 use crate::dwarf::Dwarf;
@@ -262,7 +263,7 @@ impl LocContext<'_> {
             }
             (Some(AttributeValue::Encoding(e)), 1 | 2 | 4 | 8) => {
                 let signed = matches!(e, gimli::DW_ATE_signed | gimli::DW_ATE_signed_char);
-                Ok((size as u8, signed))
+                Ok((size.fit::<u8>(), signed))
             }
             _ => Err(Unavailable::new(
                 "it is computed in a type that does not fit a word",
@@ -377,7 +378,7 @@ impl Evaluator<'_, '_> {
 
     fn address(&mut self, address: u64) -> Result<(), Unavailable> {
         let add = LocStep::Binary(LocBinary::Add);
-        self.push(vec![LocStep::Const(address as i64), LocStep::Bias, add])
+        self.push(vec![LocStep::Const(address.cast_signed()), LocStep::Bias, add])
     }
 
     /// `DW_OP_bra`: two paths, which meet at the jump's target. Compilers emit it for minimum and
@@ -452,7 +453,7 @@ impl Evaluator<'_, '_> {
         match op {
             Operation::Nop => {}
             Operation::UnsignedConstant { value } => {
-                self.push(vec![LocStep::Const(value as i64)])?
+                self.push(vec![LocStep::Const(value.cast_signed())])?
             }
             Operation::SignedConstant { value } => self.push(vec![LocStep::Const(value)])?,
             Operation::Address { address } => self.address(address)?,
@@ -466,8 +467,8 @@ impl Evaluator<'_, '_> {
                 let a = dwarf
                     .address(self.context.unit, index)
                     .map_err(|_| Unavailable::damaged())?;
-                self.indexed = Some(a as i64);
-                self.push(vec![LocStep::Const(a as i64)])?;
+                self.indexed = Some(a.cast_signed());
+                self.push(vec![LocStep::Const(a.cast_signed())])?;
             }
             Operation::Register { register } => {
                 self.context.register(register)?;
@@ -576,7 +577,7 @@ impl Evaluator<'_, '_> {
             }
             Operation::PlusConstant { value } => {
                 let mut p = self.pop()?;
-                p.extend([LocStep::Const(value as i64), LocStep::Binary(B::Add)]);
+                p.extend([LocStep::Const(value.cast_signed()), LocStep::Binary(B::Add)]);
                 self.push(p)?;
             }
             Operation::Abs => self.unary(LocStep::Abs)?,

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use spile_cast::Cast;
 
 /// A file mapped for reading.
 pub(crate) struct MappedFile {
@@ -104,7 +105,7 @@ impl Blob {
     /// Size, and time of the last change: numbers that differ once a file was written anew.
     pub(crate) fn state(&self) -> [u64; 2] {
         match self {
-            Blob::Map(m) => [m.len as u64, m.changed as u64],
+            Blob::Map(m) => [m.len as u64, m.changed.low64()],
             Blob::Heap(v) => [v.len() as u64, 0],
         }
     }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gimli::{EndianSlice, LittleEndian, SectionId, UnitHeader, UnitType};
+use spile_cast::Cast;
 
 use crate::find::SearchPaths;
 use crate::image::Image;
@@ -360,9 +361,9 @@ impl Loader<'_> {
             }
         }
         for header in found {
-            let unit = self.headers.len() as u32;
+            let unit = self.headers.len().fit::<u32>();
             self.headers.push(header);
-            self.files.of.push(source as u32 + 1);
+            self.files.of.push(source.fit::<u32>() + 1);
             self.files.sources[source].units.push(unit);
         }
     }
@@ -371,7 +372,7 @@ impl Loader<'_> {
     fn replace(&mut self, unit: u32, header: UnitHeader<R>, source: usize) {
         let skeleton = std::mem::replace(&mut self.headers[unit as usize], header);
         self.files.skeletons.insert(unit, skeleton);
-        self.files.of[unit as usize] = source as u32 + 1;
+        self.files.of[unit as usize] = source.fit::<u32>() + 1;
         self.files.sources[source].units.push(unit);
     }
 }

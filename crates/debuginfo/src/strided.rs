@@ -71,9 +71,9 @@ impl Dwarf {
                     elem
                 }
                 CType::Strided { elem, strides, .. } => {
-                    for n in 0..strides.len() {
-                        let die = array.map_or(at, |a| self.dimension(a.0, n as u8));
-                        take(Some(n), die);
+                    for (n, _) in (0..u8::MAX).zip(&*strides) {
+                        let die = array.map_or(at, |a| self.dimension(a.0, n));
+                        take(Some(n.into()), die);
                     }
                     elem
                 }
@@ -241,7 +241,8 @@ impl Dwarf {
             .and_then(|s| Some(vec![ObjectOp::Const(i64::try_from(s).ok()?)]));
         let mut strides: Vec<Arc<[ObjectOp]>> = Vec::new();
         let mut counts = Vec::new();
-        let mut inner_first: Vec<_> = (0..).zip(dimensions).collect();
+        let count = u8::try_from(dimensions.len()).ok()?;
+        let mut inner_first: Vec<_> = (0..count).zip(dimensions).collect();
         if !column_order {
             inner_first.reverse();
         }
@@ -335,10 +336,12 @@ impl Dwarf {
         while let Some(op) = ops.next().ok()? {
             match op {
                 Operation::PushObjectAddress => found.push(ObjectOp::Object),
-                Operation::UnsignedConstant { value } => found.push(ObjectOp::Const(value as i64)),
+                Operation::UnsignedConstant { value } => {
+                    found.push(ObjectOp::Const(value.cast_signed()))
+                }
                 Operation::SignedConstant { value } => found.push(ObjectOp::Const(value)),
                 Operation::PlusConstant { value } => {
-                    found.extend([ObjectOp::Const(value as i64), ObjectOp::Add]);
+                    found.extend([ObjectOp::Const(value.cast_signed()), ObjectOp::Add]);
                 }
                 Operation::Deref {
                     size: size @ (1 | 2 | 4 | 8),

@@ -2,6 +2,7 @@
 
 use object::read::elf::Sym;
 use object::{LittleEndian, elf};
+use spile_cast::Cast;
 
 use crate::image::Image;
 
@@ -104,10 +105,10 @@ impl<'a> ElfSymbols<'a> {
             let before = code.last().map(|&l| &all[l as usize]);
             let function = matches!(s.kind, SymbolKind::Func | SymbolKind::IFunc);
             if function && before.is_none_or(|b| b.address != s.address) {
-                code.push(i as u32);
+                code.push(i.fit::<u32>());
             }
         }
-        let mut by_name: Vec<u32> = (0..all.len() as u32).collect();
+        let mut by_name: Vec<u32> = (0..all.len().fit::<u32>()).collect();
         by_name.sort_unstable_by_key(|&i| (all[i as usize].name, all[i as usize].binding));
         ElfSymbols { all, code, by_name }
     }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use gimli::{AttributeValue, DwTag};
+use spile_cast::Cast;
 
 use crate::caches::{TypeId, TypeKey};
 use crate::dwarf::Dwarf;
@@ -55,7 +56,7 @@ impl Dwarf {
             return 0;
         }
         table.keys.push(key);
-        let id = table.keys.len() as TypeId;
+        let id = table.keys.len().fit::<TypeId>();
         table.ids.insert(key, id);
         id
     }
@@ -642,7 +643,7 @@ fn complex_part(entry: &Entry) -> Option<u8> {
     let complex = AttributeValue::Encoding(gimli::DW_ATE_complex_float);
     match number_of(entry, gimli::DW_AT_byte_size) {
         Some(size @ (8 | 16)) if entry.attr_value(gimli::DW_AT_encoding) == Some(complex) => {
-            Some(size as u8 / 2)
+            Some(size.fit::<u8>() / 2)
         }
         _ => None,
     }

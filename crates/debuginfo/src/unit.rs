@@ -68,7 +68,7 @@ impl SectionLoader {
 pub(crate) fn number(value: AttributeValue<R>) -> Option<u64> {
     value
         .udata_value()
-        .or_else(|| value.sdata_value().map(|v| v as u64))
+        .or_else(|| value.sdata_value().map(|v| v.cast_unsigned()))
 }
 
 /// A constant that can be negative. Producers write negative ones with a sign (`DW_FORM_sdata`), and

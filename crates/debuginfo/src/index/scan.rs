@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gimli::{AttributeSpecification, AttributeValue, DwAt, DwTag, EntriesRaw, UnitOffset};
+use spile_cast::Cast;
 
 use super::{
     INLINED, NONE, NameKind, PART, RawEntry, RawScope, ScanTables, StringRef, hash, place,
@@ -28,7 +29,7 @@ struct ThreadFindings {
 
 /// Scans all units on all processors.
 pub(super) fn scan(dwarf: &Dwarf) -> ScanTables {
-    let parts = 0..dwarf.parts().len() as u8;
+    let parts = 0..dwarf.parts().len().fit::<u8>();
     let chunks: Vec<(u8, Range<u32>)> = parts
         .flat_map(|part| {
             dwarf
@@ -66,7 +67,7 @@ pub(super) fn scan(dwarf: &Dwarf) -> ScanTables {
     for batch in batches {
         let tables = batch.tables;
         let first = all.entries.len();
-        let base = all.scopes.len() as u32;
+        let base = all.scopes.len().fit::<u32>();
         let moved = |s: u32| if s == NONE { NONE } else { s + base };
         all.entries
             .extend(tables.entries.into_iter().map(|e| RawEntry {
@@ -258,7 +259,7 @@ impl ScanPass<'_> {
                     && to > raw.next_offset().0
                 {
                     raw = parsed.entries_raw(Some(UnitOffset(to))).ok()?;
-                    base = depth as isize;
+                    base = depth.cast_signed();
                     continue;
                 }
             }
@@ -520,7 +521,7 @@ impl ScanPass<'_> {
             part: self.part,
             unit: self.unit,
         });
-        Some(self.batch.tables.scopes.len() as u32 - 1)
+        Some(self.batch.tables.scopes.len().fit::<u32>() - 1)
     }
 
     fn add(&mut self, name: R, offset: usize, scope: u32, kind: NameKind) -> bool {

@@ -24,6 +24,6 @@ pub(super) fn jump_slot(base: u64, code: &[u8], at: usize) -> Option<u64> {
     let disp = i32::from_le_bytes(code.get(pc + 2..pc + 6)?.try_into().ok()?);
     Some(
         base.wrapping_add(pc as u64 + 6)
-            .wrapping_add(disp as i64 as u64),
+            .wrapping_add(i64::from(disp).cast_unsigned()),
     )
 }
