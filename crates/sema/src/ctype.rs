@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use spile_cast::Cast;
 use spile_ctype::ObjectOp;
 use spile_ir::wide::WideNumber;
 use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span};
@@ -702,9 +703,9 @@ impl Walker<'_> {
             }
             self.add(i64::from((bits - shift) / 8));
             Some(FinalAccess::BitField {
-                size: (unit / 8) as u8,
-                shift: shift as u8,
-                width: width as u8,
+                size: (unit / 8).fit(),
+                shift: shift.fit(),
+                width: width.fit(),
                 signed,
             })
         });
@@ -712,7 +713,7 @@ impl Walker<'_> {
             self.add(i64::from(bits / 8));
             return Some(FinalAccess::CrossingField {
                 shift: (bits % 8) as u8,
-                width: width as u8,
+                width: width.fit(),
                 signed,
             });
         }

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use spile_cast::Cast;
 use spile_syntax::ast::{
     self, Alias, AliasKind, Expr, FileId, Function, GlobalVar, Item, Name, ProbePoint, StmtBlock,
 };
@@ -390,7 +391,7 @@ impl Library {
     }
 
     fn alias_id(&self, file: &LibFile, at: usize) -> Option<AliasId> {
-        Some(AliasId(*self.by_id.get(&file.id)? as u32, at as u32))
+        Some(AliasId(self.by_id.get(&file.id)?.fit(), at.fit()))
     }
 
     /// The file of an alias, its place, and its points.

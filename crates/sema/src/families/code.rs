@@ -203,7 +203,7 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
     let has = |name: &str| option(name).is_some();
     if let Some(Literal::Num(n)) = what.arg {
         return Ok(CodeQuery::Address {
-            address: n as u64,
+            address: n.cast_unsigned(),
             absolute: has("absolute"),
         });
     }

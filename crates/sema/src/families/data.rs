@@ -1,5 +1,6 @@
 //! `kernel.data` and `process.data`: memory that the processor's debug registers watch.
 
+use spile_cast::Cast;
 use spile_ir::{Event, Watch, WatchOwner};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
@@ -53,7 +54,7 @@ fn watch_match(
 ) -> DiagResult<PointMatch> {
     let place = match &data.arg {
         Some(Literal::Num(n)) => DataPlace {
-            address: *n as u64,
+            address: n.cast_unsigned(),
             size: 0,
         },
         Some(Literal::Str(s)) => facts
@@ -78,7 +79,7 @@ fn watch_match(
     }
     let watch = Watch {
         address: place.address,
-        length: length as u8,
+        length: length.fit(),
         reads: named(comps, "rw").is_some(),
         of,
     };

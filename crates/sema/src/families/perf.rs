@@ -90,7 +90,10 @@ pub(crate) fn program(comps: &[Component]) -> Option<&Component> {
 pub(super) fn resolve_raw(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let (ty, config) = (comps.get(1), comps.get(2));
     let ty = ty.map_or(Ok(0), in_u32)?;
-    let config = config.and_then(number_of::<i64>).unwrap_or(0) as u64;
+    let config = config
+        .and_then(number_of::<i64>)
+        .unwrap_or(0)
+        .cast_unsigned();
     Ok(vec![perf_match(
         (ty, config),
         &parse_options(facts, comps)?,

@@ -1,5 +1,6 @@
 //! One body under construction: registers, blocks, the current block.
 
+use spile_cast::Cast;
 use spile_ir::{Block, BlockId, Body, Inst, Reg, SiteId, Term, Ty, Val};
 use spile_syntax::ast::Span;
 
@@ -33,7 +34,7 @@ impl<'l, 'a> Builder<'l, 'a> {
         if let UnitKind::Func { .. } = u.kind {
             for (n, wanted) in l.names[unit.0].iter().enumerate() {
                 if *wanted {
-                    names[n] = Some(Reg(regs.len() as u32));
+                    names[n] = Some(Reg(regs.len().fit()));
                     regs.push(Ty::str_for_len(
                         l.widths.probe_name(l.tree, NameFunction::ALL[n]),
                     ));
@@ -70,7 +71,7 @@ impl<'l, 'a> Builder<'l, 'a> {
         match &self.source().kind {
             UnitKind::Func { params, .. } => params
                 .iter()
-                .map(|p| Reg(p.0 as u32))
+                .map(|p| Reg(p.0.fit()))
                 .chain(self.names.iter().flatten().copied())
                 .collect(),
             UnitKind::Handler { .. } => Vec::new(),
@@ -96,7 +97,7 @@ impl<'l, 'a> Builder<'l, 'a> {
         }
         let span = self.source().span;
         for p in params {
-            let from = Reg(p.0 as u32);
+            let from = Reg(p.0.fit());
             let dst = self.reg(self.body.regs[from.index()]);
             self.emit(
                 Inst::Copy {
@@ -111,7 +112,7 @@ impl<'l, 'a> Builder<'l, 'a> {
 
     pub(super) fn reg(&mut self, ty: Ty) -> Reg {
         self.body.regs.push(ty);
-        Reg(self.body.regs.len() as u32 - 1)
+        Reg(self.body.regs.len().fit::<u32>() - 1)
     }
 
     pub(super) fn long(&mut self) -> Reg {
@@ -119,7 +120,7 @@ impl<'l, 'a> Builder<'l, 'a> {
     }
 
     pub(super) fn local(&self, l: LocalIx) -> Reg {
-        Reg(l.0 as u32)
+        Reg(l.0.fit())
     }
 
     /// A new block in the current `try`.
@@ -129,7 +130,7 @@ impl<'l, 'a> Builder<'l, 'a> {
             term: Term::Ret(None),
             catch: self.catch,
         });
-        BlockId(self.body.blocks.len() as u32 - 1)
+        BlockId(self.body.blocks.len().fit::<u32>() - 1)
     }
 
     /// Makes `b` the current block.
@@ -219,7 +220,7 @@ impl<'l, 'a> Builder<'l, 'a> {
             stack.extend(block.successors());
         }
         for (new, slot) in order.iter_mut().flatten().enumerate() {
-            *slot = BlockId(new as u32);
+            *slot = BlockId(new.fit());
         }
         let old = std::mem::take(&mut self.body.blocks);
         for (block, kept) in old.into_iter().zip(&order) {

@@ -9,6 +9,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 use spile_ir::{Body, CodePlace, CodeProbe, Event, Func, FuncId, Handler, Inst, Program, SiteId};
 
 /// Merges identical handlers of a probe. `patterns` has an entry for each handler: its point where
@@ -40,7 +41,7 @@ fn functions(program: &mut Program) {
             let same_digest = by_hash.entry(digest(&f.body)).or_default();
             match same_digest.iter().find(|i| program.funcs[**i] == *f) {
                 Some(first) => {
-                    instead.insert(FuncId(at as u32), FuncId(*first as u32));
+                    instead.insert(FuncId(at.fit()), FuncId(first.fit()));
                 }
                 None => same_digest.push(at),
             }

@@ -24,6 +24,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 use spile_ir::fmt::Format;
 use spile_ir::{
     Body, Bytes, ConstTable, ElemTy, FormatId, Func, FuncId, Global, GlobalId, GlobalKind, Handler,
@@ -202,7 +203,7 @@ impl<'a> Lower<'a> {
             display,
             site,
         });
-        Some(GlobalId(self.program.globals.len() as u32 - 1))
+        Some(GlobalId(self.program.globals.len().fit::<u32>() - 1))
     }
 
     fn handler(&mut self, unit: UnitIx) {
@@ -242,7 +243,7 @@ impl<'a> Lower<'a> {
             return *id;
         }
         let u = &self.tree.units[unit.0];
-        let id = FuncId(self.program.funcs.len() as u32);
+        let id = FuncId(self.program.funcs.len().fit());
         self.program.funcs.push(Func {
             name: u.name.clone(),
             params: Vec::new(),
@@ -291,7 +292,7 @@ impl<'a> Lower<'a> {
             return Val::Str(*id);
         }
         let bytes: Bytes = s.into();
-        let id = StrId(self.program.strings.len() as u32);
+        let id = StrId(self.program.strings.len().fit());
         self.program.strings.push(bytes.clone());
         self.strings.insert(bytes, id);
         Val::Str(id)
@@ -303,7 +304,7 @@ impl<'a> Lower<'a> {
         if let Some(id) = self.formats.get(&key) {
             return *id;
         }
-        let id = FormatId(self.program.formats.len() as u32);
+        let id = FormatId(self.program.formats.len().fit());
         self.formats.insert(key, id);
         self.program.formats.push(f);
         id
@@ -327,7 +328,7 @@ impl<'a> Lower<'a> {
             return *id;
         }
         let names = kind.names(of);
-        let id = TableId(self.program.tables.len() as u32);
+        let id = TableId(self.program.tables.len().fit());
         self.program.tables.push(ConstTable {
             name: format!("names@{}", id.0).into(),
             entries: names.iter().map(|n| n.as_bytes().into()).collect(),
@@ -341,7 +342,7 @@ impl<'a> Lower<'a> {
             return *id;
         }
         let (name, entries) = &self.tree.tables[ix];
-        let id = TableId(self.program.tables.len() as u32);
+        let id = TableId(self.program.tables.len().fit());
         self.program.tables.push(ConstTable {
             name: name.clone(),
             entries: entries.clone(),

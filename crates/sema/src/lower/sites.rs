@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 use spile_ir::{Site, SiteId};
 use spile_syntax::ast::Span;
 use spile_syntax::source::{FileId, Sources};
@@ -49,7 +50,7 @@ impl<'a> Sites<'a> {
                     caller: None,
                     library: !(self.is_user)(span.file),
                 });
-                SiteId(self.list.len() as u32 - 1)
+                SiteId(self.list.len().fit::<u32>() - 1)
             }
         };
         self.by_span.insert((span.file.number(), span.start), id);
@@ -59,7 +60,7 @@ impl<'a> Sites<'a> {
     /// A site that no message names.
     pub(crate) fn unnamed_site(&mut self) -> SiteId {
         self.list.push(Site::default());
-        SiteId(self.list.len() as u32 - 1)
+        SiteId(self.list.len().fit::<u32>() - 1)
     }
 
     /// The site of the operator between two operands; `fallback` where a macro makes the two
@@ -73,7 +74,7 @@ impl<'a> Sites<'a> {
         let skip = gap.find(|c: char| !c.is_whitespace() && c != ')');
         match skip {
             Some(n) => {
-                let start = a.end + n as u32;
+                let start = a.end + n.fit::<u32>();
                 self.at(Span {
                     file: a.file,
                     start,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use spile_cast::Cast;
 use spile_ir::{Event, NrSet};
 use spile_syntax::ast::{BinOp, Expr, FileId, LiteralBytes, Name, Span};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
@@ -258,7 +259,7 @@ impl Derivation<'_> {
             };
             let ctx = group_context(&group, &self.mentions, ret, span);
             let event = syscall_event(NrSet::List(group.nrs), ret);
-            self.push(event, shown, ctx, group.names.len() as u32);
+            self.push(event, shown, ctx, group.names.len().fit::<u32>());
         }
     }
 
@@ -269,7 +270,7 @@ impl Derivation<'_> {
                 [one] => hit.point(one),
                 _ => self.found.point.clone(),
             };
-            let points = places.len() as u32;
+            let points = places.len().fit::<u32>();
             let layer = &self.found.layer;
             let event = code::event(hit, &group, layer.lenient);
             let own = group.condition(layer.span);

@@ -78,7 +78,10 @@ fn files(facts: &dyn Facts, pattern: &str, c: &Component) -> DiagResult<Expr> {
         let id = facts
             .file_identity(&path)
             .ok_or_else(|| no_module(c, format!("{path} cannot be read")))?;
-        let args = vec![make.num(id.device as i64), make.num(id.inode as i64)];
+        let args = vec![
+            make.num(id.device.cast_signed()),
+            make.num(id.inode.cast_signed()),
+        ];
         let one = make.call("__process_runs", args);
         any = Some(match any {
             None => one,

@@ -2,6 +2,7 @@
 //! inference is unification: each constraint says that two values have the same type, or that one
 //! has a given type. Each decision remembers its place in the script.
 
+use spile_cast::Cast;
 use spile_syntax::ast::Span;
 
 /// A type variable.
@@ -59,13 +60,13 @@ impl Types {
     /// A new variable of unknown type.
     pub fn fresh(&mut self) -> TyVar {
         self.nodes.push(TyNode::Root(None, false));
-        TyVar(self.nodes.len() as u32 - 1)
+        TyVar(self.nodes.len().fit::<u32>() - 1)
     }
 
     /// A new variable of a known type.
     pub fn fresh_of(&mut self, base: Base, at: Span) -> TyVar {
         self.nodes.push(TyNode::Root(Some((base, at)), false));
-        TyVar(self.nodes.len() as u32 - 1)
+        TyVar(self.nodes.len().fit::<u32>() - 1)
     }
 
     fn root(&self, mut v: TyVar) -> TyVar {

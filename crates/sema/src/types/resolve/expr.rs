@@ -1,5 +1,6 @@
 //! Expressions, except calls, prints and target variables, which have files of their own.
 
+use spile_cast::Cast;
 use spile_ir::{BinOp, CmpOp, Extract, Hist, UnOp};
 use spile_syntax::ast::{self, Key, Span, StatOp};
 use spile_syntax::diag::Diagnostic;
@@ -579,7 +580,7 @@ impl Resolver<'_> {
             HirExprKind::Stat {
                 place,
                 what,
-                shift: shift.clamp(0, 62) as u8,
+                shift: shift.clamp(0, 62).fit(),
             },
             span,
         )

@@ -204,7 +204,7 @@ impl Resolver<'_> {
             if let (ProbeModule::Kernel, true, []) = (&module, suffix.addr_of, suffix.access)
                 && let Ok(place) = self.facts.data_place(&WatchOwner::Kernel, short)
             {
-                let address = self.num(HirExprKind::Num(place.address as i64), span);
+                let address = self.num(HirExprKind::Num(place.address.cast_signed()), span);
                 return (address, None);
             }
             let text = match module {
@@ -299,13 +299,13 @@ impl Resolver<'_> {
         if addresses.len() > MOST_SITES {
             return None;
         }
-        let mut linked = self.num(HirExprKind::Num(last.1 as i64), span);
+        let mut linked = self.num(HirExprKind::Num(last.1.cast_signed()), span);
         for (site, address) in others.iter().rev() {
             let here = self.intrinsic_of(Intrinsic::CtxSite, None, span);
             let number = self.num(HirExprKind::Num(i64::from(*site)), span);
             let equal = HirExprKind::Bin(BinOp::Eq, Box::new(here), Box::new(number));
             let equal = self.num(equal, span);
-            let address = self.num(HirExprKind::Num(*address as i64), span);
+            let address = self.num(HirExprKind::Num(address.cast_signed()), span);
             let one = HirExprKind::Ternary(Box::new(equal), Box::new(address), Box::new(linked));
             linked = self.num(one, span);
         }

@@ -736,6 +736,6 @@ fn parse_number(text: &str) -> Option<i64> {
     } else {
         digits.parse()
     };
-    let n = n.ok()? as i64;
+    let n = n.ok()?.cast_signed();
     Some(if neg { n.wrapping_neg() } else { n })
 }

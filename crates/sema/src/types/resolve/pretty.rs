@@ -4,6 +4,7 @@
 //! gives `ERROR` where memory cannot be read. `$` shows the structure's own members, `$$` also
 //! those of inner structures. Deeper members, and text past the length of a string, are `...`.
 
+use spile_cast::Cast;
 use spile_ir::fmt::{Conv, ConvKind, Count, Format, Piece};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::wide::WideNumber;
@@ -533,7 +534,7 @@ impl Resolver<'_> {
             let start = m.bit_offset / word * word;
             let at = self.offset(addr, i64::from(start / 8), span);
             let raw = self.load(text.space, at, size.min(8), false, span);
-            self.extend(raw, (m.bit_offset - start) as u8, width, signed, span)
+            self.extend(raw, (m.bit_offset - start).fit::<u8>(), width, signed, span)
         } else {
             let at = self.offset(addr, i64::from(m.bit_offset / 8), span);
             let shift = (m.bit_offset % 8) as u8;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spile_cast::Cast;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{BinOp, Event, Space};
 use spile_syntax::ast::{self, Access, AtOp, Pretty, Span};
@@ -500,7 +501,7 @@ impl Resolver<'_> {
             self.op_imm(BinOp::Shr, v, 64 - width, span)
         } else {
             let v = self.op_imm(BinOp::UShr, v, shift, span);
-            let mask = (u64::MAX >> (64 - width)) as i64;
+            let mask = (u64::MAX >> (64 - width)).cast_signed();
             self.op_imm(BinOp::And, v, mask, span)
         }
     }
@@ -621,7 +622,7 @@ impl Resolver<'_> {
         } else {
             Space::User
         };
-        self.load(space, addr, n as u8, false, span)
+        self.load(space, addr, n.fit::<u8>(), false, span)
     }
 
     /// `@enumname(e, "type")`: the constant's name, or the number.
@@ -651,7 +652,7 @@ impl Resolver<'_> {
             );
             return self.bad(span);
         }
-        let mut entries: Vec<ast::LiteralBytes> = vec![Vec::new().into(); last as usize + 1];
+        let mut entries: Vec<ast::LiteralBytes> = vec![Vec::new().into(); last.fit::<usize>() + 1];
         for (name, n) in &values {
             if let Some(slot) = usize::try_from(*n).ok().and_then(|n| entries.get_mut(n)) {
                 *slot = name.as_bytes().into();

@@ -127,7 +127,7 @@ impl Resolver<'_> {
             self.report(d.help(example));
             return self.bad(span);
         };
-        let args = [i64::from(*ty), *config as i64];
+        let args = [i64::from(*ty), config.cast_signed()];
         self.check_program_of(&name, span);
         let args = args.map(|n| self.num(HirExprKind::Num(n), span)).into();
         let f = Intrinsic::PerfCount;

@@ -48,8 +48,8 @@ impl Resolver<'_> {
             let own = self.sprint(own, span);
             whole = Some(match (whole, variant.value, &there) {
                 (Some(rest), Some(value), Some((number, bits))) => {
-                    let value = (value as u64) & (u64::MAX >> (64 - bits));
-                    let value = self.num(HirExprKind::Num(value as i64), span);
+                    let value = value.cast_unsigned() & (u64::MAX >> (64 - bits));
+                    let value = self.num(HirExprKind::Num(value.cast_signed()), span);
                     let equal =
                         HirExprKind::Bin(BinOp::Eq, Box::new(number.clone()), Box::new(value));
                     let equal = self.num(equal, span);

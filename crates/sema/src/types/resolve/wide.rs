@@ -1,6 +1,7 @@
 //! Numbers that a word of the language does not hold: floating point, integers of 128 bits, and bit
 //! fields across words.
 
+use spile_cast::Cast;
 use spile_ir::fmt::ConvKind;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::wide::{FORM, WideNumber};
@@ -156,7 +157,7 @@ impl Resolver<'_> {
         while done < bytes {
             let size = 1i64 << (bytes - done).min(8).ilog2();
             let part = self.op_imm(BinOp::Add, at.clone(), done, span);
-            let part = self.load(space, part, size as u8, false, span);
+            let part = self.load(space, part, size.fit::<u8>(), false, span);
             let by = 8 * done - i64::from(shift);
             let op = if by < 0 { BinOp::UShr } else { BinOp::Shl };
             let part = self.op_imm(op, part, by.abs(), span);
