@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use spile_cast::Cast;
 
 /// Nanoseconds: a duration, or a point counted from the start of the recording.
 pub type Ns = u64;
@@ -249,7 +250,7 @@ impl Thread {
     /// Wall time in no part; negative where parts overlap.
     pub fn residual(&self, at_ns: Ns) -> i64 {
         let difference = i128::from(self.wall(at_ns)) - i128::from(self.accounted());
-        difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+        difference.clamp(i64::MIN.into(), i64::MAX.into()).fit()
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use spile_cast::Cast;
+
 use crate::model::{ContextKind, Ns, Profile, ROOT, Thread, TimePart, TimeParts};
 use crate::run::{ContextIndex, Run, WITHIN, imbalance, places};
 
@@ -28,7 +30,7 @@ impl Region {
     /// Its exclusive time in no part; negative where parts overlap.
     pub fn residual(&self) -> i64 {
         let difference = i128::from(self.exclusive) - i128::from(self.parts.sum());
-        difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+        difference.clamp(i64::MIN.into(), i64::MAX.into()).fit()
     }
 
     /// The longest time of a unit divided by the mean, as in [`crate::run::CallGroup::imbalance`].

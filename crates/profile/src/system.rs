@@ -76,7 +76,7 @@ impl Cpu {
     #[must_use]
     pub fn residual(&self) -> i64 {
         let accounted: Ns = self.parts().iter().map(|(_, ns)| ns).sum();
-        self.wall.wrapping_sub(accounted) as i64
+        self.wall.wrapping_sub(accounted).cast_signed()
     }
 
     /// Adds another processor's account.

@@ -12,6 +12,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use spile_cast::Cast;
+
 use super::files::ExportFiles;
 use crate::model::{Context, ContextKind, TimedEvent};
 use crate::run::{ContextIndex, Run, label, region_name};
@@ -102,7 +104,7 @@ impl Bytes {
             return self.u8(if n == 0 { 0 } else { 0xff });
         }
         let length = (64 - n.leading_zeros() as usize).div_ceil(8);
-        self.0.push(length as u8);
+        self.0.push(length.fit::<u8>());
         self.0.extend(&n.to_le_bytes()[..length]);
         self
     }
@@ -225,7 +227,7 @@ impl Definitions {
         if let Some(number) = self.strings.get(text) {
             return *number;
         }
-        let number = self.strings.len() as u32;
+        let number = self.strings.len().fit::<u32>();
         self.strings.insert(text.to_owned(), number);
         let mut bytes = Bytes::default();
         bytes.u32(number).text(text);
@@ -311,9 +313,9 @@ pub(super) fn export(run: &Run) -> ExportFiles {
     let mut regions: HashMap<Region, u32> = HashMap::new();
     let mut locations = 0;
     for (group, profile) in run.profiles.iter().enumerate() {
-        let group = group as u32;
+        let group = group.fit::<u32>();
         let host = profile.header.host.as_str();
-        let next = nodes.len() as u32;
+        let next = nodes.len().fit::<u32>();
         let node = *nodes.entry(host).or_insert(next);
         if node == next {
             definitions.node(node, host);
@@ -326,7 +328,7 @@ pub(super) fn export(run: &Run) -> ExportFiles {
             let mut open: Vec<(u64, u32)> = Vec::new();
             for span in &spans {
                 let region = region(span.event, &contexts);
-                let next = regions.len() as u32;
+                let next = regions.len().fit::<u32>();
                 let number = *regions.entry(region.clone()).or_insert(next);
                 if number == next {
                     definitions.region(number, &region);

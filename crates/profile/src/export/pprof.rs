@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io::Write as _;
 
 use prost::Message as _;
+use spile_cast::Cast;
 
 use super::files::ExportFiles;
 use crate::paths::{PathPlace, PlaceKind, threads};
@@ -117,7 +118,7 @@ impl ProfileTables {
         if let Some(number) = self.strings.get(text) {
             return *number;
         }
-        let number = self.out.string_table.len() as i64;
+        let number = self.out.string_table.len().fit::<i64>();
         self.out.string_table.push(text.to_owned());
         self.strings.insert(text.to_owned(), number);
         number

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
+use spile_cast::Cast;
 
 use crate::model::{BLOCKED, Ns, Profile, READY, Thread};
 use crate::run::{ContextIndex, Run, WITHIN, label};
@@ -267,7 +268,7 @@ fn sums(
     let times = times as u128;
     let whole = u128::from(end - begin);
     // The first nanosecond of an interval.
-    let edge = |n: u128| (n * whole).div_ceil(times) as u64 + begin;
+    let edge = |n: u128| (n * whole).div_ceil(times).fit::<u64>() + begin;
     for piece in pieces.drain(EVENTS..) {
         let (mut at, stop) = (piece.start, piece.start.saturating_add(piece.length));
         while at < stop {

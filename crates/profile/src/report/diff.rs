@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use spile_cast::Cast;
+
 use super::table::{TextTable, clauses, escape, paragraph};
 use super::units::{percent, signed, time};
 use crate::model::{Ns, Profile, TimePart};
@@ -251,7 +253,7 @@ fn table<'a>(
 fn signed_difference(a: Ns, b: Ns) -> String {
     let difference = i128::from(b) - i128::from(a);
     let sign = if difference > 0 { "+" } else { "" };
-    let difference = difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+    let difference: i64 = difference.clamp(i64::MIN.into(), i64::MAX.into()).fit();
     format!("{sign}{}", signed(difference))
 }
 

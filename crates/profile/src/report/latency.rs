@@ -1,5 +1,7 @@
 //! Durations of calls as bars, one for each power of two.
 
+use spile_cast::Cast;
+
 use super::table::{TextTable, shorten};
 use super::units::time;
 use crate::model::Ns;
@@ -34,7 +36,7 @@ fn bars(histogram: &[u64], (first, end): (usize, usize)) -> String {
 fn bucket_start(place: usize) -> Ns {
     match place {
         0 => 0,
-        _ => 1u64.checked_shl(place as u32).unwrap_or(u64::MAX),
+        _ => 1u64.checked_shl(place.fit::<u32>()).unwrap_or(u64::MAX),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use spile_cast::Cast;
+
 use super::table::{TextTable, clauses, section};
 use super::units::time;
 use crate::noise::{Cause, CauseKind, Cpu, Noise, Source};
@@ -144,7 +146,8 @@ fn lengths(noise: &Noise, width: usize) -> String {
     let most = sums.values().copied().max().unwrap_or(0).max(1);
     let mut table = TextTable::new(&[("gaps from", 0), ("count", 0), ("", 1)]);
     for (bucket, count) in &sums {
-        let bar = (*count as f64 / most as f64 * BAR as f64).ceil() as usize;
+        let bar =
+            spile_cast::whole((*count as f64 / most as f64 * BAR as f64).ceil()).fit::<usize>();
         table.rows.push(vec![
             time(1u64.checked_shl(*bucket).unwrap_or(u64::MAX)),
             count.to_string(),
