@@ -6,6 +6,8 @@
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode};
 
+use spile_cast::Cast;
+
 /// The command typed on each screen, and the seconds for which the screen stays.
 const SCREENS: [(&str, u32); 4] = [
     (
@@ -77,7 +79,7 @@ fn escaped(text: &str) -> String {
 /// All screens in turn, forever. A reader without animation shows the first.
 fn svg(screens: &[(Vec<String>, u32)]) -> String {
     let (width, height) = (
-        (COLUMNS as f64 * WIDTH) as usize + 2 * MARGIN,
+        spile_cast::whole(COLUMNS as f64 * WIDTH).fit::<usize>() + 2 * MARGIN,
         ROWS * HEIGHT + 2 * MARGIN,
     );
     let all: u32 = screens.iter().map(|(_, seconds)| seconds).sum();

@@ -27,11 +27,19 @@ pub trait Arg {
     fn register(self) -> u64;
 }
 
+/// Size of an address in bytes.
+const WORD: i32 = (usize::BITS / 8).cast_signed();
+
 macro_rules! integers {
     ($($t:ty: $unsigned:ty, $size:expr),*) => {$(
         impl Arg for $t {
             const SIZE: i32 = $size;
             #[inline(always)]
+            #[allow(
+                clippy::cast_sign_loss,
+                clippy::cast_lossless,
+                reason = "one row for each type"
+            )]
             fn register(self) -> u64 {
                 // Zero-extension costs nothing; the reader of a signed number sign-extends it.
                 self as $unsigned as u64
@@ -43,7 +51,7 @@ macro_rules! integers {
 integers!(
     bool: u8, 1, u8: u8, 1, u16: u16, 2, u32: u32, 4, u64: u64, 8,
     i8: u8, -1, i16: u16, -2, i32: u32, -4, i64: u64, -8,
-    usize: usize, size_of::<usize>() as i32, isize: usize, -(size_of::<isize>() as i32)
+    usize: usize, WORD, isize: usize, -WORD
 );
 
 impl Arg for char {
@@ -55,7 +63,7 @@ impl Arg for char {
 }
 
 impl<T> Arg for *const T {
-    const SIZE: i32 = size_of::<usize>() as i32;
+    const SIZE: i32 = WORD;
     #[inline(always)]
     fn register(self) -> u64 {
         self.expose_provenance() as u64
@@ -63,7 +71,7 @@ impl<T> Arg for *const T {
 }
 
 impl<T> Arg for *mut T {
-    const SIZE: i32 = size_of::<usize>() as i32;
+    const SIZE: i32 = WORD;
     #[inline(always)]
     fn register(self) -> u64 {
         self.expose_provenance() as u64
@@ -71,7 +79,7 @@ impl<T> Arg for *mut T {
 }
 
 impl<T> Arg for &T {
-    const SIZE: i32 = size_of::<usize>() as i32;
+    const SIZE: i32 = WORD;
     #[inline(always)]
     fn register(self) -> u64 {
         core::ptr::from_ref(self).register()
@@ -79,7 +87,7 @@ impl<T> Arg for &T {
 }
 
 impl<T> Arg for &mut T {
-    const SIZE: i32 = size_of::<usize>() as i32;
+    const SIZE: i32 = WORD;
     #[inline(always)]
     fn register(self) -> u64 {
         core::ptr::from_mut(self).register()

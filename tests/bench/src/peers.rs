@@ -128,7 +128,7 @@ fn watchdog(pid: u32, limit: Duration) -> Sender<()> {
         if gone.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             // SAFETY: sends a signal to our own child, which is not waited for yet: the
             // sender is dropped right after that.
-            unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+            unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
         }
     });
     keep
@@ -163,16 +163,16 @@ impl Running {
         // SAFETY: an all-zero rusage is valid; wait4 fills it for our own child's pid, which
         // nobody else has waited for.
         let usage = unsafe {
-            libc::kill(self.child.id() as i32, libc::SIGINT);
+            libc::kill(self.child.id().cast_signed(), libc::SIGINT);
             let mut usage: libc::rusage = std::mem::zeroed();
-            libc::wait4(self.child.id() as i32, &mut status, 0, &mut usage);
+            libc::wait4(self.child.id().cast_signed(), &mut status, 0, &mut usage);
             usage
         };
         let tear_down = begin.elapsed();
         drop(keep);
         Cost {
             tear_down,
-            peak_kb: usage.ru_maxrss as u64,
+            peak_kb: usage.ru_maxrss.cast_unsigned(),
             output: self.reader.join().unwrap_or_default(),
         }
     }

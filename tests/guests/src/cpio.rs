@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
+use spile_cast::Cast;
+
 const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
@@ -35,7 +37,7 @@ impl Archive {
             0,
             device.0,
             device.1,
-            name.len() as u32 + 1,
+            name.len().fit::<u32>() + 1,
             0,
         ];
         self.bytes.extend(b"070701");

@@ -24,6 +24,8 @@ use std::ffi::CString;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use spile_cast::Cast;
+
 fn number(args: &[String], i: usize) -> u64 {
     args.get(i).and_then(|a| a.parse().ok()).unwrap_or_else(|| {
         eprintln!("load: argument {i} must be a number");
@@ -77,7 +79,7 @@ fn forks(count: u64) {
 
 fn marks(count: u64) {
     for n in 1..=count {
-        spile_sdt::probe!(load, mark, n, -(n as i32), 7_u8);
+        spile_sdt::probe!(load, mark, n, -n.low32().cast_signed(), 7_u8);
         if spile_sdt::probe_enabled!(load, seen) {
             spile_sdt::probe!(load, seen);
         }
@@ -92,7 +94,7 @@ fn datagrams(sizes: &[String]) {
     // SAFETY: the set has the size that the call names, and all zeros are a valid set.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(libc::sched_getcpu().max(0) as usize, &mut set);
+        libc::CPU_SET(libc::sched_getcpu().max(0).fit::<usize>(), &mut set);
         libc::sched_setaffinity(0, size_of_val(&set), &set);
     }
     let sizes: Vec<usize> = sizes.iter().filter_map(|s| s.parse().ok()).collect();
@@ -140,7 +142,7 @@ fn processor_time() -> Duration {
         libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time);
         time
     };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec.fit::<u32>())
 }
 
 /// The first number that [`keys`] closes. It is above all descriptors that a process may have.
@@ -151,7 +153,7 @@ fn keys(count: u64, rounds: u64) {
         let start = processor_time();
         for n in 0..count {
             // SAFETY: a number that is no descriptor; the call touches no memory.
-            unsafe { libc::close((NO_DESCRIPTOR + n) as i32) };
+            unsafe { libc::close((NO_DESCRIPTOR + n).low32().cast_signed()) };
         }
         let ns = (processor_time() - start).as_nanos() as f64 / count.max(1) as f64;
         format!("{ns:.1}")
@@ -172,7 +174,7 @@ fn naps(count: u64, ms: u64) {
 fn stay(args: &[String], i: usize) {
     if args.len() > i {
         let _ = std::io::stderr().write_all(b"done\n");
-        let ms = number(args, i).min(i32::MAX as u64) as i32;
+        let ms = number(args, i).min(i32::MAX as u64).fit::<i32>();
         // SAFETY: no descriptors are given, and so no memory.
         unsafe { libc::poll(std::ptr::null_mut(), 0, ms) };
     }
@@ -300,7 +302,7 @@ fn main() {
             cold(args.get(2).map_or("cold", String::as_str));
             stay(&args, 3);
         }
-        Some("faults") => faults(number(&args, 2) as usize),
+        Some("faults") => faults(number(&args, 2).fit::<usize>()),
         Some("gone") => gone(args.get(2).map_or("gone", String::as_str)),
         _ => {
             eprintln!(

@@ -22,6 +22,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::time::Duration;
 
+use spile_cast::Cast;
+
 fn checked(result: i64, what: &str) -> i64 {
     if result < 0 {
         eprintln!("rare: {what}: {}", io::Error::last_os_error());
@@ -461,16 +463,16 @@ fn main() {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match (&words[..], &numbers[..]) {
         (["keys", codes @ ..], numbers) if codes.len() == numbers.len() => {
-            keyboard::press(&numbers.iter().map(|&n| n as u8).collect::<Vec<_>>());
+            keyboard::press(&numbers.iter().map(|&n| n.fit::<u8>()).collect::<Vec<_>>());
         }
         (["confine"], _) => confine(),
         (["collapse", _], &[count]) => {
-            collapse(count as usize);
+            collapse(count.fit::<usize>());
         }
         (["full", _], &[count]) => full(count),
-        (["split", _], &[count]) => split(count as usize),
-        (["huge", _], &[count]) => huge(count as usize),
-        (["nodes", _], &[count]) => nodes(count as usize),
+        (["split", _], &[count]) => split(count.fit::<usize>()),
+        (["huge", _], &[count]) => huge(count.fit::<usize>()),
+        (["nodes", _], &[count]) => nodes(count.fit::<usize>()),
         (["submit", _], &[count]) => submit_reads(count),
         (["cancel", _, device], &[count]) => cancel(count, device),
         (["timeouts", ..], counts) if counts.len() == 7 => {
@@ -478,7 +480,7 @@ fn main() {
         }
         (["reads", _, _], &[count, ms]) => reads(count, Duration::from_millis(ms)),
         (["terminal", _, _, _, ..], &[rows, columns, ..]) => {
-            terminal(rows as u16, columns as u16, &args[3..]);
+            terminal(rows.fit::<u16>(), columns.fit::<u16>(), &args[3..]);
         }
         _ => {
             eprintln!("rare: see the head of its source for the arguments");

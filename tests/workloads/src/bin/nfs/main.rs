@@ -32,6 +32,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use spile_cast::Cast;
+
 /// In the order of their dependences; a kernel may lack some.
 const MODULES: [&str; 13] = [
     "sunrpc",
@@ -341,7 +343,7 @@ fn operations(dir: &str, counts: &File) -> BTreeMap<String, Vec<u64>> {
 fn lock_and_map(file: &File) {
     // SAFETY: all fields of the structure are numbers.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = libc::F_RDLCK as _;
+    lock.l_type = libc::F_RDLCK.fit();
     // SAFETY: the structure outlives the call.
     checked(
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &lock) }.into(),

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use spile_cast::Cast;
+
 /// Bytes of a file handle.
 const HANDLE: usize = 32;
 /// Number of the directory.
@@ -78,7 +80,7 @@ impl Directory {
 
     fn attributes(&self, number: u32) -> Option<Vec<u8>> {
         let (kind, mode, size) = match self.files.get(&number) {
-            Some(file) => (1, file.mode | 0o100_000, file.bytes.len() as u32),
+            Some(file) => (1, file.mode | 0o100_000, file.bytes.len().fit::<u32>()),
             None if number == ROOT => (2, 0o040_777, 4096),
             None => return None,
         };
@@ -153,7 +155,7 @@ impl Directory {
                     .get(from..bytes.len().min(from + count))
                     .unwrap_or_default();
                 let mut result = self.described(at);
-                result.extend((read.len() as u32).to_be_bytes());
+                result.extend(read.len().fit::<u32>().to_be_bytes());
                 result.extend(read);
                 result.resize(result.len().next_multiple_of(4), 0);
                 result
