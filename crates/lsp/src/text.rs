@@ -1,6 +1,7 @@
 //! Documents in the protocol's terms: lines, positions, edits.
 
 use lsp_types::{Position, Range, TextDocumentContentChangeEvent};
+use spile_cast::Cast;
 use spile_syntax::ast::Span;
 
 /// The unit of the protocol's columns.
@@ -70,7 +71,7 @@ impl DocText {
             Encoding::Utf8 => before.len(),
             Encoding::Utf16 => before.chars().map(char::len_utf16).sum(),
         };
-        Position::new(line as u32, character as u32)
+        Position::new(line.fit::<u32>(), character.fit::<u32>())
     }
 
     pub(crate) fn range(&self, start: usize, end: usize, encoding: Encoding) -> Range {

@@ -29,6 +29,7 @@ mod way_out;
 
 use early_end::EarlyEnds;
 use env::{ControllerEnv, Printed};
+use spile_cast::Cast;
 
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
@@ -280,7 +281,7 @@ impl Controller {
             Ok(()) => spile_ir::interp::run(&program, id, &mut self.env),
             Err(message) => Err(failed(message)),
         };
-        let ns = since.elapsed().as_nanos() as u64;
+        let ns = since.elapsed().as_nanos().fit::<u64>();
         let left = self.env.globals.unemptied(&needs);
         let written = match needs.copies {
             false => self.unlock(&needs, urgent),

@@ -39,6 +39,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use spile_bpf::compiled::Object;
+use spile_cast::Cast;
 use spile_ir::{Event, HandlerId, Program, ProgramFacts};
 use spile_layout::{percpu, shared};
 
@@ -256,7 +257,7 @@ impl Session {
             } = handler.event
             {
                 let timer = Timer::new(period_ns, randomize_ns).map_err(system("a timer"))?;
-                let at = self.timers.len() as u32;
+                let at = self.timers.len().fit::<u32>();
                 self.events
                     .add(timer.as_fd(), EventSource::Timer(at))
                     .map_err(&waiting)?;
@@ -338,7 +339,7 @@ impl Session {
         let status = result.as_ref().map_or(1, |outcome| outcome.exit_code);
         if let Some(recorder) = self.controller.out.recorder() {
             // A signal ends the wait; nobody has to be told.
-            let _ = recorder.hand_over(status as u8, self.interrupted, &self.signals);
+            let _ = recorder.hand_over(status.low8(), self.interrupted, &self.signals);
         }
         result
     }
@@ -417,7 +418,7 @@ impl Session {
         self.consume();
         if let Some(kernel) = self.controller.kernel() {
             let state = kernel.state();
-            let offset = clock::offset_ns() as u64;
+            let offset = clock::offset_ns().cast_unsigned();
             state
                 .shared(shared::CLOCK_OFFSET)
                 .store(offset, Ordering::Relaxed);
@@ -662,5 +663,5 @@ fn handlers(program: &Program) -> impl Iterator<Item = (HandlerId, &spile_ir::Ha
         .handlers
         .iter()
         .enumerate()
-        .map(|(i, h)| (HandlerId(i as u32), h))
+        .map(|(i, h)| (HandlerId(i.fit()), h))
 }

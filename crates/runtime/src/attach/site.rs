@@ -66,7 +66,7 @@ pub(crate) fn sites(probe: &CodeProbe) -> Vec<AttachSite<'_>> {
                 exit: None,
             }),
             Some(exits) => all.extend(exits.at.iter().map(|exit| AttachSite {
-                cookie: number | u64::from(exit.distance as u32) << 32,
+                cookie: number | u64::from(exit.distance.cast_unsigned()) << 32,
                 site,
                 exit: Some(exit.offset),
             })),

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::rc::Rc;
 
+use spile_cast::Cast;
 use spile_ir::fmt::escape_text;
 use spile_ir::interp::{Cell, Element, Globals, Value};
 use spile_ir::stats::Stat;
@@ -20,7 +21,7 @@ pub fn text(globals: &mut SessionGlobals) -> Vec<u8> {
         // A private global's name contains its file behind the `@`.
         let name = global.name.split('@').next().unwrap_or_default();
         // A read error was reported where it occurred.
-        let _ = display(globals, GlobalId(i as u32), name, &global.kind, &mut out);
+        let _ = display(globals, GlobalId(i.fit()), name, &global.kind, &mut out);
     }
     out
 }

@@ -5,6 +5,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 
+use spile_cast::Cast;
 use spile_ir::Space;
 use spile_ir::interp::{Fault, Value};
 use spile_ir::intrinsics::{
@@ -47,7 +48,7 @@ const COMM: i64 = 16;
 impl ControllerHost {
     /// A host for a session with this target.
     pub fn new(target: i64) -> ControllerHost {
-        let seed = clock::mono_ns() as u64 ^ u64::from(std::process::id()) << 32;
+        let seed = clock::mono_ns().cast_unsigned() ^ u64::from(std::process::id()) << 32;
         ControllerHost {
             target,
             input: Vec::new(),
@@ -115,13 +116,13 @@ impl ControllerHost {
                 None => Value::from(&command_line("self")[..]),
             },
             TaskOp::TaskHere | TaskOp::TaskCurrent => match &self.task {
-                Some(task) => Value::Long(task.address() as i64),
+                Some(task) => Value::Long(task.address().cast_signed()),
                 None => {
                     let task = self.kernel_memory()?.current_task();
-                    Value::Long(task.map_err(|e| Fault::from(e.to_string()))? as i64)
+                    Value::Long(task.map_err(|e| Fault::from(e.to_string()))?.cast_signed())
                 }
             },
-            TaskOp::Cpu => Value::Long(rustix::thread::sched_getcpu() as i64),
+            TaskOp::Cpu => Value::Long(rustix::thread::sched_getcpu().fit()),
             TaskOp::InCall | TaskOp::CgroupId | TaskOp::CgroupAncestor => {
                 return Err(elsewhere(op));
             }
@@ -151,7 +152,7 @@ impl ControllerHost {
             SessionOp::Target => Value::Long(self.target),
             SessionOp::DirectMap => Value::Long(self.direct_map().memory.cast_signed()),
             SessionOp::PageArray => Value::Long(self.direct_map().pages.cast_signed()),
-            SessionOp::Rand => Value::Long((self.random() >> 32) as i64),
+            SessionOp::Rand => Value::Long((self.random() >> 32).cast_signed()),
             SessionOp::InputText => Value::from(&self.input[..]),
             SessionOp::ValueText => Value::from(&self.value.0[..]),
             SessionOp::Ftrace => {
@@ -168,13 +169,13 @@ impl ControllerHost {
     /// Reads a text from memory.
     fn memory_text(&mut self, op: MemoryOp, args: &[Value]) -> Result<Value, Fault> {
         let number = |i: usize| args.get(i).map_or(0, Value::as_long);
-        let (space, addr) = (op.space(), number(0) as u64);
+        let (space, addr) = (op.space(), number(0).cast_unsigned());
         match op {
             MemoryOp::KernelUtf | MemoryOp::UserUtf => {
                 self.unicode(space, addr, number(1), number(2))
             }
             MemoryOp::KernelQuoted | MemoryOp::UserQuoted => {
-                let mut bytes = vec![0; number(1).clamp(0, MOST_STRING) as usize];
+                let mut bytes = vec![0; number(1).clamp(0, MOST_STRING).fit::<usize>()];
                 if !bytes.is_empty() && !self.read(space, addr, &mut bytes)? {
                     return Err(string_fault(space, addr));
                 }
@@ -254,7 +255,7 @@ impl ControllerHost {
 
     /// Reads a string.
     fn string(&mut self, space: Space, addr: u64, most: i64) -> Result<Value, Fault> {
-        let most = most.clamp(0, MOST_STRING) as usize;
+        let most = most.clamp(0, MOST_STRING).fit::<usize>();
         let mut text = Vec::new();
         // As in kernel handlers, a bad address is an error even if no byte of the string is wanted.
         if most == 0 && !self.read(space, addr, &mut [0])? {
@@ -283,16 +284,17 @@ impl ControllerHost {
     /// Reads a string of 16-bit or 32-bit units.
     fn unicode(&mut self, space: Space, addr: u64, unit: i64, room: i64) -> Result<Value, Fault> {
         let unit = if unit == 2 { 2 } else { 4 };
-        let room = room.clamp(1, MOST_STRING) as usize;
+        let room = room.clamp(1, MOST_STRING).fit::<usize>();
         let text = spile_ir::interp::unicode(unit, room, |at| {
             let mut bytes = [0; 4];
             let here = addr.wrapping_add(at);
-            if !self.read(space, here, &mut bytes[..unit as usize])? {
+            if !self.read(space, here, &mut bytes[..unit.fit::<usize>()])? {
                 return Err(string_fault(space, addr));
             }
             Ok(u32::from_ne_bytes(bytes))
         })?;
-        let invalid = || format!("{}{addr:x}", spile_ir::interp::invalid_unicode(unit as i32));
+        let message = || spile_ir::interp::invalid_unicode(unit.fit());
+        let invalid = || format!("{}{addr:x}", message());
         text.map(|t| Value::from(&t[..]))
             .ok_or_else(|| Fault::from(invalid()))
     }
@@ -343,7 +345,7 @@ fn event(op: EventOp) -> Result<Value, Fault> {
 }
 
 fn symbol(op: SymbolOp, args: &[Value]) -> Result<Value, Fault> {
-    let address = args.first().map_or(0, Value::as_long) as u64;
+    let address = args.first().map_or(0, Value::as_long).cast_unsigned();
     match op {
         SymbolOp::SymName => Ok(Value::from(&*symbol_name(address))),
         SymbolOp::SymData => Ok(Value::from(&*symbol_data(address))),

@@ -16,7 +16,7 @@ pub(crate) const MAXNESTING: &str = "MAXNESTING exceeded";
 /// The message of an error that a kernel handler sent.
 pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Program) -> String {
     let address = || match fields.first() {
-        Some(FieldValue::Long(n)) => *n as u64,
+        Some(FieldValue::Long(n)) => n.cast_unsigned(),
         _ => 0,
     };
     match kind {

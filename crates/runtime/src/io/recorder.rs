@@ -23,6 +23,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::geteuid;
+use spile_cast::Cast;
 
 use crate::machine::signals::Signals;
 
@@ -105,7 +106,7 @@ impl Frames {
 
 fn frame(stream: FrameStream, contents: &[u8]) -> Vec<u8> {
     let mut bytes = vec![stream as u8];
-    bytes.extend((contents.len() as u32).to_le_bytes());
+    bytes.extend(contents.len().fit::<u32>().to_le_bytes());
     bytes.extend(contents);
     bytes
 }

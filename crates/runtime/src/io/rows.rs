@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 
+use spile_cast::Cast;
 use spile_ir::fmt::{Format, Piece};
 use spile_ir::interp::Value;
 use spile_ir::{FormatId, Program};
@@ -59,7 +60,7 @@ impl PackedRows {
                 Value::Long(n) => {
                     let n = (n << 1 ^ n >> 63).to_le_bytes();
                     let used = 8 - n.iter().rev().take_while(|b| **b == 0).count();
-                    self.bytes.push(used as u8);
+                    self.bytes.push(used.fit::<u8>());
                     self.bytes.extend_from_slice(&n[..used]);
                 }
                 Value::Str(text) => {
@@ -116,7 +117,9 @@ impl<'a> Packed<'a> {
         let mut n = [0; 8];
         n.get_mut(..used)?.copy_from_slice(self.take(used)?);
         let n = u64::from_le_bytes(n);
-        Some(FieldValue::Long((n >> 1) as i64 ^ -((n & 1) as i64)))
+        Some(FieldValue::Long(
+            (n >> 1).cast_signed() ^ -(n & 1).cast_signed(),
+        ))
     }
 }
 

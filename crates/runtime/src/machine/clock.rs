@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 
 use rustix::time::ClockId;
+use spile_cast::Cast;
 use spile_kernel::machine::{clock_ns, hz};
 pub use spile_kernel::machine::{monotonic_ns as mono_ns, realtime_offset_ns as offset_ns};
 
@@ -79,7 +80,7 @@ unsafe extern "C" {
 /// counter wraps).
 pub fn jiffies() -> i64 {
     let hz = i64::from(hz());
-    let initial = i64::from((-300i32).wrapping_mul(hz as i32) as u32);
+    let initial = i64::from((-300i32).wrapping_mul(hz.fit()).cast_unsigned());
     (clock_ns(ClockId::MonotonicCoarse) / (1_000_000_000 / hz.max(1))).wrapping_add(initial)
 }
 

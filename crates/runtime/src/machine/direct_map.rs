@@ -36,7 +36,7 @@ pub struct DirectMap {
 pub fn find() -> Option<DirectMap> {
     let file = File::from(memfd_create("spile", MemfdFlags::CLOEXEC).ok()?);
     let marks: [u64; PAGE / 8] = std::array::from_fn(|i| {
-        (clock::mono_ns() as u64 ^ (i as u64) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        (clock::mono_ns().cast_unsigned() ^ (i as u64) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     });
     let bytes: Vec<u8> = marks.iter().flat_map(|m| m.to_ne_bytes()).collect();
     file.write_all_at(&bytes, 0).ok()?;

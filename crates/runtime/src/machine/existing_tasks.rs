@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
+use spile_cast::Cast;
 use spile_ir::intrinsics::TaskNumber;
 use spile_kernel::btf::Btf;
 use spile_kernel::process;
@@ -157,7 +158,7 @@ struct TaskWalk<'a> {
 
 impl TaskWalk<'_> {
     fn read_u32(&self, at: u64) -> Option<u32> {
-        self.memory.word(at).map(|word| word as u32)
+        self.memory.word(at).map(|word| word.low32())
     }
 
     /// The first thread of each process, with its number.
@@ -214,7 +215,7 @@ impl ExistingTask {
     /// Whether the task still exists.
     pub(crate) fn still_exists(&self, word: ReadWord<'_>) -> bool {
         let o = &self.offsets;
-        let tid = word(self.address + o.pid).map(|w| w as u32);
+        let tid = word(self.address + o.pid).map(|w| w.low32());
         tid == Some(self.tid) && word(self.address + o.start) == Some(self.started)
     }
 
@@ -236,7 +237,7 @@ impl ExistingTask {
         let path: &[u64] = match which {
             TaskNumber::TaskSpace => {
                 let mm = word(self.address + o.mm)?;
-                return Some(word(mm + o.task_size)? as i64);
+                return Some(word(mm + o.task_size)?.cast_signed());
             }
             TaskNumber::UserNsLevel => &[o.cred, o.user_ns, o.level],
             TaskNumber::Pid => return Some(self.pid.into()),
@@ -252,7 +253,7 @@ impl ExistingTask {
         let last = path
             .iter()
             .try_fold(self.address, |at, off| word(at + off))?;
-        Some(i64::from(last as u32))
+        Some(i64::from(last.low32()))
     }
 
     /// The command line, with arguments joined by spaces.

@@ -4,6 +4,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use spile_cast::Cast;
 use spile_kernel::bpf::{
     self, BpfError, Map, MapAttr, ProgSpec, insn, map_type, prog_type, test_run,
 };
@@ -23,7 +24,7 @@ impl KernelMemory {
         let map = bpf::map_create(&MapAttr {
             ty: map_type::ARRAY,
             key_size: 4,
-            value_size: MOST as u32,
+            value_size: MOST.fit(),
             max_entries: 1,
             name: "spile_kmem",
             ..MapAttr::default()
@@ -41,11 +42,11 @@ impl KernelMemory {
             insn(0x18, register, PSEUDO_MAP_VALUE, 0, fd)
         };
         let insns = [
-            insn(0x79, 3, 1, 0, 0),           // r3 = *(u64 *)(r1 + 0)
-            insn(0x79, 2, 1, 8, 0),           // r2 = *(u64 *)(r1 + 8)
-            insn(0x15, 2, 0, 7, 0),           // if r2 == 0 goto +7
-            insn(0x25, 2, 0, 4, MOST as i32), // if r2 > MOST goto +4
-            value(1),                         // r1 = value of the map
+            insn(0x79, 3, 1, 0, 0),                 // r3 = *(u64 *)(r1 + 0)
+            insn(0x79, 2, 1, 8, 0),                 // r2 = *(u64 *)(r1 + 8)
+            insn(0x15, 2, 0, 7, 0),                 // if r2 == 0 goto +7
+            insn(0x25, 2, 0, 4, MOST.fit::<i32>()), // if r2 > MOST goto +4
+            value(1),                               // r1 = value of the map
             insn(0, 0, 0, 0, 0),
             insn(0x85, 0, 0, 0, PROBE_READ_KERNEL), // r0 = call
             insn(0x95, 0, 0, 0, 0),                 // exit

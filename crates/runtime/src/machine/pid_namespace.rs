@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use spile_cast::Cast;
 use spile_kernel::btf::Btf;
 use spile_kernel::process;
 
@@ -52,7 +53,7 @@ pub fn own_pid() -> u32 {
             let tgid = btf.member(btf.find_struct("task_struct")?, "tgid")?;
             let memory = KernelMemory::open().ok()?;
             let at = memory.current_task().ok()? + u64::from(tgid.bit_offset / 8);
-            memory.word(at).map(|word| word as u32)
+            memory.word(at).map(|word| word.low32())
         };
         let here = std::process::id();
         match PidMap::match_handlers() {
@@ -80,7 +81,7 @@ fn all() -> Option<HashMap<u32, u32>> {
     let memory = KernelMemory::open().ok()?;
     // The list contains the first thread of each process.
     let own = memory.word(memory.current_task().ok()? + offset("task_struct", "group_leader")?)?;
-    let low = |at: u64| memory.word(at).map(|word| word as u32);
+    let low = |at: u64| memory.word(at).map(|word| word.low32());
     // Our number in our own namespace, which is the deepest one.
     let own_pid = memory.word(own + pid)?;
     let depth = u64::from(low(own_pid + level)?);

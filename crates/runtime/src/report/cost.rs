@@ -130,13 +130,13 @@ pub fn text(
             .sites
             .get(handler.site.index())
             .map_or("", |s| place(&s.near));
-        let cycles = |ns: u64| (ns as f64 * per_ns) as u64;
-        let variance = (h.variance() as f64 * per_ns * per_ns) as u128;
+        let cycles = |ns: u64| spile_cast::whole(ns as f64 * per_ns);
+        let variance = (h.variance() as f64 * per_ns * per_ns).trunc();
         // Writing to a String cannot fail.
         let _ = writeln!(
             out,
             "{}, ({place}), hits: {}, cycles: {}min/{}avg/{}max, ns: {}min/{}avg/{}max, \
-             variance: {variance}, index: {index}",
+             variance: {variance:.0}, index: {index}",
             spile_plain::name(&handler.point),
             h.count,
             cycles(h.min),

@@ -9,6 +9,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
+use spile_cast::Cast;
 
 /// A source of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +67,7 @@ impl EventSource {
             7 => Some(EventSource::Tables),
             8 => Some(EventSource::Clients),
             _ if word >> 63 == 1 => Some(EventSource::Conn(word & !(1 << 63))),
-            _ if word >> 32 == 1 => Some(EventSource::Timer(word as u32)),
+            _ if word >> 32 == 1 => Some(EventSource::Timer(word.low32())),
             _ => None,
         }
     }
@@ -115,7 +116,7 @@ impl EventLoop {
     /// The ready sources, after at most `timeout`, in the order in which they became ready.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Vec<EventSource>> {
         let timeout = timeout.map(|t| Timespec {
-            tv_sec: t.as_secs() as i64,
+            tv_sec: t.as_secs().cast_signed(),
             tv_nsec: i64::from(t.subsec_nanos()),
         });
         let mut ready = Vec::with_capacity(32);
@@ -139,7 +140,7 @@ pub struct Timer {
 
 fn timespec(d: Duration) -> Timespec {
     Timespec {
-        tv_sec: d.as_secs() as i64,
+        tv_sec: d.as_secs().cast_signed(),
         tv_nsec: i64::from(d.subsec_nanos()),
     }
 }
@@ -194,9 +195,9 @@ impl AsFd for Timer {
 
 /// The period with a deviation of at most `most` in both directions; never zero.
 fn jitter(period: Duration, most: Duration, random: u64) -> Duration {
-    let most = most.as_nanos() as u64;
+    let most = most.as_nanos().fit::<u64>();
     let span = most.saturating_mul(2).saturating_add(1);
-    let period = period.as_nanos() as u64;
+    let period = period.as_nanos().fit::<u64>();
     Duration::from_nanos(
         period
             .saturating_sub(most)

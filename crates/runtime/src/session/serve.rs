@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use spile_cast::Cast;
 use spile_ir::{Event, HandlerId, Program};
 
 use super::{Session, system};
@@ -167,7 +168,7 @@ fn answer(controller: &mut Controller, program: &Program, request: FileRequest) 
             Event::Procfs(file) if file.path == path && file.write == write => file,
             _ => return None,
         };
-        Some((HandlerId(i as u32), file.maxsize))
+        Some((HandlerId(i.fit()), file.maxsize))
     });
     let mine: Vec<(HandlerId, u32)> = mine.collect();
     let most = mine.iter().map(|(_, most)| *most).max();

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use spile_cast::Cast;
 use spile_ir::GlobalId;
 use spile_kernel::bpf::{Errno, test_run};
 use spile_kernel::machine::online_cpus;
@@ -140,7 +141,7 @@ impl CriticalSection {
             false => self.other_processor(turn),
         };
         match test_run(self.program.as_fd(), &mut ctx, cpu) {
-            Ok(result) => Some(result.retval as i32),
+            Ok(result) => Some(result.retval.cast_signed()),
             // The other processor went offline.
             Err(e) if e.errno() == Some(Errno::NXIO) => Some(0),
             Err(_) => None,
@@ -193,7 +194,7 @@ fn copy_of(
             },
             Some(room),
         ) => {
-            let n = state.shared(*count).load(Ordering::Relaxed) as usize;
+            let n = state.shared(*count).load(Ordering::Relaxed).fit::<usize>();
             Some(RawValue::Entries(entries(
                 room.words(),
                 n,

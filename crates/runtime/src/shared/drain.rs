@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering;
 
+use spile_cast::Cast;
 use spile_ir::GlobalId;
 use spile_ir::interp::{Cell, Value};
 use spile_layout::{GlobalPlace, Layout, PerCpuArray, SEQUENCE, ValueLayout};
@@ -122,7 +123,7 @@ fn host_parts(layout: &Layout, g: GlobalId) -> Vec<HostPart<'_>> {
             return None;
         };
         let part = HostPart {
-            g: GlobalId(i as u32),
+            g: GlobalId(i.fit()),
             at: array.colocated.at,
             value: &array.value,
         };

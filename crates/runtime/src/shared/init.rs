@@ -40,9 +40,9 @@ pub(crate) fn set_shared_words(state: &StateMemory, target: i64) {
     name[..len].copy_from_slice(&zone.name.as_bytes()[..len]);
     let words = [
         (shared::RUNNING, 0),
-        (shared::TARGET, target as u64),
-        (shared::CLOCK_OFFSET, clock::offset_ns() as u64),
-        (shared::TZ_OFFSET, zone.west as u64),
+        (shared::TARGET, target.cast_unsigned()),
+        (shared::CLOCK_OFFSET, clock::offset_ns().cast_unsigned()),
+        (shared::TZ_OFFSET, zone.west.cast_unsigned()),
         (shared::TZ_NAME, crate::shared::state::word_of(&name, 0)),
         (shared::TZ_NAME + 8, crate::shared::state::word_of(&name, 8)),
     ];

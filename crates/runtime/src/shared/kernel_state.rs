@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use spile_cast::Cast;
 use spile_ir::interp::{Cell, Fault, Globals, MemGlobals, Value};
 use spile_ir::storage::Storage;
 use spile_ir::{GlobalId, Init, Program, Ty};
@@ -204,7 +205,7 @@ impl KernelState {
     /// Stores the initial values of scalars in the shared area.
     pub fn initialise(&self, program: &Program) {
         for (i, global) in program.globals.iter().enumerate() {
-            let place = self.shared(GlobalId(i as u32)).map(|l| &l.place);
+            let place = self.shared(GlobalId(i.fit())).map(|l| &l.place);
             let (Some(GlobalPlace::Scalar { offset, ty }), Some(init)) = (place, &global.init)
             else {
                 continue;
@@ -336,7 +337,7 @@ impl KernelState {
             full.extend((missed > 0).then_some((g, missed)));
         }
         for (i, layout) in self.layout.globals.iter().enumerate() {
-            let g = GlobalId(i as u32);
+            let g = GlobalId(i.fit());
             let (Some(layout), Some(global)) = (layout, program.globals.get(i)) else {
                 continue;
             };

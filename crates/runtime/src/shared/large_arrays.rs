@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use spile_cast::Cast;
 use spile_ir::interp::Cell;
 use spile_layout::{LargeLayout, PerCpuArray, ValueLayout};
 
@@ -34,7 +35,7 @@ impl LargeElements {
     }
 
     fn without_memory(large: &LargeLayout, double: bool) -> LargeElements {
-        let size = large.size() as usize;
+        let size = large.size().fit::<usize>();
         LargeElements {
             map: None,
             size,
@@ -70,7 +71,7 @@ impl LargeElements {
         let page = rustix::param::page_size();
         let head = WordMemory::map(map.as_fd(), 0, page)?;
         let given = head.words()[LargeLayout::GIVEN as usize / 8].load(Ordering::Acquire);
-        let given = given.min(large.rooms.into()) as usize;
+        let given = given.min(large.rooms.into()).fit::<usize>();
         let bytes = large.rooms_offset() as usize + given * large.room as usize;
         WordMemory::map(map.as_fd(), 0, bytes.min(self.bytes).next_multiple_of(page))
     }
@@ -109,10 +110,10 @@ impl LargeElements {
             key_size: array.key_size,
         };
         let given = view.word(LargeLayout::GIVEN).load(Ordering::Acquire);
-        let given = given.min(large.rooms.into()) as u32;
+        let given = given.min(large.rooms.into()).fit::<u32>();
         take_caches(state, array, generation, &view, &mut visit);
         let mut key = vec![0; array.key_size as usize];
-        for room in (1..=given).filter(|room| spares.iter().all(|s| *s as u32 != *room)) {
+        for room in (1..=given).filter(|room| spares.iter().all(|s| s.low32() != *room)) {
             view.key(room, &mut key);
             visit(&key, view.cell(room, &array.value));
         }
@@ -199,7 +200,7 @@ impl GenerationView<'_> {
 
     fn key(&self, number: u32, to: &mut [u8]) {
         for (i, word) in to.chunks_exact_mut(8).enumerate() {
-            word.copy_from_slice(&self.key_word(number, i as u32).to_ne_bytes());
+            word.copy_from_slice(&self.key_word(number, i.fit::<u32>()).to_ne_bytes());
         }
     }
 

@@ -72,7 +72,7 @@ impl<'a> OutputRecordIter<'a, '_> {
         let fields = fields
             .iter()
             .map(|ty| match ty {
-                Ty::Long => self.word().map(|w| FieldValue::Long(w as i64)),
+                Ty::Long => self.word().map(|w| FieldValue::Long(w.cast_signed())),
                 Ty::Str(_) => self.string().map(FieldValue::Str),
             })
             .collect::<Result<_, _>>()?;

@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use spile_cast::Cast;
 use spile_ir::Ty;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::stats::Stat;
@@ -32,9 +33,11 @@ pub fn read_stats(layout: &AggLayout, word: impl Fn(u32) -> u64) -> Stat {
     if stat.count == 0 {
         return stat;
     }
-    stat.sum = layout.sum.map_or(stat.sum, |o| (word(o) as i64).into());
-    stat.min = layout.min.map_or(stat.min, |o| word(o) as i64);
-    stat.max = layout.max.map_or(stat.max, |o| word(o) as i64);
+    stat.sum = layout
+        .sum
+        .map_or(stat.sum, |o| word(o).cast_signed().into());
+    stat.min = layout.min.map_or(stat.min, |o| word(o).cast_signed());
+    stat.max = layout.max.map_or(stat.max, |o| word(o).cast_signed());
     let wide = |o: u32| u128::from(word(o)) | u128::from(word(o + 8)) << 64;
     stat.sumsq = layout.sumsq.map_or(stat.sumsq, wide);
     stat
@@ -43,10 +46,10 @@ pub fn read_stats(layout: &AggLayout, word: impl Fn(u32) -> u64) -> Stat {
 /// Passes the words of a statistic, by byte offset, to a function.
 pub fn write_stats(stat: &Stat, layout: &AggLayout, mut store: impl FnMut(u32, u64)) {
     let empty = stat.count == 0;
-    let or_zero = |v: i64| if empty { 0 } else { v as u64 };
+    let or_zero = |v: i64| if empty { 0 } else { v.cast_unsigned() };
     store(layout.count, stat.count);
     let words = [
-        (layout.sum, stat.sum as u64),
+        (layout.sum, stat.sum.low64()),
         (layout.min, or_zero(stat.min)),
         (layout.max, or_zero(stat.max)),
     ];
@@ -56,7 +59,7 @@ pub fn write_stats(stat: &Stat, layout: &AggLayout, mut store: impl FnMut(u32, u
         }
     }
     if let Some(at) = layout.sumsq {
-        store(at, stat.sumsq as u64);
+        store(at, stat.sumsq.low64());
         store(at + 8, (stat.sumsq >> 64) as u64);
     }
     if let Some((first, n)) = layout.hist {
@@ -110,7 +113,7 @@ pub fn value_bytes(value: &Value, ty: Ty) -> Vec<u8> {
 /// Reads a number or a string.
 fn read_value(ty: Ty, word: impl Fn(u32) -> u64) -> Value {
     let Ty::Str(width) = ty else {
-        return Value::Long(word(0) as i64);
+        return Value::Long(word(0).cast_signed());
     };
     let mut bytes = Vec::new();
     for at in (0..u32::from(width)).step_by(8) {
@@ -293,7 +296,7 @@ impl StateMemory {
         let bytes = cell_bytes(cell, layout);
         for (i, word) in bytes.chunks_exact(8).enumerate() {
             let word = u64::from_ne_bytes(word.try_into().unwrap_or_default());
-            self.shared(at + 8 * i as u32)
+            self.shared(at + 8 * i.fit::<u32>())
                 .store(word, Ordering::Relaxed);
         }
     }

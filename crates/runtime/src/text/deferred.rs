@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::FileExt;
 
+use spile_cast::Cast;
 use spile_ir::Bytes;
 use spile_kernel::btf::Btf;
 use spile_layout::{Quote, SUBSTITUTE_SHIFT};
@@ -54,7 +55,7 @@ impl ReadRequest {
             let FieldValue::Long(n) = field else {
                 return None;
             };
-            *to = *n as u64;
+            *to = n.cast_unsigned();
         }
         let [id, addr, room, quote, task, tid, start, exec] = numbers;
         Some(ReadRequest {
@@ -235,7 +236,7 @@ fn read_string(memory: &File, addr: u64, room: usize) -> Result<Vec<u8>, &'stati
     let mut text = Vec::new();
     while text.len() < room {
         let at = addr.wrapping_add(text.len() as u64);
-        let len = ((PAGE - at % PAGE) as usize).min(room - text.len());
+        let len = (PAGE - at % PAGE).fit::<usize>().min(room - text.len());
         let mut piece = vec![0; len];
         let got = memory.read_at(&mut piece, at).map_err(|e| why(&e))?;
         // The process exists, but its memory is gone.

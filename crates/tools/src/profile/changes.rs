@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::FallocateFlags;
+use spile_cast::Cast;
 use spile_profile::model::Ns;
 
 use super::times::{CELL, CELLS, CHUNK, CountFolder, HEAD, word, words};
@@ -80,7 +81,7 @@ impl ChangeRing {
             let from = self.taken % CELLS;
             let length = (CELLS - from).min(written - self.taken);
             let have = self.raw.len();
-            self.raw.resize(have + (length * CELL) as usize, 0);
+            self.raw.resize(have + (length * CELL).fit::<usize>(), 0);
             let at = self.chunks[nth] * CHUNK + HEAD + from * CELL;
             if let Err(error) = file.read_exact_at(&mut self.raw[have..], at) {
                 self.raw.truncate(have);
@@ -111,17 +112,17 @@ impl ChangeRing {
         let change = |cell: &[u8]| {
             let (what, ticks) = (word(cell), word(&cell[8..]));
             Change {
-                number: u32::from(what as u16),
+                number: u32::from(what.low16()),
                 entered: what & ENTERED != 0,
                 after_lost: what & AFTER_LOST != 0,
                 at: line.monotonic_ns(ticks),
             }
         };
-        let cells = self.raw.chunks_exact(CELL as usize).map(change);
+        let cells = self.raw.chunks_exact(CELL.fit::<usize>()).map(change);
         let out: Vec<Change> = cells
             .take_while(|c| c.number == 0 || known(c.number))
             .collect();
-        self.raw.drain(..out.len() * CELL as usize);
+        self.raw.drain(..out.len() * CELL.fit::<usize>());
         if self.raw.is_empty() {
             // Frees the memory that many changes took.
             self.raw = Vec::new();

@@ -20,6 +20,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use clap::Parser;
+use spile_cast::Cast;
 use spile_kernel::features::{self, Availability, Feature};
 use spile_kernel::process;
 use spile_profile::model::{Header, Options, Profile as Account, RecordingEnd, Snapshot, Thread};
@@ -386,8 +387,8 @@ fn running_on(profile: &Account) -> String {
 /// The exit status that a shell derives from a process's wait status.
 pub(crate) fn exit_code(status: Option<i32>) -> u8 {
     match status {
-        Some(status) if status & 0x7f != 0 => 128 + (status & 0x7f) as u8,
-        Some(status) => (status >> 8) as u8,
+        Some(status) if status & 0x7f != 0 => 128 + (status & 0x7f).low8(),
+        Some(status) => (status >> 8).low8(),
         None => 0,
     }
 }

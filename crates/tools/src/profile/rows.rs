@@ -41,6 +41,7 @@ mod unfinished;
 
 use std::collections::HashMap;
 
+use spile_cast::Cast;
 use spile_profile::model::{
     BLOCKED, CallParts, CallTotals, Context, ContextKind, ContextTime, Futex, Ns, PREEMPTED, READY,
     ROOT, Snapshot, Stack, Thread, TimeParts, TimedEvent, Times, Wake,
@@ -193,7 +194,7 @@ impl ProfileBuilder {
 
     /// The time of a row on the monotonic clock.
     fn since(&self, clock: i64) -> Ns {
-        clock.saturating_sub(self.origin).max(0) as Ns
+        clock.saturating_sub(self.origin).max(0).cast_unsigned()
     }
 
     fn thread(&mut self, f: &mut Fields<'_>) -> Option<&mut Thread> {
@@ -315,7 +316,7 @@ impl ProfileBuilder {
         if number == 0 || is_own(number) {
             return ROOT;
         }
-        let next = self.snapshot.contexts.len() as u32 + 1;
+        let next = self.snapshot.contexts.len().fit::<u32>() + 1;
         *self.contexts.entry((pid, number)).or_insert_with(|| {
             self.snapshot.contexts.push(Context {
                 id: next,
@@ -468,7 +469,7 @@ impl ProfileBuilder {
 
     /// The row of a futex.
     fn of_futex(&mut self, f: &mut Fields<'_>) -> Option<&mut Futex> {
-        let (pid, address, region) = (f.number()?, f.number::<i64>()? as u64, f.number()?);
+        let (pid, address, region) = (f.number()?, f.number::<i64>()?.cast_unsigned(), f.number()?);
         let context = self.context(pid, region);
         let all = &mut self.snapshot.futexes;
         let place = *self
@@ -624,12 +625,12 @@ impl ProfileBuilder {
 
 /// Processor time of this process.
 fn own_cpu_time() -> Ns {
-    spile_kernel::machine::clock_ns(rustix::time::ClockId::ProcessCPUTime) as Ns
+    spile_kernel::machine::clock_ns(rustix::time::ClockId::ProcessCPUTime).cast_unsigned()
 }
 
 /// Whether a region's number marks a system call of the library that reports regions.
 fn is_own(number: u64) -> bool {
-    number as u32 == u32::MAX
+    number.low32() == u32::MAX
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use spile_cast::Cast;
 use spile_profile::model::Ns;
 
 /// The environment variable that gives the library the folder.
@@ -118,12 +119,12 @@ impl CountFolder {
             }
             next = following.checked_sub(1);
             let cells = u64::from(numbers).saturating_sub(base).min(CELLS);
-            let mut bytes = vec![0; (cells * CELL) as usize];
+            let mut bytes = vec![0; (cells * CELL).fit::<usize>()];
             file.read_exact_at(&mut bytes, at + HEAD)?;
-            for (i, cell) in bytes.chunks_exact(CELL as usize).enumerate() {
+            for (i, cell) in bytes.chunks_exact(CELL.fit::<usize>()).enumerate() {
                 let [entries, ticks] = [0, 8].map(|n| word(&cell[n..]));
                 if entries > 0 || ticks > 0 {
-                    let number = base as u32 + i as u32;
+                    let number = base.fit::<u32>() + i.fit::<u32>();
                     out.regions.push((number, entries, rate.span(ticks)));
                 }
             }
@@ -149,7 +150,9 @@ impl CountFolder {
             .read(true)
             .write(write)
             .custom_flags(
-                (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32,
+                (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK)
+                    .bits()
+                    .cast_signed(),
             )
             .open(self.path_of(file))?;
         // A file to write to must not be something else under another name.
@@ -311,7 +314,7 @@ impl ClockRate {
     }
 
     fn span(self, ticks: u64) -> Ns {
-        (ticks as f64 * self.rate) as Ns
+        spile_cast::whole(ticks as f64 * self.rate)
     }
 
     /// The monotonic clock at a reading of the counter.
@@ -338,7 +341,7 @@ fn read_both_clocks() -> Option<(u64, Ns)> {
 
 /// The monotonic clock.
 fn now() -> Ns {
-    spile_kernel::machine::monotonic_ns() as Ns
+    spile_kernel::machine::monotonic_ns().cast_unsigned()
 }
 
 /// The processors' counter; `None` where the kernel does not trust it, for example where processors

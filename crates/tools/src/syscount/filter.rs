@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use spile_cast::Cast;
 use spile_kernel::btf::Btf;
 use spile_kernel::process::of_thread;
 use spile_runtime::machine::kernel_memory::KernelMemory;
@@ -120,7 +121,7 @@ fn own_level() -> Option<u64> {
     let sets = memory.word(task + offset("task_struct", "cgroups")?)?;
     let group = memory.word(sets + offset("css_set", "dfl_cgrp")?)?;
     Some(u64::from(
-        memory.word(group + offset("cgroup", "level")?)? as u32
+        memory.word(group + offset("cgroup", "level")?)?.low32(),
     ))
 }
 

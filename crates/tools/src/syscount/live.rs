@@ -15,6 +15,7 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table};
 use ratatui::{DefaultTerminal, Frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use spile_cast::Cast;
 use spile_runtime::ExternalSource;
 
 use super::rows::{Reader, Report};
@@ -208,7 +209,7 @@ impl ViewState {
             .iter()
             .map(|(_, w)| Constraint::Length(u16::try_from(*w).unwrap_or(u16::MAX)));
         let table = Table::new(texts.iter().map(line), lengths)
-            .column_spacing(fit::SPACING as u16)
+            .column_spacing(fit::SPACING.fit::<u16>())
             .header(head);
         frame.render_widget(table, area);
     }

@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use spile_cast::Cast;
 use spile_runtime::Outcome;
 use spile_runtime::TargetProcess;
 use spile_runtime::io::rows::Row;
@@ -267,7 +268,7 @@ fn watch(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result<u8, Fai
         return Err(failed);
     }
     print_stderr(outcome.losses.text(false));
-    Ok(outcome.exit_code.clamp(0, 255) as u8)
+    Ok(outcome.exit_code.clamp(0, 255).fit::<u8>())
 }
 
 /// Prints reports as they come.
@@ -293,5 +294,5 @@ fn print_reports(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result
     if let Some(last) = printer.last.take() {
         print_stdout(printer.text(&last, Some(&outcome)))?;
     }
-    Ok(outcome.exit_code.clamp(0, 255) as u8)
+    Ok(outcome.exit_code.clamp(0, 255).fit::<u8>())
 }

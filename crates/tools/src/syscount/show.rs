@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::fmt::Write;
 
 use serde_json::{Value, json};
+use spile_cast::Cast;
 use spile_ir::Hist;
 use spile_runtime::Outcome;
 
@@ -256,7 +257,7 @@ impl HistogramScale {
 
     /// The times at both ends of the scale, in the width of a histogram.
     pub(super) fn title(self) -> String {
-        let bound = |bucket: usize| time(1u64.checked_shl(bucket as u32).unwrap_or(u64::MAX));
+        let bound = |bucket: usize| time(1u64.checked_shl(bucket.fit::<u32>()).unwrap_or(u64::MAX));
         let low = match self.first {
             0 | 1 => "0".into(),
             first => bound(first - 1),
@@ -399,7 +400,7 @@ fn aligned(columns: &[Column], table: &[Vec<String>]) -> Vec<String> {
 
 /// The upper bounds of the non-empty buckets, each with its number of calls.
 fn bounds(calls: &Calls) -> impl Iterator<Item = (u64, u64)> {
-    let bound = |i: usize| 1u64.checked_shl(i as u32).unwrap_or(u64::MAX);
+    let bound = |i: usize| 1u64.checked_shl(i.fit::<u32>()).unwrap_or(u64::MAX);
     let buckets = calls.buckets.iter().enumerate().filter(|(_, n)| **n > 0);
     buckets.map(move |(i, n)| (bound(i), *n))
 }

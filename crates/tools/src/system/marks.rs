@@ -169,7 +169,7 @@ fn limit(child: &Child, duration: Duration) {
         return;
     };
     let timeout = Timespec {
-        tv_sec: duration.as_secs() as i64,
+        tv_sec: duration.as_secs().cast_signed(),
         tv_nsec: duration.subsec_nanos().into(),
     };
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];

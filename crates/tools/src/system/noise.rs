@@ -186,7 +186,7 @@ fn add_up(
 
 /// The clock of the script, in nanoseconds.
 fn clock() -> u64 {
-    spile_kernel::machine::monotonic_ns() as u64
+    spile_kernel::machine::monotonic_ns().cast_unsigned()
 }
 
 /// Computes on a processor for that time.

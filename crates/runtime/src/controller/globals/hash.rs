@@ -8,6 +8,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use spile_cast::Cast;
 use spile_ir::interp::{ARRAY_OVERFLOW, Cell, Element, Fault, Value, matches};
 use spile_ir::marks::Marks;
 use spile_ir::{GlobalId, GlobalKind, Inst, Program, Ty};
@@ -45,7 +46,7 @@ impl MarkTexts {
     pub fn register(&mut self, program: &Program, marks: &Marks) {
         let mut arrays = HashMap::new();
         for (i, global) in program.globals.iter().enumerate() {
-            let g = GlobalId(i as u32);
+            let g = GlobalId(i.fit());
             if matches!(global.kind, GlobalKind::Array { .. }) && marks.in_keys(g) {
                 let stores = |i: &Inst| matches!(i, Inst::ASet { g: to, .. } if *to == g);
                 let mut insts = program.kernel_handlers().flat_map(|h| h.body.insts());

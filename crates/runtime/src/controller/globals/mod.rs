@@ -11,6 +11,7 @@ mod hash;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
+use spile_cast::Cast;
 use spile_ir::interp::{
     Cell, Element, Fault, ForeachWalk, Globals, MemGlobals, Value, walk_elements,
 };
@@ -91,7 +92,7 @@ impl SessionGlobals {
         let named = |g: &spile_ir::Global| &*g.name == UNSEEN_ENTRIES;
         let unseen = self.program.globals.iter().position(named);
         if let Some(g) = unseen.filter(|_| self.kernel_count(|l| l.evictions) > 0) {
-            let count = self.gload(GlobalId(g as u32));
+            let count = self.gload(GlobalId(g.fit()));
             losses.unseen = count.map_or(0, |n| n.as_long().cast_unsigned());
         }
     }
@@ -405,10 +406,11 @@ impl Globals for SessionGlobals {
                     offset,
                     ty: Ty::Long,
                 },
-            )) => Ok(kernel
-                .state()
-                .shared(*offset)
-                .fetch_add(v as u64, Ordering::AcqRel) as i64),
+            )) => {
+                let word = kernel.state().shared(*offset);
+                let before = word.fetch_add(v.cast_unsigned(), Ordering::AcqRel);
+                Ok(before.cast_signed())
+            }
             _ => self.mem.gadd(g, v),
         }
     }

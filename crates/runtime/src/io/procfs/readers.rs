@@ -16,7 +16,7 @@ pub(super) fn count(pipe: &OwnedFd) -> usize {
         return 0;
     };
     let mut found: Vec<(i32, i32)> = Vec::new();
-    let own = std::process::id() as i32;
+    let own = std::process::id().cast_signed();
     let number = |name: &std::ffi::OsStr| name.to_str()?.parse::<i32>().ok();
     let list = |path: String| fs::read_dir(path).into_iter().flatten().flatten();
     for process in list("/proc".into()) {

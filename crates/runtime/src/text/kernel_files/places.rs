@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use spile_cast::Cast;
 use spile_debuginfo::{LinesFrom, SearchPaths};
 use spile_kernel::bpf::{MapAttr, map_create, map_type};
 use spile_kernel::symbols::Symbols;
@@ -89,7 +90,7 @@ impl KernelLineTable {
     fn name(&mut self, file: Arc<str>) -> u32 {
         *self.name_ids.entry(file).or_insert_with_key(|file| {
             self.names.push(spile_plain::name(file).into_owned());
-            self.names.len() as u32
+            self.names.len().fit::<u32>()
         })
     }
 
@@ -141,7 +142,7 @@ impl KernelLineTable {
             ty: map_type::ARRAY,
             key_size: 4,
             value_size: kernel_row::BYTES,
-            max_entries: (8 * words.len()).div_ceil(ELEMENT) as u32,
+            max_entries: (8 * words.len()).div_ceil(ELEMENT).fit(),
             flags,
             name: KERNEL_LINES_MAP,
             types: None,

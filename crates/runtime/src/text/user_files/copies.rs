@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use spile_abi::{Abi, HOST};
+use spile_cast::Cast;
 use spile_debuginfo::cfi;
 use spile_layout::{EXACT, copy, unwind_row::kind};
 
@@ -75,8 +76,8 @@ impl StackWalk<'_> {
         let Some(row) = row else {
             return self.by_frame_pointer().map(|()| false);
         };
-        let (how, saved) = ((row >> 56) as u8, (row >> 48) as u8);
-        let cfa = i64::from((row >> 32) as i16);
+        let (how, saved) = ((row >> 56) as u8, (row >> 48).low8());
+        let cfa = i64::from((row >> 32).low16().cast_signed());
         let from = |register: u64| register.wrapping_add_signed(8 * cfa);
         let cfa = match how {
             kind::END => return None,
@@ -139,13 +140,13 @@ impl UserFiles {
             let FieldValue::Long(n) = field else {
                 return None;
             };
-            *to = *n as u64;
+            *to = n.cast_unsigned();
         }
         let [id, process, ip, at, sp, bp, pages, mapped] = numbers;
-        let room = copy::PAGES * PAGE as usize / 8;
+        let room = copy::PAGES * PAGE.fit::<usize>() / 8;
         let words = usize::try_from(pages)
             .ok()?
-            .checked_mul(PAGE as usize / 8)?;
+            .checked_mul(PAGE.fit::<usize>() / 8)?;
         let mut walk = StackWalk {
             abi: HOST,
             ip,
@@ -220,7 +221,7 @@ impl UserFiles {
         let Some(rows) = self.rows(place.file) else {
             return (None, false);
         };
-        let behind = rows.partition_point(|r| u64::from(*r as u32) <= place.offset);
+        let behind = rows.partition_point(|r| u64::from(r.low32()) <= place.offset);
         (behind.checked_sub(1).map(|at| rows[at]), true)
     }
 

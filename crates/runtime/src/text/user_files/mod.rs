@@ -202,7 +202,7 @@ impl UserFiles {
         let numbers: Vec<u64> = fields
             .iter()
             .map(|f| match f {
-                FieldValue::Long(n) => Some(*n as u64),
+                FieldValue::Long(n) => Some(n.cast_unsigned()),
                 FieldValue::Str(_) => None,
             })
             .collect::<Option<_>>()?;

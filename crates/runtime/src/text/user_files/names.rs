@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use spile_debuginfo::{DebugFile, ElfSymbol, ElfSymbols, Image, LinesFrom, SymbolKind};
+use spile_cast::Cast;
 use spile_kernel::bpf::Map;
 use spile_layout::{BEHIND, symbol_row};
 
@@ -154,7 +155,7 @@ impl FileTables {
             let (file, line) = match place {
                 Some((file, line)) => {
                     let at = *files.entry(file).or_insert_with_key(|file| {
-                        let at = self.words.len() as u32;
+                        let at = self.words.len().fit::<u32>();
                         push(&mut self.words, 0, 0, &spile_plain::name(file));
                         at
                     });

@@ -2,6 +2,7 @@
 
 use spile_abi::Abi;
 use spile_debuginfo::DebugFile;
+use spile_cast::Cast;
 use spile_debuginfo::cfi::{self, Cfa, SavedRule, UnwindRow};
 use spile_layout::unwind_row::kind;
 
@@ -50,14 +51,14 @@ fn pack(rows: &[UnwindRow], abi: &Abi, offset: impl Fn(u64) -> Option<u64>) -> V
         last = Some(rest);
         out.push(rest | u64::from(start));
     }
-    out.sort_by_key(|r| *r as u32);
+    out.sort_by_key(|r| r.low32());
     out
 }
 
 /// A row without its start.
 pub(super) fn packed_rule(row: &UnwindRow, abi: &Abi) -> u64 {
     let (how, cfa, saved) = rule(row, abi);
-    u64::from(how) << 56 | u64::from(saved) << 48 | u64::from(cfa as u16) << 32
+    u64::from(how) << 56 | u64::from(saved) << 48 | u64::from(cfa.cast_unsigned()) << 32
 }
 
 /// Kind, CFA and saved frame pointer of a row.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use spile_cast::Cast;
 use spile_profile::model::{Ns, Snapshot};
 
 use super::super::changes::ChangeRing;
@@ -34,7 +35,7 @@ impl ProfileBuilder {
         let place = CountPlace {
             thread,
             program: f.number()?,
-            file: f.number::<i64>()? as u64,
+            file: f.number::<i64>()?.cast_unsigned(),
             chunk: f.number()?,
             ..CountPlace::default()
         };
@@ -55,7 +56,7 @@ impl ProfileBuilder {
         let mut ends: HashMap<(u32, u64), u32> = HashMap::new();
         for (pid, number) in self.contexts.keys() {
             let end = ends.entry((*pid, number >> 32)).or_default();
-            *end = (*end).max((*number as u32).saturating_add(1));
+            *end = (*end).max(number.low32().saturating_add(1));
         }
         // Some were counted only in part.
         let mut failed = HashSet::new();
@@ -65,7 +66,7 @@ impl ProfileBuilder {
             };
             let (tid, pid) = (thread.tid, thread.pid);
             let until = place.until.or(thread.ended_ns).unwrap_or(snapshot.at_ns)
-                + self.origin.max(0) as Ns;
+                + self.origin.max(0).cast_unsigned();
             let number = |n: u32| place.program | u64::from(n);
             let below = ends.get(&(pid, place.program >> 32)).copied().unwrap_or(0);
             let folder = self.folder.as_ref();

@@ -192,7 +192,7 @@ impl ProfileBuilder {
                 Some(id) if id != ROOT => id,
                 _ => self.context(pid, program | u64::from(change.number)),
             };
-            change.at = change.at.saturating_sub(self.origin.max(0) as Ns);
+            change.at = change.at.saturating_sub(self.origin.max(0).cast_unsigned());
             inside.change(to, change, &self.snapshot.contexts, &mut out);
         }
         if let Some(until) = until {

@@ -1,5 +1,6 @@
 //! Lifetimes of threads and processes in the account: their identity, beginning and end.
 
+use spile_cast::Cast;
 use spile_profile::model::{Ns, Process, Thread};
 
 use super::builder::{ProfileBuilder, REUSED, TID_BITS};
@@ -7,7 +8,7 @@ use crate::rows::Fields;
 
 /// The thread id in a key.
 fn tid_of_key(key: i64) -> u32 {
-    (key & ((1 << TID_BITS) - 1)) as u32
+    (key & ((1 << TID_BITS) - 1)).fit::<u32>()
 }
 
 impl ProfileBuilder {
@@ -62,7 +63,7 @@ impl ProfileBuilder {
         let used = self.earlier_threads.entry(tid).or_insert(0);
         self.snapshot.threads.push(Thread {
             tid: tid.saturating_add(used.saturating_mul(REUSED)),
-            started_ns: (key >> TID_BITS).max(0) as Ns * 1024,
+            started_ns: (key >> TID_BITS).max(0).cast_unsigned() * 1024,
             ..Thread::default()
         });
         *used += 1;
