@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Parser;
+use spile_cast::Cast;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -220,7 +221,7 @@ impl Client {
 
     /// Reports to the session the number of bytes that were printed since the last report.
     fn acknowledge(&mut self, bytes: usize) -> Next {
-        self.printed += bytes as u32;
+        self.printed += bytes.fit::<u32>();
         if self.printed > 0 && recorder::acknowledge(&self.session.stream, self.printed) {
             self.printed = 0;
         }

@@ -7,6 +7,7 @@ use spile_bpf::target::{
     CastKfunc, Features, InterruptKfuncs, KernelOffsets, PageOffsets, PreemptionKfuncs,
     SessionKfuncs, TypedFunction, UnwindOffsets, UprobeOffsets,
 };
+use spile_cast::Cast;
 use spile_ir::{CodePlace, CodeProbe, Event, Handler, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
@@ -318,7 +319,7 @@ pub(crate) fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, 
         let (found, returns) = functions::trampoline(btf, name)?;
         Some(TypedFunction {
             id: found.id,
-            params: found.params.len() as u8,
+            params: found.params.len().fit(),
             returns,
         })
     };

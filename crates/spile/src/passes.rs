@@ -18,6 +18,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use spile_bpf::object::elf::MapSpec;
+use spile_cast::Cast;
 use spile_ir::ProgramFacts;
 use spile_kernel::{process, resources};
 use spile_runtime::io::child::WatchedProcess;
@@ -46,7 +47,7 @@ impl PassesOutcome {
     pub(crate) fn code(&self) -> u8 {
         match self {
             PassesOutcome::Shown(code) => *code,
-            PassesOutcome::Ran(outcome) => outcome.exit_code.clamp(0, 255) as u8,
+            PassesOutcome::Ran(outcome) => outcome.exit_code.clamp(0, 255).fit::<u8>(),
         }
     }
 }
