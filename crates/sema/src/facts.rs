@@ -131,13 +131,13 @@ impl KernelVar {
     /// Its location; for a per-CPU variable, on the current processor.
     pub fn location(&self) -> Vec<LocOp> {
         let add = LocOp::Bin(spile_ir::BinOp::Add);
-        let mut ops = vec![LocOp::Const(self.address as i64)];
+        let mut ops = vec![LocOp::Const(self.address.cast_signed())];
         if let Some(table) = self.per_cpu {
             ops.extend([
                 LocOp::Cpu,
                 LocOp::Const(8),
                 LocOp::Bin(spile_ir::BinOp::Mul),
-                LocOp::Const(table as i64),
+                LocOp::Const(table.cast_signed()),
                 add,
                 LocOp::Load {
                     size: 8,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use spile_cast::Cast;
 use spile_debuginfo::DebugFile as File;
 use spile_debuginfo::breakpoints::{Breakpoints, PlaceUse};
 use spile_debuginfo::uprobes::KernelVersion;
@@ -97,7 +98,7 @@ fn check(
 /// A place that was moved to an address: where it is in the file, and the distances of its return
 /// instructions from there.
 fn move_place(file: &File, place: FoundPlace, to: u64) -> FoundPlace {
-    let distance = to.wrapping_sub(place.address) as i32;
+    let distance = to.wrapping_sub(place.address).low32().cast_signed();
     let offset = file.image().file_offset(to);
     let exits = place.exits.map(|exits| {
         let at = exits.at.iter().map(|exit| Exit {

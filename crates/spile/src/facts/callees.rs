@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spile_abi::HOST;
+use spile_cast::Cast;
 use spile_debuginfo::{CallKind, Calls, Die, Dwarf, FunctionPlace, PlaceKinds};
 use spile_glob as glob;
 use spile_ir::BinOp;
@@ -164,7 +165,7 @@ impl QueriedFile<'_> {
                         signed: false,
                     },
                 ]),
-                _ => ops.push(LocOp::Frame((n - usize::from(ret)) as u8)),
+                _ => ops.push(LocOp::Frame((n - usize::from(ret)).fit::<u8>())),
             }
             ops.extend_from_slice(&bias);
         }

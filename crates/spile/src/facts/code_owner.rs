@@ -85,12 +85,14 @@ impl CodeOwner {
     pub(super) fn of_processor(&self, loc: VarLocation) -> VarLocation {
         match (self, &loc) {
             (CodeOwner::Kernel(_), VarLocation::Address(ops)) => match **ops {
-                [LocOp::Const(address)] => match kernel_variable(address as u64, CTypeId::VOID) {
-                    Some(v) => VarLocation::Address(v.location()),
-                    None => VarLocation::Absent(
-                        "the address of each processor's copy is unknown".into(),
-                    ),
-                },
+                [LocOp::Const(address)] => {
+                    match kernel_variable(address.cast_unsigned(), CTypeId::VOID) {
+                        Some(v) => VarLocation::Address(v.location()),
+                        None => VarLocation::Absent(
+                            "the address of each processor's copy is unknown".into(),
+                        ),
+                    }
+                }
                 _ => loc,
             },
             _ => loc,
@@ -107,10 +109,10 @@ fn relocate_ops(loaded: &KernelImage, ops: Vec<Op>) -> Result<Vec<Op>, Unavailab
         rest = more;
         match (*first, more) {
             (Op::Const(linked), [Op::Bias, ADD, behind @ ..]) => {
-                let at = loaded.to_load_address(linked as u64);
+                let at = loaded.to_load_address(linked.cast_unsigned());
                 let why = "its address in the running kernel is unknown";
                 let at = at.ok_or_else(|| Unavailable(why.into()))?;
-                out.push(Op::Const(at as i64));
+                out.push(Op::Const(at.cast_signed()));
                 rest = behind;
             }
             (op, _) => out.push(op),

@@ -2,6 +2,7 @@
 //! programs.
 
 use spile_abi::HOST;
+use spile_cast::Cast;
 use spile_debuginfo::{CType, Die, Dwarf, ReturnConvention, ReturnWord};
 use spile_ir::BinOp;
 use spile_sema::facts::{LocOp, LocationPiece, VarLocation};
@@ -92,7 +93,7 @@ impl Arguments {
             Some(&register) => vec![LocOp::Reg(register)],
             None => {
                 // Offset above the return address.
-                let offset = abi.calls.popped + 8 * (n - registers.len()) as i64;
+                let offset = abi.calls.popped + 8 * (n - registers.len()).fit::<i64>();
                 vec![
                     LocOp::Reg(abi.stack_pointer),
                     LocOp::Const(offset),

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_abi::HOST;
+use spile_cast::Cast;
 use spile_debuginfo::{
     CType, DebugFile as File, Die, Dwarf, FunctionPlace, LineQuery, Location, Pattern, PlaceKinds,
     Unavailable, plt,
@@ -61,7 +62,7 @@ impl FileTable {
             table.files.push((file.clone(), space));
             table.files.len() - 1
         });
-        TypeHome::File(at as u32)
+        TypeHome::File(at.fit())
     }
 
     /// The file of a type, and the memory that its objects are in.
@@ -530,7 +531,7 @@ impl QueriedFile<'_> {
             _ if !moves => vec![LocOp::Const(0)],
             Some(at) => vec![
                 LocOp::Reg(HOST.program_counter),
-                LocOp::Const(at as i64),
+                LocOp::Const(at.cast_signed()),
                 LocOp::Bin(BinOp::Sub),
             ],
             None => vec![LocOp::Bias(HOST.program_counter)],

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_abi::HOST;
+use spile_cast::Cast;
 use spile_debuginfo::ReturnWord;
 use spile_ir::{BinOp, CodePlace};
 use spile_kernel::btf::{Btf, Type};
@@ -222,10 +223,10 @@ impl KernelCode {
         }
         let own = own.ok_or(REASONS[Unprobeable::NoTypes as usize])?;
         let id = match id.checked_sub(LATER) {
-            None => id as u32,
+            None => id.fit::<u32>(),
             Some(at) => Functions::kernel()
                 .ok()
-                .and_then(|all| self.btf_number(own, all.name_at(at as u32)?))
+                .and_then(|all| self.btf_number(own, all.name_at(at.fit::<u32>())?))
                 .ok_or(REASONS[Unprobeable::Unknown as usize])?,
         };
         Ok(parameters(own, id, ret))
@@ -339,7 +340,7 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
     let mut list = Vec::new();
     let word = |n: usize| LocationPiece {
         bytes: 8,
-        value: Ok(vec![LocOp::Arg(n as u8)]),
+        value: Ok(vec![LocOp::Arg(n.fit::<u8>())]),
     };
     let mut used = 0;
     let calls = &HOST.calls;
@@ -356,12 +357,12 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
                 let first = used;
                 used += words;
                 match (composite, words) {
-                    (false, 1) => VarLocation::Value(vec![LocOp::Arg(first as u8)]),
+                    (false, 1) => VarLocation::Value(vec![LocOp::Arg(first.fit::<u8>())]),
                     _ => VarLocation::Pieces((first..used).map(word).collect()),
                 }
             }
-            ParamClass::Registers(words) => stack_slot(&mut stack, 8 * words as i64),
-            ParamClass::Stack(bytes) => stack_slot(&mut stack, bytes as i64),
+            ParamClass::Registers(words) => stack_slot(&mut stack, 8 * words.fit::<i64>()),
+            ParamClass::Stack(bytes) => stack_slot(&mut stack, bytes.cast_signed()),
         };
         let name: Arc<str> = match p.name {
             "" => format!("arg{}", n + 1).into(),

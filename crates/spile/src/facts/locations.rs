@@ -1,5 +1,6 @@
 //! Locations of variables as the operations that a handler evaluates.
 
+use spile_cast::Cast;
 use spile_debuginfo::{CType, LocBinary, LocStep as Op, Location};
 use spile_ir::BinOp;
 use spile_sema::facts::{LocOp, LocationPiece, VarLocation};
@@ -109,10 +110,10 @@ pub(super) fn locate_pieces(
                 Some(Location::Value(ops)) if done == 0 => Ok(program(ops, bias)),
                 Some(Location::Address(ops)) => {
                     let mut ops = program(ops, bias);
-                    let at = [LocOp::Const(done as i64), LocOp::Bin(BinOp::Add)];
+                    let at = [LocOp::Const(done.cast_signed()), LocOp::Bin(BinOp::Add)];
                     ops.extend(at.into_iter().filter(|_| done > 0));
                     ops.push(LocOp::Load {
-                        size: bytes as u8,
+                        size: bytes.fit(),
                         signed: false,
                     });
                     Ok(ops)
@@ -122,7 +123,7 @@ pub(super) fn locate_pieces(
                 None => Err("not accessible at this address: optimised out".into()),
             };
             found.push(LocationPiece {
-                bytes: bytes as u32,
+                bytes: bytes.fit(),
                 value,
             });
             done += bytes;

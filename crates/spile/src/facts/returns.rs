@@ -170,7 +170,7 @@ fn exits(file: &File, finder: &ExitFinder<'_>, place: &FoundPlace) -> Result<Exi
     }
     let places = finder.return_places(place.address)?;
     let exit = |address: &u64| {
-        let distance = address.wrapping_sub(place.address) as i64;
+        let distance = address.wrapping_sub(place.address).cast_signed();
         Some(Exit {
             offset: file.image().file_offset(*address)?,
             distance: i32::try_from(distance).ok()?,

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use spile_cast::Cast;
 use spile_kernel::btf::{Btf, Type};
 use spile_sema::facts::{CType, CTypeId, Member, TypeHome};
 use spile_syntax::diag::suggest;
@@ -60,7 +61,7 @@ impl KernelTypes {
         };
         Some(Types {
             btf: modules[at].1?,
-            home: TypeHome::KernelModule(at as u32),
+            home: TypeHome::KernelModule(at.fit()),
         })
     }
 
@@ -70,7 +71,7 @@ impl KernelTypes {
         let types = |(at, (_, btf)): (usize, &(Arc<str>, Option<&'static Btf>))| {
             Some(Types {
                 btf: (*btf)?,
-                home: TypeHome::KernelModule(at as u32),
+                home: TypeHome::KernelModule(at.fit()),
             })
         };
         modules.iter().enumerate().filter_map(types).collect()
@@ -155,7 +156,7 @@ impl KernelTypes {
         use spile_kernel::btf::BtfKind::{Enum, Enum64, Struct, Typedef, Union};
         let btf = types.btf;
         let named = [Struct, Union, Enum, Enum64, Typedef];
-        let ids = 1..btf.len() as u32;
+        let ids = 1..btf.len().fit::<u32>();
         let all = ids.filter(|id| btf.kind(*id).is_some_and(|kind| named.contains(&kind)));
         similar_type(name, all.map(|id| btf.name(id)))
     }
