@@ -1,5 +1,6 @@
 //! The places of globals: state memory, hash tables, or both.
 
+use spile_cast::Cast;
 use spile_ir::{GlobalId, Ty};
 
 use crate::LargeLayout;
@@ -173,7 +174,7 @@ impl ThreadSlots {
     }
 
     /// Number of rooms of each processor: the number of threads whose records a handler can access.
-    pub const ROOMS: u32 = spile_ir::storage::ThreadIdRegs::COUNT as u32;
+    pub const ROOMS: u32 = spile_cast::u32_of(spile_ir::storage::ThreadIdRegs::COUNT);
 
     /// Number of slots and rooms.
     #[must_use]
@@ -184,7 +185,7 @@ impl ThreadSlots {
     /// Offset of a slot in the shared area.
     #[must_use]
     pub fn slot(&self, thread: u64) -> u32 {
-        self.at + (thread % u64::from(self.slots)) as u32 * self.stride
+        self.at + (thread % u64::from(self.slots)).fit::<u32>() * self.stride
     }
 }
 
