@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use spile_bpf::object::elf::{LICENSE, ObjectSpec, ProgramSpec};
 use spile_bpf::object::link::{MapRef, link};
-use spile_ebpf::emit::{CpuBlocks, EmitError, ObjectSymbols, emit};
+use spile_ebpf::emit::{CpuBlocks, EmitError, LIMITS, ObjectSymbols, emit};
 use spile_ebpf::isa::asm::{Asm, AsmFunction, Section};
 use spile_ebpf::isa::insn::Reg::*;
 use spile_ebpf::isa::insn::Size;
@@ -427,7 +427,7 @@ bad:
   ret %status
 }";
     let module = reader::read(text).unwrap_or_else(|e| panic!("{e}"));
-    spile_lir::verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
+    spile_lir::verify::verify(&module, &LIMITS).unwrap_or_else(|e| panic!("{e}"));
     let args = [Arg::Address(0), Arg::Number(700)];
     let loaded = Loaded::new(&module, "f", &args, false).unwrap_or_else(|e| panic!("{e}"));
     // The block of the first processor begins with the memory of the test.
@@ -459,7 +459,7 @@ fn open_loops_leave_themselves() {
         f.ret(sum);
     });
     let module = Module::from(func);
-    spile_lir::verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
+    spile_lir::verify::verify(&module, &LIMITS).unwrap_or_else(|e| panic!("{e}"));
     let memory = [5u64.to_le_bytes().to_vec(), vec![0; 32]].concat();
     let has = features::has(features::Feature::MayGoto).is_available();
     // Without the kernel's help the verifier follows each of few iterations.

@@ -378,7 +378,11 @@ impl Evaluator<'_, '_> {
 
     fn address(&mut self, address: u64) -> Result<(), Unavailable> {
         let add = LocStep::Binary(LocBinary::Add);
-        self.push(vec![LocStep::Const(address.cast_signed()), LocStep::Bias, add])
+        self.push(vec![
+            LocStep::Const(address.cast_signed()),
+            LocStep::Bias,
+            add,
+        ])
     }
 
     /// `DW_OP_bra`: two paths, which meet at the jump's target. Compilers emit it for minimum and

@@ -91,7 +91,12 @@ pub(crate) fn block(image: &Image) -> Result<Vec<LocStep>, Unavailable> {
 
 /// The word at a linked address.
 fn word(address: u64) -> [LocStep; 4] {
-    [LocStep::Const(address.cast_signed()), LocStep::Bias, ADD, LOAD]
+    [
+        LocStep::Const(address.cast_signed()),
+        LocStep::Bias,
+        ADD,
+        LOAD,
+    ]
 }
 
 /// The block by the number of the module in a word. An address near 0, which cannot be read, where

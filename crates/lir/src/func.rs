@@ -147,7 +147,7 @@ pub enum LirInst {
         args: Vec<Value>,
     },
     /// Calls `func(index, context)` with indexes from 0, until it returns something other than 0 or
-    /// `times` (unsigned) calls are done; `dst` = the number of calls. At most [`MAX_REPEAT`] calls.
+    /// `times` (unsigned) calls are done; `dst` = the number of calls. A host limits `times`.
     Repeat {
         dst: Value,
         times: Value,
@@ -155,9 +155,6 @@ pub enum LirInst {
         context: Value,
     },
 }
-
-/// The largest number of calls of one [`LirInst::Repeat`], the kernel's limit.
-pub const MAX_REPEAT: u32 = 1 << 23;
 
 /// The target of a jump, with the values for its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,7 +201,7 @@ pub enum LoopForm {
 /// The bound of a loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoopBound {
-    /// The largest number of runs of the header's instructions, from 1 to [`MAX_REPEAT`].
+    /// The largest number of runs of the header's instructions, at least 1.
     pub max: u32,
     /// How a host that has callbacks for loops runs it.
     pub form: LoopForm,

@@ -11,11 +11,12 @@ use spile_cast::Cast;
 
 use crate::cfg::{Cfg, CfgNode};
 use crate::func::{
-    JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopForm, MAX_REPEAT, MemoryPlace, Module,
-    Operand, SlotId, Value,
+    JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopForm, MemoryPlace, Module, Operand,
+    SlotId, Value,
 };
 use crate::helpers::{Helper, NO_MAPPING};
 use crate::op::{AtomicOp, Size};
+use crate::verify::Limits;
 
 /// The reason why a run stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -209,6 +210,11 @@ pub trait Host {
         Ok(())
     }
 
+    /// The limits of the host that the environment stands for.
+    fn limits(&self) -> Limits {
+        Limits::NONE
+    }
+
     /// Runs a function that the module declares.
     ///
     /// # Errors
@@ -250,7 +256,7 @@ pub struct Machine<'m> {
 /// The address of a module's first function; no memory is there.
 const FUNCTIONS: u64 = 0xffff_0000_0000_0000;
 
-/// Depth of calls: more than the kernel's 8, for functions that a host inlines.
+/// Depth of calls, those of functions that a host inlines included.
 const DEPTH: u32 = 64;
 
 impl<'m> Machine<'m> {
@@ -557,7 +563,7 @@ impl<'m> Activation<'_, 'm> {
     }
 
     fn repeat(&mut self, times: u64, func: &str, context: u64) -> Result<u64, Trap> {
-        if times > u64::from(MAX_REPEAT) {
+        if times > u64::from(self.host.limits().iterations) {
             return Err(Trap::Repeat(times));
         }
         for i in 0..times {

@@ -1,7 +1,7 @@
 //! LIR: the low-level intermediate representation, below `spile_ir` and above the code of a host.
 //!
 //! ```text
-//! ir::Program ──select──► lir::Module ──┬─ repeat, allocate registers, emit ──► eBPF   (crates/bpf)
+//! ir::Program ──select──► lir::Module ──┬─ repeat, allocate registers, emit ──► eBPF   (crates/ebpf)
 //!                             ▲         ├─ machine code ──► a process without privileges (later)
 //!                          library      └─ interp ──► tests
 //! ```
@@ -26,7 +26,7 @@
 //! | [`cfg`] | predecessors, dominators, loops |
 //! | [`text`] | writes the text form |
 //! | [`reader`] | reads it |
-//! | [`verify`] | checks the invariants |
+//! | [`verify`] | checks the invariants, and the limits of a host |
 //! | [`interp`] | runs functions in tests, with checked memory |
 //! | `mutate` | changes single operations, for tests of tests (feature `testgen`) |
 //! | `testgen` | makes random modules for tests (feature `testgen`) |

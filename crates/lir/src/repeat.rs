@@ -27,13 +27,13 @@ use crate::func::{
 };
 use crate::op::{AluOp, Cond, Size, Width};
 use crate::simplify::simplify;
-use crate::verify::MAX_STACK;
+use crate::verify::Limits;
 
 /// Turns the loops of a verified module that are callbacks into calls of `repeat`.
 ///
 /// # Errors
-/// A loop that carries an address, or more values than a stack frame has room for.
-pub fn outline(module: &mut Module) -> Result<(), String> {
+/// A loop that carries an address, or more values than a stack frame of the host has room for.
+pub fn outline(module: &mut Module, limits: &Limits) -> Result<(), String> {
     let mut at = 0;
     while at < module.funcs.len() {
         slots_first(&mut module.funcs[at]);
@@ -44,7 +44,8 @@ pub fn outline(module: &mut Module) -> Result<(), String> {
             while module.func(&name).is_some() {
                 name.push('_');
             }
-            let outline = Outline::new(&mut module.funcs[at], header, name, context)?;
+            let mut outline = Outline::new(&mut module.funcs[at], header, name, context)?;
+            outline.place(limits)?;
             context = outline.context;
             let step = outline.run();
             module.funcs.push(step);
@@ -206,7 +207,6 @@ impl<'f> Outline<'f> {
             context,
         };
         outline.values();
-        outline.place()?;
         Ok(outline)
     }
 
@@ -253,7 +253,7 @@ impl<'f> Outline<'f> {
     }
 
     /// Gives each word its place.
-    fn place(&mut self) -> Result<(), String> {
+    fn place(&mut self, limits: &Limits) -> Result<(), String> {
         let addresses = addresses(self.func);
         let mut words = vec![ContextWord::Exit];
         let mut changing: Vec<Value> = self.carried.iter().chain(&self.found).copied().collect();
@@ -275,7 +275,9 @@ impl<'f> Outline<'f> {
         let room = |slot: SlotId| self.func.slots[slot.index()];
         let known = self.context.map_or(0, room);
         let bytes = known.max(8 * words.len().fit::<u32>());
-        if self.func.slots.iter().sum::<u32>() - known + bytes > MAX_STACK {
+        // Words have displacements of 16 bits.
+        let most = limits.stack.min(i16::MAX.unsigned_abs().into());
+        if self.func.slots.iter().sum::<u32>() - known + bytes > most {
             let count = words.len();
             let func = &self.func.name;
             return Err(format!("@{func}: the context of {name} has {count} words"));

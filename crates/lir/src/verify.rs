@@ -7,25 +7,25 @@
 //! |---|---|
 //! | `Names` | Names consist of letters, digits, `_` and `.`, and are unique: of functions with those of the host, of data, of a function's blocks, of its values. |
 //! | `Ids` | Blocks, values and stack slots exist. |
-//! | `Entry` | A function has a first block, no jump goes there, and it has at most 5 parameters, as has a function of the host. |
+//! | `Entry` | A function has a first block, no jump goes there, and it has no more parameters than the host allows ([`Limits`]), as has a function of the host. |
 //! | `Reachable` | Each block is reachable. |
 //! | `Definition` | Each value has one definition, and no name is without one. |
 //! | `Dominance` | All paths to the use of a value lead through its definition. |
 //! | `Arguments` | A target has one argument for each parameter of its block. |
 //! | `Shapes` | A swap has at least 2 bytes, a load with sign at most 4; an atomic operation has a result if and only if it gives the old value, and an expected value if and only if it is `cmpxchg`. |
-//! | `Slots` | A stack slot has a multiple of 8 bytes, all together at most 512, and an address lies in its slot. |
+//! | `Slots` | A stack slot has a multiple of 8 bytes, all together no more than the host allows, and an address lies in its slot. |
 //! | `Data` | Data exist, and an address lies in them. |
 //! | `Helpers` | A helper has its number of arguments, and a result only if its row says so. |
 //! | `Calls` | A called function is in the module or declared, and has that number of parameters; that of `repeat` is in the module and has 2. |
 //! | `Recursion` | No function calls itself, not even through others. |
-//! | `Bounds` | A block has a bound if and only if it is the header of a loop; the bound is from 1 to [`MAX_REPEAT`], and `exhausted` leaves the loop. |
+//! | `Bounds` | A block has a bound if and only if it is the header of a loop; the bound is from 1 to what the host allows, and `exhausted` leaves the loop. |
 //! | `Loops` | A loop is entered only through its header. |
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::cfg::{Cfg, CfgNode};
-use crate::func::{LirFunc, LirInst, MAX_REPEAT, MemoryPlace, Module, Value};
+use crate::func::{LirFunc, LirInst, MemoryPlace, Module, Value};
 use crate::op::{AtomicOp, ExtOp, Size};
 
 /// The invariants, which the module's documentation describes.
@@ -49,11 +49,25 @@ pub enum Invariant {
     Loops,
 }
 
-/// The largest stack frame in bytes, the kernel's limit.
-pub const MAX_STACK: u32 = 512;
+/// The limits of a host on the functions that it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all stack slots of a function.
+    pub stack: u32,
+    /// Parameters of a function.
+    pub params: usize,
+    /// Iterations of a loop, and calls of one [`Inst::Repeat`].
+    pub iterations: u32,
+}
 
-/// The largest number of parameters, the kernel's limit.
-pub const MAX_PARAMS: usize = 5;
+impl Limits {
+    /// A host without limits, as one that runs machine code is.
+    pub const NONE: Limits = Limits {
+        stack: u32::MAX,
+        params: usize::MAX,
+        iterations: u32::MAX,
+    };
+}
 
 /// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,11 +90,11 @@ impl std::error::Error for Violation {}
 
 type Res = Result<(), Violation>;
 
-/// Checks a module.
+/// Checks a module for a host with these limits.
 ///
 /// # Errors
 /// The first violated invariant.
-pub fn verify(module: &Module) -> Result<(), Violation> {
+pub fn verify(module: &Module, limits: &Limits) -> Result<(), Violation> {
     let top = |name: &str| ErrorPlace {
         func: None,
         place: format!("@{name}"),
@@ -93,16 +107,13 @@ pub fn verify(module: &Module) -> Result<(), Violation> {
     for declared in &module.externs {
         let at = top(&declared.name);
         at.name(&declared.name, &mut names)?;
-        if declared.params > MAX_PARAMS {
-            let message = format!("more than {MAX_PARAMS} parameters");
-            return at.fail(Invariant::Entry, message);
-        }
+        at.params(declared.params, limits)?;
     }
     for func in &module.funcs {
         top(&func.name).name(&func.name, &mut names)?;
     }
     for func in &module.funcs {
-        function(module, func)?;
+        function(module, func, limits)?;
     }
     recursion(module)
 }
@@ -137,6 +148,14 @@ impl ErrorPlace<'_> {
         Ok(())
     }
 
+    fn params(&self, count: usize, limits: &Limits) -> Res {
+        let message = || format!("more than {} parameters", limits.params);
+        match count > limits.params {
+            true => self.fail(Invariant::Entry, message()),
+            false => Ok(()),
+        }
+    }
+
     fn value(&self, v: Value) -> Res {
         match self.func.and_then(|f| f.values.get(v.index())) {
             Some(_) => Ok(()),
@@ -159,8 +178,8 @@ fn at_inst<'a>(func: &'a LirFunc, block: usize, inst: &LirInst) -> ErrorPlace<'a
     at
 }
 
-fn function(module: &Module, func: &LirFunc) -> Res {
-    names_and_ids(func)?;
+fn function(module: &Module, func: &LirFunc, limits: &Limits) -> Res {
+    names_and_ids(func, limits)?;
     let cfg = Cfg::new(func);
     for i in 0..func.blocks.len() {
         if !cfg.reachable(i) {
@@ -173,12 +192,12 @@ fn function(module: &Module, func: &LirFunc) -> Res {
             instruction(module, func, (i, inst))?;
         }
     }
-    loops(func, &cfg)?;
+    loops(func, &cfg, limits)?;
     let defs = definitions(func)?;
     uses(func, &cfg, &defs)
 }
 
-fn names_and_ids(func: &LirFunc) -> Res {
+fn names_and_ids(func: &LirFunc, limits: &Limits) -> Res {
     let at = ErrorPlace {
         func: Some(func),
         place: format!("@{}", func.name),
@@ -186,14 +205,11 @@ fn names_and_ids(func: &LirFunc) -> Res {
     if func.blocks.is_empty() {
         return at.fail(Invariant::Entry, "a function needs a block");
     }
-    if func.params().len() > MAX_PARAMS {
-        let message = format!("more than {MAX_PARAMS} parameters");
-        return at.fail(Invariant::Entry, message);
-    }
+    at.params(func.params().len(), limits)?;
     let mut total = 0u32;
     for size in &func.slots {
         total = total.saturating_add(*size);
-        if *size == 0 || size % 8 != 0 || total > MAX_STACK {
+        if *size == 0 || size % 8 != 0 || total > limits.stack {
             let message = format!("a slot of {size} bytes, {total} in all");
             return at.fail(Invariant::Slots, message);
         }
@@ -372,7 +388,7 @@ fn recursion(module: &Module) -> Res {
     }
 }
 
-fn loops(func: &LirFunc, cfg: &Cfg) -> Res {
+fn loops(func: &LirFunc, cfg: &Cfg, limits: &Limits) -> Res {
     for (i, block) in func.blocks.iter().enumerate() {
         let at = at_block(func, i);
         let body = cfg.body(i);
@@ -384,8 +400,9 @@ fn loops(func: &LirFunc, cfg: &Cfg) -> Res {
             return at.fail(Invariant::Bounds, message);
         }
         if let Some(bound) = &block.bound {
-            if bound.max == 0 || bound.max > MAX_REPEAT {
-                return at.fail(Invariant::Bounds, "not from 1 to 2^23");
+            if bound.max == 0 || bound.max > limits.iterations {
+                let message = format!("not from 1 to {}", limits.iterations);
+                return at.fail(Invariant::Bounds, message);
             }
             if body.contains(&CfgNode::entry(bound.exhausted.block.index())) {
                 return at.fail(Invariant::Bounds, "the bound does not leave the loop");

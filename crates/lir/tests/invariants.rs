@@ -3,10 +3,38 @@
 
 use std::collections::BTreeSet;
 
-use spile_lir::func::{BlockId, JumpTarget, LirTerm, MAX_REPEAT, Value};
-use spile_lir::interp::{Machine, NoHost, RegionKind, Trap};
+use spile_lir::func::{BlockId, JumpTarget, LirTerm, MemoryPlace, Value};
+use spile_lir::helpers::Helper;
+use spile_lir::interp::{Host, Machine, Memory, NoHost, RegionKind, Trap};
 use spile_lir::reader::read;
-use spile_lir::verify::{Invariant, verify};
+use spile_lir::verify::{Invariant, Limits, verify};
+
+/// The limits of a host.
+const LIMITS: Limits = Limits {
+    stack: 512,
+    params: 5,
+    iterations: 1 << 23,
+};
+
+/// A host that has only these limits.
+struct LimitedHost;
+
+impl Host for LimitedHost {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
+        NoHost.helper(memory, helper, args)
+    }
+
+    fn place(&mut self, _: &MemoryPlace) -> Option<u64> {
+        None
+    }
+
+    fn limits(&self) -> Limits {
+        LIMITS
+    }
+}
+
+/// Number of the violations that only exceed [`LIMITS`].
+const BEYOND_LIMITS: usize = 4;
 
 /// Texts that the reader takes and the verifier refuses, with a part of the message.
 const VIOLATIONS: &[(Invariant, &str, &str)] = {
@@ -194,7 +222,7 @@ fn each_invariant_can_be_violated() {
     let mut seen = BTreeSet::new();
     for (invariant, message, text) in VIOLATIONS {
         let module = read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        let violation = verify(&module).expect_err(text);
+        let violation = verify(&module, &LIMITS).expect_err(text);
         assert_eq!(violation.invariant, *invariant, "{violation}\n{text}");
         assert!(
             violation.to_string().contains(message),
@@ -202,6 +230,12 @@ fn each_invariant_can_be_violated() {
         );
         seen.insert(*invariant);
     }
+    // Another host takes what only exceeds the limits.
+    let beyond = VIOLATIONS.iter().filter(|(_, _, text)| {
+        let module = read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        verify(&module, &Limits::NONE).is_ok()
+    });
+    assert_eq!(beyond.count(), BEYOND_LIMITS);
     // The documentation's table and the enum have the same entries.
     let source = include_str!("../src/verify.rs");
     let rows = source.lines().filter_map(|l| l.strip_prefix("//! | `"));
@@ -216,7 +250,7 @@ fn each_invariant_can_be_violated() {
 fn ids_that_do_not_exist_are_refused() {
     let text = "func @f(%a) {\na:\n %x = add %a, 1\n ret %x\n}";
     let good = read(text).expect("valid");
-    verify(&good).expect("valid");
+    verify(&good, &LIMITS).expect("valid");
     let mut values = good.clone();
     values.funcs[0].blocks[0].term = LirTerm::Ret(Value(7).into());
     let mut blocks = good.clone();
@@ -235,7 +269,10 @@ fn ids_that_do_not_exist_are_refused() {
         (name, Invariant::Names),
     ];
     for (module, invariant) in bad {
-        assert_eq!(verify(&module).expect_err("bad").invariant, invariant);
+        assert_eq!(
+            verify(&module, &LIMITS).expect_err("bad").invariant,
+            invariant
+        );
         // The printer takes it all the same.
         assert!(module.to_string().contains("@f"));
     }
@@ -311,10 +348,10 @@ fn errors_of_the_reader_name_their_place() {
 
 fn fault(text: &str, bytes: usize) -> Trap {
     let module = read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    verify(&module).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    verify(&module, &LIMITS).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let mut machine = Machine::new(&module, 100);
     let at = machine.memory.add(vec![0; bytes], RegionKind::Memory);
-    machine.run("f", &[at], &mut NoHost).expect_err(text)
+    machine.run("f", &[at], &mut LimitedHost).expect_err(text)
 }
 
 #[test]
@@ -355,7 +392,7 @@ fn each_access_is_checked() {
     assert!(matches!(fault(declared, 8), Trap::Missing(_)));
     let endless = "func @f(%a) {\na:\n jump b\nb: loop 1000 else c\n jump b\nc:\n ret 0\n}";
     assert_eq!(fault(endless, 8), Trap::Steps);
-    let times = u64::from(MAX_REPEAT) + 1;
+    let times = u64::from(LIMITS.iterations) + 1;
     let repeat = format!(
         "func @f(%a) {{\na:\n %n = const {times}\n %x = repeat %n, @g, %a\n ret 0\n}}\nfunc @g(%i, %c) {{\na:\n ret 0\n}}"
     );
@@ -381,7 +418,7 @@ fn loops_count() {
         %sum = mul %all, 100\n %r = add %sum, %calls\n ret %r\n}\n\
         func @g(%i, %s) {\na:\n if eq %i, 6 then b else c\nb:\n ret 9\nc:\n ret 0\n}";
     let module = read(text).unwrap_or_else(|e| panic!("{e}"));
-    verify(&module).unwrap_or_else(|e| panic!("{e}"));
+    verify(&module, &LIMITS).unwrap_or_else(|e| panic!("{e}"));
     let result = Machine::new(&module, 10_000).run("f", &[0], &mut NoHost);
     assert_eq!(result, Ok(3 * 5 * 100 + 7));
 }

@@ -13,6 +13,7 @@ use spile_lir::{Module, testgen};
 
 #[path = "common/robust.rs"]
 mod robust;
+use robust::LIMITS;
 
 /// Runs `@random` on a region; gives the result and the region afterwards.
 fn run(module: &Module, region: &[u8], args: [u64; 2]) -> Result<(u64, Vec<u8>), Trap> {
@@ -33,13 +34,13 @@ proptest! {
         args in any::<[u64; 2]>(),
     ) {
         let module = testgen::module(&numbers, true);
-        verify(&module).map_err(|e| TestCaseError::fail(format!("{e}\n{module}")))?;
+        verify(&module, &LIMITS).map_err(|e| TestCaseError::fail(format!("{e}\n{module}")))?;
         let text = module.to_string();
         let back = read(&text).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
         prop_assert!(back.to_string() == text, "{back}\n{text}");
         // Values are numbered in another order, but a second way changes nothing.
         prop_assert_eq!(&read(&back.to_string()).expect("read before"), &back);
-        verify(&back).map_err(|e| TestCaseError::fail(format!("{e}\n{back}")))?;
+        verify(&back, &LIMITS).map_err(|e| TestCaseError::fail(format!("{e}\n{back}")))?;
         let result = run(&module, &region, args);
         prop_assert!(result.is_ok(), "{result:?}\n{module}");
         prop_assert_eq!(run(&back, &region, args), result);
@@ -54,10 +55,10 @@ proptest! {
         let module = testgen::module(&numbers, true);
         let mut outlined = module.clone();
         // Some have more values than a context has room for.
-        if outline(&mut outlined).is_err() {
+        if outline(&mut outlined, &LIMITS).is_err() {
             return Ok(());
         }
-        verify(&outlined).map_err(|e| TestCaseError::fail(format!("{e}\n{module}\n{outlined}")))?;
+        verify(&outlined, &LIMITS).map_err(|e| TestCaseError::fail(format!("{e}\n{module}\n{outlined}")))?;
         let bounds = outlined.funcs.iter().flat_map(|f| &f.blocks).filter_map(|b| b.bound.as_ref());
         prop_assert!(bounds.into_iter().all(|b| b.form != LoopForm::Callback));
         let (a, b) = (run(&module, &region, args), run(&outlined, &region, args));

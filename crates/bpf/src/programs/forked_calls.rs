@@ -148,6 +148,7 @@ Cost: a comparison; an insertion for each element of the thread.";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spile_ebpf::emit::LIMITS;
     use spile_lir::verify::verify;
 
     #[test]
@@ -164,7 +165,7 @@ mod tests {
         };
         let features = Features::SINCE_6_9;
         let module = super::module(&maps, &known, &features).expect("a module");
-        verify(&module).expect("a module without faults");
+        verify(&module, &LIMITS).expect("a module without faults");
         let names: Vec<&str> = module.funcs.iter().map(|f| &*f.name).collect();
         assert_eq!(names, [PROGRAM, "copy_call_2", "copy_call_4"]);
         let old = Features {

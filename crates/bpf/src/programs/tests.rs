@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
+use spile_ebpf::emit::LIMITS;
 use spile_ir::{GlobalId, Ty};
 use spile_layout::critical::{
     CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, answer,
@@ -141,8 +142,8 @@ proptest! {
     ) {
         let layout = layout(value);
         let mut code = module(&layout);
-        verify(&code).unwrap_or_else(|e| panic!("{e}\n{code}"));
-        outline(&mut code).unwrap_or_else(|e| panic!("{e}"));
+        verify(&code, &LIMITS).unwrap_or_else(|e| panic!("{e}\n{code}"));
+        outline(&mut code, &LIMITS).unwrap_or_else(|e| panic!("{e}"));
         let mut machine = Machine::new(&code, 100_000);
         let mut memory = |bytes| machine.memory.add(bytes, RegionKind::Memory);
         let key_list = listed.as_ref().filter(|keys| elements.keys().all(|k| keys.contains(k)));

@@ -6,17 +6,16 @@ use spile_lir::LirFunc;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper as LirHelper;
 use spile_lir::op::{self, Width as LirWidth};
-use spile_lir::verify::MAX_STACK;
 
 use super::copies::{InstOrCopy, propagate, reg};
 use super::select::{MachineOp, SelectedFunc};
-use super::{EmitError, ObjectSymbols};
+use super::{EmitError, LIMITS, ObjectSymbols};
 use crate::isa::asm::{Asm, AsmFunction, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Insn, Reg, Size, Src, Swap, Width};
 
 /// Names of parameters in listings.
-const PARAMS: [&str; 5] = ["a", "b", "c", "d", "e"];
+const PARAMS: [&str; LIMITS.params] = ["a", "b", "c", "d", "e"];
 
 /// Writes a function.
 pub(super) fn code(
@@ -26,7 +25,7 @@ pub(super) fn code(
     around: &ObjectSymbols,
 ) -> Result<AsmFunction, EmitError> {
     let frame = selected.frame + 8 * output.num_spillslots.fit::<u32>();
-    if frame > MAX_STACK {
+    if frame > LIMITS.stack {
         return Err(EmitError::Frame(func.name.clone(), frame));
     }
     let params = &PARAMS[..func.params().len().min(PARAMS.len())];

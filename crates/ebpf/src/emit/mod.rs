@@ -6,7 +6,7 @@
 //! ```
 //! In: a verified module, and where its constants and the processors' blocks lie. Out: a function of
 //! the assembler for each function, and for each loop. Functions of the run-time
-//! library are made this way ([`crate::lower`] still writes its own registers by hand).
+//! library are made this way.
 //!
 //! - *Registers*. r0 to r9 are allocated. Calls have their arguments in r1 to r5 and their result in
 //!   r0, and clobber r0 to r5; what lives longer is in r6 to r9 or spilled. r10 is the frame.
@@ -40,10 +40,20 @@ use regalloc2::{
 };
 use rustc_hash::FxHashMap;
 use spile_cast::Cast;
-use spile_lir::{LirFunc, Module, counted, repeat};
+use spile_lir::verify::Limits;
+use spile_lir::{LirFunc, Module, counted, library, repeat};
 
 pub use self::code::symbol;
 use crate::isa::asm::{AsmError, AsmFunction};
+
+/// The kernel's limits: bytes of a frame, registers with arguments, `BPF_MAX_LOOPS`.
+pub const LIMITS: Limits = Limits {
+    stack: 512,
+    params: 5,
+    iterations: 1 << 23,
+};
+
+const _: () = assert!(library::NO_BOUND <= LIMITS.iterations);
 
 /// Where the processors' blocks lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +167,7 @@ fn with_loops(
     memory: &mut Ctx,
 ) -> Result<Vec<AsmFunction>, EmitError> {
     let mut module = Module::from(func.clone());
-    repeat::outline(&mut module).map_err(EmitError::Loop)?;
+    repeat::outline(&mut module, &LIMITS).map_err(EmitError::Loop)?;
     module.funcs.iter_mut().for_each(match around.may_goto {
         true => counted::count_closed,
         false => counted::count,
@@ -224,10 +234,31 @@ fn environment(preserved: std::ops::Range<usize>) -> MachineEnv {
 #[cfg(test)]
 mod tests {
     use spile_lir::builder::build;
+    use spile_lir::func::ConstantData;
+    use spile_lir::library::{arguments, quote};
+    use spile_lir::verify::verify;
 
     use super::*;
     use crate::isa::asm::Asm;
     use crate::isa::insn::Insn;
+    use crate::prebuilt::samples::samples;
+
+    #[test]
+    fn the_library_keeps_the_limits() {
+        let given = [quote::ESCAPES, arguments::NAMES].map(|name| ConstantData {
+            name: name.into(),
+            bytes: vec![0; 4096],
+        });
+        let mut functions = 0;
+        for routine in samples() {
+            let mut module = routine.module(&given);
+            verify(&module, &LIMITS).unwrap_or_else(|e| panic!("{e}\n{module}"));
+            repeat::outline(&mut module, &LIMITS).unwrap_or_else(|e| panic!("{e}"));
+            verify(&module, &LIMITS).unwrap_or_else(|e| panic!("{e}\n{module}"));
+            functions += module.funcs.len();
+        }
+        assert!(functions > 100, "{functions}");
+    }
 
     #[test]
     fn inserted_code_goes_on_behind_itself() {

@@ -8,9 +8,10 @@
 
 use spile_cast::Cast;
 
+use super::NO_BOUND;
 use super::strings::MAX_SLOT;
 use crate::builder::{BlockExit, Builder, IntoOperand, Scalar, build};
-use crate::func::{Extern, LirFunc, MAX_REPEAT, MemoryPlace, Module};
+use crate::func::{Extern, LirFunc, MemoryPlace, Module};
 use crate::helpers::Helper;
 use crate::op::Size;
 
@@ -206,7 +207,7 @@ impl<'b> Heap<'_, 'b> {
         let last = half - 1;
         words.store_u64(words::NEXT, last);
         self.sink(self.existing(last, 0), last);
-        self.sift(MAX_REPEAT);
+        self.sift(NO_BOUND);
         f.ret(0);
     }
 

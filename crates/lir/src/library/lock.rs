@@ -1,7 +1,8 @@
 //! Locks: words that are 0 while nobody holds them.
 
+use super::NO_BOUND;
 use crate::builder::build;
-use crate::func::{LoopForm, MAX_REPEAT, MemoryPlace, Module};
+use crate::func::{LoopForm, MemoryPlace, Module};
 use crate::helpers::Helper;
 
 /// The function's name.
@@ -40,8 +41,8 @@ Cost: an exchange and a look at the clock for each attempt.";
             f.break_if(f.helper(Helper::TimeNs, &[]).gt(end));
         };
         match form {
-            LoopForm::Open => f.repeat_open(MAX_REPEAT, attempt),
-            LoopForm::Callback => f.repeat(MAX_REPEAT, attempt),
+            LoopForm::Open => f.repeat_open(NO_BOUND, attempt),
+            LoopForm::Callback => f.repeat(NO_BOUND, attempt),
             LoopForm::Inline => f.repeat_inline(INLINE_ATTEMPTS, attempt),
         }
         f.ret(0);

@@ -84,6 +84,9 @@ use crate::func::{LirFunc, Module};
 pub use numbers::hex_bytes;
 pub use strings::{CHUNK, MAX_SLOT};
 
+/// The bound of loops that end by themselves. Each host allows as many iterations.
+pub const NO_BOUND: u32 = 1 << 23;
+
 /// Bytes of a page.
 const PAGE: i32 = spile_abi::PAGE.cast_signed();
 

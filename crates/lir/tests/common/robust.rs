@@ -4,7 +4,13 @@
 use spile_lir::interp::{Machine, NoHost};
 use spile_lir::reader::read;
 use spile_lir::simplify::simplify;
-use spile_lir::verify::verify;
+use spile_lir::verify::{Limits, verify};
+
+/// Stacks that the interpreter has memory for.
+pub(crate) const LIMITS: Limits = Limits {
+    stack: 512,
+    ..Limits::NONE
+};
 
 /// Panics if a stage does, or if what was accepted is not read back.
 pub(crate) fn all_stages(text: &[u8]) {
@@ -12,7 +18,7 @@ pub(crate) fn all_stages(text: &[u8]) {
         return;
     };
     let printed = module.to_string();
-    let accepted = verify(&module).is_ok();
+    let accepted = verify(&module, &LIMITS).is_ok();
     if !accepted {
         return;
     }
@@ -25,5 +31,5 @@ pub(crate) fn all_stages(text: &[u8]) {
         let _ = machine.run(&func.name, &args, &mut NoHost);
     }
     module.funcs.iter_mut().for_each(simplify);
-    verify(&module).expect("simplified code is valid");
+    verify(&module, &LIMITS).expect("simplified code is valid");
 }

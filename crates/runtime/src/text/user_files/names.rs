@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use spile_debuginfo::{DebugFile, ElfSymbol, ElfSymbols, Image, LinesFrom, SymbolKind};
 use spile_cast::Cast;
+use spile_debuginfo::{DebugFile, ElfSymbol, ElfSymbols, Image, LinesFrom, SymbolKind};
 use spile_kernel::bpf::Map;
 use spile_layout::{BEHIND, symbol_row};
 

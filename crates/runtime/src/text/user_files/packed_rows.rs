@@ -1,8 +1,8 @@
 //! Unwind rows in the form that kernel handlers search ([`spile_layout::unwind_row`]).
 
 use spile_abi::Abi;
-use spile_debuginfo::DebugFile;
 use spile_cast::Cast;
+use spile_debuginfo::DebugFile;
 use spile_debuginfo::cfi::{self, Cfa, SavedRule, UnwindRow};
 use spile_layout::unwind_row::kind;
 
