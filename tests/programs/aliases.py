@@ -537,7 +537,7 @@ probe vfs.write.return { if (pid() == target() && bytes_to_write == 23) { at("ha
 function at(what, file, dev, pos, buf) { printf("%s %d %d %d %d\\n", what, @cast(file, "file")->f_inode->i_ino, dev, @kderef(8, pos), buf) }
 probe vfs.open { if (pid() == target()) printf("%s of %s with %o\\n", pn(), d_name(@cast(path, "path")->dentry), @cast(file, "file")->f_flags & 03777) }
 probe vfs.open.return { if (pid() == target()) printf("%s of %s with %o by %d, inode %d\\n", pn(), d_name(@cast(path, "path")->dentry), @cast(file, "file")->f_flags & 03777, @cast(cred, "cred")->fsuid->val, @cast(file, "file")->f_inode->i_ino) }
-probe kprocess.release { if (released_pid in kids) printf("release %d %d %d by %d\\n", released_pid, released_tid, task_pid(task), pid()) }
+probe kprocess.release { if (released_pid in kids) printf("release %d %d %d %d by %d\\n", pid, released_pid, released_tid, task_pid(task), pid()) }
 probe kprocess.create { if (pid() == target()) kids[new_pid] = 1 }
 global kids
 """
@@ -585,7 +585,7 @@ def files(pid):
     ]
     kid = child(lambda: os._exit(0))
     os.waitpid(kid, 0)
-    return want + [f"release {kid} {kid} {kid} by {pid}"]
+    return want + [f"release {kid} {kid} {kid} {kid} by {pid}"]
 
 
 @test(
