@@ -22,7 +22,7 @@ impl Btf {
             union,
         };
         // No compiler makes a larger number.
-        let sized = |size: u32, ty: &dyn Fn(u8) -> CType<TypeId>| {
+        let sized = |size: u32, ty: &dyn Fn(u8) -> CType<BtfTypeId>| {
             u8::try_from(size).map_or(CType::Unknown, ty)
         };
         match self.ty(self.strip(id)) {
