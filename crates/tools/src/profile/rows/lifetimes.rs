@@ -1,7 +1,7 @@
 //! Lifetimes of threads and processes in the account: their identity, beginning and end.
 
 use spile_cast::Cast;
-use spile_profile::model::{Ns, Process, Thread};
+use spile_profile::model::{Process, Thread};
 
 use super::builder::{ProfileBuilder, REUSED, TID_BITS};
 use crate::rows::Fields;
