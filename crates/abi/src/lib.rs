@@ -5,11 +5,13 @@
 //! | module | contents |
 //! |---|---|
 //! | `x86_64`, `aarch64` | the values |
+//! | `names` | names of error numbers and signals, which are the same for all of them |
 //!
 //! Registers have DWARF's numbers. The tables of system calls are in `spile-syscalls`, by the name of the
 //! processor; what decodes instructions is in `spile-debuginfo`, in a folder for each processor.
 
 mod aarch64;
+pub mod names;
 #[cfg(test)]
 mod tests;
 mod x86_64;

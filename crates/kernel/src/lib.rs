@@ -8,7 +8,7 @@
 //! * [`features`]: what this kernel's BPF can do: yes, no, could not tell.
 //! * [`functions`]: functions by name, which can be probed, their parameters.
 //! * [`machine`]: CPUs, clocks, release and configuration.
-//! * [`names`]: error numbers and signals.
+//! * [`errno`]: error numbers in messages.
 //! * [`foreign_kernel`]: the files of another kernel, read in place of the running one.
 //! * [`perf`]: events of `perf_event_open(2)`.
 //! * [`process`]: questions about one process.
@@ -25,11 +25,12 @@ spile_testing::main!();
 pub mod bpf;
 pub mod btf;
 pub mod cycles;
+pub mod errno;
 pub mod features;
 pub mod foreign_kernel;
 pub mod functions;
 pub mod machine;
-pub mod names;
+
 pub mod nfs;
 pub mod perf;
 pub mod process;

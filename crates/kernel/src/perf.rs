@@ -191,7 +191,7 @@ impl fmt::Display for PerfError {
             f,
             "{}: {}",
             self.action,
-            crate::names::describe_errno(self.errno)
+            crate::errno::describe_errno(self.errno)
         )
     }
 }

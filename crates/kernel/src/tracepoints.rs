@@ -135,7 +135,7 @@ pub struct TracefsError {
 
 impl fmt::Display for TracefsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why = crate::names::describe_errno(self.errno);
+        let why = crate::errno::describe_errno(self.errno);
         write!(f, "cannot read tracefs ({}): {why}", self.action)
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustix::io::Errno;
 
-use crate::names;
+use crate::errno::describe_errno;
 
 /// Commands of `bpf(2)`, with their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,10 +73,10 @@ impl fmt::Display for BpfError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BpfError::Call { command, errno } => {
-                write!(f, "bpf({command:?}): {}", names::describe_errno(*errno))
+                write!(f, "bpf({command:?}): {}", describe_errno(*errno))
             }
             BpfError::Rejected { errno, log } => {
-                write!(f, "bpf(ProgLoad): {}\n{log}", names::describe_errno(*errno))
+                write!(f, "bpf(ProgLoad): {}\n{log}", describe_errno(*errno))
             }
             BpfError::Argument(what) => write!(f, "bpf: {what}"),
         }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use spile_abi::names;
 use spile_ir::{Bytes, Executor, Program};
 use spile_kernel::btf::{Btf, VMLINUX};
+use spile_kernel::nfs;
 use spile_kernel::process::IdRange;
-use spile_kernel::{names, nfs};
 use spile_sema::analyse::{self, Analysis, Inputs};
 use spile_sema::codes;
 use spile_sema::ids::{IdMap, UserIds};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use spile_kernel::names;
+use spile_abi::names;
 
 use spile_runtime::io::rows::Row;
 

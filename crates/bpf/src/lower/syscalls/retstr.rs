@@ -1,5 +1,6 @@
 //! Results of system calls as text.
 
+use spile_abi::names;
 use spile_cast::Cast;
 use spile_ebpf::isa::insn::{AluOp, Cond};
 use spile_ir::{NrSet, Reg as IrReg};
@@ -16,34 +17,16 @@ const NAME: usize = 32;
 /// The largest error number.
 const MAX_ERRNO: i32 = 4095;
 
-/// Names of the errors from 1 on (`include/uapi/asm-generic/errno*.h`).
-const ERRNO: &str = "EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM \
-EACCES EFAULT ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY \
-ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE EDEADLK ENAMETOOLONG ENOLCK ENOSYS \
-ENOTEMPTY ELOOP - ENOMSG EIDRM ECHRNG EL2NSYNC EL3HLT EL3RST ELNRNG EUNATCH ENOCSI EL2HLT EBADE \
-EBADR EXFULL ENOANO EBADRQC EBADSLT - EBFONT ENOSTR ENODATA ETIME ENOSR ENONET ENOPKG EREMOTE \
-ENOLINK EADV ESRMNT ECOMM EPROTO EMULTIHOP EDOTDOT EBADMSG EOVERFLOW ENOTUNIQ EBADFD EREMCHG \
-ELIBACC ELIBBAD ELIBSCN ELIBMAX ELIBEXEC EILSEQ ERESTART ESTRPIPE EUSERS ENOTSOCK EDESTADDRREQ \
-EMSGSIZE EPROTOTYPE ENOPROTOOPT EPROTONOSUPPORT ESOCKTNOSUPPORT EOPNOTSUPP EPFNOSUPPORT \
-EAFNOSUPPORT EADDRINUSE EADDRNOTAVAIL ENETDOWN ENETUNREACH ENETRESET ECONNABORTED ECONNRESET \
-ENOBUFS EISCONN ENOTCONN ESHUTDOWN ETOOMANYREFS ETIMEDOUT ECONNREFUSED EHOSTDOWN EHOSTUNREACH \
-EALREADY EINPROGRESS ESTALE EUCLEAN ENOTNAM ENAVAIL EISNAM EREMOTEIO EDQUOT ENOMEDIUM \
-EMEDIUMTYPE ECANCELED ENOKEY EKEYEXPIRED EKEYREVOKED EKEYREJECTED EOWNERDEAD ENOTRECOVERABLE \
-ERFKILL EHWPOISON";
-
 impl HandlerCodegen<'_> {
     /// `dst` = the result as text: `-2 (ENOENT)`, or a number in the base that the table specifies.
     pub(in crate::lower) fn sys_retstr(&mut self, dst: IrReg) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
-        let names: Vec<&[u8]> = std::iter::once(&b""[..])
-            .chain(
-                ERRNO
-                    .split_whitespace()
-                    .map(|n| if n == "-" { &b""[..] } else { n.as_bytes() }),
-            )
-            .collect();
+        let last = names::all_errors().map(|(number, _)| number);
+        let last = last.filter(|number| *number < names::KERNEL_ERRORS).max();
+        let names = (0..=last.unwrap_or_default()).map(names::errno_name);
+        let names: Vec<&[u8]> = names.map(|n| n.unwrap_or_default().as_bytes()).collect();
         let rows = names.len().fit::<u32>();
         let base = self
             .pool
