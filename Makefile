@@ -23,7 +23,7 @@ DEMO_DEPS  := systemtap-doc xz-utils
 # of objects, metrics and debugging information, and that of the C library; qemu for other kernels; the shells of the completions;
 # readers of units, packages and profiles (python3-venv, the browser); compilers and libraries of
 # parallel programs; a batch system.
-TEST_DEPS := pkg-config libelf-dev zlib1g-dev \
+TEST_DEPS := pkg-config libelf-dev zlib1g-dev libc6-dev-arm64-cross \
 	bpftool llvm python3-prometheus-client curl gdb libc6-dbg \
 	qemu-system-x86 \
 	zsh fish systemd rpm \

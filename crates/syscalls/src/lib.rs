@@ -1,7 +1,7 @@
 //! The system calls of each processor, and of 32-bit programs there, as data.
 //!
 //! `data/syscalls.tsv` has numbers, names, arguments and their form in `argstr`; `data/flags.tsv`
-//! has the names of flags. `data/structures.tsv` has structures that arguments point to,
+//! has the names of flags, with the values that differ by processor. `data/structures.tsv` has structures that arguments point to,
 //! `data/variants.tsv` arguments whose form depends on the value of another one, and `data/variables.tsv`
 //! the variables besides the arguments. The build script reads these files (`parse.rs`) and writes
 //! them as Rust (`source.rs`), so that a start reads none of them.
@@ -44,14 +44,20 @@ pub fn by_nr(nr: u32) -> Option<&'static Syscall> {
     calls.get(at)
 }
 
-/// A table of flags by its name.
+/// A table of this machine's flags by its name.
 #[must_use]
 pub fn flag_table(name: &str) -> Option<&'static FlagTable> {
-    let tables = tables::FLAGS;
-    let at = tables
-        .binary_search_by_key(&name, |table| table.name)
-        .ok()?;
-    tables.get(at)
+    flag_table_of(HOST, name)
+}
+
+/// A processor's table of flags by its name.
+#[must_use]
+pub fn flag_table_of(abi: &Abi, name: &str) -> Option<&'static FlagTable> {
+    let table = |name: &str| {
+        let at = tables::FLAGS.binary_search_by_key(&name, |table| table.name);
+        tables::FLAGS.get(at.ok()?)
+    };
+    table(&format!("{name}@{}", abi.name)).or_else(|| table(name))
 }
 
 #[cfg(test)]

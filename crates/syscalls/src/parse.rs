@@ -57,6 +57,8 @@ pub(crate) struct Named {
     /// Sorted by name.
     pub(crate) flags: &'static [FlagTable],
     pub(crate) structures: &'static [Structure],
+    /// The processor whose calls refer to them.
+    processor: &'static str,
 }
 
 /// All tables.
@@ -74,9 +76,17 @@ pub(crate) struct Tables {
 pub(crate) fn tables() -> Result<Tables, String> {
     let mut flags = rows(FLAGS, parse_flag_table)?;
     flags.sort_by_key(|table| table.name);
+    for at in 0..flags.len() {
+        let own = flags[at].clone();
+        if let Some((base, _)) = own.name.split_once('@') {
+            let base = flags.iter().find(|table| table.name == base);
+            flags[at] = with_own(base.ok_or_else(|| format!("no table {base:?}"))?, own);
+        }
+    }
     let mut named = Named {
         flags: flags.leak(),
         structures: &[],
+        processor: X86_64.name,
     };
     let mut open = Vec::new();
     rows(STRUCTURES, |line| parse_structure(line, named, &mut open))?;
@@ -89,6 +99,7 @@ pub(crate) fn tables() -> Result<Tables, String> {
     named.structures = open.into_iter().map(structure).collect::<Vec<_>>().leak();
     let mut calls: Vec<OpenCall> = Vec::new();
     for abi in ABIS {
+        named.processor = abi.table;
         let own = rows(CALLS, |line| parse_calls(abi, line, named))?;
         calls.extend(own.into_iter().flatten());
     }
@@ -98,6 +109,7 @@ pub(crate) fn tables() -> Result<Tables, String> {
         let mut found = false;
         for open in &mut calls {
             if [open.call.name, open.call.probe].contains(&name) {
+                named.processor = open.abi.table;
                 parse_variant(open, line, named)?;
                 found = true;
             }
@@ -349,8 +361,30 @@ fn parse_flag_table(line: &'static str) -> Option<FlagTable> {
     })
 }
 
+/// The table of all processors with the rows of one: `own` replaces flags of the same name, adds others, and
+/// leaves out those with a minus in front.
+fn with_own(base: &FlagTable, own: FlagTable) -> FlagTable {
+    let mut flags = base.flags.to_vec();
+    for flag in own.flags {
+        let name = flag.name.trim_start_matches('-');
+        let at = flags.iter().position(|f| f.name == name);
+        flags.retain(|f| f.name != name);
+        if flag.name == name {
+            flags.insert(at.unwrap_or(flags.len()), *flag);
+        }
+    }
+    FlagTable {
+        name: own.name,
+        flags: flags.leak(),
+        ..base.clone()
+    }
+}
+
 fn parse_flag(text: &'static str) -> Option<Flag> {
-    let (name, value) = text.split_once('=')?;
+    let (name, value) = match text.split_once('=') {
+        Some(both) => both,
+        None => (text.starts_with('-').then_some(text)?, "0"),
+    };
     let (value, mask) = value
         .split_once('/')
         .map_or((value, None), |(v, m)| (v, Some(m)));
@@ -421,6 +455,7 @@ fn parse_variant(open: &mut OpenCall, line: &'static str, named: Named) -> Optio
         let known = open.variants.get_or_insert_with(|| by.variants());
         match values == "*" {
             true => known.others = Some(case.args),
+            false if case.values.is_empty() => {}
             false => known.cases.push(case),
         }
         return Some(());
@@ -487,10 +522,12 @@ impl Decider {
         Some(value.cast_unsigned() & self.mask)
     }
 
-    /// Values by names or as numbers; `*` is none.
+    /// Values by names or as numbers; `*` is none. A table of one processor may lack names.
     fn values(&self, text: &str) -> Option<Vec<u64>> {
         let values = text.split_ascii_whitespace().filter(|v| *v != "*");
-        values.map(|v| self.value(v)).collect()
+        let own = self.names.is_some_and(|table| table.name.contains('@'));
+        let values = values.map(|v| self.value(v));
+        values.filter(|v| !own || v.is_some()).collect()
     }
 
     fn variants(&self) -> OpenVariants {
@@ -510,7 +547,13 @@ fn time_bits(abi: ProgramKind, nr: u32) -> u8 {
 }
 
 fn find_flags(named: Named, name: &str) -> Option<&'static FlagTable> {
-    named.flags.iter().find(|table| table.name == name)
+    let own = |table: &&FlagTable| {
+        let of = table.name.strip_prefix(name)?.strip_prefix('@')?;
+        (of == named.processor).then_some(())
+    };
+    let mut all = named.flags.iter();
+    let own = all.clone().find(|table| own(table).is_some());
+    own.or_else(|| all.find(|table| table.name == name))
 }
 
 /// A structure by its name, as programs with longs of `word` bits have it.

@@ -434,3 +434,16 @@ fn structures_have_the_sizes_of_libc() {
     assert_eq!(size("timespecs"), Some(2 * size_of::<libc::timespec>()));
     assert_eq!(size("iovec"), Some(size_of::<libc::iovec>()));
 }
+
+#[test]
+fn flags_of_processors_differ() {
+    let set = |abi, table, value| show_set(flag_table_of(abi, table).expect(table), value);
+    assert_eq!(set(&X86_64, "open", 0x10000), "O_RDONLY|O_DIRECTORY");
+    assert_eq!(set(&AARCH64, "open", 0x10000), "O_RDONLY|O_DIRECT");
+    assert_eq!(set(&AARCH64, "prot", 0x11), "PROT_READ|PROT_BTI");
+    let flags = flag_table_of(&AARCH64, "map").expect("a table").flags;
+    assert!(flags.iter().all(|flag| flag.name != "MAP_32BIT"));
+    let openat = of(&AARCH64).iter().find(|call| call.name == "openat");
+    let kind = openat.expect("a call").args[2].kind;
+    assert!(matches!(kind, ArgKind::Flags(table) if table.name == "open@aarch64"));
+}

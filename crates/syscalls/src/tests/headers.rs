@@ -1,10 +1,13 @@
 //! Values of flags and fields of structures against the headers for programs, as the C compiler reads them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
-use super::super::{Structure, tables};
+use spile_abi::{AARCH64, Abi, HOST, X86_64};
+
+use super::super::{FlagTable, Structure, flag_table_of, tables};
 
 /// Headers that one program can include: the kernel's, and the C library's for what the kernel does not
 /// export. Those that are not installed are left out.
@@ -26,77 +29,118 @@ const PROGRAMS: [&str; 2] = [
 /// Names that the C library gives other values in 64-bit programs.
 const OTHERS: [&str; 3] = ["F_GETLK64", "F_SETLK64", "F_SETLKW64"];
 
-/// The values of those names that a program with these headers knows, and whether they have 32 bits.
-/// `None` without a compiler.
-fn values(headers: &str, names: &HashSet<&str>) -> Option<HashMap<String, (i64, bool)>> {
+/// The headers of aarch64 for other machines, in Debian's package `libc6-dev-arm64-cross`.
+const CROSS: &str = "/usr/aarch64-linux-gnu/include";
+
+/// A C compiler for a processor, with its arguments; `None` if it or its headers are not installed.
+fn compiler(abi: &Abi) -> Option<Vec<&'static str>> {
+    let compiler = match abi.name == HOST.name {
+        true => vec!["cc", "-fmax-errors=0"],
+        false => vec![
+            "clang",
+            "--target=aarch64-linux-gnu",
+            "-ferror-limit=0",
+            "-nostdlibinc",
+            "-isystem",
+            CROSS,
+        ],
+    };
+    let headers = abi.name == HOST.name || abi.name == AARCH64.name && Path::new(CROSS).is_dir();
+    let version = || Command::new(compiler[0]).arg("--version").output();
+    (headers && version().is_ok()).then_some(compiler)
+}
+
+/// Gives a source to a compiler; its output and errors.
+fn compile(compiler: &[&str], options: &[&str], source: &str) -> Output {
+    let mut command = Command::new(compiler[0]);
+    command.args(&compiler[1..]).args(options);
+    command.args(["-w", "-x", "c", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut input = child.stdin.take().expect("piped");
+    let source = source.as_bytes().to_vec();
+    let writer = std::thread::spawn(move || input.write_all(&source).expect("it reads"));
+    let output = child.wait_with_output().expect("it ends");
+    writer.join().expect("written");
+    output
+}
+
+/// The values of those names that a program with these headers knows, and whether they have 32 bits, from
+/// strings in the compiler's assembly code: upper and lower half, and the size.
+fn values(compiler: &[&str], headers: &str, names: &HashSet<&str>) -> HashMap<String, (i64, bool)> {
     let include = |header| format!("#if __has_include(<{header}>)\n#include <{header}>\n#endif\n");
     let mut start = "#define _GNU_SOURCE\n#include <stddef.h>\n#include <stdint.h>\n".to_owned();
     start.extend(headers.split_ascii_whitespace().map(include));
-    start.push_str("int printf(const char *, ...);\nint main(void) {\n");
+    start.push_str("void all(void) {\n");
     let mut names: Vec<&str> = names.iter().copied().collect();
-    let folder = std::env::temp_dir().join(format!("spile-flags-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let (source, program) = (folder.join("flags.c"), folder.join("flags"));
     // Lines with unknown names go, until the compiler takes the rest.
-    while !names.is_empty() {
-        let print =
-            |n: &&str| format!("printf(\"{n} %lld %d\\n\", (long long)({n}), sizeof({n}) == 4);\n");
-        let text: String = names.iter().map(print).collect();
-        std::fs::write(&source, format!("{start}{text}}}\n")).expect("a source");
-        let mut compiler = Command::new("cc");
-        compiler.args(["-w", "-fmax-errors=0", "-o"]).arg(&program);
-        let output = compiler.arg(&source).stdin(Stdio::null()).output().ok()?;
+    let output = loop {
+        let line = |n: &&str| {
+            let words = ["(long long)({n}) >> 32", "(int)({n})", "sizeof({n})"];
+            let words = words.map(|w| format!("\"i\"({})", w.replace("{n}", n)));
+            format!(
+                "__asm__(\".ascii \\\"->{n} %c0 %c1 %c2\\\"\" :: {});\n",
+                words.join(", ")
+            )
+        };
+        let text: String = names.iter().map(line).collect();
+        let output = compile(compiler, &["-S", "-o", "-"], &format!("{start}{text}}}\n"));
         if output.status.success() {
-            break;
+            break output.stdout;
         }
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         let line = |error: &str| {
-            let (line, rest) = error.strip_prefix(source.to_str()?)?[1..].split_once(':')?;
+            let (line, rest) = error.strip_prefix("<stdin>:")?.split_once(':')?;
             rest.contains("error:")
                 .then(|| line.parse::<usize>().ok())?
         };
         let wrong: HashSet<usize> = errors.lines().filter_map(line).collect();
-        assert!(!wrong.is_empty(), "{errors}");
         let first = start.lines().count() + 1;
         let lines = names.iter().zip(first..);
         let known = lines.filter(|(_, line)| !wrong.contains(line));
-        names = known.map(|(name, _)| *name).collect();
-    }
-    let output = Command::new(&program).output().expect("it runs").stdout;
-    std::fs::remove_dir_all(&folder).expect("removed");
-    let value = |line: &str| {
-        let mut words = line.split(' ');
-        let (name, value) = (words.next()?, words.next()?.parse().ok()?);
-        Some((name.to_owned(), (value, words.next()? == "1")))
+        let known: Vec<&str> = known.map(|(name, _)| *name).collect();
+        assert!(known.len() < names.len(), "{errors}");
+        names = known;
     };
-    Some(
-        String::from_utf8_lossy(&output)
-            .lines()
-            .filter_map(value)
-            .collect(),
-    )
+    let value = |line: &str| {
+        let (_, text) = line.split_once("->")?;
+        let mut words = text.trim_end().trim_end_matches('"').split(' ');
+        let name = words.next()?.to_owned();
+        let [high, low, size] = [(); 3].map(|()| words.next()?.parse::<i64>().ok());
+        let value = (high? << 32) | (low? & 0xffff_ffff);
+        Some((name, (value, size? == 4)))
+    };
+    let text = String::from_utf8_lossy(&output);
+    text.lines().filter_map(value).collect()
 }
 
-#[test]
-fn flags_have_the_values_of_the_headers() {
+/// Compares the flags of a processor with its headers.
+fn compare(abi: &Abi) {
+    let Some(compiler) = compiler(abi) else {
+        spile_testing::skip!("no C compiler with headers of {}", abi.name);
+    };
+    let names = tables::FLAGS
+        .iter()
+        .map(|table| table.name.split('@').next());
+    let names: BTreeSet<&str> = names.flatten().collect();
+    let own = names.iter().filter_map(|name| flag_table_of(abi, name));
+    let own: Vec<&FlagTable> = own.collect();
     let is_name = |name: &&str| {
         let mut chars = name.bytes();
         !name.as_bytes()[0].is_ascii_digit()
             && chars.all(|c| c.is_ascii_alphanumeric() || c == b'_')
     };
-    let flags = tables::FLAGS.iter().flat_map(|table| table.flags);
+    let flags = own.iter().flat_map(|table| table.flags);
     let mut names: HashSet<&str> = flags.map(|flag| flag.name).filter(is_name).collect();
     names.retain(|name| !OTHERS.contains(name));
     let mut known = HashMap::new();
     for headers in PROGRAMS {
-        let Some(found) = values(headers, &names) else {
-            spile_testing::skip!("no C compiler");
-        };
+        let found = values(&compiler, headers, &names);
         names.retain(|name| !found.contains_key(*name));
         known.extend(found);
     }
     let mut wrong = Vec::new();
-    for table in tables::FLAGS {
+    for table in own {
         for flag in table.flags {
             let Some((value, int)) = known.get(flag.name) else {
                 continue;
@@ -121,6 +165,16 @@ fn flags_have_the_values_of_the_headers() {
     assert!(known.len() > 1300, "{}", known.len());
 }
 
+#[test]
+fn flags_have_the_values_of_the_headers() {
+    compare(HOST);
+}
+
+#[test]
+fn flags_of_aarch64_have_the_values_of_its_headers() {
+    compare(&AARCH64);
+}
+
 /// Structures of the tables with the C types that they describe, and the headers that declare them.
 const STRUCTURES: [(&str, &str, &str); 9] = [
     ("stack", "stack_t", "linux/signal.h"),
@@ -134,11 +188,12 @@ const STRUCTURES: [(&str, &str, &str); 9] = [
     ("user_desc", "struct user_desc", "asm/ldt.h"),
 ];
 
-/// Claims about the fields of the structures that programs with longs of `word` bits have.
-fn claims(word: &str) -> (String, usize) {
+/// Claims about the fields of a processor's structures that programs with longs of `word` bits have.
+fn claims(abi: &Abi, word: &str) -> (String, usize) {
     let mut source = "#include <stddef.h>\n".to_owned();
     let mut fields = 0;
-    for (name, ty, header) in STRUCTURES {
+    let own = |header: &str| abi.name == X86_64.name || !header.starts_with("asm/");
+    for (name, ty, header) in STRUCTURES.into_iter().filter(|(_, _, h)| own(h)) {
         source.push_str(&format!("#include <{header}>\n"));
         let own = |s: &&Structure| {
             [name.to_owned(), format!("{name}.{word}")].contains(&s.name.to_owned())
@@ -164,30 +219,19 @@ fn claims(word: &str) -> (String, usize) {
 
 #[test]
 fn fields_are_where_the_headers_have_them() {
-    if !cfg!(target_arch = "x86_64") {
-        spile_testing::skip!("the structures are those of x86-64 and i386");
-    }
-    for word in ["64", "32"] {
-        let (source, fields) = claims(word);
-        let mut compiler = Command::new("cc");
-        compiler.args([&format!("-m{word}"), "-w", "-fsyntax-only", "-x", "c", "-"]);
-        // Debian has the headers of both kinds of programs there.
-        compiler.args(["-idirafter", "/usr/include/x86_64-linux-gnu"]);
-        let piped = compiler
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
-        let Ok(mut compiler) = piped else {
-            spile_testing::skip!("no C compiler");
+    for (abi, word) in [(&X86_64, "64"), (&X86_64, "32"), (&AARCH64, "64")] {
+        let (source, fields) = claims(abi, word);
+        let Some(compiler) = compiler(abi) else {
+            spile_testing::skip!("no C compiler with headers of {}", abi.name);
         };
-        let mut input = compiler.stdin.take().expect("piped");
-        input
-            .write_all(source.as_bytes())
-            .expect("the compiler reads");
-        drop(input);
-        let output = compiler.wait_with_output().expect("it ends");
+        let size = format!("-m{word}");
+        // Debian has the headers of both kinds of programs there.
+        let x86 = [&*size, "-idirafter", "/usr/include/x86_64-linux-gnu"];
+        let mut options = vec!["-fsyntax-only"];
+        options.extend(x86.iter().filter(|_| abi.name == X86_64.name));
+        let output = compile(&compiler, &options, &source);
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{word}: {errors}");
+        assert!(output.status.success(), "{} {word}: {errors}", abi.name);
         assert!(fields > 50, "{word}: {fields}");
     }
 }
