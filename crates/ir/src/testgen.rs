@@ -1,5 +1,7 @@
 //! Random programs for tests that compare executors, and the random numbers behind them.
 
+use spile_cast::Cast;
+
 mod programs;
 
 pub use programs::{Config, program};
@@ -21,7 +23,7 @@ impl Rng {
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % u64::from(n.max(1))) as u32
+        ((z ^ (z >> 31)) % u64::from(n.max(1))).fit::<u32>()
     }
 
     /// True with a probability of `percent` in a hundred.
@@ -31,6 +33,6 @@ impl Rng {
 
     /// One of the values in `from`.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u32) as usize]
+        from[self.below(from.len().fit::<u32>()) as usize]
     }
 }

@@ -5,6 +5,8 @@
 //! slot and of a region, branches and loops. All of them are legal and end; only offsets are masked
 //! so that accesses stay inside.
 
+use spile_cast::Cast;
+
 use crate::builder::{Builder, Scalar, Var, build};
 use crate::func::{ConstantData, LirFunc, Module};
 use crate::op::{AluOp, ExtOp, Size, Width};
@@ -84,7 +86,7 @@ impl<'b> Gen<'b, '_, '_> {
             op => op,
         };
         let width = self.dice.pick(Width::ALL);
-        let small = self.dice.below(200) as i32 - 100;
+        let small = self.dice.below(200).fit::<i32>() - 100;
         to.set(match self.dice.below(2) {
             // Constant amounts beyond the width, and constant zero divisors, are errors in the kernel.
             0 => a.alu(width, op, small.rem_euclid(31) + 1),
@@ -107,7 +109,7 @@ impl<'b> Gen<'b, '_, '_> {
     fn memory(&mut self, writable: bool) -> Scalar<'b> {
         let at = self.val();
         match self.dice.below(if writable { 2 } else { 3 }) {
-            0 => self.slot + 8 * self.dice.below(REGION as usize / 8) as i32,
+            0 => self.slot + 8 * self.dice.below(REGION as usize / 8).fit::<i32>(),
             1 => self.region + (at & 31),
             _ => self.table + (at & 31),
         }
@@ -142,7 +144,7 @@ impl<'b> Gen<'b, '_, '_> {
             5 => {
                 let (to, v) = (self.var(), self.val());
                 to.set(match self.dice.below(2) {
-                    0 => (v & 255).bound(255 + self.dice.below(9) as u32),
+                    0 => (v & 255).bound(255 + self.dice.below(9).fit::<u32>()),
                     _ => v.opaque(),
                 });
             }
@@ -152,7 +154,7 @@ impl<'b> Gen<'b, '_, '_> {
                     0 => a.lt(b),
                     1 => a.slt(b),
                     2 => a.has(b),
-                    _ => a.eq(self.dice.below(3) as i32),
+                    _ => a.eq(self.dice.below(3).fit::<i32>()),
                 };
                 let this = std::cell::RefCell::new(self);
                 f.if_else(
@@ -162,7 +164,7 @@ impl<'b> Gen<'b, '_, '_> {
                 );
             }
             7 => {
-                let max = 1 + self.dice.below(6) as u32;
+                let max = 1 + self.dice.below(6).fit::<u32>();
                 let form = self.dice.below(6);
                 let mut code = || {
                     self.statements(depth - 1);
@@ -204,7 +206,7 @@ impl<'b> Gen<'b, '_, '_> {
 pub fn function(numbers: &[u32], newer: bool) -> LirFunc {
     build("random", "", ["region", "a", "b"], |f, p| {
         let slot = f.slot(REGION);
-        for word in 0..REGION as i16 / 8 {
+        for word in 0..REGION.fit::<i16>() / 8 {
             slot.store_u64(8 * word, i32::from(word));
         }
         let mut vars = vec![f.var("a", p[1]), f.var("b", p[2])];
@@ -234,7 +236,7 @@ pub fn function(numbers: &[u32], newer: bool) -> LirFunc {
 
 /// A module with a random function.
 pub fn module(numbers: &[u32], newer: bool) -> Module {
-    let bytes = (0..REGION).map(|i| (i * 37 + 11) as u8).collect();
+    let bytes = (0..REGION).map(|i| (i * 37 + 11).low8()).collect();
     Module {
         data: vec![ConstantData {
             name: "table".into(),

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use spile_cast::Cast;
+
 use crate::model::*;
 
 /// A generator of random numbers (xorshift64*), the same on all machines.
@@ -416,10 +418,10 @@ pub fn random(seed: u64, size: u64) -> Profile {
         header: Header {
             run: format!("run{}", random.below(3)),
             host: text(random),
-            pid: (random.below(2) == 0).then(|| number(random) as u32),
+            pid: (random.below(2) == 0).then(|| number(random).low32()),
             command: vec![text(random), text(random)],
             rank: (random.below(2) == 0).then(|| Rank {
-                rank: random.below(4) as u32,
+                rank: random.below(4).fit(),
                 size: None,
                 local_rank: None,
                 local_size: None,
@@ -434,10 +436,10 @@ pub fn random(seed: u64, size: u64) -> Profile {
     data.at_ns = number(random);
     for i in 0..random.below(size) {
         data.contexts
-            .push(random_context(random, i as u32 + 1, size));
+            .push(random_context(random, i.fit::<u32>() + 1, size));
     }
     for i in 0..random.below(size) {
-        data.threads.push(random_thread(random, i as u32));
+        data.threads.push(random_thread(random, i.fit::<u32>()));
     }
     for _ in 0..random.below(size) {
         data.context_times.push(random_context_time(random, size));
@@ -449,7 +451,7 @@ pub fn random(seed: u64, size: u64) -> Profile {
         data.lost.insert(text(random), number(random));
         profile.end = Some(RecordingEnd {
             at_ns: number(random),
-            status: Some(number(random) as i32),
+            status: Some(number(random).low32().cast_signed()),
         });
     }
     profile
@@ -458,7 +460,7 @@ pub fn random(seed: u64, size: u64) -> Profile {
 fn random_context(random: &mut Random, id: u32, size: u64) -> Context {
     Context {
         id,
-        parent: (random.below(2) == 0).then(|| random.below(size) as u32),
+        parent: (random.below(2) == 0).then(|| random.below(size).fit::<u32>()),
         kind: ContextKind::Mark,
         name: text(random),
         module: (random.below(2) == 0).then(|| text(random)),
@@ -470,7 +472,7 @@ fn random_context(random: &mut Random, id: u32, size: u64) -> Context {
 fn random_thread(random: &mut Random, tid: u32) -> Thread {
     Thread {
         tid,
-        pid: random.below(3) as u32,
+        pid: random.below(3).fit(),
         name: text(random),
         started_ns: number(random),
         ended_ns: (random.below(2) == 0).then(|| number(random)),
@@ -484,8 +486,8 @@ fn random_thread(random: &mut Random, tid: u32) -> Thread {
 
 fn random_context_time(random: &mut Random, size: u64) -> ContextTime {
     ContextTime {
-        tid: random.below(size) as u32,
-        context: random.below(size) as u32,
+        tid: random.below(size).fit(),
+        context: random.below(size).fit(),
         entries: number(random),
         wall: number(random),
         parts: TimeParts {
@@ -498,14 +500,14 @@ fn random_context_time(random: &mut Random, size: u64) -> ContextTime {
 
 fn random_call(random: &mut Random, size: u64) -> CallTotals {
     CallTotals {
-        tid: random.below(size) as u32,
-        context: random.below(size) as u32,
+        tid: random.below(size).fit(),
+        context: random.below(size).fit(),
         call: text(random),
         count: number(random),
         total: number(random),
         max: number(random),
         errors: BTreeMap::from([(text(random), number(random))]),
-        histogram: Some(vec![number(random); random.below(70) as usize]),
+        histogram: Some(vec![number(random); random.below(70).fit::<usize>()]),
         unfinished: (random.below(4) == 0).then(|| number(random)),
         ..CallTotals::default()
     }
@@ -513,7 +515,7 @@ fn random_call(random: &mut Random, size: u64) -> CallTotals {
 
 fn random_stack(random: &mut Random, size: u64) -> Stack {
     Stack {
-        tid: random.below(size) as u32,
+        tid: random.below(size).fit(),
         call: text(random),
         frames: (0..random.below(4)).map(|_| frame(&text(random))).collect(),
         count: number(random),
@@ -524,18 +526,18 @@ fn random_stack(random: &mut Random, size: u64) -> Stack {
 
 fn random_event(random: &mut Random, size: u64) -> TimedEvent {
     TimedEvent {
-        tid: random.below(size) as u32,
-        context: random.below(size) as u32,
+        tid: random.below(size).fit(),
+        context: random.below(size).fit(),
         call: text(random),
         start_ns: number(random),
         end_ns: number(random),
-        ret: number(random) as i64,
+        ret: number(random).cast_signed(),
         open: random.below(4) == 0,
     }
 }
 
 fn text(random: &mut Random) -> String {
-    NAMES[random.below(NAMES.len() as u64) as usize].to_owned()
+    NAMES[random.below(NAMES.len() as u64).fit::<usize>()].to_owned()
 }
 
 fn number(random: &mut Random) -> u64 {

@@ -5,6 +5,7 @@
 
 mod walks;
 
+use spile_cast::Cast;
 use walks::{WalkSpec, extractors};
 
 use super::Rng;
@@ -174,7 +175,7 @@ pub fn program(seed: u64, config: Config) -> Program {
 impl Generator {
     /// Makes a function's body begin with a bounded recursive call.
     fn recursion(&mut self, body: &mut Body, itself: FuncId) {
-        let entry = BlockId(body.blocks.len() as u32);
+        let entry = BlockId(body.blocks.len().fit());
         for block in &mut body.blocks {
             let moved = |b: &mut BlockId| {
                 if b.0 == 0 {
@@ -184,7 +185,7 @@ impl Generator {
             block.term.targets_mut(moved);
             block.catch.iter_mut().for_each(moved);
         }
-        let left = Reg(body.regs.len() as u32);
+        let left = Reg(body.regs.len().fit());
         let less = Reg(left.0 + 1);
         body.regs.extend([Ty::Long, Ty::Long]);
         let catch = self.rng.chance(50).then_some(entry);
@@ -334,7 +335,7 @@ impl Generator {
     }
 
     fn str_reg(&mut self) -> Reg {
-        Reg(LONGS + self.rng.below(WIDTHS.len() as u32))
+        Reg(LONGS + self.rng.below(WIDTHS.len().fit::<u32>()))
     }
 
     fn long(&mut self) -> Val {
@@ -347,7 +348,7 @@ impl Generator {
 
     fn string(&mut self) -> Val {
         if self.rng.chance(45) {
-            Val::Str(StrId(self.rng.below(STRINGS.len() as u32)))
+            Val::Str(StrId(self.rng.below(STRINGS.len().fit::<u32>())))
         } else {
             Val::Reg(self.str_reg())
         }
@@ -363,7 +364,7 @@ impl Generator {
             iters: 0,
         };
         self.walks = (0..3).filter_map(|_| self.walk()).collect();
-        body.iters = self.walks.len() as u32;
+        body.iters = self.walks.len().fit::<u32>();
         // Only errors lead to catch blocks: only these have a message.
         self.catches = (1..blocks - 1).filter(|_| self.rng.chance(25)).collect();
         for b in 0..blocks {
@@ -396,10 +397,10 @@ impl Generator {
             let term = if last && func {
                 Term::Ret(Some(self.long()))
             } else if last {
-                let args = (0..LONGS + WIDTHS.len() as u32)
+                let args = (0..LONGS + WIDTHS.len().fit::<u32>())
                     .map(|r| Val::Reg(Reg(r)))
                     .collect();
-                let fmt = FormatId(FORMATS.len() as u32);
+                let fmt = FormatId(FORMATS.len().fit());
                 insts.push((
                     Inst::Print {
                         stream: Stream::Out,
@@ -457,7 +458,7 @@ impl Generator {
 
     fn inst(&mut self) -> Inst {
         if !self.walks.is_empty() && self.rng.chance(5) {
-            let it = self.rng.below(self.walks.len() as u32);
+            let it = self.rng.below(self.walks.len().fit::<u32>());
             return self.iter_new(it);
         }
         loop {
@@ -549,7 +550,7 @@ impl Generator {
                 idx: self.long(),
             },
             5..8 => {
-                let fmt = self.rng.below(FORMATS.len() as u32);
+                let fmt = self.rng.below(FORMATS.len().fit::<u32>());
                 let args = self.args(fmt as usize);
                 Inst::Sprint {
                     dst,
@@ -602,7 +603,7 @@ impl Generator {
     fn other(&mut self) -> Option<Inst> {
         Some(match self.rng.below(8) {
             0..4 => {
-                let fmt = self.rng.below(FORMATS.len() as u32);
+                let fmt = self.rng.below(FORMATS.len().fit::<u32>());
                 let args = self.args(fmt as usize);
                 let stream = self.rng.pick(&[Stream::Out, Stream::Out, Stream::Warn]);
                 Inst::Print {
@@ -651,7 +652,7 @@ impl Generator {
     }
 
     fn on_global(&mut self) -> Option<Inst> {
-        let n = self.rng.below(self.p.globals.len() as u32);
+        let n = self.rng.below(self.p.globals.len().fit::<u32>());
         let g = GlobalId(n);
         let usage = self.uses[n as usize];
         if usage == GlobalUse::No {

@@ -1,5 +1,7 @@
 //! Iterators of random programs.
 
+use spile_cast::Cast;
+
 use super::*;
 
 /// The global that an iterator walks through, and the order.
@@ -8,7 +10,7 @@ pub(super) type WalkSpec = (GlobalId, Option<SortSpec>);
 impl Generator {
     /// A global to walk through, with an order.
     pub(super) fn walk(&mut self) -> Option<WalkSpec> {
-        let n = self.rng.below(self.p.globals.len() as u32);
+        let n = self.rng.below(self.p.globals.len().fit::<u32>());
         if self.uses[n as usize] != GlobalUse::All {
             return None;
         }
@@ -23,7 +25,7 @@ impl Generator {
             return None;
         };
         let mut by = vec![SortKey::Value];
-        by.extend((0..keys.len() as u32).map(SortKey::Key));
+        by.extend((0..keys.len().fit::<u32>()).map(SortKey::Key));
         if let ElemTy::Stats(spec) = value {
             by.extend(extractors(&spec).into_iter().map(SortKey::Stat));
         }
@@ -68,7 +70,7 @@ impl Generator {
 
     /// Fetches the next element of some iterator.
     pub(super) fn iter_next(&mut self, body: BlockId, done: BlockId) -> Term {
-        let it = self.rng.below(self.walks.len() as u32);
+        let it = self.rng.below(self.walks.len().fit::<u32>());
         let kind = &self.p.globals[self.walks[it as usize].0.index()].kind;
         let (types, value) = match kind.clone() {
             GlobalKind::Array { keys, value, .. } if !self.buckets(it as usize) => match value {
@@ -93,7 +95,7 @@ impl Generator {
     /// Starts the iterators of a body in its first block, because the optimiser may find that no
     /// path leads to another start.
     pub(super) fn start_all(&mut self, body: &mut Body) {
-        for it in 0..self.walks.len() as u32 {
+        for it in 0..self.walks.len().fit::<u32>() {
             let start = self.iter_new(it);
             body.blocks[0].insts.push((start, SiteId(0)));
         }
