@@ -2,6 +2,11 @@
 //! `cargo xtask test`, `cargo xtask vm`, `cargo xtask programs`, `cargo xtask recording`, `cargo xtask performance`,
 //! `cargo xtask reference`.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 use std::process::ExitCode;
 
 mod counts;

@@ -10,6 +10,11 @@
 //! Registers have DWARF's numbers. The tables of system calls are in `spile-syscalls`, by the name of the
 //! processor; what decodes instructions is in `spile-debuginfo`, in a folder for each processor.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 mod aarch64;
 pub mod names;
 #[cfg(test)]

@@ -24,6 +24,11 @@
 //! | [`target`] | the target machine, as values |
 //! | [`compiled`] | the contract with the loader |
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 mod attach;
 mod compile;
 pub mod compiled;

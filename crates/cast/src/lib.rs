@@ -7,6 +7,11 @@
 //! - `try_from` of the standard library: input decides whether the number fits.
 //! - [`u32_of`] and its kin: the number fits, in the value of a constant.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 use std::fmt::Display;
 
 // Addresses, and lengths of files, of 64 bits are indexes. `fit` checks nothing there.

@@ -1,6 +1,11 @@
 //! The region library (`context/`), which reports the region of a program that each thread is in:
 //! its bytes, its file in the user's cache, and the environment that loads it into a command.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{Read, Write};

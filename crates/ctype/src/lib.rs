@@ -2,6 +2,11 @@
 //! analysis. These number types differently, so the number is a parameter `T`; it stands for a type
 //! as declared, with typedefs and qualifiers.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 use std::sync::Arc;
 
 /// A C type with `typedef`, `const`, `volatile`, `restrict` and type tags removed.

@@ -6,6 +6,11 @@
 //!
 //! Addresses are those of the file as linked. Its load address is the caller's concern.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 mod aarch64;
 mod ada;
 pub mod breakpoints;

@@ -13,6 +13,11 @@
 //! | [`emit`] | registers and instructions for functions of LIR |
 //! | [`prebuilt`] | code of the run-time library with numbers that are filled in later |
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 pub mod emit;
 pub mod isa;
 pub mod prebuilt;

@@ -7,6 +7,11 @@
 //! Names of probe points have components separated by dots ([`matches_point`]): there only `**`
 //! matches across a dot.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 /// Maximum length of a pattern: the length of the longest path. Longer patterns match nothing.
 const MAX_PATTERN: usize = 4096;
 

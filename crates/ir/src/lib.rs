@@ -20,6 +20,11 @@
 //! | [`event`] | the events that handlers run at |
 //! | `testgen` | random programs, for tests |
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 pub mod analysis;
 pub mod event;
 pub mod fmt;

@@ -16,6 +16,11 @@
 //! * [`sigbus`]: files that become shorter while they are mapped.
 //! * [`tracepoints`]: tracepoints with their arguments; perf events by name.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 #[cfg(test)]
 #[macro_use]
 extern crate spile_testing;

@@ -31,6 +31,11 @@
 //! | `mutate` | changes single operations, for tests of tests (feature `testgen`) |
 //! | `testgen` | makes random modules for tests (feature `testgen`) |
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 pub mod builder;
 pub mod cfg;
 pub mod counted;

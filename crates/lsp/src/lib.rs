@@ -14,6 +14,11 @@
 //! No I/O except the connection's: facts about the machine and places of files come in as values
 //! and traits, as everywhere in analysis.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 mod analysis;
 mod complete;
 mod cursor;

@@ -2,6 +2,11 @@
 //! readers of JSON. Characters that would move the cursor, change colours or change the writing
 //! direction are escaped as in C source, by the octal numbers of their bytes. [`messages`] prints texts of which all are escaped so.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 pub mod files;
 pub mod messages;
 

@@ -19,6 +19,11 @@
 //! | [`system`] | what a machine did: processors, interrupts, processes |
 //! | `testgen` | made-up profiles, for tests |
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 pub mod export;
 pub mod file;
 pub mod html;

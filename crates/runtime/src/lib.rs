@@ -22,6 +22,11 @@
 //! | `host` | what runs kernel handlers: the kernel, or a simulated one in tests |
 //! | [`session`] | the whole run: its event loop, from the start to the reports |
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 #[cfg(test)]
 #[macro_use]
 extern crate spile_testing;

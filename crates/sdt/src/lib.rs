@@ -17,6 +17,10 @@
 //! probed marker by a call, which writes below the stack pointer. Assembler text without
 //! the option `nostack` may use the stack, so the compiler keeps nothing there.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
 #![no_std]
 
 /// A type of marker arguments: integers, `bool`, `char`, pointers and references (as addresses).

@@ -15,6 +15,12 @@
 //! | [`analyse`] | bodies to a program, as one call |
 //! | [`dump`] | the text of `-p2` |
 //! | [`codes`] | diagnostic codes of probe points and C types |
+
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 pub mod analyse;
 pub mod check;
 pub mod codes;

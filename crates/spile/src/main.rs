@@ -1,5 +1,10 @@
 //! `spile`: SystemTap scripts as eBPF. The command line; everything else is in the crates.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 mod attach;
 mod check;
 mod cli;

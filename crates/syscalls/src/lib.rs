@@ -10,6 +10,11 @@
 //! parameter (for `$`-variables). Names derived from the tapset's, such as `flags_str`, follow one
 //! rule: see [`SyscallArg::form`].
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 #[cfg(test)]
 #[macro_use]
 extern crate spile_testing;

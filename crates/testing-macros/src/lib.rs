@@ -1,5 +1,10 @@
 //! `#[test]` that enters a function in the list of tests of `spile-testing`.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 use proc_macro::{TokenStream, TokenTree};
 
 /// Registers a function without parameters and result as a test.

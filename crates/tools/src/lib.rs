@@ -1,6 +1,11 @@
 //! Ready-made tools: each is a script of `tools/`, and a front end that takes its prints as rows of
 //! typed values and shows them. Options of a tool set the script's globals (`-G`), which the optimiser folds.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 pub mod profile;
 pub mod profiles;
 mod rows;

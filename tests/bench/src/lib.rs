@@ -1,6 +1,11 @@
 //! The benchmark: the same jobs by spile and by the installed peers, interleaved in one run. Quote
 //! medians and ratios; single times mean little on a shared machine.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::Duration;

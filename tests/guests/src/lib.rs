@@ -2,6 +2,11 @@
 //! fetched with apt's own configuration, and booted under qemu with an initramfs that has the tests
 //! at the paths of this machine.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 mod cpio;
 mod guest;
 mod image;

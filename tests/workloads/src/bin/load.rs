@@ -20,6 +20,11 @@
 //! arrives, up to the last one. With a last MS it says `done` on standard error and stays that long,
 //! in one system call.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 use std::ffi::CString;
 use std::io::Write;
 use std::time::{Duration, Instant};

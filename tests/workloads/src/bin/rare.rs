@@ -16,6 +16,11 @@
 //! node 1; of one of each it writes 1000 bytes to `/dev/null`, and one more for each node that the kernel says, or fewer
 //! if it says an error. Then a child writes to the first pages of both nodes, which it has from its parent.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -19,6 +19,11 @@
 //! The server asks programs which clients may use what; the answers are written before it asks. It registers at
 //! port 111, and mounting by version 3 asks a program for the first file handle: threads give these answers.
 
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
 mod version2;
 
 use std::collections::BTreeMap;
