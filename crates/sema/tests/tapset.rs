@@ -3,25 +3,27 @@
 //!
 //! The machine has every structure with every member, so only the library is tested.
 
+#[path = "tapset/coverage.rs"]
+mod coverage;
 #[path = "tapset/reference.rs"]
 mod reference;
 mod support;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use spile_ir::intrinsics::IntrinsicClass;
 use spile_ir::{Body, Executor, Inst, Space, WatchOwner};
 use spile_sema::analyse::{Analysis, AnalysisOptions, Inputs, analyse};
 use spile_sema::facts::*;
-use spile_sema::fake;
 use spile_sema::library::Library;
 use spile_sema::missing::Missing;
-use spile_syntax::ast::{Expr, ExprKind, Function, Item, Stmt, StmtKind, TypeName};
+use spile_syntax::ast::{Expr, ExprKind, FileId, Function, Item, Stmt, StmtKind, TypeName};
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
-use spile_syscalls::{ArgKind, Syscall, SyscallArg};
+use spile_syscalls::Syscall;
 use support::bpf_options;
 
 static MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.tsv"));
@@ -34,19 +36,17 @@ struct Everything {
     files: Vec<(String, String)>,
 }
 
-impl TracepointFacts for Everything {
-    fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
-        vec![glob.into()]
+impl Everything {
+    /// The names after `$` in all files.
+    fn mentioned(&self) -> BTreeSet<&str> {
+        self.files.iter().flat_map(|f| targets(&f.1)).collect()
     }
-    fn tracepoint_system(&self, _: &str) -> Option<Arc<str>> {
-        None
-    }
-    /// The arguments that the library's probes of the tracepoint mention.
-    fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>> {
-        let point = format!("kernel.trace(\"{name}\")");
-        let mut names: Vec<&str> = Vec::new();
+
+    /// The arguments that probes of a point mention.
+    fn arguments(&self, point: &str) -> Vec<TracepointArg> {
+        let mut names: BTreeSet<&str> = BTreeSet::new();
         for (_, text) in &self.files {
-            for (at, _) in text.match_indices(&point) {
+            for (at, _) in text.match_indices(point) {
                 let rest = &text[at..];
                 let body = &rest[..rest.find("\n}").unwrap_or(rest.len())];
                 names.extend(targets(body));
@@ -61,13 +61,23 @@ impl TracepointFacts for Everything {
                 }
             }
         }
-        names.sort_unstable();
-        names.dedup();
         let arg = |n: &str| TracepointArg {
             name: n.into(),
             ty: POINTER,
         };
-        Some(names.into_iter().map(arg).collect())
+        names.into_iter().map(arg).collect()
+    }
+}
+
+impl TracepointFacts for Everything {
+    fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
+        vec![glob.into()]
+    }
+    fn tracepoint_system(&self, _: &str) -> Option<Arc<str>> {
+        None
+    }
+    fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>> {
+        Some(self.arguments(&format!("kernel.trace(\"{name}\")")))
     }
     fn module_tracepoints(&self, _: &str, _: &str) -> Vec<Arc<str>> {
         Vec::new()
@@ -78,11 +88,14 @@ impl TracepointFacts for Everything {
     fn trace_record(&self, _: &str, _: Option<&str>) -> Option<TraceRecord> {
         None
     }
-    fn lsm_hooks(&self, _: &str) -> Vec<Arc<str>> {
-        Vec::new()
+    fn lsm_hooks(&self, glob: &str) -> Vec<Arc<str>> {
+        vec![glob.into()]
     }
-    fn lsm_hook(&self, _: &str) -> Option<LsmHook> {
-        None
+    fn lsm_hook(&self, name: &str) -> Option<LsmHook> {
+        Some(LsmHook {
+            args: self.arguments(&format!("lsm(\"{name}\")")),
+            decides: true,
+        })
     }
 }
 
@@ -141,19 +154,25 @@ impl CodeFacts for Everything {
                 module: ProbeModule::File(path.clone()),
                 pid: None,
             }]),
+            ModuleQuery::KernelModule(_) => Ok(vec![FoundModule {
+                module: Module::Kernel,
+                pid: None,
+            }]),
             _ => Err("no such".into()),
         }
     }
     fn places(&self, _: &ProbeModule, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
-        let CodeQuery::Function { name, .. } = query else {
-            return Ok(Vec::new());
+        let (name, provider) = match query {
+            CodeQuery::Function { name, .. } | CodeQuery::Statement { name, .. } => (name, None),
+            CodeQuery::Mark { name, .. } => (name, Some("program".into())),
+            CodeQuery::Address { .. } | CodeQuery::Plt(_) => return Ok(Vec::new()),
         };
         Ok(vec![FoundPlace {
             id: 0,
             name: name.clone(),
             file: None,
             line: 0,
-            provider: None,
+            provider,
             label: None,
             inlined: false,
             place: spile_ir::CodePlace::File {
@@ -169,10 +188,8 @@ impl CodeFacts for Everything {
     }
     /// The variables that the library's probes mention, at every place.
     fn place_variables(&self, _: &ProbeModule, _: u64, ret: bool) -> Result<Vec<Variable>, String> {
-        let mut names: Vec<&str> = self.files.iter().flat_map(|f| targets(&f.1)).collect();
-        names.sort_unstable();
-        names.dedup();
-        let wanted = names.into_iter().filter(|n| ret || *n != "return");
+        let names = self.mentioned().into_iter();
+        let wanted = names.filter(|n| ret || *n != "return");
         let variable = |name: &str| Variable {
             name: name.into(),
             ty: POINTER,
@@ -277,30 +294,8 @@ fn targets(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn machine(files: &[(String, String)]) -> Everything {
-    let arg = |name, kernel| fake::arg(name, kernel, ArgKind::Int(32));
-    let call_with = |nr, name, args: &[SyscallArg]| fake::call(nr, name, name, args);
-    let call = |nr, name| call_with(nr, name, &[]);
-    let sent = [arg("pid", "pid"), arg("sig", "sig")];
-    let pending = [arg("set_uaddr", "uset"), arg("sigsetsize", "sigsetsize")];
-    let mask = [
-        ("how", "how"),
-        ("set_uaddr", "nset"),
-        ("oldset_uaddr", "oset"),
-        ("sigsetsize", "sigsetsize"),
-    ];
-    let mask = mask.map(|(name, kernel)| arg(name, kernel));
     Everything {
-        calls: vec![
-            call(0, "read"),
-            call_with(14, "rt_sigprocmask", &mask),
-            call(56, "clone"),
-            call(59, "execve"),
-            call_with(62, "kill", &sent),
-            call_with(127, "rt_sigpending", &pending),
-            call_with(200, "tkill", &sent),
-            call_with(234, "tgkill", &sent),
-            call(322, "execveat"),
-        ],
+        calls: spile_syscalls::of(spile_abi::HOST).to_vec(),
         files: files.to_vec(),
     }
 }
@@ -342,6 +337,7 @@ struct Parsed {
     sources: Sources,
     library: Library,
     macros: MacroLibrary,
+    items: Vec<(FileId, Item)>,
 }
 
 fn parsed(files: &[(String, String)]) -> Parsed {
@@ -349,15 +345,18 @@ fn parsed(files: &[(String, String)]) -> Parsed {
     let macros = macros(files, &mut sources, &mut diags);
     let mut library = Library::new();
     library.set_missing(&MISSING);
+    let mut items = Vec::new();
     for (name, text) in files.iter().filter(|(n, _)| n.ends_with(".stp")) {
         let id = sources.add_built_in(name.as_str(), text.clone().into_bytes());
         let file = parse_file(&mut sources, id, &environment(), &macros, &mut diags);
+        items.extend(file.items.iter().map(|item| (id, item.clone())));
         library.add(id, file, false);
     }
     Parsed {
         sources,
         library,
         macros,
+        items,
     }
 }
 
@@ -520,14 +519,6 @@ fn aliases_of_the_tapset_are_analysed() {
     let mut count = 0;
     for (_, item) in items(&files) {
         let Item::Alias(a) = item else { continue };
-        // The machine has neither programs with markers nor security hooks; cases have both.
-        if a.points.iter().any(|p| {
-            p.components
-                .iter()
-                .any(|c| ["mark", "lsm"].contains(&&*c.name))
-        }) {
-            continue;
-        }
         let words: Vec<&str> = a.names[0].components.iter().map(|c| &*c.name).collect();
         // Those of the library are analysed where public ones use them.
         if words[0].starts_with("__") {

@@ -11,6 +11,26 @@ const EXAMPLES: [&str; 2] = [
     "/usr/share/doc/systemtap-client/examples",
 ];
 
+/// Where the values come from that an end-to-end case expects: `expects` in `tests/cases`.
+#[derive(Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "lowercase")]
+pub enum Expects {
+    /// The meaning of the names fixes them; they are written by hand.
+    Definition,
+    /// The probed program did it, or says it of itself.
+    Workload,
+    /// Python computes them.
+    Python,
+    /// C, or the C library, computes them.
+    C,
+    /// They are read from `/proc` or `/sys`.
+    Proc,
+    /// Another program says them, such as ps, gdb, readelf.
+    Tool,
+    /// No kernel that spile runs on reports the event, which the case shows.
+    Never,
+}
+
 /// The root folder of the repository. Guests with other kernels have it, but not all folders in it.
 pub fn root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));

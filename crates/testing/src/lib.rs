@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 pub mod files;
+pub mod rehearsal;
 
 #[doc(hidden)]
 pub use inventory;

@@ -3,7 +3,7 @@
 //! `cargo xtask reference`) writes it anew.
 //!
 //! The examples are end-to-end cases: that of `tests/cases/reference.toml` with the page's name, or
-//! the shortest one that `tests/library.tsv` names for a function or alias of the page.
+//! the shortest script of a case that compares a name of the page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,6 +16,7 @@ use spile_syntax::parser::{doc_comment, parse_probe_points};
 use spile_syntax::pretty;
 use spile_testing::files::root;
 
+use super::coverage::{Coverage, Name, of_scripts};
 use super::*;
 
 /// Maximum number of lines of an example from another test.
@@ -282,24 +283,25 @@ fn cases() -> BTreeMap<String, Case> {
 }
 
 /// The example of a page.
-fn example(page: &Page, cases: &BTreeMap<String, Case>, rows: &str) -> Option<String> {
+fn example(page: &Page, cases: &BTreeMap<String, Case>, coverage: &Coverage) -> Option<String> {
     let own = format!("reference::{}", page.stem);
-    let mut of_tests: Vec<&String> = rows
-        .lines()
-        .filter_map(|row| {
-            let cells: Vec<&str> = row.split('\t').collect();
-            let [_, name, _, place] = cells[..] else {
-                return None;
-            };
-            let name = name.split('/').next()?;
-            page.entries.iter().find(|e| e.name == name)?;
-            let (key, case) = cases.get_key_value(place.strip_prefix("case ")?)?;
-            let script = case.script.as_deref()?;
-            (script.contains(name) && script.lines().count() <= MAX_LINES).then_some(key)
+    let of_page = |(_, name): &Name| {
+        let name = name.split('/').next();
+        page.entries.iter().any(|e| name == Some(&e.name))
+    };
+    let of_page = coverage.iter().filter(|(name, _)| of_page(name));
+    // A function shows more than a constant.
+    let keys =
+        of_page.flat_map(|((kind, _), keys)| keys.iter().map(move |k| (*kind == "global", k)));
+    let mut of_tests: Vec<(bool, &String)> = keys
+        .filter(|(_, key)| {
+            let script = cases.get(*key).and_then(|c| c.script.as_ref());
+            script.is_some_and(|s| s.lines().count() <= MAX_LINES)
         })
         .collect();
-    of_tests.sort_by_key(|key| {
+    of_tests.sort_by_key(|(constant, key)| {
         (
+            *constant,
             cases[*key].stdout.is_none(),
             cases[*key].script.as_ref().map(String::len),
             *key,
@@ -308,7 +310,7 @@ fn example(page: &Page, cases: &BTreeMap<String, Case>, rows: &str) -> Option<St
     let key = cases
         .get_key_value(&own)
         .map(|(k, _)| k)
-        .or(of_tests.first().copied())?;
+        .or(of_tests.first().map(|(_, key)| *key))?;
     let case = &cases[key];
     let script = case.script.as_deref()?.trim();
     let mut text = format!(
@@ -340,7 +342,7 @@ const MADE: &str =
 /// The files of the reference, by name.
 fn reference() -> BTreeMap<String, String> {
     let cases = cases();
-    let rows = std::fs::read_to_string(root().join("tests/library.tsv")).unwrap();
+    let coverage = of_scripts();
     let mut files = BTreeMap::new();
     let mut index: BTreeMap<String, (String, &str)> = BTreeMap::new();
     let mut families = String::new();
@@ -357,7 +359,7 @@ fn reference() -> BTreeMap<String, String> {
             text.push_str(&prose_escaped(&e.text));
             index.insert(e.name.clone(), (page.stem.clone(), e.kind));
         }
-        text.push_str(&example(page, &cases, &rows).unwrap_or_default());
+        text.push_str(&example(page, &cases, &coverage).unwrap_or_default());
         let n = page.entries.len();
         let about = escaped(&page.about);
         let _ = writeln!(families, "| [{0}]({0}.md) | {n} | {about} |", page.stem);

@@ -13,6 +13,8 @@
 //! stderr_has = ["regex"]
 //! stderr_lacks = ["regex"]
 //! status = 0
+//! expects = "workload"                    # where the values come from, see `Expects`: the case counts
+//!                                         # for the names of the library that its scripts use
 //! kernel = true                           # needs BPF; false: runs anywhere
 //! needs = ["kprobes"]                     # what not every machine has, see needs.rs
 //! vm = true                               # in the short run on other kernels, `cargo xtask vm`
@@ -65,6 +67,8 @@ struct Case {
     stderr_lacks: Vec<String>,
     #[serde(default)]
     status: i32,
+    #[expect(dead_code, reason = "crates/sema/tests/tapset/coverage.rs uses it")]
+    expects: Option<spile_testing::files::Expects>,
     #[serde(default = "yes")]
     kernel: bool,
     #[serde(default)]
