@@ -306,10 +306,11 @@ fn constant(value: AttributeValue<crate::unit::R>) -> Result<Location, Unavailab
         return Ok(Location::Value(vec![LocStep::Const(n)]));
     }
     match value {
-        AttributeValue::Data16(n) => Ok(Location::Pieces(words([
-            (n as u64).cast_signed(),
-            ((n >> 64) as u64).cast_signed(),
-        ]))),
+        AttributeValue::Data16(n) => {
+            let bytes = n.to_le_bytes();
+            let (low, high) = bytes.split_at(8);
+            Ok(Location::Pieces(words([low, high].map(little_endian))))
+        }
         AttributeValue::Block(b) if b.len() <= 8 => Ok(Location::Value(vec![LocStep::Const(
             little_endian(b.slice()),
         )])),

@@ -155,7 +155,7 @@ impl CodeFacts for Everything {
                 pid: None,
             }]),
             ModuleQuery::KernelModule(_) => Ok(vec![FoundModule {
-                module: Module::Kernel,
+                module: ProbeModule::Kernel,
                 pid: None,
             }]),
             _ => Err("no such".into()),

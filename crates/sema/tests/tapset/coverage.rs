@@ -13,7 +13,7 @@ use serde::Deserialize;
 use spile_sema::analyse::analyse_seen;
 use spile_sema::types::dead_stores;
 use spile_sema::types::hir::{self, GlobalIx, LValue, LocalIx, Tree, Unit, UnitIx, UnitKind};
-use spile_syntax::ast::{Alias, Block, ProbePoint, Span};
+use spile_syntax::ast::{Alias, ProbePoint, Span, StmtBlock};
 use spile_syntax::visit::{Visitor, walk_expr};
 use spile_testing::files::{self, Expects, root};
 use spile_testing::rehearsal::{Commands, Script, scripts};
@@ -69,7 +69,7 @@ impl Visitor for Assigned {
 
 fn variables(alias: &Alias) -> BTreeSet<String> {
     let mut found = Assigned::default();
-    let blocks: Vec<&Block> = std::iter::once(&alias.body).chain(&alias.second).collect();
+    let blocks: Vec<&StmtBlock> = std::iter::once(&alias.body).chain(&alias.second).collect();
     blocks.into_iter().for_each(|b| found.block(b));
     found.0
 }
@@ -244,15 +244,15 @@ impl Uses<'_> {
         let unit = &self.units[i];
         let (mut read, mut exprs) = (BTreeSet::new(), Vec::new());
         hir::walk_exprs(&unit.body, &mut |e| {
-            if let hir::ExprKind::Read(LValue::Local(ix)) = &e.kind {
+            if let hir::HirExprKind::Read(LValue::Local(ix)) = &e.kind {
                 read.insert(*ix);
             }
             exprs.push(e);
         });
         exprs.iter().for_each(|e| self.expr(unit, e, &read));
         hir::walk_stmts(&unit.body, &mut |s| match &s.kind {
-            hir::StmtKind::Foreach(f) => self.global(s.span, f.global),
-            hir::StmtKind::DeleteAll(g) | hir::StmtKind::DeleteElem(g, _) => {
+            hir::HirStmtKind::Foreach(f) => self.global(s.span, f.global),
+            hir::HirStmtKind::DeleteAll(g) | hir::HirStmtKind::DeleteElem(g, _) => {
                 self.global(s.span, *g);
             }
             _ => {}
@@ -266,8 +266,8 @@ impl Uses<'_> {
         }
     }
 
-    fn expr(&mut self, unit: &Unit, e: &hir::Expr, read: &BTreeSet<LocalIx>) {
-        use hir::ExprKind as E;
+    fn expr(&mut self, unit: &Unit, e: &hir::HirExpr, read: &BTreeSet<LocalIx>) {
+        use hir::HirExprKind as E;
         match &e.kind {
             E::Call { func, .. } if e.span.file == self.script => self.call(*func),
             // The library sets a variable that is read: one of the handler's alias, or of one below it.
