@@ -16,10 +16,12 @@
 
 use std::sync::Arc;
 
+mod fields;
 pub(crate) mod ids;
 pub(crate) mod operators;
 pub(crate) mod types;
 
+use fields::Field;
 pub use ids::*;
 pub use operators::*;
 pub use types::*;
@@ -309,7 +311,9 @@ pub enum Val {
     Str(StrId),
 }
 
-/// An instruction. "Keys" are one operand per key of the array, none for a scalar.
+fields::instructions! {
+/// An instruction. What it reads and writes follows from the types of its fields. "Keys" are one operand per
+/// key of the array, none for a scalar.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub enum Inst {
@@ -467,6 +471,7 @@ pub enum Inst {
     /// Fails again with the error that led to this catch block; the instruction's place becomes one
     /// more caller.
     Rethrow,
+}
 }
 
 /// The end of a block.
