@@ -1,7 +1,8 @@
 """Compares the values of the library's aliases with what a workload does: `aliases.py SPILE TEST`.
 
 Each test has a script and a workload that runs under it. The workload knows what the script must print: from
-its process numbers, from /proc, and from the packets that it sent. Prints `ok`, or the differences.
+its process numbers, from /proc, and from the packets that it sent. Prints the lines that it compared and their
+number, or the differences.
 """
 
 import ctypes
@@ -617,6 +618,7 @@ def faults(_):
 
 
 def run(spile, name):
+    """The differences, and the lines without one."""
     script, work = TESTS[name]
     command = f"{sys.executable} {os.path.abspath(sys.argv[0])} work {name}"
     args = [spile, "-g", "-w", "-D", "MAXSKIPPED=1000000", "-e", script]
@@ -626,17 +628,18 @@ def run(spile, name):
     args = [*BEFORE.get(name, []), *args]
     done = subprocess.run(args, text=True, capture_output=True, timeout=120)
     if done.returncode != 0:
-        return [f"status {done.returncode}", done.stdout, done.stderr]
+        return [f"status {done.returncode}", done.stdout, done.stderr], []
     lines = open("saw").read().splitlines()
     want = json.load(open("did"))
     if want is None:
         globals()[f"check_{name}"](lines)
-        return []
+        return [], lines
     text = set(lines)
-    missing = [w for w in want if w not in text and not any(re.fullmatch(w, line) for line in text)]
+    found = {w: w if w in text else next((line for line in lines if re.fullmatch(w, line)), None) for w in want}
+    missing = [w for w, line in found.items() if line is None]
     if "differs" in text:
         missing.append("a value differs from that of the tracepoint")
-    return [f"missing: {w}" for w in missing] + (lines[:60] if missing else [])
+    return [f"missing: {w}" for w in missing] + (lines[:60] if missing else []), [line for line in found.values() if line]
 
 
 def main():
@@ -645,8 +648,8 @@ def main():
         with open("did", "w") as f:
             json.dump(None if callable(want) else want, f)
         return 0
-    wrong = run(sys.argv[1], sys.argv[2])
-    print("\n".join(wrong) if wrong else "ok")
+    wrong, same = run(sys.argv[1], sys.argv[2])
+    print("\n".join(wrong) if wrong else "\n".join([*same, f"{len(same)} lines as expected"]))
     return 1 if wrong else 0
 
 

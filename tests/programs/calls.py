@@ -925,6 +925,8 @@ def run(spile, name, script=None):
     # Random bytes may be shown as text.
     text = set(open("saw", errors="replace").read().splitlines())
     want = json.load(open("did"))
+    if not want:
+        return ["nothing to compare"]
     missing = [w for w in want if w not in text and not any(re.fullmatch(w, t) for t in text if "\\" in w and "*" in w)]
     near = {w.split("(")[0].split(" ")[0] for w in missing}
     wrong = [f"missing: {w}" for w in missing]
