@@ -31,15 +31,6 @@ def in_quotes(text):
 
 
 def memory():
-    """user_string user_string_n user_string_nofault user_string_n_nofault user_string2 user_string_n2 user_string_warn
-    user_string_n_warn user_string_quoted user_string_n_quoted user_string_utf16 user_string_utf32 user_string2_utf16
-    user_string2_utf32 user_long user_ulong user_int user_short user_ushort user_char user_int8 user_uint8 user_int16
-    user_uint16 user_int32 user_uint32 user_int64 user_uint64 user_long_warn user_ulong_warn user_int_warn user_short_warn
-    user_ushort_warn user_char_warn user_long_error user_ulong_error user_int_error user_short_error user_ushort_error
-    user_char_error user_int8_error user_uint8_error user_int16_error user_uint16_error user_int32_error
-    user_uint32_error user_int64_error user_uint64_error kernel_or_user_string_quoted user_buffer_quoted
-    user_buffer_quoted_error user_string_quoted_utf16 user_string_quoted_utf32 kernel_or_user_string_quoted_utf16
-    kernel_or_user_string_quoted_utf32 user_string2_warn user_string_n2_quoted"""
     at = {name: f"(pointer_arg(1) + {offset})" for name, offset in OFFSETS.items()}
     text, quoted = TEXT[:-1].decode(), '"he\\"llo\\tworld"'
     t = at["text"]
@@ -103,10 +94,6 @@ def memory():
 
 
 def kernel_memory():
-    """kernel_string kernel_string2 kernel_string_n kernel_string_quoted kernel_string_utf16 kernel_string_utf32
-    kernel_string2_utf16 kernel_string2_utf32 kernel_char kernel_short kernel_int kernel_long kernel_pointer
-    kernel_string_quoted_utf16 kernel_string_quoted_utf32 rcu_dereference
-    kernel_buffer_quoted kernel_buffer_quoted_error atomic_read atomic_long_read d_name"""
     name = b"ab\x01"
     open("/proc/self/comm", "wb").write(name)
     at = '(&@task(task_current())->comm[0])'
@@ -159,13 +146,6 @@ def stat(field):
 
 
 def context():
-    """pid tid ppid pgrp sid uid euid gid egid execname pexecname cpu target is_myproc is_return user_mode cgroup_id
-    ns_pid ns_tid ns_ppid ns_pgrp ns_sid ns_uid ns_euid ns_gid ns_egid task_pid task_tid task_ppid task_uid task_euid
-    task_gid task_egid task_execname task_nice task_prio task_cpu task_state task_parent task_ns_pid task_ns_tid
-    task_start_time task_exit_code probe_type pn pp ppfunc target_set_pid int_arg uint_arg long_arg ulong_arg longlong_arg
-    ulonglong_arg pointer_arg s32_arg u32_arg s64_arg u64_arg cmdline_str current_syscall syscall_index task_current
-    registers_valid stack_used stack_unused local_clock_ns local_clock_us local_clock_ms local_clock_s gettimeofday_s
-    gettimeofday_ms gettimeofday_us gettimeofday_ns ktime_get_ns jiffies get_cycles"""
     me, thread = os.getpid(), threading.get_native_id()
     yield "pid()", me
     yield "ns_pid()", me
@@ -244,8 +224,6 @@ def numbered(first, kept):
 
 
 def files():
-    """task_open_file_handles task_max_file_handles task_fd_lookup task_cwd_path task_exe_file current_exe_file
-    fullpath_struct_path fullpath_struct_file task_dentry_path real_mount reverse_path_walk inode_name inode_path"""
     task = "task_current()"
     os.makedirs("/tmp/spile-library", exist_ok=True)
     os.chdir("/tmp/spile-library")
@@ -286,9 +264,6 @@ LIMITS = "CPU FSIZE DATA STACK CORE RSS NPROC NOFILE MEMLOCK AS LOCKS SIGPENDING
 
 
 def limits():
-    """task_rlimit task_rlimit_cpu task_rlimit_fsize task_rlimit_data task_rlimit_stack task_rlimit_core task_rlimit_rss
-    task_rlimit_nproc task_rlimit_nofile task_rlimit_memlock task_rlimit_as task_rlimit_locks task_rlimit_sigpending
-    task_rlimit_msgqueue task_rlimit_nice task_rlimit_rtprio task_rlimit_rttime"""
     resource.setrlimit(resource.RLIMIT_CPU, (12345, -1))
     resource.setrlimit(resource.RLIMIT_AS, (1 << 40, -1))
     for number, name in enumerate(LIMITS):
@@ -300,8 +275,6 @@ def limits():
 
 
 def processes():
-    """pid2task pid2execname pstrace task_ancestry task_time_string task_time_string_tid task_utime_tid task_stime_tid
-    task_ns_uid task_ns_euid task_ns_gid task_ns_egid is_sig_blocked env_var cmdline_args cmdline_arg HZ"""
     me, task = os.getpid(), "task_current()"
     if "--target" in sys.argv:
         os.environ["ADDED"] = "later"
@@ -350,7 +323,6 @@ class Action(ctypes.Structure):
 
 
 def signals():
-    """get_sa_flags get_sa_handler get_sigaction_mask get_sigset"""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, 40, 64})
     # A program that nohup started ignores this signal.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -368,8 +340,6 @@ def signals():
 
 
 def connections():
-    """inet_get_local_port inet_get_dest_port inet_get_ip_source inet_get_ip_dest tcp_get_info_rto tcp_get_info_snd_cwnd
-    tcp_ts_get_info_state tcp_ts_get_info_snd_ssthresh tcp_ts_get_info_rcv_mss get_netdev_name"""
     connections.kept = kept = []
     for family, ip, client in ((socket.AF_INET, "127.0.0.1", "127.0.0.1"), (socket.AF_INET6, "::1", "0000:0000:0000:0000:0000:0000:0000:0001")):
         listener = socket.create_server((ip, 0), family=family)
@@ -412,8 +382,6 @@ def hz():
 
 
 def memory_use():
-    """proc_mem_size proc_mem_rss proc_mem_shr proc_mem_txt proc_mem_data proc_mem_string proc_mem_size_pid proc_mem_rss_pid
-    proc_mem_shr_pid proc_mem_txt_pid proc_mem_data_pid proc_mem_string_pid"""
     memory_use.kept = bytearray(64 << 20)
     size, resident, shared, text, _, data, _ = map(int, open("/proc/self/statm").read().split())
     for name, value in (("size", size), ("txt", text), ("data", data)):
@@ -470,9 +438,7 @@ def main():
             if got.get(str(i)) != want:
                 wrong += 1
                 print(f"{option}: {expression}: {got.get(str(i))!r}, not {want!r}")
-    called = " ".join(expressions)
-    forgotten = [name for name in GROUPS[group].__doc__.split() if name + "(" not in called]
-    print(f"{group}: {len(expressions)} expressions, {wrong} wrong, forgotten: {forgotten}")
+    print(f"{group}: {len(expressions)} expressions, {wrong} wrong")
 
 
 main()
