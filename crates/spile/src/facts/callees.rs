@@ -106,9 +106,8 @@ impl QueriedFile<'_> {
         query: &CalleeQuery<'_>,
     ) -> Result<FoundPlace, String> {
         let place = &callee.place;
-        let no_code = || format!("{} has no code at {address:#x}", self.home);
         let found = self.found(&place.qualified, die, address);
-        let found = found.ok_or_else(no_code)?;
+        let found = found.ok_or_else(|| self.home.no_code(address))?;
         let variables = match callee.jump {
             true => place.entry,
             false => address,

@@ -32,6 +32,11 @@ impl std::fmt::Display for CodeOwner {
 }
 
 impl CodeOwner {
+    /// The error for an address where it has no code.
+    pub(super) fn no_code(&self, address: u64) -> String {
+        format!("{self} has no code at {address:#x}")
+    }
+
     /// The memory that its objects are in.
     pub(super) fn space(&self) -> Space {
         match self {

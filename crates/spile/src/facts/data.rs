@@ -41,9 +41,7 @@ fn kernel(name: &str) -> Result<DataPlace, String> {
 /// Searches the program, then its libraries.
 fn process(pid: u32, name: &str) -> Result<DataPlace, String> {
     let all = mappings(pid).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => {
-            format!("cannot probe pid {pid}: there is no process {pid}")
-        }
+        std::io::ErrorKind::NotFound => super::paths::no_process(pid),
         _ => format!("the memory of process {pid} cannot be read: {e}"),
     })?;
     let search = SearchPaths::from_env();

@@ -288,7 +288,7 @@ impl OpenedFile {
     fn address(&self, known: &FileTable, address: u64) -> PlaceResult {
         let place = self.home.place(&self.file, address);
         let place = place.filter(|_| self.file.image().is_code(address));
-        let place = place.ok_or_else(|| format!("{} has no code at {address:#x}", self.home))?;
+        let place = place.ok_or_else(|| self.home.no_code(address))?;
         let named = self.file.symbols().function_at(address);
         let name = named.map_or("", |(s, _)| s.name).into();
         let found = FoundPlace::new(0, name, place, address);

@@ -14,10 +14,15 @@ const MAX_LIBRARIES: usize = 512;
 /// Maximum number of symbolic links that are followed to one file, as in the kernel.
 const MAX_LINKS: usize = 40;
 
+/// The error for a process that does not exist.
+pub(super) fn no_process(pid: u32) -> String {
+    format!("cannot probe pid {pid}: there is no process {pid}")
+}
+
 /// The program of a process.
 pub(super) fn of_process(pid: u32) -> Result<PathBuf, String> {
     if !process::exists(pid) {
-        return Err(format!("cannot probe pid {pid}: there is no process {pid}"));
+        return Err(no_process(pid));
     }
     let own = PathBuf::from(format!("/proc/{pid}/exe"));
     let path = process::executable(pid)
