@@ -16,7 +16,7 @@ use crate::func::{
 };
 use crate::helpers::{Helper, NO_MAPPING};
 use crate::op::{AtomicOp, Size};
-use crate::verify::Limits;
+use crate::verify::HostLimits;
 
 /// The reason why a run stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -211,8 +211,8 @@ pub trait Host {
     }
 
     /// The limits of the host that the environment stands for.
-    fn limits(&self) -> Limits {
-        Limits::NONE
+    fn limits(&self) -> HostLimits {
+        HostLimits::NONE
     }
 
     /// Runs a function that the module declares.

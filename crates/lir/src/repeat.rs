@@ -27,13 +27,13 @@ use crate::func::{
 };
 use crate::op::{AluOp, Cond, Size, Width};
 use crate::simplify::simplify;
-use crate::verify::Limits;
+use crate::verify::HostLimits;
 
 /// Turns the loops of a verified module that are callbacks into calls of `repeat`.
 ///
 /// # Errors
 /// A loop that carries an address, or more values than a stack frame of the host has room for.
-pub fn outline(module: &mut Module, limits: &Limits) -> Result<(), String> {
+pub fn outline(module: &mut Module, limits: &HostLimits) -> Result<(), String> {
     let mut at = 0;
     while at < module.funcs.len() {
         slots_first(&mut module.funcs[at]);
@@ -253,7 +253,7 @@ impl<'f> Outline<'f> {
     }
 
     /// Gives each word its place.
-    fn place(&mut self, limits: &Limits) -> Result<(), String> {
+    fn place(&mut self, limits: &HostLimits) -> Result<(), String> {
         let addresses = addresses(self.func);
         let mut words = vec![ContextWord::Exit];
         let mut changing: Vec<Value> = self.carried.iter().chain(&self.found).copied().collect();

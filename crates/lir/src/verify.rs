@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `Names` | Names consist of letters, digits, `_` and `.`, and are unique: of functions with those of the host, of data, of a function's blocks, of its values. |
 //! | `Ids` | Blocks, values and stack slots exist. |
-//! | `Entry` | A function has a first block, no jump goes there, and it has no more parameters than the host allows ([`Limits`]), as has a function of the host. |
+//! | `Entry` | A function has a first block, no jump goes there, and it has no more parameters than the host allows ([`HostLimits`]), as has a function of the host. |
 //! | `Reachable` | Each block is reachable. |
 //! | `Definition` | Each value has one definition, and no name is without one. |
 //! | `Dominance` | All paths to the use of a value lead through its definition. |
@@ -51,7 +51,7 @@ pub enum Invariant {
 
 /// The limits of a host on the functions that it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct HostLimits {
     /// Bytes of all stack slots of a function.
     pub stack: u32,
     /// Parameters of a function.
@@ -60,9 +60,9 @@ pub struct Limits {
     pub iterations: u32,
 }
 
-impl Limits {
+impl HostLimits {
     /// A host without limits, as one that runs machine code is.
-    pub const NONE: Limits = Limits {
+    pub const NONE: HostLimits = HostLimits {
         stack: u32::MAX,
         params: usize::MAX,
         iterations: u32::MAX,
@@ -94,7 +94,7 @@ type Res = Result<(), Violation>;
 ///
 /// # Errors
 /// The first violated invariant.
-pub fn verify(module: &Module, limits: &Limits) -> Result<(), Violation> {
+pub fn verify(module: &Module, limits: &HostLimits) -> Result<(), Violation> {
     let top = |name: &str| ErrorPlace {
         func: None,
         place: format!("@{name}"),
@@ -148,7 +148,7 @@ impl ErrorPlace<'_> {
         Ok(())
     }
 
-    fn params(&self, count: usize, limits: &Limits) -> Res {
+    fn params(&self, count: usize, limits: &HostLimits) -> Res {
         let message = || format!("more than {} parameters", limits.params);
         match count > limits.params {
             true => self.fail(Invariant::Entry, message()),
@@ -178,7 +178,7 @@ fn at_inst<'a>(func: &'a LirFunc, block: usize, inst: &LirInst) -> ErrorPlace<'a
     at
 }
 
-fn function(module: &Module, func: &LirFunc, limits: &Limits) -> Res {
+fn function(module: &Module, func: &LirFunc, limits: &HostLimits) -> Res {
     names_and_ids(func, limits)?;
     let cfg = Cfg::new(func);
     for i in 0..func.blocks.len() {
@@ -197,7 +197,7 @@ fn function(module: &Module, func: &LirFunc, limits: &Limits) -> Res {
     uses(func, &cfg, &defs)
 }
 
-fn names_and_ids(func: &LirFunc, limits: &Limits) -> Res {
+fn names_and_ids(func: &LirFunc, limits: &HostLimits) -> Res {
     let at = ErrorPlace {
         func: Some(func),
         place: format!("@{}", func.name),
@@ -388,7 +388,7 @@ fn recursion(module: &Module) -> Res {
     }
 }
 
-fn loops(func: &LirFunc, cfg: &Cfg, limits: &Limits) -> Res {
+fn loops(func: &LirFunc, cfg: &Cfg, limits: &HostLimits) -> Res {
     for (i, block) in func.blocks.iter().enumerate() {
         let at = at_block(func, i);
         let body = cfg.body(i);

@@ -7,10 +7,10 @@ use spile_lir::func::{BlockId, JumpTarget, LirTerm, MemoryPlace, Value};
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Machine, Memory, NoHost, RegionKind, Trap};
 use spile_lir::reader::read;
-use spile_lir::verify::{Invariant, Limits, verify};
+use spile_lir::verify::{HostLimits, Invariant, verify};
 
 /// The limits of a host.
-const LIMITS: Limits = Limits {
+const LIMITS: HostLimits = HostLimits {
     stack: 512,
     params: 5,
     iterations: 1 << 23,
@@ -28,7 +28,7 @@ impl Host for LimitedHost {
         None
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> HostLimits {
         LIMITS
     }
 }
@@ -233,7 +233,7 @@ fn each_invariant_can_be_violated() {
     // Another host takes what only exceeds the limits.
     let beyond = VIOLATIONS.iter().filter(|(_, _, text)| {
         let module = read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-        verify(&module, &Limits::NONE).is_ok()
+        verify(&module, &HostLimits::NONE).is_ok()
     });
     assert_eq!(beyond.count(), BEYOND_LIMITS);
     // The documentation's table and the enum have the same entries.

@@ -23,7 +23,7 @@ use spile_lir::func::{
 use spile_lir::interp::{Machine, NoHost, RegionKind};
 use spile_lir::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
 use spile_lir::repeat::outline;
-use spile_lir::verify::Limits;
+use spile_lir::verify::HostLimits;
 use spile_lir::{library, testgen};
 
 /// A module as machine code.
@@ -494,7 +494,7 @@ fn the_library_as_machine_code_equals_the_interpreter() {
     all.funcs.retain(|f| !helpers(f));
     all.funcs.push(library::search::find(120, 104));
     let mut outlined = all.clone();
-    outline(&mut outlined, &Limits::NONE).unwrap_or_else(|e| panic!("{e}"));
+    outline(&mut outlined, &HostLimits::NONE).unwrap_or_else(|e| panic!("{e}"));
     let long = "abcabcab".repeat(12);
     let texts = [
         "",

@@ -16,7 +16,7 @@ use crate::files::{examples, root};
 
 /// The members of a case that say which scripts it runs.
 #[derive(Deserialize, Clone, Debug)]
-pub struct Commands {
+pub struct CaseCommands {
     /// A shell's command line.
     pub shell: Option<String>,
     /// A script.
@@ -56,62 +56,122 @@ const STAND_INS: &[(&str, &str)] = &[
 /// Options of spile with a value; the value is the rest of the word or the next word.
 const WITH_VALUE: &str = "eEcxToSplLGDIsrdmaRB";
 
-/// The scripts of a case, in the order in which it runs them. Empty where it runs none, and where
-/// files of SystemTap's examples are missing.
-///
-/// # Errors
-///
-/// When the files of a rehearsal cannot be written.
-pub fn scripts(case: &Commands) -> std::io::Result<Vec<Script>> {
-    let Some(shell) = &case.shell else {
-        let (option, script) = match (&case.script, &case.file) {
-            (Some(script), _) => ("-e", script.clone()),
-            (None, Some(file)) => ("", fill(file, Path::new("/nowhere"), "spile")),
-            (None, None) => return Ok(Vec::new()),
+/// The stage of rehearsals: copies of the folders that commands of cases use. Everybody can read them, also
+/// where only the owner of the repository can enter it.
+pub struct Stage(tempfile::TempDir);
+
+impl Stage {
+    /// Copies the folders.
+    ///
+    /// # Errors
+    ///
+    /// When one cannot be copied.
+    pub fn new() -> std::io::Result<Stage> {
+        let stage = tempfile::tempdir()?;
+        let done = |command: &mut Command| match command.status()?.success() {
+            true => Ok(()),
+            false => Err(std::io::Error::other(format!("{command:?} failed"))),
         };
-        let words = [option.to_owned(), script];
-        let words = words.into_iter().filter(|w| !w.is_empty());
-        let words: Vec<String> = words.chain(case.args.iter().cloned()).collect();
-        return Ok(script_of(&words, &root()).into_iter().collect());
-    };
-    let folder = tempfile::tempdir()?;
-    let (dir, record) = (folder.path().join("dir"), folder.path().join("record"));
-    for path in [folder.path(), &dir, &record] {
-        fs::create_dir_all(path)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
-    }
-    let bin = folder.path().join("bin");
-    fs::create_dir(&bin)?;
-    fs::set_permissions(&bin, fs::Permissions::from_mode(0o755))?;
-    let record_call = format!("printf '%s\\0' \"$PWD\" \"$@\" >{}/$$", record.display());
-    program(&bin, "spile", &record_call)?;
-    for (names, line) in STAND_INS {
-        for name in names.split(' ') {
-            program(&bin, name, line)?;
+        for name in ["tests", "examples", "tools", "tapset", "include"] {
+            done(
+                Command::new("cp")
+                    .args(["-RL"])
+                    .arg(root().join(name))
+                    .arg(stage.path()),
+            )?;
         }
+        done(
+            Command::new("chmod")
+                .args(["-R", "go+rX"])
+                .arg(stage.path()),
+        )?;
+        Ok(Stage(stage))
     }
-    rehearse(shell, &dir, &bin)?;
-    let mut calls: Vec<(std::time::SystemTime, Vec<String>)> = Vec::new();
-    for file in fs::read_dir(&record)? {
-        let file = file?;
-        let words = fs::read(file.path())?;
-        let words = words.split(|b| *b == 0).map(String::from_utf8_lossy);
-        let mut words: Vec<String> = words.map(std::borrow::Cow::into_owned).collect();
-        words.pop();
-        calls.push((file.metadata()?.modified()?, words));
+
+    /// The scripts of a case, in the order in which it runs them. Empty where it runs none, and where
+    /// files of SystemTap's examples are missing.
+    ///
+    /// # Errors
+    ///
+    /// When the files of a rehearsal cannot be written.
+    pub fn scripts(&self, case: &CaseCommands) -> std::io::Result<Vec<Script>> {
+        let Some(shell) = &case.shell else {
+            let (option, script) = match (&case.script, &case.file) {
+                (Some(script), _) => ("-e", script.clone()),
+                (None, Some(file)) => ("", fill(file, &root(), Path::new("/nowhere"), "spile")),
+                (None, None) => return Ok(Vec::new()),
+            };
+            let words = [option.to_owned(), script];
+            let words = words.into_iter().filter(|w| !w.is_empty());
+            let words: Vec<String> = words.chain(case.args.iter().cloned()).collect();
+            return Ok(script_of(&words, &root()).into_iter().collect());
+        };
+        let folder = tempfile::tempdir()?;
+        let (dir, record) = (folder.path().join("dir"), folder.path().join("record"));
+        for path in [folder.path(), &dir, &record] {
+            fs::create_dir_all(path)?;
+            fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
+        }
+        let bin = folder.path().join("bin");
+        fs::create_dir(&bin)?;
+        fs::set_permissions(&bin, fs::Permissions::from_mode(0o755))?;
+        let record_call = format!("printf '%s\\0' \"$PWD\" \"$@\" >{}/$$", record.display());
+        program(&bin, "spile", &record_call)?;
+        for (names, line) in STAND_INS {
+            for name in names.split(' ') {
+                program(&bin, name, line)?;
+            }
+        }
+        self.rehearse(shell, &dir, &bin)?;
+        let mut calls: Vec<(std::time::SystemTime, Vec<String>)> = Vec::new();
+        for file in fs::read_dir(&record)? {
+            let file = file?;
+            let words = fs::read(file.path())?;
+            let words = words.split(|b| *b == 0).map(String::from_utf8_lossy);
+            let mut words: Vec<String> = words.map(std::borrow::Cow::into_owned).collect();
+            words.pop();
+            calls.push((file.metadata()?.modified()?, words));
+        }
+        calls.sort();
+        let script = |(_, words): &(_, Vec<String>)| {
+            let (at, words) = words.split_first()?;
+            script_of(words, Path::new(at))
+        };
+        Ok(calls.iter().filter_map(script).collect())
     }
-    calls.sort();
-    let script = |(_, words): &(_, Vec<String>)| {
-        let (at, words) = words.split_first()?;
-        script_of(words, Path::new(at))
-    };
-    Ok(calls.iter().filter_map(script).collect())
+
+    /// Runs a shell until it ends or [`PATIENCE`] does, with all processes that it starts.
+    fn rehearse(&self, line: &str, dir: &Path, bin: &Path) -> std::io::Result<()> {
+        let line = fill(
+            line,
+            self.0.path(),
+            dir,
+            &bin.join("spile").display().to_string(),
+        );
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &line]).current_dir(self.0.path());
+        let path = std::env::var("PATH").unwrap_or_default();
+        shell.env("PATH", format!("{}:{path}", bin.display()));
+        shell.env("TZ", "UTC").env("HOME", dir).env("TMPDIR", dir);
+        shell.env("PYTHONDONTWRITEBYTECODE", "1");
+        shell.stdin(Stdio::null());
+        shell.stdout(Stdio::null()).stderr(Stdio::null());
+        if fs::metadata("/proc/self")?.uid() == 0 {
+            shell.uid(NOBODY).gid(NOBODY);
+        }
+        let mut child = shell.process_group(0).spawn()?;
+        let start = Instant::now();
+        while child.try_wait()?.is_none() && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        end_group(&mut child)
+    }
 }
 
 /// Replaces the words that stand for paths, as the end-to-end tests do.
-fn fill(text: &str, dir: &Path, spile: &str) -> String {
+fn fill(text: &str, root: &Path, dir: &Path, spile: &str) -> String {
     let examples = examples().unwrap_or(Path::new("/EXAMPLES"));
-    let programs = root().join("tests/programs");
+    let programs = root.join("tests/programs");
     text.replace("SPILE", spile)
         .replace("LOAD", "true")
         .replace("EXAMPLES", &examples.display().to_string())
@@ -125,28 +185,6 @@ fn program(bin: &Path, name: &str, line: &str) -> std::io::Result<()> {
     let path = bin.join(name);
     fs::write(&path, format!("#!/bin/sh\n{line}\n"))?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
-}
-
-/// Runs a shell until it ends or [`PATIENCE`] does, with all processes that it starts.
-fn rehearse(line: &str, dir: &Path, bin: &Path) -> std::io::Result<()> {
-    let line = fill(line, dir, &bin.join("spile").display().to_string());
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", &line]).current_dir(root());
-    let path = std::env::var("PATH").unwrap_or_default();
-    shell.env("PATH", format!("{}:{path}", bin.display()));
-    shell.env("TZ", "UTC").env("HOME", dir).env("TMPDIR", dir);
-    shell.env("PYTHONDONTWRITEBYTECODE", "1");
-    shell.stdin(Stdio::null());
-    shell.stdout(Stdio::null()).stderr(Stdio::null());
-    if fs::metadata("/proc/self")?.uid() == 0 {
-        shell.uid(NOBODY).gid(NOBODY);
-    }
-    let mut child = shell.process_group(0).spawn()?;
-    let start = Instant::now();
-    while child.try_wait()?.is_none() && start.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    end_group(&mut child)
 }
 
 fn end_group(child: &mut Child) -> std::io::Result<()> {

@@ -40,14 +40,14 @@ use regalloc2::{
 };
 use rustc_hash::FxHashMap;
 use spile_cast::Cast;
-use spile_lir::verify::Limits;
+use spile_lir::verify::HostLimits;
 use spile_lir::{LirFunc, Module, counted, library, repeat};
 
 pub use self::code::symbol;
 use crate::isa::asm::{AsmError, AsmFunction};
 
 /// The kernel's limits: bytes of a frame, registers with arguments, `BPF_MAX_LOOPS`.
-pub const LIMITS: Limits = Limits {
+pub const LIMITS: HostLimits = HostLimits {
     stack: 512,
     params: 5,
     iterations: 1 << 23,

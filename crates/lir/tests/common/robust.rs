@@ -4,12 +4,12 @@
 use spile_lir::interp::{Machine, NoHost};
 use spile_lir::reader::read;
 use spile_lir::simplify::simplify;
-use spile_lir::verify::{Limits, verify};
+use spile_lir::verify::{HostLimits, verify};
 
 /// Stacks that the interpreter has memory for.
-pub(crate) const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: HostLimits = HostLimits {
     stack: 512,
-    ..Limits::NONE
+    ..HostLimits::NONE
 };
 
 /// Panics if a stage does, or if what was accepted is not read back.

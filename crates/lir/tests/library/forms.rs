@@ -15,7 +15,7 @@ use spile_lir::func::{LirFunc, MemoryPlace};
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Machine, Memory, RegionKind, Trap};
 use spile_lir::repeat::outline;
-use spile_lir::verify::{Limits, verify};
+use spile_lir::verify::{HostLimits, verify};
 use spile_lir::{Module, mutate};
 
 /// A test that other tests run, with its name.
@@ -171,9 +171,9 @@ pub(crate) fn forms(key: &str, make: impl FnOnce() -> Module) -> Rc<Forms> {
 impl Forms {
     fn new(module: Module) -> Forms {
         let mut outlined = module.clone();
-        verify(&module, &Limits::NONE).unwrap_or_else(|e| panic!("{e}\n{module}"));
-        outline(&mut outlined, &Limits::NONE).unwrap_or_else(|e| panic!("{e}"));
-        verify(&outlined, &Limits::NONE).unwrap_or_else(|e| panic!("{e}\n{outlined}"));
+        verify(&module, &HostLimits::NONE).unwrap_or_else(|e| panic!("{e}\n{module}"));
+        outline(&mut outlined, &HostLimits::NONE).unwrap_or_else(|e| panic!("{e}"));
+        verify(&outlined, &HostLimits::NONE).unwrap_or_else(|e| panic!("{e}\n{outlined}"));
         outlined.funcs.iter_mut().for_each(count);
         for func in &module.funcs {
             let parts = func.contract.split_once('\n');

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use spile_lir::func::{LirInst, Module, Value};
 use spile_lir::mutate::{Mutation, mutations};
-use spile_lir::verify::{Limits, verify};
+use spile_lir::verify::{HostLimits, verify};
 
 use super::forms::{Mutant, Recorded, Shape, Test, is_mutating, recorded, with_mutant};
 use super::{
@@ -200,7 +200,7 @@ fn choose<'s>(
             changed.funcs[*index] = change.apply(func);
             let matters = !change.changes_result() || result_is_read(module, &func.name);
             let shape = shape.clone();
-            (matters && verify(&changed, &Limits::NONE).is_ok()).then_some((
+            (matters && verify(&changed, &HostLimits::NONE).is_ok()).then_some((
                 Mutant { shape, mutation },
                 text,
                 subject,

@@ -15,7 +15,7 @@ use spile_lir::library::stacks::{
     self, OWN_FRAMES, StackLayout, StackText, address, frame, line, part, place,
 };
 use spile_lir::library::unwind::{BEHIND, EXACT, VDSO, at, room};
-use spile_lir::verify::{Limits, verify};
+use spile_lir::verify::{HostLimits, verify};
 
 use super::forms::{Forms, Reads, forms, properties};
 
@@ -89,7 +89,7 @@ fn functions((most, lines): Made) -> Rc<Forms> {
         parts.extend(StackText::all(&at).map(|text| text.module()));
         let mut all = Module::default();
         for part in parts {
-            verify(&part, &Limits::NONE).unwrap_or_else(|e| panic!("{e}\n{part}"));
+            verify(&part, &HostLimits::NONE).unwrap_or_else(|e| panic!("{e}\n{part}"));
             all.funcs.extend(part.funcs);
             for data in part.data {
                 if all.data(&data.name).is_none() {

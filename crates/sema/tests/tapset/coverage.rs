@@ -16,7 +16,7 @@ use spile_sema::types::hir::{self, GlobalIx, LValue, LocalIx, Tree, Unit, UnitIx
 use spile_syntax::ast::{Alias, ProbePoint, Span, StmtBlock};
 use spile_syntax::visit::{Visitor, walk_expr};
 use spile_testing::files::{self, Expects, root};
-use spile_testing::rehearsal::{Commands, Script, scripts};
+use spile_testing::rehearsal::{CaseCommands, Script, Stage};
 
 use super::*;
 
@@ -44,7 +44,7 @@ struct Case {
     name: String,
     expects: Option<Expects>,
     #[serde(flatten)]
-    commands: Commands,
+    commands: CaseCommands,
     stdout: Option<String>,
     #[serde(default)]
     stdout_has: Vec<String>,
@@ -313,9 +313,12 @@ impl Uses<'_> {
 fn rehearsals(cases: Vec<(String, Case)>) -> BTreeSet<(String, Expects, Script)> {
     let todo = Mutex::new(cases);
     let found = Mutex::new(BTreeSet::new());
+    let stage = Stage::new().unwrap();
     let work = || {
         while let Some((key, case)) = { todo.lock().unwrap().pop() } {
-            let scripts = scripts(&case.commands).unwrap_or_else(|e| panic!("{key}: {e}"));
+            let scripts = stage
+                .scripts(&case.commands)
+                .unwrap_or_else(|e| panic!("{key}: {e}"));
             let scripts = scripts.into_iter().map(|s| (key.clone(), case.expects, s));
             let scripts = scripts.filter_map(|(key, expects, s)| Some((key, expects?, s)));
             found.lock().unwrap().extend(scripts);
