@@ -195,9 +195,9 @@ impl AsFd for Timer {
 
 /// The period with a deviation of at most `most` in both directions; never zero.
 fn jitter(period: Duration, most: Duration, random: u64) -> Duration {
-    let most = most.as_nanos().fit::<u64>();
+    let nanoseconds = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+    let (period, most) = (nanoseconds(period), nanoseconds(most));
     let span = most.saturating_mul(2).saturating_add(1);
-    let period = period.as_nanos().fit::<u64>();
     Duration::from_nanos(
         period
             .saturating_sub(most)
