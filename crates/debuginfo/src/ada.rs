@@ -26,7 +26,9 @@ impl Dwarf {
     /// pointers: `P_ARRAY` to the elements, and `P_BOUNDS`. The array type behind the first has its
     /// bounds as expressions about the structure.
     pub(crate) fn array_of_pair(&self, die: Die, entry: &Entry) -> Option<(Die, Entry)> {
-        if entry.tag() != gimli::DW_TAG_structure_type {
+        // The size tells most structures apart without a look at their members.
+        let two_pointers = number_of(entry, gimli::DW_AT_byte_size) == Some(16);
+        if entry.tag() != gimli::DW_TAG_structure_type || !two_pointers {
             return None;
         }
         let mut members = self.children(die).into_iter().filter_map(|child| {

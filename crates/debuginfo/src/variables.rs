@@ -296,14 +296,17 @@ impl Dwarf {
 
 /// Words of 8 bytes, the low one first.
 fn words(words: [i64; 2]) -> Vec<(u64, Option<Location>)> {
-    words
-        .map(|word| (8, Some(Location::Value(vec![LocStep::Const(word)]))))
-        .into()
+    words.map(|n| (8, Some(word(n)))).into()
+}
+
+/// A word with a known value.
+fn word(value: i64) -> Location {
+    Location::Value(vec![LocStep::Const(value)])
 }
 
 fn constant(value: AttributeValue<crate::unit::R>) -> Result<Location, Unavailable> {
     if let Some(n) = unit::constant(&value) {
-        return Ok(Location::Value(vec![LocStep::Const(n)]));
+        return Ok(word(n));
     }
     match value {
         AttributeValue::Data16(n) => {
@@ -311,17 +314,10 @@ fn constant(value: AttributeValue<crate::unit::R>) -> Result<Location, Unavailab
             let (low, high) = bytes.split_at(8);
             Ok(Location::Pieces(words([low, high].map(little_endian))))
         }
-        AttributeValue::Block(b) if b.len() <= 8 => Ok(Location::Value(vec![LocStep::Const(
-            little_endian(b.slice()),
-        )])),
+        AttributeValue::Block(b) if b.len() <= 8 => Ok(word(little_endian(b.slice()))),
         AttributeValue::Block(b) => {
             let words = b.slice().chunks(8).take(512);
-            let words = words.map(|w| {
-                (
-                    w.len() as u64,
-                    Some(Location::Value(vec![LocStep::Const(little_endian(w))])),
-                )
-            });
+            let words = words.map(|w| (w.len() as u64, Some(word(little_endian(w)))));
             Ok(Location::Pieces(words.collect()))
         }
         _ => Err(Unavailable::new("it is a constant without a number")),

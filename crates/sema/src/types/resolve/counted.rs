@@ -1,7 +1,6 @@
 //! Arrays whose number of elements only the running program has.
 
 use spile_ctype::ObjectOp;
-use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{BinOp, Space};
 use spile_syntax::ast::{self, Access, Pretty, Span};
 use spile_syntax::diag::Diagnostic;
@@ -111,12 +110,7 @@ impl Resolver<'_> {
         let above = self.num(above, span);
         let shown = HirExprKind::Ternary(Box::new(above), Box::new(limit), Box::new(count.clone()));
         let shown = self.num(shown, span);
-        let f = match space {
-            Space::Kernel => Intrinsic::KernelStr,
-            Space::User => Intrinsic::UserStr,
-        };
-        let args = vec![first, shown];
-        let read = self.str(HirExprKind::Intr { f, args }, span);
+        let read = self.read_string(space, first, shown, span);
         let none = self.str(HirExprKind::Str(b""[..].into()), span);
         let read = self.above(count, 0, (read, none), span);
         let mut text = PrettyText::new(space);

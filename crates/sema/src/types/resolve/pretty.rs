@@ -118,6 +118,14 @@ struct PieceObject {
     width: u32,
 }
 
+/// What reads a string in a space.
+fn string_reader(space: Space) -> Intrinsic {
+    match space {
+        Space::Kernel => Intrinsic::KernelStr,
+        Space::User => Intrinsic::UserStr,
+    }
+}
+
 impl Resolver<'_> {
     /// The text of a value of this C type.
     pub(super) fn pretty(
@@ -377,14 +385,22 @@ impl Resolver<'_> {
 
     /// Appends a string from memory, in quotes.
     fn append_quoted(&mut self, text: &mut PrettyText, addr: HirExpr, space: Space, span: Span) {
-        let f = match space {
-            Space::Kernel => Intrinsic::KernelStr,
-            Space::User => Intrinsic::UserStr,
-        };
-        let func = self.text_function(f, span);
+        let func = self.text_function(string_reader(space), span);
         let args = vec![addr];
         let call = self.str(HirExprKind::Call { func, args }, span);
         text.conv(ConvKind::Str, false, call);
+    }
+
+    /// The string at an address, of at most that many bytes.
+    pub(super) fn read_string(
+        &mut self,
+        space: Space,
+        address: HirExpr,
+        limit: HirExpr,
+        span: Span,
+    ) -> HirExpr {
+        let (f, args) = (string_reader(space), vec![address, limit]);
+        self.str(HirExprKind::Intr { f, args }, span)
     }
 
     /// The hidden function that makes an object's text.
@@ -620,12 +636,7 @@ impl Resolver<'_> {
                 TEXT.min(count.into())
             };
             let limit = self.num(HirExprKind::Num(limit), span);
-            let f = match text.space {
-                Space::Kernel => Intrinsic::KernelStr,
-                Space::User => Intrinsic::UserStr,
-            };
-            let args = vec![at, limit];
-            let read = self.str(HirExprKind::Intr { f, args }, span);
+            let read = self.read_string(text.space, at, limit, span);
             text.conv(ConvKind::Str, false, read);
             return text.lit("\"");
         }
