@@ -47,16 +47,16 @@ fn rows() -> Vec<Row> {
 
 /// `file::case` of `tests/cases/file.toml`, or `crate::function`, a test of that crate.
 fn exists(test: &str) -> bool {
-    let Some((place, name)) = test.split_once("::") else {
+    let Some((location, name)) = test.split_once("::") else {
         return false;
     };
-    let cases = root().join("tests/cases").join(format!("{place}.toml"));
+    let cases = root().join("tests/cases").join(format!("{location}.toml"));
     let cases = std::fs::read_to_string(cases).unwrap_or_default();
     let quoted = [format!("name = \"{name}\""), format!("name = '{name}'")];
     if cases.lines().any(|l| quoted.iter().any(|q| l.trim() == q)) {
         return true;
     }
-    let folders = ["src", "tests"].map(|part| root().join("crates").join(place).join(part));
+    let folders = ["src", "tests"].map(|part| root().join("crates").join(location).join(part));
     let files = folders.iter().flat_map(|folder| below(folder, &["rs"]));
     let text: String = files.flat_map(std::fs::read_to_string).collect();
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');

@@ -55,7 +55,7 @@ fn no_other_file_has_to_know_the_example() {
         .filter_map(file)
         .collect();
     let optional = [
-        // What older kernels have in its place.
+        // What older kernels have instead.
         "crates/lir/src/testgen.rs",
         // The instructions of eBPF, which has it already.
         "crates/ebpf/src/isa/insn.rs",

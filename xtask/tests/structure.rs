@@ -123,7 +123,7 @@ fn crates() -> Vec<String> {
 }
 
 /// The name of a file in messages.
-fn place(path: &Path) -> String {
+fn location(path: &Path) -> String {
     path.strip_prefix(root())
         .unwrap_or(path)
         .display()
@@ -139,15 +139,17 @@ fn for_tests(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// Fails where a crate has more of `what` than `bound`, and lists all places.
+/// Fails where a crate has more of `what` than `bound`, and lists all locations.
 fn bounded(what: &str, found: &BTreeMap<String, Vec<String>>, bound: usize) {
-    let wrong = found.iter().filter(|(_, places)| places.len() > bound);
+    let wrong = found
+        .iter()
+        .filter(|(_, locations)| locations.len() > bound);
     let wrong: String = wrong
-        .map(|(krate, places)| {
-            let list = places.join("\n  ");
+        .map(|(krate, locations)| {
+            let list = locations.join("\n  ");
             format!(
                 "{krate}: {} {what}, {bound} allowed:\n  {list}\n",
-                places.len()
+                locations.len()
             )
         })
         .collect();
@@ -277,7 +279,7 @@ fn circles_of_imports_are_small() {
     let circle = |krate: &String| {
         let files = sources(krate);
         let circle = largest_cycle(&graph(&files));
-        circle.iter().map(|f| place(&files[*f].path)).collect()
+        circle.iter().map(|f| location(&files[*f].path)).collect()
     };
     let found = crates().into_iter().map(|krate| (circle(&krate), krate));
     let found = found.map(|(circle, krate)| (krate, circle)).collect();
@@ -311,7 +313,7 @@ fn layers_import_only_from_lower_ones() {
             let own = layer(&file.module);
             let all = file.imports.iter().chain(&file.paths);
             let upwards = all.filter(|to| layer(to) > own);
-            wrong.extend(upwards.map(|to| format!("{}: {}", place(&file.path), to.join("::"))));
+            wrong.extend(upwards.map(|to| format!("{}: {}", location(&file.path), to.join("::"))));
         }
     }
     assert!(
@@ -336,7 +338,7 @@ fn the_controller_knows_no_ebpf() {
         .iter()
         .filter(|f| f.text.contains("spile_bpf"))
         .collect();
-    let wrong: Vec<String> = wrong.iter().map(|f| place(&f.path)).collect();
+    let wrong: Vec<String> = wrong.iter().map(|f| location(&f.path)).collect();
     assert!(all.len() > 30, "{} files", all.len());
     assert!(
         wrong.is_empty(),
@@ -373,7 +375,7 @@ fn headers_name_the_modules() {
             for module in file.declares.iter().filter(|m| !named.contains(*m)) {
                 wrong.push(format!(
                     "{}: `{module}` is not in the table",
-                    place(&file.path)
+                    location(&file.path)
                 ));
             }
         }
@@ -393,7 +395,7 @@ fn headers_of_folders_draw_their_stage() {
             let header: String = header.map(|l| format!("{} ", l[3..].trim())).collect();
             !["In: ", "Out: "].iter().all(|word| header.contains(word))
         })
-        .map(|file| place(&file.path))
+        .map(|file| location(&file.path))
         .collect();
     assert!(
         wrong.is_empty(),
@@ -445,7 +447,7 @@ fn public_types_have_names_of_their_own() {
     let mut crates: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for file in SOURCES.iter() {
         for name in file.types.iter().filter(|n| !SHARED.contains(&&***n)) {
-            crates.entry(name).or_default().insert(place(&file.path));
+            crates.entry(name).or_default().insert(location(&file.path));
         }
     }
     let of = |path: &String| path.split('/').nth(1).map(str::to_owned);
@@ -544,13 +546,17 @@ impl<'ast> Visit<'ast> for Functions {
     }
 }
 
-/// The findings in the functions of each crate, with places.
+/// The findings in the functions of each crate, with locations.
 fn of_functions(which: impl Fn(&Functions) -> &[(usize, String)]) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in SOURCES.iter() {
-        let places = which(&file.functions).iter();
-        let places = places.map(|(line, what)| format!("{}:{line}: {what}", place(&file.path)));
-        found.entry(file.krate.clone()).or_default().extend(places);
+        let locations = which(&file.functions).iter();
+        let locations =
+            locations.map(|(line, what)| format!("{}:{line}: {what}", location(&file.path)));
+        found
+            .entry(file.krate.clone())
+            .or_default()
+            .extend(locations);
     }
     found
 }
@@ -603,7 +609,7 @@ fn unsafe_is_where_contributing_says() {
     let mut used = BTreeSet::new();
     let mut wrong = Vec::new();
     for file in SOURCES.iter() {
-        let path = place(&file.path);
+        let path = location(&file.path);
         let part = UNSAFE.iter().find(|part| path.contains(**part));
         match part {
             // Also within macros, which are not parsed as code.

@@ -114,7 +114,7 @@ fn allocate(program: &Program, marks: &Marks) -> Result<Vec<Option<Allocation>>,
             }
         };
         if let Some(site) = marks.unrenderable(BodyId::Handler(i)) {
-            let reason = "the kernel's stack with places in the source, `usymoffset` and texts of floating-point \
+            let reason = "the kernel's stack with locations in the source, `usymoffset` and texts of floating-point \
                           numbers (`$x$`) become text when they are printed: in a kernel handler they can be \
                           printed, joined, saved, and be a key, and not be looked into; `sprint_backtrace`, \
                           `symfileline`, `usymdata` and `fp_to_string` can";
@@ -239,10 +239,10 @@ impl Programs<'_> {
         Ok(())
     }
 
-    /// Adds a program of spile's own at a place among the programs.
+    /// Adds a program of spile's own at a location among the programs.
     fn own_program(
         &mut self,
-        place: usize,
+        location: usize,
         info: ProgramInfo,
         module: Module,
     ) -> Result<(), CompileError> {
@@ -259,8 +259,8 @@ impl Programs<'_> {
             section: info.attach.program_type().section,
             function: function.map_err(program_error)?,
         };
-        self.programs.insert(place, spec);
-        self.infos.insert(place, info);
+        self.programs.insert(location, spec);
+        self.infos.insert(location, info);
         Ok(())
     }
 

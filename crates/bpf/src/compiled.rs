@@ -27,7 +27,7 @@ pub struct Object {
     pub layout: Layout,
     /// The programs to attach.
     pub programs: Vec<ProgramInfo>,
-    /// Whether programs find the place that was hit in a trace event, so that they can follow the
+    /// Whether programs find the location that was hit in a trace event, so that they can follow the
     /// target's processes.
     pub follows: bool,
     /// The functions that are made from LIR.
@@ -69,13 +69,13 @@ pub const CRITICAL_PROGRAM: &str = "p_critical";
 pub(crate) const COPIES_MAP: &str = "stack_copies";
 
 /// The attach cookie of probes that follow the target's processes. A trace event has one attach cookie,
-/// so each of its places has its own cookie as its first argument.
+/// so each of its locations has its own cookie as its first argument.
 pub const FOLLOWED: u64 = u64::MAX;
 
 /// Whether a probe can follow the target's processes: its breakpoints, and the counts of its
 /// semaphores, are then in the memory of these only.
 pub fn can_follow(probe: &spile_ir::CodeProbe) -> bool {
-    let file = |s: &spile_ir::CodeSite| matches!(s.place, spile_ir::CodePlace::File { .. });
+    let file = |s: &spile_ir::CodeSite| matches!(s.location, spile_ir::CodeLocation::File { .. });
     probe.tree && probe.pid.is_none() && probe.sites.iter().all(file)
 }
 
@@ -105,9 +105,9 @@ pub enum Attach {
     /// Every task switch. First the perf events of these types and configs are stored in the maps
     /// of their numbers (see [`counter_map`]), with an entry for each CPU.
     Switch(Vec<(u32, u64)>),
-    /// Places in code. The attach cookie of each place is its number.
+    /// Locations in code. The attach cookie of each location is its number.
     Code {
-        /// The places.
+        /// The locations.
         probe: spile_ir::CodeProbe,
         /// The attach kind.
         by: CodeAttach,
@@ -119,9 +119,9 @@ pub enum Attach {
 }
 
 impl Attach {
-    /// Whether one program serves both attachments; places that are optional for one may be
+    /// Whether one program serves both attachments; locations that are optional for one may be
     /// required for the other.
-    pub(crate) fn same_place(&self, other: &Attach) -> bool {
+    pub(crate) fn same_location(&self, other: &Attach) -> bool {
         match (self, other) {
             (
                 Attach::Code { probe: a, by },
@@ -137,7 +137,7 @@ impl Attach {
         }
     }
 
-    /// Keeps a place optional only if it is optional for both.
+    /// Keeps a location optional only if it is optional for both.
     pub(crate) fn no_more_lenient_than(&mut self, other: &Attach) {
         if let (Attach::Code { probe, .. }, Attach::Code { probe: other, .. }) = (self, other) {
             probe.optional_sites = probe.optional_sites.min(other.optional_sites);
@@ -148,13 +148,13 @@ impl Attach {
 /// The attach kind of probes in code, which determines the program type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodeAttach {
-    /// One link for all places of a file (uprobe.multi), or of the kernel (kprobe.multi).
+    /// One link for all locations of a file (uprobe.multi), or of the kernel (kprobe.multi).
     Multi,
     /// One link for functions of the kernel and their returns (kprobe.session).
     Session,
-    /// A perf event for each place.
+    /// A perf event for each location.
     Single,
-    /// One place by fentry or fexit, the kinds with the smallest cost of a hit. Such programs see
+    /// One location by fentry or fexit, the kinds with the smallest cost of a hit. Such programs see
     /// arguments and the result, but no registers.
     Trampoline(TypedFunction),
 }

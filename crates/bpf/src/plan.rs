@@ -1,4 +1,4 @@
-//! The state layout: places in the shared area, in each per-CPU area and in maps, all decided
+//! The state layout: locations in the shared area, in each per-CPU area and in maps, all decided
 //! before code is generated.
 //!
 //! A per-CPU area is ordered by frequency of use, because only its start is reachable with a 16-bit
@@ -64,7 +64,7 @@ pub(crate) use stacks::StackRoom;
 
 use allocator::{Areas, BumpAllocator};
 use arrays::ThreadRecordFields;
-use memory::{is_large, per_cpu, place_in_memory};
+use memory::{is_large, location_in_memory, per_cpu};
 use outlining::Outlining;
 
 /// Displacements below this limit reach their target and the words of a small string behind it.
@@ -136,7 +136,7 @@ impl StateLayout {
             return Err(LowerError::too_large(format!("{} CPUs", options.cpus)));
         }
         let mut areas = Areas::new();
-        let mut handlers = place_handlers(program, options, &mut areas.cpu);
+        let mut handlers = location_handlers(program, options, &mut areas.cpu);
         let far_handlers = areas.cpu.at() > NEAR_COUNTERS;
         if far_handlers {
             areas.cpu = BumpAllocator::from(percpu::END);
@@ -163,7 +163,7 @@ impl StateLayout {
             return Err(LowerError::too_large(TOO_FAR));
         }
         if far_handlers {
-            handlers = place_handlers(program, options, &mut areas.cpu);
+            handlers = location_handlers(program, options, &mut areas.cpu);
         }
         let arrays = Arrays {
             program,
@@ -246,16 +246,16 @@ impl StateLayout {
     }
 }
 
-/// Places the globals that should be near the start of a block; the others have no place yet.
+/// Lays out the globals that should be near the start of a block; the others have no location yet.
 fn near_globals(program: &Program, areas: &mut Areas) -> Vec<Option<GlobalLayout>> {
-    let place = |g: &spile_ir::Global| {
+    let location = |g: &spile_ir::Global| {
         let far = is_large(g) || per_cpu(g) && areas.cpu.at() > NEAR_SCALARS;
-        (!far).then(|| place_in_memory(g, areas)).flatten()
+        (!far).then(|| location_in_memory(g, areas)).flatten()
     };
-    program.globals.iter().map(place).collect()
+    program.globals.iter().map(location).collect()
 }
 
-/// What the places of arrays follow from.
+/// What the locations of arrays follow from.
 struct Arrays<'a> {
     program: &'a Program,
     options: &'a Target,
@@ -264,12 +264,12 @@ struct Arrays<'a> {
 }
 
 impl Arrays<'_> {
-    /// Places the globals that have no place yet.
-    fn far_globals(&self, places: &mut [Option<GlobalLayout>], areas: &mut Areas) -> Res {
+    /// Lays out the globals that have no location yet.
+    fn far_globals(&self, locations: &mut [Option<GlobalLayout>], areas: &mut Areas) -> Res {
         let iterated = iterators::iterated(self.program);
         for (i, global) in self.program.globals.iter().enumerate() {
-            if places[i].is_none() {
-                places[i] = place_in_memory(global, areas);
+            if locations[i].is_none() {
+                locations[i] = location_in_memory(global, areas);
             }
             if !matches!(global.kind, GlobalKind::Array { .. })
                 || global.storage == Storage::Controller
@@ -277,27 +277,27 @@ impl Arrays<'_> {
                 continue;
             }
             if let Some(field) = self.records.field(i) {
-                places[i] = arrays::place_field(global, field, &mut areas.maps);
+                locations[i] = arrays::location_field(global, field, &mut areas.maps);
             } else if self.colocations.host(i).is_none() {
-                let array = arrays::ArrayToPlace {
+                let array = arrays::ArrayToLocation {
                     index: i,
                     global,
                     iterated: iterated[i],
                 };
-                places[i] = array.place(self.options, self.colocations, areas)?;
+                locations[i] = array.location(self.options, self.colocations, areas)?;
             }
         }
         for (i, global) in self.program.globals.iter().enumerate() {
             if let Some(other) = self.colocations.host(i) {
-                let other = places[other.index()].as_ref();
-                places[i] = other.and_then(|other| self.colocations.place(global, i, other));
+                let other = locations[other.index()].as_ref();
+                locations[i] = other.and_then(|other| self.colocations.location(global, i, other));
             }
         }
         Ok(())
     }
 }
 
-fn place_handlers(
+fn location_handlers(
     program: &Program,
     options: &Target,
     cpu: &mut BumpAllocator,
@@ -306,12 +306,12 @@ fn place_handlers(
         true => counters::SIZE,
         false => counters::HITS + 8,
     };
-    let place = |(i, h): (usize, &spile_ir::Handler)| {
+    let location = |(i, h): (usize, &spile_ir::Handler)| {
         (h.event.executor() == Executor::Kernel).then(|| HandlerInfo {
             id: HandlerId(i.fit()),
             counters: cpu.alloc(size),
             others: Vec::new(),
         })
     };
-    program.handlers.iter().enumerate().map(place).collect()
+    program.handlers.iter().enumerate().map(location).collect()
 }

@@ -77,7 +77,7 @@ pub struct KernelOffsets {
     pub signal_pgrp: Option<u32>,
     pub signal_session: Option<u32>,
     pub pid_nr: Option<u32>,
-    /// Offsets for the cookie of the place that was hit, in trace events.
+    /// Offsets for the cookie of the location that was hit, in trace events.
     pub uprobe: Option<UprobeOffsets>,
     /// Offsets for the search for a page in its file, if the kernel has `bpf_find_vma` (5.17).
     pub pages: Option<PageOffsets>,
@@ -85,8 +85,8 @@ pub struct KernelOffsets {
     pub unwind: Option<UnwindOffsets>,
 }
 
-/// The path from the current task to the place of a trace event that was hit, and to the value of the
-/// place's first argument, a constant. All are offsets in bytes.
+/// The path from the current task to the location of a trace event that was hit, and to the value of the
+/// location's first argument, a constant. All are offsets in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UprobeOffsets {
     /// `utask` in `struct task_struct`.
@@ -94,9 +94,9 @@ pub struct UprobeOffsets {
     /// `vaddr` in `struct uprobe_task`: during a hit, the address of a `struct uprobe_dispatch_data`.
     pub utask_vaddr: u32,
     /// `tu` in `struct uprobe_dispatch_data`.
-    pub hit_place: u32,
+    pub hit_location: u32,
     /// `tp.args[0].code` in `struct trace_uprobe`.
-    pub place_argument: u32,
+    pub location_argument: u32,
     /// `immediate` in `struct fetch_insn`.
     pub argument_value: u32,
 }
@@ -116,7 +116,7 @@ pub struct Features {
     pub task_pt_regs: bool,
     /// One link for many functions of the kernel (5.18).
     pub kprobe_multi: bool,
-    /// One link for many places of a file (6.6).
+    /// One link for many locations of a file (6.6).
     pub uprobe_multi: bool,
     /// One link for many functions of the kernel and their returns (6.10).
     pub kprobe_session: Option<SessionKfuncs>,

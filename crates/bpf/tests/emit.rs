@@ -276,7 +276,7 @@ fn function(module: &Module, name: &str, args: &[Arg], memories: &[Vec<u8>]) {
     }
 }
 
-/// A text at a place.
+/// A text at a location.
 fn put(memory: &mut [u8], at: u32, text: &[u8]) {
     memory[at as usize..at as usize + text.len()].copy_from_slice(text);
 }

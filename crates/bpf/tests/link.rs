@@ -20,7 +20,7 @@ use spile_bpf::object::link::{self, MapRef};
 use spile_bpf::target::{Features, KernelOffsets, Target, TypedFunction};
 use spile_ir::testgen::{self, Config};
 use spile_ir::{
-    CodePlace, CodeProbe, CodeSite, Netfilter, OptionalSites, PerfScope, SamplingRate, Space,
+    CodeLocation, CodeProbe, CodeSite, Netfilter, OptionalSites, PerfScope, SamplingRate, Space,
     TraceEvent,
 };
 
@@ -184,7 +184,7 @@ fn program_types_are_those_that_libbpf_derives() {
             tree: false,
             optional_sites: OptionalSites::Single,
             sites: vec![CodeSite {
-                place: CodePlace::Symbol {
+                location: CodeLocation::Symbol {
                     module: None,
                     name: "vfs_read".into(),
                     offset: 0,

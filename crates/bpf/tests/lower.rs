@@ -483,13 +483,13 @@ fn one_program_at_entries_and_returns() {
 /// Sum of an element's first words in the caches of all CPUs.
 fn count(c: &Compiled, words: &[u8]) -> u64 {
     let layout = c.layout.globals[0].as_ref().expect("global");
-    let spile_layout::GlobalPlace::PerCpuArray(spile_layout::PerCpuArray {
+    let spile_layout::GlobalLocation::PerCpuArray(spile_layout::PerCpuArray {
         cache,
         slots,
         slot_size,
         key_size,
         ..
-    }) = layout.place
+    }) = layout.location
     else {
         panic!("{layout:?}");
     };

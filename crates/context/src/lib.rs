@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_missing_or_odd_cache_folder_is_reported() {
-        let absent = |pairs: &[(&str, &str)]| environment(with(pairs)).expect_err("no place");
+        let absent = |pairs: &[(&str, &str)]| environment(with(pairs)).expect_err("no location");
         assert!(matches!(absent(&[]), NoLibrary::NoCache));
         assert!(matches!(
             absent(&[("HOME", "relative")]),

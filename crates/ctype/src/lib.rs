@@ -39,7 +39,7 @@ pub enum CType<T> {
         /// Number of elements; 0 for a flexible array member and if unknown.
         count: u32,
     },
-    /// An array whose place and steps its object has, as Fortran's descriptors do, or whose first index
+    /// An array whose location and steps its object has, as Fortran's descriptors do, or whose first index
     /// steps least.
     Strided {
         /// Type of an element.

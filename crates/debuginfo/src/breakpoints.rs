@@ -18,9 +18,9 @@ use crate::uprobes::{KernelVersion, Verdict};
 /// Maximum number of instructions that an entry is moved by.
 const MAX_SKIPPED: usize = 8;
 
-/// What a place means.
+/// What a location means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlaceUse {
+pub enum LocationUse {
     /// The entry of a function. An instruction behind it means the same as long as no argument was
     /// changed.
     Entry,
@@ -33,7 +33,7 @@ pub enum PlaceUse {
 /// The code from one linked address to another.
 type Range = (u64, u64);
 
-/// The checks of places in one file.
+/// The checks of locations in one file.
 pub struct Breakpoints<'m> {
     module: &'m DebugFile,
     kernel: KernelVersion,
@@ -68,23 +68,23 @@ impl<'m> Breakpoints<'m> {
         }
     }
 
-    /// The address of the instruction to probe for a place: its own, or for an entry perhaps one
+    /// The address of the instruction to probe for a location: its own, or for an entry perhaps one
     /// behind it.
     ///
     /// # Errors
     /// Why no breakpoint may go there.
-    pub fn check(&mut self, address: u64, place: PlaceUse) -> Result<u64, String> {
+    pub fn check(&mut self, address: u64, location: LocationUse) -> Result<u64, String> {
         if self.module.image().instructions().is_none() {
             return Ok(address);
         }
         let range = self.range_of(address);
-        self.begins(address, range, place)?;
+        self.begins(address, range, location)?;
         let i = self.instruction(address)?;
         let why = match self.verdict_at(&i, range) {
             Verdict::Right | Verdict::OverwritesRedZone => return Ok(address),
             Verdict::Refused(why) | Verdict::Wrong(why) => why,
         };
-        if place == PlaceUse::Entry
+        if location == LocationUse::Entry
             && let Some(range) = range
             && let Some(behind) = self.behind(address, range)
         {
@@ -116,7 +116,7 @@ impl<'m> Breakpoints<'m> {
         &mut self,
         address: u64,
         range: Option<Range>,
-        place: PlaceUse,
+        location: LocationUse,
     ) -> Result<(), String> {
         let decoded = |range| self.decode(range).starts.binary_search(&address).is_ok();
         if range.is_some_and(decoded) || self.is_start(address) {
@@ -126,7 +126,7 @@ impl<'m> Breakpoints<'m> {
             // The assembler itself wrote the address of a marker, if it has what a marker has.
             let nop = |i: ProbedInstruction| i.instruction.nop;
             let here = self.instruction(address);
-            return match place == PlaceUse::Marker && here.is_ok_and(nop) {
+            return match location == LocationUse::Marker && here.is_ok_and(nop) {
                 true => Ok(()),
                 false => Err(format!(
                     "nothing says in which function {address:#x} is, so no instruction is known to \
@@ -220,7 +220,7 @@ impl<'m> Breakpoints<'m> {
             .ok_or_else(|| format!("there is no instruction at {address:#x}"))
     }
 
-    /// The first instruction behind an entry that can be probed in its place: those before it change
+    /// The first instruction behind an entry that can be probed instead: those before it change
     /// neither arguments nor memory, and nothing jumps between.
     fn behind(&mut self, address: u64, range: Range) -> Option<u64> {
         let mut at = address;

@@ -51,7 +51,7 @@ pub(crate) type Functions = Arc<Vec<(u64, u64, usize)>>;
 #[derive(Default)]
 pub(crate) struct FunctionTables(pub(crate) Mutex<HashMap<u32, Functions>>);
 
-/// A cache of the scopes around addresses: each variable of a place needs them.
+/// A cache of the scopes around addresses: each variable of a location needs them.
 #[derive(Default)]
 pub(crate) struct ScopeChains(pub(crate) Mutex<HashMap<u64, Arc<[Scope]>>>);
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::code::Control;
 use crate::dwarf::Dwarf;
-use crate::functions::{FunctionPlace, Pattern, PlaceKinds};
+use crate::functions::{FunctionLocation, LocationKinds, Pattern};
 use crate::unit::{Die, Entry, flag};
 
 /// A call that debugging information describes.
@@ -155,7 +155,7 @@ impl Dwarf {
 
     /// The functions with code in this file that an entry of a call site means.
     #[must_use]
-    pub fn called_functions(&self, function: Die) -> Vec<FunctionPlace> {
+    pub fn called_functions(&self, function: Die) -> Vec<FunctionLocation> {
         let Some((_, entry)) = self.entry(function) else {
             return Vec::new();
         };
@@ -166,38 +166,38 @@ impl Dwarf {
             text: name,
             glob: None,
         };
-        let outline = PlaceKinds {
+        let outline = LocationKinds {
             outline: true,
             inlined: false,
         };
-        let mut places = self.functions(exact, None, outline);
+        let mut locations = self.functions(exact, None, outline);
         let abstract_entry = self.outermost_origin(function);
-        let same = |p: &FunctionPlace| self.outermost_origin(p.die) == abstract_entry;
-        if places.iter().any(same) {
-            places.retain(same);
-            return places;
+        let same = |p: &FunctionLocation| self.outermost_origin(p.die) == abstract_entry;
+        if locations.iter().any(same) {
+            locations.retain(same);
+            return locations;
         }
         // A declaration: the function is in another unit.
         let linked = self.linkage_name(function);
-        places.retain(|p| p.external && self.linkage_name(p.die) == linked);
-        places
+        locations.retain(|p| p.external && self.linkage_name(p.die) == linked);
+        locations
     }
 
-    /// The place where an inlined copy begins.
+    /// The location where an inlined copy begins.
     #[must_use]
-    pub fn inlined_copy(&self, die: Die) -> Option<FunctionPlace> {
+    pub fn inlined_copy(&self, die: Die) -> Option<FunctionLocation> {
         let (unit, entry) = self.entry(die)?;
         let code = self.code(die, &unit, &entry);
         let start = self.entry_pc(die, &unit, &entry, &code)?;
         let name = self.name(die, &entry)?;
-        let (file, line) = self.function_place(die, &entry);
+        let (file, line) = self.function_location(die, &entry);
         let abstract_entry = self.outermost_origin(die);
         let index = self.index();
         let named = index.named(self, name).find(|e| e.die == abstract_entry);
         let mut scopes = named.map_or_else(Vec::new, |e| index.scopes(self, &e));
         scopes.reverse();
         scopes.push(name);
-        Some(FunctionPlace {
+        Some(FunctionLocation {
             name: name.into(),
             qualified: scopes.join("::").into(),
             die,

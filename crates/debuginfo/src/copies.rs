@@ -3,7 +3,7 @@
 //!
 //! - gcc marks each of them in the line table: a statement at the function's own name. All are probed.
 //! - Others mark none. Then the first instruction of the copy is probed if each way into the copy leads
-//!   over it once. Otherwise hits there are not the calls, which [`FunctionPlace::inexact`] tells.
+//!   over it once. Otherwise hits there are not the calls, which [`FunctionLocation::inexact`] tells.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::caches::ScopeKind;
 use crate::dwarf::{Dwarf, origin};
 use crate::flow::Flow;
-use crate::functions::FunctionPlace;
+use crate::functions::FunctionLocation;
 use crate::lines::{LineRow, LineTable};
 use crate::module::DebugFile;
 use crate::unit::{Die, number_of};
@@ -19,10 +19,10 @@ use crate::unit::{Die, number_of};
 /// Maximum number of instructions that are looked at for the copies of a function in another one.
 const MAX_WORK: usize = 100_000_000;
 
-/// Why the hits of a place are not exactly the calls.
+/// Why the hits of a location are not exactly the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inexact {
-    /// The code of the copy is in several places, not all of which are known.
+    /// The code of the copy is in several locations, not all of which are known.
     Several,
     /// A loop around the copy runs through it without its first instruction.
     Moved,
@@ -64,7 +64,7 @@ pub(crate) struct InlinedCopy {
     /// Its entry.
     pub die: Die,
     /// Its function.
-    pub function: Arc<FunctionPlace>,
+    pub function: Arc<FunctionLocation>,
     /// Its code.
     pub code: Vec<(u64, u64)>,
     /// Where debugging information lets it begin.
@@ -86,7 +86,7 @@ impl InlinedCopy {
 
 impl Dwarf {
     /// An inlined copy; `None` if it has no code.
-    pub(crate) fn copy(&self, die: Die, function: Arc<FunctionPlace>) -> Option<InlinedCopy> {
+    pub(crate) fn copy(&self, die: Die, function: Arc<FunctionLocation>) -> Option<InlinedCopy> {
         let (unit, entry) = self.entry(die)?;
         let code = self.code(die, &unit, &entry);
         let start = self.entry_pc(die, &unit, &entry, &code)?;
@@ -130,8 +130,8 @@ impl<'d> CopyStarts<'d> {
         CopyStarts { dwarf, around }
     }
 
-    /// Adds the places of the copies of one function in another one.
-    pub(crate) fn add(&mut self, group: &[InlinedCopy], places: &mut Vec<FunctionPlace>) {
+    /// Adds the locations of the copies of one function in another one.
+    pub(crate) fn add(&mut self, group: &[InlinedCopy], locations: &mut Vec<FunctionLocation>) {
         let Some(first) = group.first() else { return };
         let around = match self.around.take() {
             Some(known) if known.start == first.around => known,
@@ -157,13 +157,13 @@ impl<'d> CopyStarts<'d> {
         };
         for (copy, (at, inexact)) in group.iter().zip(starts) {
             let inexact = around.has_vectors(copy).or(inexact);
-            places.extend(at.into_iter().map(|start| FunctionPlace {
+            locations.extend(at.into_iter().map(|start| FunctionLocation {
                 die: copy.die,
                 entry: start,
                 body: start,
                 inlined: true,
                 inexact,
-                ..FunctionPlace::clone(&copy.function)
+                ..FunctionLocation::clone(&copy.function)
             }));
         }
         self.around = Some(around);
@@ -230,8 +230,8 @@ impl<'d> CopyStarts<'d> {
             at
         };
         let starts: Vec<BTreeSet<u64>> = group.iter().zip(&own).map(settled).collect();
-        let places = starts.iter().map(BTreeSet::len).sum::<usize>();
-        let together = (places < calls).then_some(Inexact::Together);
+        let locations = starts.iter().map(BTreeSet::len).sum::<usize>();
+        let together = (locations < calls).then_some(Inexact::Together);
         let why = |(copy, starts): (&InlinedCopy, &BTreeSet<u64>)| {
             let again = starts.iter().any(|a| around.is_in_loop_of(copy, *a));
             together.or(again.then_some(Inexact::Loop))
@@ -251,14 +251,14 @@ impl<'d> CopyStarts<'d> {
             return marks;
         };
         let column = self.column(function.die).map(|c| (function.line, c));
-        let Some(place) = column.or_else(|| group.iter().find_map(|c| self.viewed(c, &table)))
+        let Some(location) = column.or_else(|| group.iter().find_map(|c| self.viewed(c, &table)))
         else {
             return marks;
         };
         let is_mark = |r: &&LineRow| {
             r.is_stmt
                 && !r.end
-                && (r.line, r.column) == place
+                && (r.line, r.column) == location
                 && table.file(u64::from(r.file)) == function.file.as_ref()
         };
         for (start, end) in &around.parts {
@@ -284,7 +284,7 @@ impl<'d> CopyStarts<'d> {
         column.filter(|c| *c != 0)
     }
 
-    /// The line and column of a copy's mark, which gcc names by its place among the rows of its address:
+    /// The line and column of a copy's mark, which gcc names by its location among the rows of its address:
     /// lambdas are not declared anywhere.
     fn viewed(&self, copy: &InlinedCopy, table: &LineTable) -> Option<(u32, u16)> {
         let (_, entry) = self.dwarf.entry(copy.die)?;
@@ -371,7 +371,7 @@ impl<'d> CopyStarts<'d> {
         let Some(first) = table.row_at(start) else {
             return false;
         };
-        let place = |r: &LineRow| (r.file, r.line, r.column);
+        let location = |r: &LineRow| (r.file, r.line, r.column);
         // Only gcc says so little of statements that one is new behind other code.
         let gcc = self.dwarf.is_of_gcc(copy.die);
         let mut other = false;
@@ -379,7 +379,7 @@ impl<'d> CopyStarts<'d> {
             other |= gcc && n > 0 && *from > copy.code[n - 1].1;
             let rows = table.within(*from, *to).iter();
             for row in rows.filter(|r| r.address > start && r.line != 0 && !r.end) {
-                if place(row) != place(first) {
+                if location(row) != location(first) {
                     other = true;
                 } else if other && row.is_stmt && !in_own_loop(row.address) {
                     return true;

@@ -37,7 +37,7 @@ pub(crate) struct DwarfPart {
 /// The DWARF of a module.
 pub struct Dwarf {
     parsed: Mutex<HashMap<(u8, u32), Arc<Unit>>>,
-    /// The position of a caller that asks for variables place by place: a part, and its first unit
+    /// The position of a caller that asks for variables location by location: a part, and its first unit
     /// whose memory was not released.
     looked: Mutex<(u8, u32)>,
     lines: Mutex<LineTables>,
@@ -284,7 +284,7 @@ impl Dwarf {
         }
     }
 
-    /// For queries on one place after the other: see [`Dwarf::passed`].
+    /// For queries on one location after the other: see [`Dwarf::passed`].
     pub(crate) fn release_visited(&self, die: Die) {
         let mut from = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         self.release_passed(die, &mut from);

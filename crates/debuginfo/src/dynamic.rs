@@ -22,8 +22,8 @@ impl NeededLibraries {
     /// [`NeededLibraries::folders`] resolved for a file at that path.
     pub fn folders_from(&self, file: &Path) -> Vec<PathBuf> {
         let own = file.parent().unwrap_or(Path::new("/")).to_string_lossy();
-        let place = |d: &String| d.replace("${ORIGIN}", &own).replace("$ORIGIN", &own);
-        self.folders.iter().map(|d| place(d).into()).collect()
+        let location = |d: &String| d.replace("${ORIGIN}", &own).replace("$ORIGIN", &own);
+        self.folders.iter().map(|d| location(d).into()).collect()
     }
 }
 

@@ -133,7 +133,7 @@ impl Dwarf {
     }
 
     /// The frame base of the function around a function, whose own frame base is `frame` if it is
-    /// itself around the place.
+    /// itself around the location.
     fn static_link(
         &self,
         function: Die,

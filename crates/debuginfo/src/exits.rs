@@ -1,5 +1,5 @@
 //! The exits of a function: its return instructions, and its jumps to other functions, which return
-//! in its place. An ambiguous case is refused or reported as unknown.
+//! instead. An ambiguous case is refused or reported as unknown.
 
 use crate::cfi;
 use crate::image::Image;

@@ -16,7 +16,7 @@ pub(crate) const DEBUG_ROOT: &str = "usr/lib/debug";
 /// Maximum size that a packed symbol table (`.gnu_debugdata`) may unpack to.
 const MAX_MINI: usize = 256 << 20;
 
-/// The places to search.
+/// The locations to search.
 #[derive(Debug, Clone, Default)]
 pub struct SearchPaths {
     /// Roots of file systems that are searched before the machine's own (`-r DIR`).

@@ -74,9 +74,9 @@ impl Pattern<'_> {
     }
 }
 
-/// A place where a function begins: the function itself or an inlined instance.
+/// A location where a function begins: the function itself or an inlined instance.
 #[derive(Debug, Clone)]
-pub struct FunctionPlace {
+pub struct FunctionLocation {
     /// Its name in the source.
     pub name: Arc<str>,
     /// Its name with the scopes around (`ns::Class::name`).
@@ -100,9 +100,9 @@ pub struct FunctionPlace {
     pub inexact: Option<Inexact>,
 }
 
-/// The kinds of places wanted.
+/// The kinds of locations wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PlaceKinds {
+pub struct LocationKinds {
     /// Out-of-line functions.
     pub outline: bool,
     /// Inlined instances.
@@ -133,11 +133,11 @@ impl Dwarf {
         &self,
         name: Pattern<'_>,
         file: Option<Pattern<'_>>,
-        which: PlaceKinds,
-    ) -> Vec<FunctionPlace> {
-        let mut places = Vec::new();
+        which: LocationKinds,
+    ) -> Vec<FunctionLocation> {
+        let mut locations = Vec::new();
         // Abstract entries whose instances are wanted.
-        let mut inlines: HashMap<Die, Arc<FunctionPlace>> = HashMap::new();
+        let mut inlines: HashMap<Die, Arc<FunctionLocation>> = HashMap::new();
         let mut all = self.find_functions(name);
         // Unit by unit, so that each is parsed once.
         all.sort_by_key(|f| f.die);
@@ -161,22 +161,22 @@ impl Dwarf {
             if file.is_some_and(|f| !self.in_file(found.die, f, &mut files)) {
                 continue;
             }
-            let Some(place) = self.function(&found) else {
+            let Some(location) = self.function(&found) else {
                 continue;
             };
             if inlined {
-                inlines.insert(found.die, Arc::new(place.clone()));
+                inlines.insert(found.die, Arc::new(location.clone()));
             }
             if outline {
-                places.push(place);
+                locations.push(location);
             }
         }
         if !inlines.is_empty() {
-            self.instances(&inlines, &mut places);
+            self.instances(&inlines, &mut locations);
         }
-        self.keep_haskell_entries(&mut places);
-        places.sort_by_key(|p| (p.entry, p.inlined, p.die));
-        places
+        self.keep_haskell_entries(&mut locations);
+        locations.sort_by_key(|p| (p.entry, p.inlined, p.die));
+        locations
     }
 
     /// For each unit of the file itself, whether it has a source file that matches the pattern.
@@ -220,7 +220,7 @@ impl Dwarf {
             return false;
         };
         let Some((at, number)) = self.declaring_file(die, &entry) else {
-            let (file, _) = self.function_place(die, &entry);
+            let (file, _) = self.function_location(die, &entry);
             return matches(file.as_deref().unwrap_or(""));
         };
         let key = (at.part, at.unit, number);
@@ -264,7 +264,7 @@ impl Dwarf {
     }
 
     /// A function of the index. Its addresses are 0 if it has no out-of-line code.
-    fn function(&self, found: &NamedEntry) -> Option<FunctionPlace> {
+    fn function(&self, found: &NamedEntry) -> Option<FunctionLocation> {
         let (unit, entry) = self.entry(found.die)?;
         let code = self.code(found.die, &unit, &entry);
         let start = self.entry_pc(found.die, &unit, &entry, &code);
@@ -274,7 +274,7 @@ impl Dwarf {
         let mut scopes = self.index().scopes(self, found);
         scopes.reverse();
         scopes.push(found.name);
-        let (file, line) = self.function_place(found.die, &entry);
+        let (file, line) = self.function_location(found.die, &entry);
         let start = start.unwrap_or(0);
         let body = if found.kind == NameKind::Function {
             self.after_prologue(found.die, &unit, &entry, start, &code)
@@ -284,7 +284,7 @@ impl Dwarf {
         let external = self
             .attr(found.die, &entry, gimli::DW_AT_external)
             .is_some_and(|(_, v)| v == gimli::AttributeValue::Flag(true));
-        Some(FunctionPlace {
+        Some(FunctionLocation {
             name: found.name.into(),
             qualified: scopes.join("::").into(),
             die: found.die,
@@ -300,7 +300,7 @@ impl Dwarf {
 
     /// The function that begins at an address, whatever the symbol there is called.
     #[must_use]
-    pub fn function_starting_at(&self, address: u64) -> Option<FunctionPlace> {
+    pub fn function_starting_at(&self, address: u64) -> Option<FunctionLocation> {
         let scopes = self.scopes_at(address);
         let scope = scopes.iter().find(|s| s.kind == ScopeKind::Function)?;
         let (unit, entry) = self.entry(scope.die)?;
@@ -310,8 +310,8 @@ impl Dwarf {
             return None;
         }
         let name: Arc<str> = self.name(scope.die, &entry)?.into();
-        let (file, line) = self.function_place(scope.die, &entry);
-        Some(FunctionPlace {
+        let (file, line) = self.function_location(scope.die, &entry);
+        Some(FunctionLocation {
             qualified: name.clone(),
             name,
             die: scope.die,
@@ -353,7 +353,7 @@ impl Dwarf {
     }
 
     /// File and line of a declaration.
-    pub(crate) fn declaration_place(&self, die: Die, entry: &Entry) -> (Option<Arc<str>>, u32) {
+    pub(crate) fn declaration_location(&self, die: Die, entry: &Entry) -> (Option<Arc<str>>, u32) {
         let file = self
             .declaring_file(die, entry)
             .and_then(|(at, number)| self.file_name(at, number));
@@ -366,8 +366,8 @@ impl Dwarf {
 
     /// File and line of a function: of its declaration or else of its first instruction. What
     /// compilers make, as the bodies of lambdas and of parallel regions, has no declaration.
-    pub(crate) fn function_place(&self, die: Die, entry: &Entry) -> (Option<Arc<str>>, u32) {
-        let declared = self.declaration_place(die, entry);
+    pub(crate) fn function_location(&self, die: Die, entry: &Entry) -> (Option<Arc<str>>, u32) {
+        let declared = self.declaration_location(die, entry);
         if declared.0.is_some() {
             return declared;
         }
@@ -383,18 +383,18 @@ impl Dwarf {
             Some((Some(table.file(u64::from(row.file))?.clone()), row.line))
         };
         let copy = || self.index().instances(die).next();
-        let place = first(die).or_else(|| first(copy()?));
-        place.unwrap_or(declared)
+        let location = first(die).or_else(|| first(copy()?));
+        location.unwrap_or(declared)
     }
 
     /// The inlined instances of abstract entries.
     fn instances(
         &self,
-        wanted: &HashMap<Die, Arc<FunctionPlace>>,
-        places: &mut Vec<FunctionPlace>,
+        wanted: &HashMap<Die, Arc<FunctionLocation>>,
+        locations: &mut Vec<FunctionLocation>,
     ) {
         let index = self.index();
-        let mut all: Vec<(Die, &Arc<FunctionPlace>)> = Vec::new();
+        let mut all: Vec<(Die, &Arc<FunctionLocation>)> = Vec::new();
         for (origin, function) in wanted {
             all.extend(index.instances(*origin).map(|die| (die, function)));
         }
@@ -412,7 +412,7 @@ impl Dwarf {
         // In order of the functions around, each of which is decoded once.
         let mut starts = CopyStarts::new(self);
         for group in groups.values() {
-            starts.add(group, places);
+            starts.add(group, locations);
         }
     }
 
@@ -461,12 +461,12 @@ impl Dwarf {
             let Some((_, e)) = self.entry(child) else {
                 return false;
             };
-            let place = e
+            let location = e
                 .attr_value(gimli::DW_AT_location)
                 .and_then(|v| v.exprloc_value());
             e.tag() == gimli::DW_TAG_formal_parameter
                 && matches!(
-                    place.and_then(first),
+                    location.and_then(first),
                     // The caller stored the values at and above the frame's address.
                     Some(gimli::Operation::FrameOffset { offset }) if offset < 0
                 )
@@ -515,7 +515,7 @@ impl Dwarf {
     }
 
     /// File and line of the call that an inlined instance replaces.
-    pub(crate) fn call_place(&self, die: Die, entry: &Entry) -> (Option<Arc<str>>, u32) {
+    pub(crate) fn call_location(&self, die: Die, entry: &Entry) -> (Option<Arc<str>>, u32) {
         let file = match entry.attr_value(gimli::DW_AT_call_file) {
             Some(gimli::AttributeValue::FileIndex(i)) => Some(i),
             v => v.and_then(|v| v.udata_value()),

@@ -2,7 +2,7 @@
 //! all units ([`scan`]), kept in a file by build-id.
 //!
 //! The names are those of all functions, and of types and variables of file and class scope. Strings are named
-//! by their place in the DWARF, so the index is small, and a mapped file is as good as one just
+//! by their location in the DWARF, so the index is small, and a mapped file is as good as one just
 //! made. Layout, all little-endian words of 32 bits: header [`MAGIC`], [`VERSION`], length of
 //! `.debug_info`, a checksum of the file's head, the numbers of what follows; entries of [`ENTRY`]
 //! words (hash, name, unit, offset, scope, kind | section of the name << 8 | part << 16) in order
@@ -389,7 +389,7 @@ fn string(dwarf: &Dwarf, unit: (u8, u32), name: StringRef) -> Option<&'static st
 }
 
 /// The location of a string.
-fn place(dwarf: &Dwarf, unit: (u8, u32), text: R) -> Option<StringRef> {
+fn location(dwarf: &Dwarf, unit: (u8, u32), text: R) -> Option<StringRef> {
     let at = text.slice().as_ptr() as usize;
     (0..5).find_map(|s| {
         let all = section(dwarf, unit, s)?.slice();

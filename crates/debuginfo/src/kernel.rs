@@ -32,7 +32,7 @@ impl SearchPaths {
     /// are asked if it is not on this machine.
     ///
     /// # Errors
-    /// The places that were searched, and why files there were refused.
+    /// The locations that were searched, and why files there were refused.
     pub fn kernel(&self, wanted: &KernelQuery<'_>, remote: bool) -> Result<Image, Vec<String>> {
         let mut notes = Vec::new();
         for path in self.kernel_paths(wanted) {

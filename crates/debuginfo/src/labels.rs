@@ -8,7 +8,7 @@ use crate::unit::Die;
 
 /// A label that has an address. Compilers drop labels that no code needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LabelPlace {
+pub struct LabelLocation {
     /// Its name in the source.
     pub name: Arc<str>,
     /// The address of the first instruction behind it.
@@ -18,7 +18,7 @@ pub struct LabelPlace {
 impl Dwarf {
     /// The labels in the code of a function and of what is inlined into it, in order of address.
     #[must_use]
-    pub fn labels(&self, function: Die, name: Pattern<'_>) -> Vec<LabelPlace> {
+    pub fn labels(&self, function: Die, name: Pattern<'_>) -> Vec<LabelLocation> {
         let mut found = Vec::new();
         let _ = self.list_labels(function, name, &mut found);
         found.sort_by_key(|label| label.address);
@@ -29,7 +29,7 @@ impl Dwarf {
         &self,
         function: Die,
         name: Pattern<'_>,
-        found: &mut Vec<LabelPlace>,
+        found: &mut Vec<LabelLocation>,
     ) -> Option<()> {
         let unit = self.unit(function.part, function.unit)?;
         let dwarf = self.forms(function.part, function.unit);
@@ -57,7 +57,7 @@ impl Dwarf {
                     .and_then(|v| dwarf.attr_address(&unit, v).ok().flatten());
                 let label = self.name(die, &entry).filter(|label| name.matches(label));
                 if let (Some(address), Some(label)) = (address, label) {
-                    found.push(LabelPlace {
+                    found.push(LabelLocation {
                         name: label.into(),
                         address,
                     });

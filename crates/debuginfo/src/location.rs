@@ -108,21 +108,21 @@ impl LocContext<'_> {
         }
     }
 
-    /// The place in the frame of a function around. While a function inside it can run, what that
+    /// The location in the frame of a function around. While a function inside it can run, what that
     /// one may use is in memory; other ranges are those of copies in registers.
     fn in_frame(&self, mut list: gimli::LocListIter<R>) -> Result<Location, Unavailable> {
         let mut found = Vec::new();
         while let Ok(Some(entry)) = list.next() {
             let mut ops = entry.data.operations(self.unit.encoding());
             if matches!(ops.next(), Ok(Some(Operation::FrameOffset { .. }))) {
-                let place = self.expression(entry.data, 0)?;
-                if !found.contains(&place) {
-                    found.push(place);
+                let location = self.expression(entry.data, 0)?;
+                if !found.contains(&location) {
+                    found.push(location);
                 }
             }
         }
         match (found.pop(), found.is_empty()) {
-            (Some(place), true) => Ok(place),
+            (Some(location), true) => Ok(location),
             _ => Err(Unavailable::new(OUTER_REGISTER)),
         }
     }
@@ -644,11 +644,11 @@ impl Evaluator<'_, '_> {
         if !bits.is_multiple_of(8) || from.unwrap_or(0) != 0 {
             return Err(Unavailable::new("it is in pieces that are no whole bytes"));
         }
-        let place = match self.result.take() {
+        let location = match self.result.take() {
             Some(r) => Some(r),
             None => self.stack.pop().map(Location::Address),
         };
-        self.pieces.push((bits / 8, place));
+        self.pieces.push((bits / 8, location));
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 //!   virtual bases, the destructor of complete objects calls that of base objects with some compilers.
 //!
 //! Recursion is something else: an inlined copy of `f` in a copy of `f` is a new call if the source
-//! has that call. That of a part is not in the source, so gcc places it at the name of `f` in its
+//! has that call. That of a part is not in the source, so gcc puts it at the name of `f` in its
 //! definition, where no call can be.
 
 use std::collections::{HashMap, HashSet};

@@ -18,7 +18,7 @@ pub(crate) mod marker;
 pub(crate) mod operand;
 
 pub use marker::Marker;
-pub use operand::{ArgPlace, MarkerArg};
+pub use operand::{ArgLocation, MarkerArg};
 
 /// Number of the note type (`NT_STAPSDT`).
 const NOTE_TYPE: u32 = 3;

@@ -3,7 +3,7 @@
 //!
 //! The program keeps a skeleton of each such unit: the name of the file, a number that both have
 //! (`dwo_id`), addresses, and the line table. Here the unit of the other file takes the skeleton's
-//! place and number, so that entries are named as in a program that was not split. Type units of
+//! location and number, so that entries are named as in a program that was not split. Type units of
 //! these files follow behind the program's own units.
 //!
 //! A unit whose file is missing, or is of another build, stays a skeleton: its lines are known, its
@@ -58,7 +58,7 @@ pub(crate) struct SplitFiles {
     sources: Vec<SplitSource>,
     /// For each unit its source's number plus one, or 0 if it is the program's own.
     of: Vec<u32>,
-    /// The headers of the skeletons whose place was taken.
+    /// The headers of the skeletons whose location was taken.
     skeletons: HashMap<u32, UnitHeader<R>>,
     loaded: Vec<SectionLoader>,
     /// Units that were not found, and how many were split off.
@@ -368,7 +368,7 @@ impl Loader<'_> {
         }
     }
 
-    /// Puts a unit in the place of its skeleton.
+    /// Puts a unit in the location of its skeleton.
     fn replace(&mut self, unit: u32, header: UnitHeader<R>, source: usize) {
         let skeleton = std::mem::replace(&mut self.headers[unit as usize], header);
         self.files.skeletons.insert(unit, skeleton);

@@ -24,7 +24,7 @@ pub enum LineQuery {
 
 /// A statement: an address where a line begins.
 #[derive(Debug, Clone)]
-pub struct StatementPlace {
+pub struct StatementLocation {
     /// The address.
     pub address: u64,
     /// The function or inlined instance that it is in.
@@ -40,8 +40,8 @@ pub struct StatementPlace {
 /// The answer to a query about lines.
 #[derive(Debug, Clone, Default)]
 pub struct Statements {
-    /// The places in order of address, one for each line and instance of a function.
-    pub places: Vec<StatementPlace>,
+    /// The locations in order of address, one for each line and instance of a function.
+    pub locations: Vec<StatementLocation>,
     /// If there are none: the nearest lines with code before and after the line in the query.
     pub nearest: (Option<u32>, Option<u32>),
 }
@@ -68,9 +68,9 @@ impl Dwarf {
                 &mut lines_with_code,
             );
         }
-        answer.places.sort_by_key(|p| (p.address, p.die));
-        answer.places.dedup_by_key(|p| (p.address, p.die));
-        if answer.places.is_empty()
+        answer.locations.sort_by_key(|p| (p.address, p.die));
+        answer.locations.dedup_by_key(|p| (p.address, p.die));
+        if answer.locations.is_empty()
             && let LineQuery::At(line) = lines
         {
             answer.nearest = (
@@ -91,7 +91,7 @@ impl Dwarf {
             let units = 0..self.own_units();
             return units.filter(has).filter(|u| self.has_code(*u)).collect();
         }
-        let which = crate::functions::PlaceKinds {
+        let which = crate::functions::LocationKinds {
             outline: true,
             inlined: true,
         };
@@ -125,7 +125,7 @@ impl Dwarf {
             LineQuery::Range(a, b) => Some((a, b)),
             LineQuery::Plus(_) | LineQuery::All => None,
         };
-        let mut best: BTreeMap<(Die, u32), StatementPlace> = BTreeMap::new();
+        let mut best: BTreeMap<(Die, u32), StatementLocation> = BTreeMap::new();
         let mut infos: HashMap<Die, Option<FunctionInfo>> = HashMap::new();
         for row in table
             .rows
@@ -164,19 +164,21 @@ impl Dwarf {
             } else {
                 row.address
             };
-            let place = StatementPlace {
+            let location = StatementLocation {
                 address,
                 die,
                 name: info.name.into(),
                 file: table.files[row.file as usize].clone(),
                 line: row.line,
             };
-            let kept = best.entry((die, row.line)).or_insert_with(|| place.clone());
-            if place.address < kept.address {
-                *kept = place;
+            let kept = best
+                .entry((die, row.line))
+                .or_insert_with(|| location.clone());
+            if location.address < kept.address {
+                *kept = location;
             }
         }
-        answer.places.extend(best.into_values());
+        answer.locations.extend(best.into_values());
     }
 
     fn scope_names(&self, die: Die) -> Vec<&'static str> {
@@ -204,7 +206,7 @@ impl Dwarf {
         } else {
             start
         };
-        let (file, line) = self.function_place(die, &entry);
+        let (file, line) = self.function_location(die, &entry);
         Some(FunctionInfo {
             name: self.name(die, &entry)?,
             file,
@@ -218,7 +220,7 @@ impl Dwarf {
     #[must_use]
     pub fn line_range(&self, die: Die) -> Option<(u32, u32)> {
         let (unit, entry) = self.entry(die)?;
-        let (file, line) = self.function_place(die, &entry);
+        let (file, line) = self.function_location(die, &entry);
         let table = self.lines(die.part, die.unit)?;
         let (mut low, mut high) = (line, line);
         for (start, end) in self.code(die, &unit, &entry) {

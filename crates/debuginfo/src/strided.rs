@@ -1,4 +1,4 @@
-//! Arrays whose place or steps are not those of C: Fortran's arrays by descriptor and in column
+//! Arrays whose location or steps are not those of C: Fortran's arrays by descriptor and in column
 //! order.
 
 use std::sync::Arc;
@@ -160,7 +160,7 @@ impl Dwarf {
         if let Some(n) = constant(&value) {
             return Ok(vec![LocStep::Const(n)]);
         }
-        let several = || Unavailable::new("the number of elements is in several places at once");
+        let several = || Unavailable::new("the number of elements is in several locations at once");
         let variable = self
             .variable_in(die, &value)
             .or_else(|| self.refer(die, value));

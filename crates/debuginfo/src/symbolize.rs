@@ -26,7 +26,7 @@ pub struct LinesFrom {
     /// The address as linked.
     pub address: u64,
     /// Source file and line; `None` where the code belongs to no line.
-    pub place: Option<(Arc<str>, u32)>,
+    pub location: Option<(Arc<str>, u32)>,
 }
 
 impl Dwarf {
@@ -51,7 +51,7 @@ impl Dwarf {
                 inlined,
             });
             if inlined {
-                let call = self.call_place(scope.die, &entry);
+                let call = self.call_location(scope.die, &entry);
                 (file, line) = (Some(call.0), Some(call.1));
             }
         }
@@ -92,12 +92,12 @@ impl Dwarf {
                 let file = lines.file(u64::from(row.file)).filter(|_| !row.end);
                 all.push(LinesFrom {
                     address: row.address,
-                    place: file.map(|file| (file.clone(), row.line)),
+                    location: file.map(|file| (file.clone(), row.line)),
                 });
             }
         }
         // An end goes before a beginning at the same address.
-        all.sort_by_key(|l| (l.address, l.place.is_some()));
+        all.sort_by_key(|l| (l.address, l.location.is_some()));
         all
     }
 }

@@ -14,14 +14,14 @@ const MAX_FUNCTIONS: usize = 64;
 
 /// The return instructions of a function, as linked addresses in ascending order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ReturnPlaces {
+pub struct ReturnLocations {
     /// Its own.
     pub own: Vec<u64>,
-    /// Those of functions that it jumps to, which return in its place.
+    /// Those of functions that it jumps to, which return instead.
     pub shared: Vec<u64>,
 }
 
-impl ReturnPlaces {
+impl ReturnLocations {
     /// Whether it never returns.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -52,7 +52,7 @@ impl<'m> ExitFinder<'m> {
     ///
     /// # Errors
     /// Why they are not all known.
-    pub fn return_places(&self, entry: u64) -> Result<ReturnPlaces, String> {
+    pub fn return_locations(&self, entry: u64) -> Result<ReturnLocations, String> {
         let first = self.exits(entry);
         let first = first.as_ref().as_ref().map_err(Clone::clone)?;
         let mut seen = BTreeSet::from([entry]);
@@ -60,9 +60,7 @@ impl<'m> ExitFinder<'m> {
         let mut todo: Vec<TailJump> = first.jumps.clone();
         while let Some(jump) = todo.pop() {
             let unknown = |why: &str| self.message(jump, why);
-            let to = jump
-                .to
-                .ok_or_else(|| unknown("which returns in its place"))?;
+            let to = jump.to.ok_or_else(|| unknown("which returns instead"))?;
             if to == entry {
                 return Err(unknown(
                     "where it began, so that one return ends several of its calls",
@@ -75,8 +73,7 @@ impl<'m> ExitFinder<'m> {
                 return Err("it jumps on through too many functions".into());
             }
             if let Some(name) = self.stub(to) {
-                let text =
-                    format!("`{name}` through the linkage table, which returns in its place");
+                let text = format!("`{name}` through the linkage table, which returns instead");
                 return Err(format!("at {:#x} it ends with a jump to {text}", jump.at));
             }
             match &*self.exits(to) {
@@ -91,7 +88,7 @@ impl<'m> ExitFinder<'m> {
             }
         }
         let own: BTreeSet<u64> = first.returns.iter().copied().collect();
-        Ok(ReturnPlaces {
+        Ok(ReturnLocations {
             shared: shared.difference(&own).copied().collect(),
             own: own.into_iter().collect(),
         })

@@ -27,7 +27,7 @@ pub(crate) fn offset_of_index(image: &Image, value: i64) -> Result<i64, Unavaila
     let (start, size) = block.map_or((0, 0), |p| (p.p_vaddr(e), p.p_memsz(e)));
     offset_in(start.cast_signed(), size.cast_signed(), value).ok_or_else(|| {
         Unavailable::new(
-            "it is a thread-local variable whose place in split debugging information has two \
+            "it is a thread-local variable whose location in split debugging information has two \
              meanings; compile without -gsplit-dwarf",
         )
     })

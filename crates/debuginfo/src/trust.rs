@@ -49,7 +49,7 @@ fn own_folder_at(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// The path without symbolic links of a file, or of a folder with all that is below it, if only root and
-/// this user can change any of it. Nobody else can then put another one in its place.
+/// this user can change any of it. Nobody else can then put another one instead.
 ///
 /// # Errors
 /// When something belongs to another user, can be written by others, cannot be read, or is neither a

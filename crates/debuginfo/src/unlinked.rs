@@ -11,7 +11,7 @@ use object::{
 
 use crate::image::{Elf, Segment};
 
-/// The first address; address 0 has a special meaning in too many places.
+/// The first address; address 0 has a special meaning in too many cases.
 const FIRST: u64 = spile_abi::PAGE as u64;
 /// Sections begin at multiples of this, or of their own larger alignment.
 const ALIGNED: u64 = FIRST;

@@ -1,4 +1,4 @@
-//! Variables visible at a place, and their locations there.
+//! Variables visible at a location, and their locations there.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::location::{LocContext, little_endian};
 use crate::types::CType;
 use crate::unit::{self, Die, Entry};
 
-/// Maximum number of variables listed at one place.
+/// Maximum number of variables listed at one location.
 const MAX_VARIABLES: usize = 4096;
 
 /// A variable by name.
@@ -158,7 +158,7 @@ impl Dwarf {
             unit.is_none_or(|p| {
                 let declared = self
                     .entry(v.die)
-                    .map(|(_, e)| self.declaration_place(v.die, &e).0);
+                    .map(|(_, e)| self.declaration_location(v.die, &e).0);
                 let unit = self.unit_path(v.die);
                 let fits = |path: &str| path_matches(path, &|t| p.matches(t));
                 unit.is_some_and(|u| fits(&u)) || declared.flatten().is_some_and(|f| fits(&f))
@@ -234,7 +234,7 @@ impl Dwarf {
             .entry(variable.die)
             .ok_or_else(Unavailable::optimised)?;
         if let Some((_, value)) = self.attr(variable.die, &entry, gimli::DW_AT_const_value) {
-            return constant(value).map(|place| self.widened(place, variable.ty));
+            return constant(value).map(|location| self.widened(location, variable.ty));
         }
         let (at, value) = self
             .attr(variable.die, &entry, gimli::DW_AT_location)

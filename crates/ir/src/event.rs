@@ -117,7 +117,7 @@ pub enum Event {
         /// The processes whose events count.
         of: PerfScope,
     },
-    /// Places in code of the kernel or of programs.
+    /// Locations in code of the kernel or of programs.
     Code(CodeProbe),
     /// Accesses to memory, caught by a debug register of the processor.
     Watch(Watch),
@@ -144,7 +144,7 @@ impl Event {
         }
     }
 
-    /// Whether the event is a place in a program's code.
+    /// Whether the event is a location in a program's code.
     pub fn in_user_code(&self) -> bool {
         matches!(self, Event::Code(probe) if probe.space == Space::User)
     }
@@ -222,47 +222,47 @@ pub struct Watch {
     pub of: WatchOwner,
 }
 
-/// Places in code that one handler serves. The intrinsic `ctx_site` gives the number of the place
+/// Locations in code that one handler serves. The intrinsic `ctx_site` gives the number of the location
 /// that was hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeProbe {
     /// The address space of the code, and of addresses in the handler's variables.
     pub space: Space,
-    /// The handler runs when the function that begins at the place returns, instead of at the
-    /// place.
+    /// The handler runs when the function that begins at the location returns, instead of at the
+    /// location.
     pub ret: bool,
     /// Hits count only in this process.
     pub pid: Option<u32>,
     /// Hits count only in the session's target and its descendants.
     pub tree: bool,
-    /// The places that may be left out because they cannot be probed.
+    /// The locations that may be left out because they cannot be probed.
     pub optional_sites: OptionalSites,
-    /// The places.
+    /// The locations.
     pub sites: Vec<CodeSite>,
 }
 
-/// The places of a probe that may be left out when the kernel refuses them.
+/// The locations of a probe that may be left out when the kernel refuses them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum OptionalSites {
-    /// Single places; a handler that is left with none is an error.
+    /// Single locations; a handler that is left with none is an error.
     #[default]
     Single,
-    /// All of a handler's places, if it is one of the handlers of a point with several places: an error only where all
+    /// All of a handler's locations, if it is one of the handlers of a point with several locations: an error only where all
     /// of these have none.
     Group,
-    /// All places: the probe point is optional.
+    /// All locations: the probe point is optional.
     All,
 }
 
-/// A place in code.
+/// A location in code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeSite {
     /// Where the code is.
-    pub place: CodePlace,
+    pub location: CodeLocation,
     /// File offset of the marker's semaphore, which the kernel raises while the marker is probed; 0
     /// for none.
     pub semaphore: u64,
-    /// The value of `ctx_site` at this place. Handlers of one probe share tables by this number, so
+    /// The value of `ctx_site` at this location. Handlers of one probe share tables by this number, so
     /// it need not be the index.
     pub number: u32,
     /// For a return: the return instructions to probe; `None` leaves the return to the kernel,
@@ -311,9 +311,9 @@ impl CodeProbe {
     }
 }
 
-/// The place of code.
+/// The location of code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CodePlace {
+pub enum CodeLocation {
     /// A function of the kernel.
     Symbol {
         /// The function's module; `None` for the kernel itself.

@@ -29,8 +29,8 @@ pub enum EventNeed {
     Registers,
     /// The record of a trace event.
     Record,
-    /// A place in code.
-    CodePlace,
+    /// A location in code.
+    CodeLocation,
     /// The thread that the processor switches to.
     NextTask,
     /// The return of a function.
@@ -49,7 +49,7 @@ pub enum EventNeed {
     UserMemory,
     /// A current process that a program may change.
     Process,
-    /// The registers of a program at a place in its code.
+    /// The registers of a program at a location in its code.
     ProgramRegisters,
     /// A packet that can be dropped.
     Packet,
@@ -74,7 +74,7 @@ impl EventNeed {
             EventNeed::Argument => "argument of a tracepoint",
             EventNeed::Record => "record of a trace event",
             EventNeed::Registers => "register",
-            EventNeed::CodePlace => "place in code",
+            EventNeed::CodeLocation => "location in code",
             EventNeed::NextTask => "thread that the processor goes on with",
             EventNeed::FunctionReturn => "return of a function",
             EventNeed::CallArgument => "function or system call",
@@ -84,7 +84,7 @@ impl EventNeed {
             EventNeed::CallReturn => "return from a function or a system call",
             EventNeed::UserMemory => "memory of the current process",
             EventNeed::Process => "current process that a handler can change",
-            EventNeed::ProgramRegisters => "place in a program's code",
+            EventNeed::ProgramRegisters => "location in a program's code",
             EventNeed::Packet => "verdict on a packet",
             EventNeed::Decision => "decision of security modules",
             EventNeed::TaskStruct => "current task of the kernel",
@@ -99,7 +99,7 @@ impl EventNeed {
     pub fn is_met(self, event: &Event) -> bool {
         if event.executor() == Executor::Controller {
             // Stacks of existing processes are not read. Other handlers of the controller stand at
-            // no place in code, and their stacks are empty.
+            // no location in code, and their stacks are empty.
             return self != EventNeed::Stack || !matches!(event, Event::Present { .. });
         }
         match self {
@@ -111,7 +111,7 @@ impl EventNeed {
             EventNeed::Registers => {
                 matches!(event, Event::Code(_) | Event::Perf { .. } | Event::Watch(_))
             }
-            EventNeed::CodePlace => matches!(event, Event::Code(_)),
+            EventNeed::CodeLocation => matches!(event, Event::Code(_)),
             EventNeed::NextTask => {
                 matches!(event, Event::Tracepoint(name) if &**name == "sched_switch")
             }
@@ -171,7 +171,7 @@ pub struct IntrinsicInfo {
     pub symbolic: bool,
     /// It accepts a mark for the rest of a stack as an operand.
     pub stack_marks: bool,
-    /// It reads registers of the place that was hit, which a trampoline does not have.
+    /// It reads registers of the location that was hit, which a trampoline does not have.
     pub registers: bool,
     /// The property of the event that it needs.
     pub need: Option<EventNeed>,
@@ -402,19 +402,19 @@ const fn has(flags: &[&str], flag: &str) -> bool {
 }
 
 intrinsics! {
-    Context ContextOp "Arguments, results, registers and the number of the place that was hit." {
+    Context ContextOp "Arguments, results, registers and the number of the location that was hit." {
         CtxArg "ctx_arg" (Long) -> Long, KP, pure, early of Argument const 0..=11; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits); or of the probed function, if the argument is in a register."
         CtxRet "ctx_ret" () -> Long, KP, pure, early of FunctionReturn; "The function's return value. Returns of functions only."
-        CtxReg "ctx_reg" (Long) -> Long, KP, pure, early, registers of Registers const 0..=64; "Register n (constant, DWARF number) at the probed place. Code, perf events and watched memory only."
-        CtxRegNow "ctx_reg_now" (Long) -> Long, KP, registers of ProgramRegisters const 0..=64; "Register n (constant, DWARF number) at the probed place of a program, which the handler may have changed."
-        CtxSite "ctx_site" () -> Long, KP, pure, early of CodePlace; "Number of the place that was hit. Code only."
+        CtxReg "ctx_reg" (Long) -> Long, KP, pure, early, registers of Registers const 0..=64; "Register n (constant, DWARF number) at the probed location. Code, perf events and watched memory only."
+        CtxRegNow "ctx_reg_now" (Long) -> Long, KP, registers of ProgramRegisters const 0..=64; "Register n (constant, DWARF number) at the probed location of a program, which the handler may have changed."
+        CtxSite "ctx_site" () -> Long, KP, pure, early of CodeLocation; "Number of the location that was hit. Code only."
     }
     Event EventOp "Other properties of the event." {
-        CtxActivation "ctx_activation" () -> Long, K, pure, registers of CodePlace; "A number that identifies one call of a kernel function: it is equal at the call's entry and return, and differs between concurrent calls of a thread. If the kernel has no such number, the same as `ctx_site`. Only for a probe with handlers at both."
+        CtxActivation "ctx_activation" () -> Long, K, pure, registers of CodeLocation; "A number that identifies one call of a kernel function: it is equal at the call's entry and return, and differs between concurrent calls of a thread. If the kernel has no such number, the same as `ctx_site`. Only for a probe with handlers at both."
         CtxAddr "ctx_addr" () -> Long, KPC, pure, registers; "Address of the interrupted instruction, from the event's registers. At probes in code it is the probed instruction or the one after it. 0 in events without registers."
         CtxEntry "ctx_entry" (Long) -> Long, KPC, pure, registers; "Address of the function whose return is probed, if it belongs to the kernel (0, a constant) or to a program (1). 0 in all other events, and if the kernel does not provide it."
         CtxRecord "ctx_record" () -> Long, K, pure of Record; "Address of the record that the kernel has written for a trace event. Its first eight bytes are not those of the record."
-        CtxPlace "ctx_place" () -> Long, K, pure, registers of Stack; "An address on the kernel's stack, close to the current stack pointer."
+        CtxStackAddress "ctx_stack_address" () -> Long, K, pure, registers of Stack; "An address on the kernel's stack, close to the current stack pointer."
         NextTid "next_tid" () -> Long, K, pure, early of NextTask; "Thread id of the task that is switched to. `Tracepoint` `sched_switch` only."
         NextPid "next_pid" () -> Long, K, pure, early of NextTask; "Process id of the task that is switched to. `Tracepoint` `sched_switch` only."
         PerfCount "perf_count" (Long, Long) -> Long, K, fails of ThreadCounter; "Number of occurrences of a perf event (type and config, constants) in the current thread since the session began."
@@ -492,7 +492,7 @@ intrinsics! {
         UserStore "user_store" (Long, Long, Long), KP, fails, effect of Process const 1..=8; "Writes n bytes (constant: 1, 2, 4 or 8) at a user address of the current process; fails where the page is not writable and in memory."
         UserStoreText "user_store_text" (Long, Str), KP, fails, effect of Process; "Writes the bytes of a string, without a NUL, at a user address of the current process; fails as `user_store`."
         DecisionSet "decision_set" (Long), K, fails, effect of Decision; "Sets the decision of a security hook: 0 allows, a negative error number denies; fails for other numbers."
-        RegisterStore "register_store" (Long, Long), KP, effect, registers of ProgramRegisters const 0..=64; "Sets register n (constant, DWARF number) of the program at the probed place. It goes on with that value."
+        RegisterStore "register_store" (Long, Long), KP, effect, registers of ProgramRegisters const 0..=64; "Sets register n (constant, DWARF number) of the program at the probed location. It goes on with that value."
         SendSignal "send_signal" (Long), KP, fails, effect of Process; "Sends a signal to the current thread; fails if there is no such signal, and for kernel threads."
     }
     Text TextOp "Operations on texts, which depend on the operands alone." {

@@ -1,5 +1,5 @@
 //! The data flow of marks. A kernel handler carries a mark (see [`Intrinsic::is_symbolic`]) through
-//! registers and globals in place of a text that only the controller can make. An instruction of a
+//! registers and globals instead of a text that only the controller can make. An instruction of a
 //! kernel handler that looks into such a text, as a comparison does, needs the text itself. This
 //! analysis finds the instructions that have to make it in the kernel.
 
@@ -18,7 +18,7 @@ pub enum BodyId {
     Func(usize),
 }
 
-/// A place that holds a text.
+/// A location that holds a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum TextNode {
     Reg(BodyId, Reg),
@@ -106,7 +106,7 @@ struct FlowGraph {
     from: FxHashMap<TextNode, Vec<TextNode>>,
     /// The origins of marks, and whether the kernel can make the text there.
     sources: Vec<(TextNode, bool)>,
-    /// The places that kernel handlers look into, each with the instruction's body and site.
+    /// The locations that kernel handlers look into, each with the instruction's body and site.
     inspected: Vec<(TextNode, Option<BodyId>, SiteId)>,
     /// Keys of arrays that kernel handlers look elements up by.
     keys: FxHashSet<TextNode>,
@@ -304,12 +304,12 @@ impl FlowGraph {
         seen
     }
 
-    /// The places that the texts in `start` flow to.
+    /// The locations that the texts in `start` flow to.
     fn reachable_from(&self, start: Vec<TextNode>) -> FxHashSet<TextNode> {
         Self::reachable(start, &self.to)
     }
 
-    /// The places from which texts flow to `start`.
+    /// The locations from which texts flow to `start`.
     fn sources_of(&self, start: Vec<TextNode>) -> FxHashSet<TextNode> {
         Self::reachable(start, &self.from)
     }

@@ -49,7 +49,7 @@ pub struct Program {
     pub tables: Vec<ConstTable>,
     /// Regular expressions.
     pub regexes: Vec<Regex>,
-    /// Places in the script that errors name. Entry 0 is "unknown".
+    /// Locations in the script that errors name. Entry 0 is "unknown".
     pub sites: Vec<Site>,
     /// The limits of a run.
     pub limits: Limits,
@@ -147,7 +147,7 @@ pub struct Global {
     pub storage: Storage,
     /// Whether it is displayed at the end because no handler reads it.
     pub display: bool,
-    /// The place of its declaration.
+    /// The location of its declaration.
     pub site: SiteId,
 }
 
@@ -215,7 +215,7 @@ pub struct ConstTable {
     pub entries: Vec<Bytes>,
 }
 
-/// A place in the script, in the form in which errors print it.
+/// A location in the script, in the form in which errors print it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Site {
     /// `identifier 'x' at script.stp:3:4`, as in `near identifier 'x' at ...`.
@@ -230,7 +230,7 @@ pub struct Site {
 pub const MAX_CALLERS: usize = 16;
 
 impl Site {
-    /// A place in the script, without callers.
+    /// A location in the script, without callers.
     pub fn at(near: impl Into<Arc<str>>) -> Site {
         Site {
             near: near.into(),
@@ -259,8 +259,8 @@ impl Program {
         events.any(|e| matches!(e, Event::Watch(w) if of_program(w)))
     }
 
-    /// A place and the calls that led there, innermost first: those of inlined functions, and those
-    /// in progress at run time. Places in the library come first only if there are no others: the
+    /// A location and the calls that led there, innermost first: those of inlined functions, and those
+    /// in progress at run time. Locations in the library come first only if there are no others: the
     /// script's author looks for his own line.
     pub fn trace(&self, site: SiteId, callers: &[SiteId]) -> Vec<&Site> {
         let mut all = Vec::new();
@@ -468,7 +468,7 @@ pub enum Inst {
     Save { src: Val, at: u32 },
     /// `dst` = the value saved there.
     Restore { dst: Reg, at: u32 },
-    /// Fails again with the error that led to this catch block; the instruction's place becomes one
+    /// Fails again with the error that led to this catch block; the instruction's location becomes one
     /// more caller.
     Rethrow,
 }

@@ -13,7 +13,7 @@ use crate::fmt::Format;
 use crate::storage::Storage;
 use crate::*;
 
-/// A syntax error and its place.
+/// A syntax error and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadError {
     /// Line number, from 1.
@@ -574,22 +574,22 @@ impl Reader {
         };
         let mut sites = Vec::new();
         while self.opt_punct(',') {
-            let place = match self.word()?.as_str() {
+            let location = match self.word()?.as_str() {
                 "symbol" => {
                     let module = self.text()?;
-                    CodePlace::Symbol {
+                    CodeLocation::Symbol {
                         module: (!module.is_empty()).then(|| module.into()),
                         name: self.text()?.into(),
                         offset: self.number()?,
                     }
                 }
-                "address" => CodePlace::Address(self.number()?),
-                "traced" => CodePlace::Traced(self.number()?),
-                "file" => CodePlace::File {
+                "address" => CodeLocation::Address(self.number()?),
+                "traced" => CodeLocation::Traced(self.number()?),
+                "file" => CodeLocation::File {
                     path: self.text()?.into(),
                     offset: self.number()?,
                 },
-                _ => return self.error("a place before here"),
+                _ => return self.error("a location before here"),
             };
             let semaphore = match self.opt("semaphore") {
                 true => self.number()?,
@@ -600,7 +600,7 @@ impl Reader {
                 false => sites.len().fit::<u32>(),
             };
             sites.push(CodeSite {
-                place,
+                location,
                 semaphore,
                 number,
                 exits: self.exits()?,

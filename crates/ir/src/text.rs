@@ -457,8 +457,8 @@ impl Display for CodeProbe {
             OptionalSites::All => " optional",
         })?;
         for (n, site) in self.sites.iter().enumerate() {
-            match &site.place {
-                CodePlace::Symbol {
+            match &site.location {
+                CodeLocation::Symbol {
                     module,
                     name,
                     offset,
@@ -467,9 +467,9 @@ impl Display for CodeProbe {
                     let (module, name) = (Quoted(module), Quoted(name.as_bytes()));
                     write!(f, ", symbol {module} {name} {offset}")?;
                 }
-                CodePlace::Address(at) => write!(f, ", address {at}")?,
-                CodePlace::Traced(at) => write!(f, ", traced {at}")?,
-                CodePlace::File { path, offset } => {
+                CodeLocation::Address(at) => write!(f, ", address {at}")?,
+                CodeLocation::Traced(at) => write!(f, ", traced {at}")?,
+                CodeLocation::File { path, offset } => {
                     write!(f, ", file {} {offset}", Quoted(path.as_bytes()))?;
                 }
             }

@@ -13,7 +13,7 @@
 //!    operations only on statistics with a histogram. Extractors other than the count only on
 //!    statistics that keep the values they need. Initial values have the scalar's type.
 //! 6. A format has the arguments that it needs, in number and type.
-//! 7. Intrinsics have the table's parameters and results, and run only in the places that the
+//! 7. Intrinsics have the table's parameters and results, and run only in the locations that the
 //!    table allows. Functions are checked against the handlers that reach them. A constant
 //!    parameter, such as that of `ctx_arg`, is an immediate.
 //! 8. Calls pass one argument of the right type for each parameter, and take a result only
@@ -221,8 +221,8 @@ impl Checker<'_> {
                 Inst::IterHist { it, .. } => (it, vec![Ty::Long]),
                 _ => continue,
             };
-            if let Some(place) = out.get_mut(it.index()) {
-                place.get_or_insert(keys);
+            if let Some(location) = out.get_mut(it.index()) {
+                location.get_or_insert(keys);
             }
         }
         out

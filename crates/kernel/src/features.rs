@@ -103,7 +103,7 @@ pub enum Feature {
     WriteRegisters,
     /// One link for many kernel functions (5.18, `CONFIG_FPROBE`).
     KprobeMulti,
-    /// One link for many places in a file (6.6).
+    /// One link for many locations in a file (6.6).
     UprobeMulti,
     /// `membarrier(MEMBARRIER_CMD_GLOBAL)`: waits until all CPUs have passed
     /// through a grace period.
@@ -161,7 +161,9 @@ impl fmt::Display for Feature {
                 f.write_str("BPF programs that set registers of processes (after Linux 6.18)")
             }
             Feature::KprobeMulti => f.write_str("BPF links to many functions (Linux 5.18)"),
-            Feature::UprobeMulti => f.write_str("BPF links to many places in programs (Linux 6.6)"),
+            Feature::UprobeMulti => {
+                f.write_str("BPF links to many locations in programs (Linux 6.6)")
+            }
             Feature::MembarrierGlobal => f.write_str("membarrier (CONFIG_MEMBARRIER)"),
         }
     }

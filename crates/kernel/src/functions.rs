@@ -90,7 +90,7 @@ const TRACED: [&str; 2] = [
 ];
 /// The placeholder in these files for a function that is gone (`FTRACE_INVALID_FUNCTION`).
 const GONE: &str = "__ftrace_invalid_address__";
-/// Maximum offset of ftrace's place from the function's start, where it follows an `endbr64`.
+/// Maximum offset of ftrace's location from the function's start, where it follows an `endbr64`.
 const ENTRY: u64 = 16;
 
 /// ftrace's list of traceable functions.
@@ -124,7 +124,7 @@ impl<'a> FtraceList<'a> {
         match self {
             FtraceList::Names(names) => {
                 let module = s.module.unwrap_or("");
-                // The list has one name for each place.
+                // The list has one name for each location.
                 names.contains(&(s.name, module))
                     || (symbols.at(s.address)).any(|o| names.contains(&(o.name, module)))
             }
@@ -342,7 +342,7 @@ impl<'a> Functions<'a> {
         self.symbols.name_at(at)
     }
 
-    /// Whether a place in code can be probed; `Some(true)` if it is the start of a function that
+    /// Whether a location in code can be probed; `Some(true)` if it is the start of a function that
     /// ftrace can trace.
     #[must_use]
     pub fn at(&self, address: u64) -> Option<bool> {

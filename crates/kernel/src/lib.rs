@@ -9,7 +9,7 @@
 //! * [`functions`]: functions by name, which can be probed, their parameters.
 //! * [`machine`]: CPUs, clocks, release and configuration.
 //! * [`errno`]: error numbers in messages.
-//! * [`foreign_kernel`]: the files of another kernel, read in place of the running one.
+//! * [`foreign_kernel`]: the files of another kernel, read instead of the running one.
 //! * [`perf`]: events of `perf_event_open(2)`.
 //! * [`process`]: questions about one process.
 //! * [`symbols`]: the symbols of kernel and modules.

@@ -133,9 +133,9 @@ pub struct Watchpoint {
     pub reads: bool,
 }
 
-/// A place in code.
+/// A location in code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProbePlace<'a> {
+pub enum ProbeLocation<'a> {
     /// An instruction of a program.
     File {
         /// The ELF file.
@@ -273,31 +273,31 @@ impl PerfEvent {
         open_attr(&attr, pid, cpu, "watch memory")
     }
 
-    /// Opens an event at a place in code; a program is attached to it with
+    /// Opens an event at a location in code; a program is attached to it with
     /// [`crate::bpf::perf_link`]. Without a task it hits on all CPUs.
     ///
     /// # Errors
     /// [`PerfError`]: `ENOENT` where the kernel has no such probes.
     pub fn open_at(
-        place: &ProbePlace<'_>,
+        location: &ProbeLocation<'_>,
         ret: bool,
         task: Option<u32>,
     ) -> Result<PerfEvent, PerfError> {
         const SEMAPHORE: u32 = 32;
         let refused = |action, errno| PerfError { action, errno };
-        let source = match place {
-            ProbePlace::File { .. } => "uprobe",
-            ProbePlace::Function { .. } | ProbePlace::Address(_) => "kprobe",
+        let source = match location {
+            ProbeLocation::File { .. } => "uprobe",
+            ProbeLocation::Function { .. } | ProbeLocation::Address(_) => "kprobe",
         };
         let ty = source_type(source).map_err(|e| refused("look up perf's probes", e))?;
-        let (name, number, semaphore) = match *place {
-            ProbePlace::File {
+        let (name, number, semaphore) = match *location {
+            ProbeLocation::File {
                 path,
                 offset,
                 semaphore,
             } => (Some(path), offset, semaphore),
-            ProbePlace::Function { name, offset } => (Some(name), offset, 0),
-            ProbePlace::Address(at) => (None, at, 0),
+            ProbeLocation::Function { name, offset } => (Some(name), offset, 0),
+            ProbeLocation::Address(at) => (None, at, 0),
         };
         let name = name.map(CString::new).transpose();
         let name = name.map_err(|_| refused("open a perf probe", Errno::INVAL))?;
@@ -342,8 +342,8 @@ impl PerfEvent {
     pub fn kprobe_verdict(name: &str) -> ProbeCheck {
         /// From this version on the kernel checks whether the name is unique.
         const SHARED: Version = Version::new(6, 7);
-        let place = ProbePlace::Function { name, offset: 1 };
-        match PerfEvent::open_at(&place, false, None).map_err(|e| e.errno) {
+        let location = ProbeLocation::Function { name, offset: 1 };
+        match PerfEvent::open_at(&location, false, None).map_err(|e| e.errno) {
             Err(Errno::ILSEQ) if machine::version() >= SHARED => ProbeCheck::Sound,
             Err(Errno::INVAL | Errno::ADDRNOTAVAIL) => ProbeCheck::Refused,
             _ => ProbeCheck::Unknown,

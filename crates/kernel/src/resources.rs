@@ -87,7 +87,7 @@ fn free_files(limit: u64) -> usize {
 }
 
 /// Raises the soft limit of open files to the hard limit: large scripts attach to thousands of
-/// places. Commands that this process starts get the original limits back by [`restore_open_files`].
+/// locations. Commands that this process starts get the original limits back by [`restore_open_files`].
 pub fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     FILES_BEFORE.get_or_init(|| limit);

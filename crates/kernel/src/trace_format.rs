@@ -25,11 +25,11 @@ pub struct FormatField {
     pub size: u32,
     /// Whether its number is signed.
     pub signed: bool,
-    /// The place of its value.
+    /// The location of its value.
     pub form: FieldForm,
 }
 
-/// The place of a field's value.
+/// The location of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FieldForm {
     /// The field is the value.
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_have_their_types_and_places() {
+    fn fields_have_their_types_and_locations() {
         let text = "name: x\nID: 313\nformat:\n\
             \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
             \tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\

@@ -144,7 +144,7 @@ impl std::error::Error for TracefsError {}
 
 /// tracefs, whether or not it is mounted anywhere.
 ///
-/// If it is not in the usual places, it is opened as a detached mount (`fsopen`, `fsmount`; Linux
+/// If it is not in the usual locations, it is opened as a detached mount (`fsopen`, `fsmount`; Linux
 /// 5.2), which no other process sees and which ends with this value. Closing such a mount takes
 /// milliseconds, so a thread does it.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! The interface of the controller's critical section, in which the host copies globals under their locks: its
-//! request, its answer, and the places of its copies.
+//! request, its answer, and the locations of its copies.
 
 use spile_ir::GlobalId;
 
@@ -40,13 +40,13 @@ pub struct LockedGlobal {
     pub global: GlobalId,
     /// Offset of its lock in the shared area.
     pub lock: u32,
-    /// The place of its copy.
-    pub copy: CopyPlace,
+    /// The location of its copy.
+    pub copy: CopyLocation,
 }
 
-/// The place of a copy.
+/// The location of a copy.
 #[derive(Debug, Clone)]
-pub enum CopyPlace {
+pub enum CopyLocation {
     /// The copy of a scalar or statistic, in the shared area.
     Words {
         /// Offset of the global.
@@ -100,8 +100,8 @@ impl CriticalLayout {
     pub fn insertions_word(&self, g: GlobalId) -> Option<u32> {
         let guarded = self.globals.iter().find(|c| c.global == g)?;
         match &guarded.copy {
-            CopyPlace::Elements { known, .. } => known.map(|k| k.fresh),
-            CopyPlace::Words { .. } => None,
+            CopyLocation::Elements { known, .. } => known.map(|k| k.fresh),
+            CopyLocation::Words { .. } => None,
         }
     }
 }

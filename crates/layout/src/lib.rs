@@ -8,7 +8,7 @@
 //! | module | its one job |
 //! |---|---|
 //! | `words` | the words at fixed offsets of the state memory ([`shared`], [`percpu`], [`counters`]) |
-//! | `place` | the places of globals |
+//! | `location` | the locations of globals |
 //! | `tables` | tables that the controller fills in for handlers |
 //! | `records` | what handlers send: output, errors, requests |
 //! | `symbolic` | forms of texts in records and strings that only the controller can render |
@@ -32,7 +32,7 @@
 //! All words are 64-bit, native byte order. The memory may be longer than its blocks.
 
 pub mod critical;
-mod place;
+mod location;
 mod records;
 mod symbolic;
 mod tables;
@@ -41,7 +41,7 @@ mod words;
 use spile_ir::HandlerId;
 pub use spile_lir::library::large::{GOLDEN, LargeLayout};
 
-pub use place::*;
+pub use location::*;
 pub use records::*;
 pub use symbolic::{SymbolicForm, takes_kernel_stack};
 pub use tables::*;
@@ -56,7 +56,7 @@ pub struct Layout {
     pub cpu_stride: u32,
     /// Number of per-CPU areas.
     pub cpus: u32,
-    /// For each global, in the program's order, its place; `None` if only the controller has it.
+    /// For each global, in the program's order, its location; `None` if only the controller has it.
     pub globals: Vec<Option<GlobalLayout>>,
     /// For each handler, in the program's order, its counters; `None` for controller handlers.
     pub handlers: Vec<Option<HandlerInfo>>,
@@ -73,7 +73,7 @@ pub struct Layout {
     pub wraps: Option<u32>,
     /// The same of the times that values of entries (`@entry`) were dropped for newer ones, if there are any.
     pub evictions: Option<u32>,
-    /// Whether handlers look up pages of files, or places in memory, which needs the words
+    /// Whether handlers look up pages of files, or locations in memory, which needs the words
     /// [`shared::PAGES`] and [`shared::MEMORY`].
     pub pages: bool,
     /// The globals that the controller's critical section copies, if there is one.
@@ -89,9 +89,9 @@ impl Layout {
 
     /// Whether there is a statistic that keeps a sum in the form in which handlers read it.
     pub fn handlers_read_sums(&self) -> bool {
-        self.globals.iter().flatten().any(|g| match &g.place {
-            GlobalPlace::Stats { agg, .. }
-            | GlobalPlace::Hash {
+        self.globals.iter().flatten().any(|g| match &g.location {
+            GlobalLocation::Stats { agg, .. }
+            | GlobalLocation::Hash {
                 value: ValueLayout::Stats(agg),
                 ..
             } => agg.sum.is_some(),

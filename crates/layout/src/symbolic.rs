@@ -56,7 +56,7 @@ symbolic! {
     UserSimpleLines b'R';
     /// Name of the symbol at an address of the current program, a tab, and its position in the
     /// source.
-    UserPlace b'T';
+    UserLocation b'T';
     /// Addresses of the current program, separated by spaces, that continue the addresses of a
     /// text.
     UserAddresses b'A';
@@ -111,7 +111,7 @@ impl SymbolicForm {
     pub fn has_lines(self) -> bool {
         use SymbolicForm::{
             KernelFile, KernelFileLine, KernelFileLines, KernelLine, UserFile, UserFileLine,
-            UserFileLines, UserLine, UserPlace, UserSimpleLines,
+            UserFileLines, UserLine, UserLocation, UserSimpleLines,
         };
         matches!(
             self,
@@ -120,7 +120,7 @@ impl SymbolicForm {
                 | UserFile
                 | UserLine
                 | UserSimpleLines
-                | UserPlace
+                | UserLocation
                 | KernelFileLines
                 | KernelFileLine
                 | KernelFile

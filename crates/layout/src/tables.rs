@@ -5,7 +5,7 @@ pub use spile_lir::library::unwind::{
     BEHIND, COPIED, EXACT, FILE_NAME, FILE_NAMES, VDSO, copy, row as unwind_row,
 };
 
-/// In place of a file's first row: the file has no rows and will get none.
+/// Instead of a file's first row: the file has no rows and will get none.
 pub const NO_ROWS: u64 = 1 << 32;
 /// Map of files by device and inode (64 bits each). The value: number, first row, number of rows.
 pub const FILES_MAP: &str = "stack_files";

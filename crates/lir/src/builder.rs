@@ -24,7 +24,7 @@ use std::ops;
 use spile_cast::Cast;
 
 use crate::func::{
-    BlockId, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopBound, LoopForm, MemoryPlace,
+    BlockId, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopBound, LoopForm, MemoryOperand,
     Operand, SlotId, Value,
 };
 use crate::helpers::Helper;
@@ -324,17 +324,17 @@ impl Builder {
             slots.push(bytes.next_multiple_of(8));
             SlotId(slots.len().fit::<u32>() - 1)
         };
-        self.addr(MemoryPlace::Slot(slot, 0))
+        self.addr(MemoryOperand::Slot(slot, 0))
     }
 
-    /// The address of a place.
-    pub fn addr(&self, of: MemoryPlace) -> Scalar<'_> {
+    /// The address of a location.
+    pub fn addr(&self, of: MemoryOperand) -> Scalar<'_> {
         self.def(|dst| LirInst::Addr { dst, of })
     }
 
     /// The address of constant data.
     pub fn data(&self, name: &str) -> Scalar<'_> {
-        self.addr(MemoryPlace::Data(name.to_owned(), 0))
+        self.addr(MemoryOperand::Data(name.to_owned(), 0))
     }
 
     /// Calls a helper that has a result.
@@ -390,7 +390,7 @@ impl Builder {
         }
     }
 
-    /// Branches, and begins the code for a comparison that holds. `None` if the place is never reached.
+    /// Branches, and begins the code for a comparison that holds. `None` if the location is never reached.
     fn begin_then(&self, test: Comparison<'_>) -> Option<OpenIf> {
         let a = test.a.value();
         let mut state = self.0.borrow_mut();

@@ -32,8 +32,8 @@ impl CfgNode {
 #[derive(Debug)]
 pub struct Cfg {
     preds: Vec<Vec<CfgNode>>,
-    /// The place of each node in reverse post-order; none if it is unreachable.
-    place: Vec<Option<usize>>,
+    /// The location of each node in reverse post-order; none if it is unreachable.
+    location: Vec<Option<usize>>,
     order: Vec<CfgNode>,
     /// The immediate dominator of each reachable node; of the first one itself.
     idom: Vec<CfgNode>,
@@ -66,13 +66,13 @@ impl Cfg {
         }
         let mut cfg = Cfg {
             preds,
-            place: vec![None; count],
+            location: vec![None; count],
             order: post_order(&succs),
             idom: (0..count).map(CfgNode).collect(),
         };
         cfg.order.reverse();
         for (i, node) in cfg.order.iter().enumerate() {
-            cfg.place[node.0] = Some(i);
+            cfg.location[node.0] = Some(i);
         }
         cfg.dominators();
         cfg
@@ -105,7 +105,7 @@ impl Cfg {
 
     fn common(&self, mut a: CfgNode, mut b: CfgNode) -> CfgNode {
         while a != b {
-            match self.place[a.0] > self.place[b.0] {
+            match self.location[a.0] > self.location[b.0] {
                 true => a = self.idom[a.0],
                 false => b = self.idom[b.0],
             }
@@ -115,7 +115,7 @@ impl Cfg {
 
     /// Whether a block is reachable.
     pub fn reachable(&self, block: usize) -> bool {
-        self.place.get(2 * block).copied().flatten().is_some()
+        self.location.get(2 * block).copied().flatten().is_some()
     }
 
     /// Reachable blocks in reverse post-order.
@@ -126,7 +126,7 @@ impl Cfg {
 
     /// Whether all paths to `b` lead through `a`.
     pub fn dominates(&self, a: CfgNode, mut b: CfgNode) -> bool {
-        if self.place[a.0].is_none() || self.place[b.0].is_none() {
+        if self.location[a.0].is_none() || self.location[b.0].is_none() {
             return false;
         }
         loop {
@@ -166,7 +166,7 @@ impl Cfg {
                 work.extend(
                     self.preds[node.0]
                         .iter()
-                        .filter(|p| self.place[p.0].is_some()),
+                        .filter(|p| self.location[p.0].is_some()),
                 );
             }
         }

@@ -23,7 +23,7 @@ macro_rules! ids {
         pub struct $ty(pub u32);
 
         impl $ty {
-            /// The place in its table.
+            /// The location in its table.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -63,7 +63,7 @@ impl From<i32> for Operand {
 
 /// Something whose address code takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MemoryPlace {
+pub enum MemoryOperand {
     /// A byte of a stack slot.
     Slot(SlotId, u32),
     /// A byte of this processor's area.
@@ -132,8 +132,8 @@ pub enum LirInst {
     /// `dst = a`, about which the kernel's verifier knows nothing, so that paths with different
     /// constants become one. Verifiers before Linux 6.8 still know a zero. Not for addresses.
     Opaque { dst: Value, a: Value },
-    /// `dst` = the address of a place.
-    Addr { dst: Value, of: MemoryPlace },
+    /// `dst` = the address of a location.
+    Addr { dst: Value, of: MemoryOperand },
     /// Calls a helper of the host.
     Helper {
         dst: Option<Value>,
@@ -304,7 +304,7 @@ impl Module {
         let insts = insts.flat_map(|b| &b.insts);
         insts.filter_map(|inst| match inst {
             LirInst::Addr {
-                of: MemoryPlace::Func(name),
+                of: MemoryOperand::Func(name),
                 ..
             } => Some(name.as_str()),
             _ => None,

@@ -11,7 +11,7 @@ use spile_cast::Cast;
 
 use crate::cfg::{Cfg, CfgNode};
 use crate::func::{
-    JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopForm, MemoryPlace, Module, Operand,
+    JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopForm, MemoryOperand, Module, Operand,
     SlotId, Value,
 };
 use crate::helpers::{Helper, NO_MAPPING};
@@ -39,7 +39,7 @@ pub enum Trap {
     Steps,
     /// Too many functions in one another.
     Depth,
-    /// No function, data or place of that name, or another number of arguments.
+    /// No function, data or location of that name, or another number of arguments.
     Missing(String),
     /// A helper's error.
     Helper(String),
@@ -191,7 +191,7 @@ pub trait Host {
     fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap>;
 
     /// The address of a per-CPU area, of state or of a map.
-    fn place(&mut self, of: &MemoryPlace) -> Option<u64>;
+    fn location(&mut self, of: &MemoryOperand) -> Option<u64>;
 
     /// The addresses of the key and the value of each element of a map, for [`Helper::ForEach`].
     ///
@@ -235,7 +235,7 @@ impl Host for NoHost {
         Err(Trap::Helper(message))
     }
 
-    fn place(&mut self, _: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, _: &MemoryOperand) -> Option<u64> {
         None
     }
 }
@@ -447,24 +447,24 @@ impl<'m> Activation<'_, 'm> {
         self.get(base).wrapping_add(i64::from(off).cast_unsigned())
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Result<u64, Trap> {
+    fn location(&mut self, of: &MemoryOperand) -> Result<u64, Trap> {
         let missing = || Trap::Missing(format!("no {of}"));
         match of {
-            MemoryPlace::Slot(SlotId(slot), off) => {
+            MemoryOperand::Slot(SlotId(slot), off) => {
                 let base = self.slots.get(*slot as usize).ok_or_else(missing)?;
                 Ok(base + u64::from(*off))
             }
-            MemoryPlace::Data(name, off) => {
+            MemoryOperand::Data(name, off) => {
                 let data = &self.machine.module.data;
                 let found = data.iter().position(|d| d.name == *name);
                 Ok(self.machine.data[found.ok_or_else(missing)?] + u64::from(*off))
             }
-            MemoryPlace::Func(name) => {
+            MemoryOperand::Func(name) => {
                 let funcs = &self.machine.module.funcs;
                 let found = funcs.iter().position(|f| f.name == *name);
                 Ok(FUNCTIONS + found.ok_or_else(missing)? as u64)
             }
-            _ => self.host.place(of).ok_or_else(missing),
+            _ => self.host.location(of).ok_or_else(missing),
         }
     }
 
@@ -505,7 +505,7 @@ impl<'m> Activation<'_, 'm> {
                 x => x,
             },
             LirInst::Opaque { a, .. } => self.get(*a),
-            LirInst::Addr { of, .. } => self.place(of)?,
+            LirInst::Addr { of, .. } => self.location(of)?,
             LirInst::Helper { helper, args, .. } => {
                 let args: Vec<u64> = args.iter().map(|v| self.get(*v)).collect();
                 self.helper(*helper, &args)?

@@ -46,7 +46,7 @@ impl Mutation {
         matches!(self.change, Change::Term(LirTerm::Ret(_)))
     }
 
-    /// The place and the change.
+    /// The location and the change.
     pub fn describe(&self, func: &LirFunc) -> String {
         let block = &func.blocks[self.block];
         let (old, new) = match &self.change {

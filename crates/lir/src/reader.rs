@@ -9,7 +9,7 @@ use spile_cast::Cast;
 
 use crate::func::{
     BlockId, ConstantData, Extern, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopBound,
-    LoopForm, MemoryPlace, Module, Operand, SlotId, Value,
+    LoopForm, MemoryOperand, Module, Operand, SlotId, Value,
 };
 use crate::helpers::Helper;
 use crate::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
@@ -57,7 +57,7 @@ struct Names {
     values: HashMap<String, Value>,
     all: Vec<String>,
     blocks: HashMap<String, BlockId>,
-    /// For each block its name, the place of its first mention, and whether it is defined.
+    /// For each block its name, the location of its first mention, and whether it is defined.
     mentions: Vec<(String, usize, bool)>,
 }
 
@@ -121,7 +121,7 @@ impl Reader<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// The name at this place, without taking it; empty if there is none.
+    /// The name at this location, without taking it; empty if there is none.
     fn peek_name(&mut self) -> String {
         self.skip();
         let rest = &self.text[self.at..];
@@ -615,7 +615,7 @@ impl Reader<'_> {
                 a: self.value()?,
             }),
             "slot" | "cpu" | "state" | "map" | "func" | "data" => {
-                let of = self.place(name)?;
+                let of = self.location(name)?;
                 Ok(LirInst::Addr { dst, of })
             }
             "call" => {
@@ -648,25 +648,25 @@ impl Reader<'_> {
         })
     }
 
-    fn place(&mut self, kind: &str) -> Res<MemoryPlace> {
+    fn location(&mut self, kind: &str) -> Res<MemoryOperand> {
         Ok(match kind {
             "slot" => {
                 let slot = SlotId(self.number("a slot's number")?);
                 self.expect(b'+')?;
-                MemoryPlace::Slot(slot, self.number("an offset")?)
+                MemoryOperand::Slot(slot, self.number("an offset")?)
             }
-            "cpu" => MemoryPlace::Cpu(self.number("an offset")?),
-            "state" => MemoryPlace::State(self.number("an offset")?),
+            "cpu" => MemoryOperand::Cpu(self.number("an offset")?),
+            "state" => MemoryOperand::State(self.number("an offset")?),
             kind => {
                 self.expect(b'@')?;
                 let name = self.name("a name")?;
                 match kind {
-                    "map" => return Ok(MemoryPlace::Map(name)),
-                    "func" => return Ok(MemoryPlace::Func(name)),
+                    "map" => return Ok(MemoryOperand::Map(name)),
+                    "func" => return Ok(MemoryOperand::Func(name)),
                     _ => {}
                 }
                 self.expect(b'+')?;
-                MemoryPlace::Data(name, self.number("an offset")?)
+                MemoryOperand::Data(name, self.number("an offset")?)
             }
         })
     }

@@ -22,7 +22,7 @@ use spile_cast::Cast;
 
 use crate::cfg::{Cfg, CfgNode, live_in};
 use crate::func::{
-    BlockId, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopBound, LoopForm, MemoryPlace,
+    BlockId, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopBound, LoopForm, MemoryOperand,
     Module, Operand, SlotId, Value,
 };
 use crate::op::{AluOp, Cond, Size, Width};
@@ -32,7 +32,7 @@ use crate::verify::HostLimits;
 /// Turns the loops of a verified module that are callbacks into calls of `repeat`.
 ///
 /// # Errors
-/// A loop that carries an address, or more values than a stack frame of the host has room for.
+/// A loop that carries an address, or more values than a stack frame of the host has space for.
 pub fn outline(module: &mut Module, limits: &HostLimits) -> Result<(), String> {
     let mut at = 0;
     while at < module.funcs.len() {
@@ -45,7 +45,7 @@ pub fn outline(module: &mut Module, limits: &HostLimits) -> Result<(), String> {
                 name.push('_');
             }
             let mut outline = Outline::new(&mut module.funcs[at], header, name, context)?;
-            outline.place(limits)?;
+            outline.location(limits)?;
             context = outline.context;
             let step = outline.run();
             module.funcs.push(step);
@@ -59,9 +59,9 @@ pub fn outline(module: &mut Module, limits: &HostLimits) -> Result<(), String> {
 /// function.
 fn slots_first(func: &mut LirFunc) {
     let is_slot = |inst: &LirInst| {
-        let of = MemoryPlace::Slot(SlotId(0), 0);
-        matches!(inst, LirInst::Addr { of: place, .. }
-            if std::mem::discriminant(place) == std::mem::discriminant(&of))
+        let of = MemoryOperand::Slot(SlotId(0), 0);
+        matches!(inst, LirInst::Addr { of: location, .. }
+            if std::mem::discriminant(location) == std::mem::discriminant(&of))
     };
     let mut found = Vec::new();
     for block in func.blocks.iter_mut().skip(1) {
@@ -94,7 +94,7 @@ fn outermost(func: &LirFunc) -> Option<usize> {
         .find(|a| !headers.iter().any(|b| inside(*a, *b)))
 }
 
-/// Values that are addresses, as far as the function shows it: those of places, bases of accesses,
+/// Values that are addresses, as far as the function shows it: those of locations, bases of accesses,
 /// and what is added to them or subtracted.
 fn addresses(func: &LirFunc) -> HashSet<Value> {
     let mut found = HashSet::new();
@@ -243,7 +243,7 @@ impl<'f> Outline<'f> {
         let insts = self.func.blocks.iter().flat_map(|b| &b.insts);
         let constant = |inst: &&LirInst| match inst {
             LirInst::Const { .. } => true,
-            LirInst::Addr { of, .. } => !matches!(of, MemoryPlace::Slot(..)),
+            LirInst::Addr { of, .. } => !matches!(of, MemoryOperand::Slot(..)),
             _ => false,
         };
         let made = insts.filter(constant);
@@ -252,8 +252,8 @@ impl<'f> Outline<'f> {
         self.read = read.into_iter().collect();
     }
 
-    /// Gives each word its place.
-    fn place(&mut self, limits: &HostLimits) -> Result<(), String> {
+    /// Gives each word its location.
+    fn location(&mut self, limits: &HostLimits) -> Result<(), String> {
         let addresses = addresses(self.func);
         let mut words = vec![ContextWord::Exit];
         let mut changing: Vec<Value> = self.carried.iter().chain(&self.found).copied().collect();
@@ -272,8 +272,8 @@ impl<'f> Outline<'f> {
         }
         let values = self.carried.iter().chain(&self.read).chain(&self.found);
         words.extend(values.map(|v| ContextWord::Value(*v)));
-        let room = |slot: SlotId| self.func.slots[slot.index()];
-        let known = self.context.map_or(0, room);
+        let capacity = |slot: SlotId| self.func.slots[slot.index()];
+        let known = self.context.map_or(0, capacity);
         let bytes = known.max(8 * words.len().fit::<u32>());
         // Words have displacements of 16 bits.
         let most = limits.stack.min(i16::MAX.unsigned_abs().into());
@@ -457,7 +457,7 @@ impl<'f> Outline<'f> {
     fn caller(&mut self) {
         let [context, times, count, exit] =
             ["context", "times", "count", "exit"].map(|n| fresh(self.func, n));
-        let of = MemoryPlace::Slot(self.context.unwrap_or(SlotId(0)), 0);
+        let of = MemoryOperand::Slot(self.context.unwrap_or(SlotId(0)), 0);
         let mut insts = vec![LirInst::Addr { dst: context, of }];
         let (zero, unknown) = self.unknown_zero();
         insts.extend(zero);

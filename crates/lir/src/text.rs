@@ -41,7 +41,7 @@
 use std::fmt::{self, Display, Formatter, Write as _};
 
 use crate::func::{
-    ConstantData, Extern, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopForm, MemoryPlace,
+    ConstantData, Extern, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopForm, MemoryOperand,
     Module, Operand, Value,
 };
 use crate::op::{Size, Width};
@@ -116,15 +116,15 @@ pub(crate) fn signed_name(size: Size) -> &'static str {
     }
 }
 
-impl Display for MemoryPlace {
+impl Display for MemoryOperand {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            MemoryPlace::Slot(slot, off) => write!(f, "slot {} + {off}", slot.0),
-            MemoryPlace::Cpu(off) => write!(f, "cpu {off}"),
-            MemoryPlace::State(off) => write!(f, "state {off}"),
-            MemoryPlace::Map(name) => write!(f, "map @{name}"),
-            MemoryPlace::Func(name) => write!(f, "func @{name}"),
-            MemoryPlace::Data(name, off) => write!(f, "data @{name} + {off}"),
+            MemoryOperand::Slot(slot, off) => write!(f, "slot {} + {off}", slot.0),
+            MemoryOperand::Cpu(off) => write!(f, "cpu {off}"),
+            MemoryOperand::State(off) => write!(f, "state {off}"),
+            MemoryOperand::Map(name) => write!(f, "map @{name}"),
+            MemoryOperand::Func(name) => write!(f, "func @{name}"),
+            MemoryOperand::Data(name, off) => write!(f, "data @{name} + {off}"),
         }
     }
 }

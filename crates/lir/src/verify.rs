@@ -25,7 +25,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::cfg::{Cfg, CfgNode};
-use crate::func::{LirFunc, LirInst, MemoryPlace, Module, Value};
+use crate::func::{LirFunc, LirInst, MemoryOperand, Module, Value};
 use crate::op::{AtomicOp, ExtOp, Size};
 
 /// The invariants, which the module's documentation describes.
@@ -75,14 +75,18 @@ pub struct Violation {
     /// The invariant.
     pub invariant: Invariant,
     /// Function, block and instruction, as far as there are any.
-    pub place: String,
+    pub location: String,
     /// The error message.
     pub message: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} ({:?})", self.place, self.message, self.invariant)
+        write!(
+            f,
+            "{}: {} ({:?})",
+            self.location, self.message, self.invariant
+        )
     }
 }
 
@@ -95,9 +99,9 @@ type Res = Result<(), Violation>;
 /// # Errors
 /// The first violated invariant.
 pub fn verify(module: &Module, limits: &HostLimits) -> Result<(), Violation> {
-    let top = |name: &str| ErrorPlace {
+    let top = |name: &str| ErrorLocation {
         func: None,
-        place: format!("@{name}"),
+        location: format!("@{name}"),
     };
     let mut names = HashSet::new();
     for data in &module.data {
@@ -123,17 +127,17 @@ fn legal(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(legal)
 }
 
-/// A place for messages.
-struct ErrorPlace<'a> {
+/// A location for messages.
+struct ErrorLocation<'a> {
     func: Option<&'a LirFunc>,
-    place: String,
+    location: String,
 }
 
-impl ErrorPlace<'_> {
+impl ErrorLocation<'_> {
     fn fail(&self, invariant: Invariant, message: impl Into<String>) -> Res {
         Err(Violation {
             invariant,
-            place: self.place.clone(),
+            location: self.location.clone(),
             message: message.into(),
         })
     }
@@ -164,17 +168,17 @@ impl ErrorPlace<'_> {
     }
 }
 
-fn at_block(func: &LirFunc, block: usize) -> ErrorPlace<'_> {
+fn at_block(func: &LirFunc, block: usize) -> ErrorLocation<'_> {
     let name = func.blocks.get(block).map_or("?", |b| &b.name);
-    ErrorPlace {
+    ErrorLocation {
         func: Some(func),
-        place: format!("@{}: {name}", func.name),
+        location: format!("@{}: {name}", func.name),
     }
 }
 
-fn at_inst<'a>(func: &'a LirFunc, block: usize, inst: &LirInst) -> ErrorPlace<'a> {
+fn at_inst<'a>(func: &'a LirFunc, block: usize, inst: &LirInst) -> ErrorLocation<'a> {
     let mut at = at_block(func, block);
-    at.place = format!("{}: {}", at.place, func.show(inst));
+    at.location = format!("{}: {}", at.location, func.show(inst));
     at
 }
 
@@ -198,9 +202,9 @@ fn function(module: &Module, func: &LirFunc, limits: &HostLimits) -> Res {
 }
 
 fn names_and_ids(func: &LirFunc, limits: &HostLimits) -> Res {
-    let at = ErrorPlace {
+    let at = ErrorLocation {
         func: Some(func),
-        place: format!("@{}", func.name),
+        location: format!("@{}", func.name),
     };
     if func.blocks.is_empty() {
         return at.fail(Invariant::Entry, "a function needs a block");
@@ -306,24 +310,24 @@ fn address(module: &Module, func: &LirFunc, inst: &LirInst) -> Found {
         return None;
     };
     match of {
-        MemoryPlace::Slot(slot, off) => match func.slots.get(slot.index()) {
+        MemoryOperand::Slot(slot, off) => match func.slots.get(slot.index()) {
             None => Some((Invariant::Ids, "no such slot")),
             Some(size) => (off >= size).then_some((Invariant::Slots, "behind the slot's end")),
         },
-        MemoryPlace::Data(name, off) => match module.data(name) {
+        MemoryOperand::Data(name, off) => match module.data(name) {
             None => Some((Invariant::Data, "no such data")),
             Some(data) => {
                 let behind = *off as usize >= data.bytes.len();
                 behind.then_some((Invariant::Data, "behind the end of the data"))
             }
         },
-        MemoryPlace::Map(name) => {
+        MemoryOperand::Map(name) => {
             (!legal(name)).then_some((Invariant::Names, "the map has no legal name"))
         }
-        MemoryPlace::Func(name) => {
+        MemoryOperand::Func(name) => {
             (module.func(name).is_none()).then_some((Invariant::Calls, "no such function"))
         }
-        MemoryPlace::Cpu(_) | MemoryPlace::State(_) => None,
+        MemoryOperand::Cpu(_) | MemoryOperand::State(_) => None,
     }
 }
 
@@ -380,9 +384,9 @@ fn recursion(module: &Module) -> Res {
     }
     match left.keys().min() {
         None => Ok(()),
-        Some(name) => ErrorPlace {
+        Some(name) => ErrorLocation {
             func: None,
-            place: format!("@{name}"),
+            location: format!("@{name}"),
         }
         .fail(Invariant::Recursion, "the function can call itself"),
     }
@@ -412,11 +416,11 @@ fn loops(func: &LirFunc, cfg: &Cfg, limits: &HostLimits) -> Res {
     // Without the jumps back to headers, a reducible graph has no cycle: each edge leads on in the
     // order of the nodes.
     let order: Vec<usize> = cfg.blocks().collect();
-    let mut place = vec![0; func.blocks.len()];
-    order.iter().enumerate().for_each(|(i, b)| place[*b] = i);
+    let mut location = vec![0; func.blocks.len()];
+    order.iter().enumerate().for_each(|(i, b)| location[*b] = i);
     for i in 0..func.blocks.len() {
         for from in cfg.preds(i) {
-            let back = place[from.block()] >= place[i];
+            let back = location[from.block()] >= location[i];
             if back && !cfg.dominates(CfgNode::entry(i), *from) {
                 let message = "a jump into the middle of a loop";
                 return at_block(func, i).fail(Invariant::Loops, message);

@@ -1,9 +1,9 @@
 //! Each invariant of the verifier has a module that violates it; each error of the reader names its
-//! place; each fault of the interpreter has code that causes it.
+//! location; each fault of the interpreter has code that causes it.
 
 use std::collections::BTreeSet;
 
-use spile_lir::func::{BlockId, JumpTarget, LirTerm, MemoryPlace, Value};
+use spile_lir::func::{BlockId, JumpTarget, LirTerm, MemoryOperand, Value};
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Machine, Memory, NoHost, RegionKind, Trap};
 use spile_lir::reader::read;
@@ -24,7 +24,7 @@ impl Host for LimitedHost {
         NoHost.helper(memory, helper, args)
     }
 
-    fn place(&mut self, _: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, _: &MemoryOperand) -> Option<u64> {
         None
     }
 
@@ -279,7 +279,7 @@ fn ids_that_do_not_exist_are_refused() {
 }
 
 #[test]
-fn errors_of_the_reader_name_their_place() {
+fn errors_of_the_reader_name_their_location() {
     let rows = [
         ("fun", "1:1: expected `data`, `extern` or `func`"),
         ("extern @g(x)", "1:11: not a number of parameters"),

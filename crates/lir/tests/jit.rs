@@ -18,7 +18,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::cfg::Cfg;
 use spile_lir::func::{
-    BlockId, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, MemoryPlace, Module, Operand, Value,
+    BlockId, JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, MemoryOperand, Module, Operand, Value,
 };
 use spile_lir::interp::{Machine, NoHost, RegionKind};
 use spile_lir::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
@@ -293,11 +293,11 @@ impl Translator<'_, '_> {
             }
             LirInst::Opaque { a, .. } => self.values[a],
             LirInst::Addr { of, .. } => match of {
-                MemoryPlace::Slot(slot, off) => {
+                MemoryOperand::Slot(slot, off) => {
                     let slot = self.slots[slot.index()];
                     self.b.ins().stack_addr(I64, slot, off.cast_signed())
                 }
-                MemoryPlace::Data(name, off) => {
+                MemoryOperand::Data(name, off) => {
                     let at = self.data[&**name].as_ptr() as i64 + i64::from(*off);
                     self.b.ins().iconst(I64, at)
                 }
@@ -534,9 +534,9 @@ fn the_library_as_machine_code_equals_the_interpreter() {
             }
         }
         for n in [0, 9, 10, 12_345_678, 1 << 40, u64::MAX] {
-            let (room, number) = (Arg::Memory(vec![1; 24]), Arg::Number(n));
-            run("decimal", &[room.clone(), number.clone()]);
-            run("hex", &[room, number, Arg::Number(u64::from(b'a'))]);
+            let (buffer, number) = (Arg::Memory(vec![1; 24]), Arg::Number(n));
+            run("decimal", &[buffer.clone(), number.clone()]);
+            run("hex", &[buffer, number, Arg::Number(u64::from(b'a'))]);
         }
     }
 }

@@ -54,7 +54,7 @@ proptest! {
     ) {
         let module = testgen::module(&numbers, true);
         let mut outlined = module.clone();
-        // Some have more values than a context has room for.
+        // Some have more values than a context has space for.
         if outline(&mut outlined, &LIMITS).is_err() {
             return Ok(());
         }
@@ -82,7 +82,7 @@ proptest! {
                 0 => text[at] = byte,
                 1 => text.truncate(at),
                 2 => drop(text.remove(at)),
-                // A word of the text at a place where it does not belong.
+                // A word of the text at a location where it does not belong.
                 _ => {
                     let word = &words[usize::from(byte) % words.len()];
                     text.splice(at..at, word.iter().copied());

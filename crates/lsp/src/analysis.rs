@@ -15,7 +15,7 @@ use spile_syntax::token::{Tok, Token};
 
 use crate::workspace::Workspace;
 
-/// The kind of a document, by its name and place.
+/// The kind of a document, by its name and location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DocumentKind {
     /// A script.

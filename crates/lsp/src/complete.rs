@@ -1,4 +1,4 @@
-//! Completions at a place in a document.
+//! Completions at a location in a document.
 
 use std::collections::BTreeMap;
 
@@ -145,7 +145,7 @@ fn in_string(a: &Analysis, i: usize, offset: usize) -> bool {
     }
 }
 
-/// Whether a place after `count` tokens is in the list of points of a probe.
+/// Whether a location after `count` tokens is in the list of points of a probe.
 fn in_head(a: &Analysis, r: ItemTokens, count: usize) -> bool {
     if count <= r.keyword + 1 && a.kind(r.keyword + 1) != Tok::Ident && count <= r.keyword {
         return false;
@@ -357,8 +357,8 @@ fn names_and_keywords(
         add(Proposal::new(&*v.name, Kind::VARIABLE, &*v.ty));
     }
     for name in a.library.global_names(a.scope) {
-        let place = a.library.global(&name, a.scope).map(|(_, g)| g.name.span);
-        let global = a.globals.iter().find(|g| Some(g.span) == place);
+        let location = a.library.global(&name, a.scope).map(|(_, g)| g.name.span);
+        let global = a.globals.iter().find(|g| Some(g.span) == location);
         if !name.starts_with('_') {
             let ty = global.map_or_else(|| "global".into(), |g| g.ty.clone());
             add(Proposal::new(&*name, Kind::VARIABLE, ty));

@@ -1,4 +1,4 @@
-//! The syntactic context of a place in a document. It uses tokens only, so that it works in texts
+//! The syntactic context of a location in a document. It uses tokens only, so that it works in texts
 //! that do not parse, such as texts being written.
 
 use spile_sema::ctype::{CTy, TypeShape, parse_type};
@@ -17,7 +17,7 @@ const MAX_POINTS: usize = 64;
 /// Maximum length of a chain of `->`.
 const MAX_CHAIN: usize = 64;
 
-/// An item around a place, as tokens.
+/// An item around a location, as tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ItemTokens {
     /// The keyword that begins it.

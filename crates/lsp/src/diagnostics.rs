@@ -1,4 +1,4 @@
-//! Diagnostics of the command line in the protocol's form: the same codes, places and hints.
+//! Diagnostics of the command line in the protocol's form: the same codes, locations and hints.
 
 use lsp_types::{
     Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, DiagnosticTag, Location,

@@ -1,4 +1,4 @@
-//! The meaning of names, and the places of their definitions.
+//! The meaning of names, and the locations of their definitions.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) enum Meaning {
     Context(String, String),
     /// A member of a structure, with the structure's type.
     Member(String, CTy),
-    /// A macro, and the place of its `@define`.
+    /// A macro, and the location of its `@define`.
     Macro(String, Span),
     /// A probe point as written.
     Point(String),
@@ -205,7 +205,7 @@ pub(crate) fn alias(a: &Analysis, point: &ProbePoint) -> Option<(String, FileId,
     })
 }
 
-/// The places that define the meaning of token `i`.
+/// The locations that define the meaning of token `i`.
 pub(crate) fn definitions(a: &Analysis, workspace: &Workspace, i: usize) -> Vec<Span> {
     match meaning(a, workspace, i) {
         Some(Meaning::Function(all)) => all.iter().map(|(_, f)| f.name.span).collect(),

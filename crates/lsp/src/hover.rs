@@ -18,12 +18,12 @@ pub(crate) fn hover(a: &Analysis, workspace: &Workspace, i: usize) -> Option<Str
         Meaning::Function(all) => {
             let each = all.iter().map(|(file, f)| {
                 let doc = f.doc.as_deref().unwrap_or("");
-                let place = if *file == a.file {
+                let location = if *file == a.file {
                     String::new()
                 } else {
                     origin(a, f.name.span)
                 };
-                markdown(&format!("function {}", a.signature(f)), &[doc, &place])
+                markdown(&format!("function {}", a.signature(f)), &[doc, &location])
             });
             each.collect::<Vec<_>>().join("\n\n---\n\n")
         }
@@ -46,7 +46,7 @@ pub(crate) fn hover(a: &Analysis, workspace: &Workspace, i: usize) -> Option<Str
             let doc = doc_comment(text, span.start as usize).unwrap_or_default();
             let rest = text.get(span.start as usize..).unwrap_or("");
             let end = rest.find("%)").map_or(rest.len(), |n| n + 2);
-            let place = if span.file == a.file {
+            let location = if span.file == a.file {
                 String::new()
             } else {
                 origin(a, span)
@@ -57,7 +57,7 @@ pub(crate) fn hover(a: &Analysis, workspace: &Workspace, i: usize) -> Option<Str
             } else {
                 short.join("\n")
             };
-            markdown(&code, &[&doc, &place])
+            markdown(&code, &[&doc, &location])
         }
         Meaning::Point(text) => point(a, workspace, &text)?,
         Meaning::Word(doc) => markdown(doc.usage, &[doc.doc]),

@@ -2,11 +2,11 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`workspace`] | the server's environment: the tapset, the machine, the places of tapset files
+//! | [`workspace`] | the server's environment: the tapset, the machine, the locations of tapset files
 //! |
 //! | `text` | documents: positions of the protocol, edits |
 //! | `analysis` | a document after all passes of analysis |
-//! | `cursor` | the context of a place, by tokens, in any text |
+//! | `cursor` | the context of a location, by tokens, in any text |
 //! | `docs` | one line on each keyword, operator and built-in function |
 //! | `complete`, `hover`, `goto`, `symbols`, `diagnostics` | the answers |
 //! | [`server`] | the protocol |

@@ -362,8 +362,11 @@ impl Server<'_> {
             .filter(same)
             .map(|(id, _)| id);
         let original = library.find(|id| {
-            let place = self.workspace.places.path(self.workspace.sources.name(*id));
-            place.is_some_and(|p| Some(p.as_os_str().as_encoded_bytes()) == path.as_deref())
+            let location = self
+                .workspace
+                .locations
+                .path(self.workspace.sources.name(*id));
+            location.is_some_and(|p| Some(p.as_os_str().as_encoded_bytes()) == path.as_deref())
         });
         match original {
             Some(id) => DocumentKind::Tapset(id),
@@ -456,10 +459,10 @@ impl Server<'_> {
     fn definition(&mut self, at: &TextDocumentPositionParams) -> Option<GotoDefinitionResponse> {
         let (a, i) = self.token(at)?;
         let spans = goto::definitions(&a, self.workspace, i);
-        let places = spans
+        let locations = spans
             .into_iter()
             .filter_map(|s| self.location(&a, s, &at.text_document.uri));
-        Some(GotoDefinitionResponse::Array(places.collect()))
+        Some(GotoDefinitionResponse::Array(locations.collect()))
     }
 
     fn location(&self, a: &Analysis, span: Span, uri: &Uri) -> Option<Location> {
@@ -470,7 +473,7 @@ impl Server<'_> {
         let text = a.sources.text(span.file);
         let path = self
             .workspace
-            .places
+            .locations
             .provide(a.sources.name(span.file), text)?;
         let range = DocText::new(text.to_owned()).span(span, self.encoding);
         Some(Location::new(uri_of(&path)?, range))

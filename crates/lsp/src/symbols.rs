@@ -16,13 +16,13 @@ const MAX_NAME: usize = 80;
 pub(crate) fn symbols(a: &Analysis, text: &DocText, encoding: Encoding) -> Vec<DocumentSymbol> {
     let mut all: Vec<Symbol> = a.tree.items.iter().flat_map(|i| of_item(a, i)).collect();
     all.extend(macros(a));
-    // Text from a macro is in another place.
+    // Text from a macro is in another location.
     all.retain(|s| s.within(a.file) && !s.name.is_empty());
     all.sort_by_key(|s| s.whole.start);
     all.into_iter().map(|s| s.drawn(text, encoding)).collect()
 }
 
-/// A symbol with its places in the text.
+/// A symbol with its locations in the text.
 struct Symbol {
     name: String,
     kind: SymbolKind,

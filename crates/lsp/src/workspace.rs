@@ -29,14 +29,14 @@ pub struct Workspace {
     pub tables: Box<ConstTables>,
     /// Settings of the run, such as `-D`.
     pub options: AnalysisOptions,
-    /// The places of the tapset's files.
-    pub places: Box<dyn TapsetPlaces>,
+    /// The locations of the tapset's files.
+    pub locations: Box<dyn TapsetLocations>,
     /// The reason why only the syntax is checked, if the kernel's types are unavailable.
     pub blind: Option<String>,
 }
 
-/// The places of the built-in tapset's files.
-pub trait TapsetPlaces {
+/// The locations of the built-in tapset's files.
+pub trait TapsetLocations {
     /// The path that a file has or would have, by its name in `sources`.
     fn path(&self, name: &str) -> Option<PathBuf>;
     /// Makes sure that a file with this text exists; returns its path.

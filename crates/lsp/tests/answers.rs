@@ -6,11 +6,11 @@ use lsp_server::{ErrorCode, Message, Notification, Request};
 use serde_json::{Value, json};
 use support::{Client, URI, at, cursor};
 
-/// The labels of the proposals at a marked place.
+/// The labels of the proposals at a marked location.
 fn complete(marked: &str) -> Vec<String> {
-    let (text, place) = cursor(marked);
+    let (text, location) = cursor(marked);
     let mut client = Client::with(&text);
-    let items = client.result("textDocument/completion", place);
+    let items = client.result("textDocument/completion", location);
     client.stop();
     let label = |i: &Value| i["label"].as_str().expect("a label").to_owned();
     items
@@ -117,9 +117,9 @@ fn completion_proposes_names_in_scope() {
 }
 
 fn hover(marked: &str) -> String {
-    let (text, place) = cursor(marked);
+    let (text, location) = cursor(marked);
     let mut client = Client::with(&text);
-    let found = client.result("textDocument/hover", place);
+    let found = client.result("textDocument/hover", location);
     client.stop();
     found["contents"]["value"].as_str().unwrap_or("").to_owned()
 }
@@ -204,11 +204,11 @@ fn hovers_show_signatures_and_documentation() {
 }
 
 #[test]
-fn definitions_lead_to_their_places() {
+fn definitions_lead_to_their_locations() {
     let definition = |marked: &str| -> Vec<String> {
-        let (text, place) = cursor(marked);
+        let (text, location) = cursor(marked);
         let mut client = Client::with(&text);
-        let found = client.result("textDocument/definition", place);
+        let found = client.result("textDocument/definition", location);
         client.stop();
         let each = found.as_array().cloned().unwrap_or_default();
         let show = |l: &Value| {

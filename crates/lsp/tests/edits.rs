@@ -68,11 +68,11 @@ fn random_edits_of_real_scripts_keep_server_and_editor_equal() {
         *case.1 += 1;
         let version = *case.1;
         case.0.change(version, Value::Null, &text);
-        for (place, what, piece, ask) in edits {
+        for (location, what, piece, ask) in edits {
             let lines: Vec<&str> = text.split('\n').collect();
             let count = lines.len();
-            let line = place.index(count);
-            let col = place.index(lines[line].chars().count() + 1);
+            let line = location.index(count);
+            let col = location.index(lines[line].chars().count() + 1);
             let end = if what == 0 { col } else { col + what * 3 };
             let range = json!({
                 "start": {"line": line, "character": col},

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::json;
 use crate::model::TimePart;
-use crate::paths::{Node, PathPlace, threads};
+use crate::paths::{Node, PathLocation, threads};
 use crate::report::{failed, head};
 use crate::run::Run;
 
@@ -66,7 +66,7 @@ fn trees(run: &Run) -> Value {
             if run.profiles.len() > 1 {
                 title = format!("{}: {title}", profile.title());
             }
-            let tree = Node::from_samples(PathPlace::default(), &thread.samples);
+            let tree = Node::from_samples(PathLocation::default(), &thread.samples);
             out.push(json!({ "title": title, "tree": node(&tree) }));
         }
     }
@@ -74,10 +74,10 @@ fn trees(run: &Run) -> Value {
 }
 
 fn node(node: &Node) -> Value {
-    let place = &node.place;
-    let module = place.module.clone().or(place.file.clone());
+    let location = &node.location;
+    let module = location.module.clone().or(location.file.clone());
     json!({
-        "n": place.name, "k": place.kind.name(), "m": module, "t": node.inclusive,
+        "n": location.name, "k": location.kind.name(), "m": module, "t": node.inclusive,
         "c": node.count, "ch": node.children.iter().map(self::node).collect::<Vec<_>>(),
     })
 }

@@ -24,7 +24,7 @@ pub const VERSION: u32 = 1;
 /// The context outside all regions ([`Context`]); it exists without a row of its own.
 pub const ROOT: u32 = 0;
 
-/// The recorded command, place and options: the first line of a file.
+/// The recorded command, location and options: the first line of a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// [`FORMAT`].
@@ -606,7 +606,7 @@ impl CallParts {
     }
 }
 
-/// A place in a program.
+/// A location in a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StackFrame {
     /// The function, or the address in hexadecimal digits if it has no name.

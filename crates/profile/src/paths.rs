@@ -1,5 +1,5 @@
-//! Call paths: the places in the program where each thread's time in system calls was spent, as
-//! lists of places and as trees.
+//! Call paths: the locations in the program where each thread's time in system calls was spent, as
+//! lists of locations and as trees.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use crate::run::{ContextIndex, Run, label, last};
 /// many, and files can come from outside.
 const DEEPEST: usize = 256;
 
-/// A place on the way to a system call.
+/// A location on the way to a system call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PathPlace {
+pub struct PathLocation {
     /// Its name in reports.
     pub name: String,
     /// Its kind.
-    pub kind: PlaceKind,
+    pub kind: LocationKind,
     /// The source file.
     pub file: Option<String>,
     /// The source line, from 1.
@@ -25,9 +25,9 @@ pub struct PathPlace {
     pub module: Option<String>,
 }
 
-/// The kind of a [`PathPlace`].
+/// The kind of a [`PathLocation`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PlaceKind {
+pub enum LocationKind {
     /// A rank or process.
     Rank,
     /// A thread.
@@ -41,15 +41,15 @@ pub enum PlaceKind {
     Call,
 }
 
-impl PlaceKind {
-    /// Its name in formats that have types of places.
+impl LocationKind {
+    /// Its name in formats that have types of locations.
     pub fn name(self) -> &'static str {
         match self {
-            PlaceKind::Rank => "rank",
-            PlaceKind::Thread => "thread",
-            PlaceKind::Region => "region",
-            PlaceKind::Function => "function",
-            PlaceKind::Call => "syscall",
+            LocationKind::Rank => "rank",
+            LocationKind::Thread => "thread",
+            LocationKind::Region => "region",
+            LocationKind::Function => "function",
+            LocationKind::Call => "syscall",
         }
     }
 }
@@ -58,7 +58,7 @@ impl PlaceKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathSample {
     /// From the outermost region to the system call, or to the region itself.
-    pub path: Vec<PathPlace>,
+    pub path: Vec<PathLocation>,
     /// Number of calls, including the unfinished one; or entries of the region.
     pub count: u64,
     /// Total time.
@@ -70,7 +70,7 @@ impl PathSample {
     pub fn is_call(&self) -> bool {
         self.path
             .last()
-            .is_none_or(|last| last.kind != PlaceKind::Region)
+            .is_none_or(|last| last.kind != LocationKind::Region)
     }
 }
 
@@ -111,7 +111,7 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
         let key = (stack.tid, stack.context, stack.call.as_str());
         stacks.entry(key).or_default().push(stack);
     }
-    let mut by_thread: HashMap<u32, HashMap<Vec<PathPlace>, (u64, Ns)>> = HashMap::new();
+    let mut by_thread: HashMap<u32, HashMap<Vec<PathLocation>, (u64, Ns)>> = HashMap::new();
     for call in &data.calls {
         let paths = by_thread.entry(call.tid).or_default();
         let key = (call.tid, call.context, call.call.as_str());
@@ -131,7 +131,7 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
     // Time of a region outside of its calls ends at the region itself.
     for time in &data.context_times {
         let calls = in_calls.get(&(time.tid, time.context)).copied();
-        let path = contexts.places(time.context);
+        let path = contexts.locations(time.context);
         if path.is_empty() {
             continue;
         }
@@ -165,11 +165,11 @@ fn split(
     call: &CallTotals,
     stacks: &[&Stack],
     contexts: &ContextIndex,
-) -> Vec<(Vec<PathPlace>, u64, Ns)> {
-    let start = contexts.places(call.context);
-    let end = PathPlace {
+) -> Vec<(Vec<PathLocation>, u64, Ns)> {
+    let start = contexts.locations(call.context);
+    let end = PathLocation {
         name: call.call.clone(),
-        ..PathPlace::default()
+        ..PathLocation::default()
     };
     let mut out = Vec::new();
     let unfinished = u64::from(call.unfinished.is_some());
@@ -191,10 +191,10 @@ fn split(
     out
 }
 
-fn function(frame: &StackFrame) -> PathPlace {
-    PathPlace {
+fn function(frame: &StackFrame) -> PathLocation {
+    PathLocation {
         name: frame.function.clone(),
-        kind: PlaceKind::Function,
+        kind: LocationKind::Function,
         file: frame.file.clone(),
         line: frame.line,
         module: frame.module.clone(),
@@ -203,26 +203,26 @@ fn function(frame: &StackFrame) -> PathPlace {
 
 impl ContextIndex<'_> {
     /// Like [`ContextIndex::path`]; empty outside of regions.
-    pub fn places(&self, id: u32) -> Vec<PathPlace> {
-        let place = |(id, row): (u32, Option<&Context>)| PathPlace {
+    pub fn locations(&self, id: u32) -> Vec<PathLocation> {
+        let location = |(id, row): (u32, Option<&Context>)| PathLocation {
             name: label(id, row),
-            kind: PlaceKind::Region,
+            kind: LocationKind::Region,
             file: row.and_then(|r| r.file.clone()),
             line: row.and_then(|r| r.line),
             module: row.and_then(|r| Some(last(r.module.as_deref()?).to_owned())),
         };
-        self.chain(id).into_iter().map(place).collect()
+        self.chain(id).into_iter().map(location).collect()
     }
 }
 
-/// A place and its children.
+/// A location and its children.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
-    /// The place.
-    pub place: PathPlace,
-    /// Number of calls at this place itself.
+    /// The location.
+    pub location: PathLocation,
+    /// Number of calls at this location itself.
     pub count: u64,
-    /// Time at this place itself.
+    /// Time at this location itself.
     pub exclusive: Ns,
     /// Time including all descendants.
     pub inclusive: Ns,
@@ -232,9 +232,9 @@ pub struct Node {
 
 impl Node {
     /// A tree of the samples of a thread, under a root of its own.
-    pub fn from_samples(root: PathPlace, samples: &[PathSample]) -> Node {
+    pub fn from_samples(root: PathLocation, samples: &[PathSample]) -> Node {
         let mut node = Node {
-            place: root,
+            location: root,
             ..Node::default()
         };
         for sample in samples {
@@ -243,18 +243,18 @@ impl Node {
         node
     }
 
-    fn add(&mut self, path: &[PathPlace], count: u64, ns: Ns) {
+    fn add(&mut self, path: &[PathLocation], count: u64, ns: Ns) {
         self.inclusive = self.inclusive.saturating_add(ns);
         let Some((first, rest)) = path.split_first() else {
             self.count = self.count.saturating_add(count);
             self.exclusive = self.exclusive.saturating_add(ns);
             return;
         };
-        let at = match self.children.binary_search_by(|c| c.place.cmp(first)) {
+        let at = match self.children.binary_search_by(|c| c.location.cmp(first)) {
             Ok(at) => at,
             Err(at) => {
                 let child = Node {
-                    place: first.clone(),
+                    location: first.clone(),
                     ..Node::default()
                 };
                 self.children.insert(at, child);
@@ -275,19 +275,21 @@ impl Node {
 
 /// A tree for each profile: the rank, its threads with their wall time, their calls.
 pub fn trees(run: &Run) -> Vec<Node> {
-    let place = |name: String, kind| PathPlace {
+    let location = |name: String, kind| PathLocation {
         name,
         kind,
-        ..PathPlace::default()
+        ..PathLocation::default()
     };
     let tree = |profile: &Profile| {
         let mut root = Node {
-            place: place(profile.title(), PlaceKind::Rank),
+            location: location(profile.title(), LocationKind::Rank),
             ..Node::default()
         };
         for thread in threads(profile) {
-            let mut node =
-                Node::from_samples(place(thread.title(), PlaceKind::Thread), &thread.samples);
+            let mut node = Node::from_samples(
+                location(thread.title(), LocationKind::Thread),
+                &thread.samples,
+            );
             node.fill(thread.wall(profile.data.at_ns));
             node.count = 1;
             root.inclusive = root.inclusive.saturating_add(node.inclusive);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use spile_cast::Cast;
 
 use crate::model::{ContextKind, Ns, Profile, ROOT, Thread, TimePart, TimeParts};
-use crate::run::{ContextIndex, Run, WITHIN, imbalance, places};
+use crate::run::{ContextIndex, Run, WITHIN, imbalance, locations};
 
 /// A region with its path: the time of all threads in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,10 +62,10 @@ pub fn regions(run: &Run, units: usize, asleep: &[HashSet<u32>]) -> Vec<Region> 
     for (number, profile) in run.profiles.iter().enumerate() {
         let contexts = ContextIndex::new(profile);
         let mut names: HashMap<u32, String> = HashMap::new();
-        let places = places(profile, &asleep[number]);
+        let locations = locations(profile, &asleep[number]);
         let unit = |tid: u32| match ranks {
             true => Some(number),
-            false => places.get(&tid).copied(),
+            false => locations.get(&tid).copied(),
         };
         let mut add = |tid: u32, context: u32, entries: u64, wall: Ns, parts: &TimeParts| {
             let name = names

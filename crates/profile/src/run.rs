@@ -289,7 +289,7 @@ impl Run {
         };
         for (number, profile) in self.profiles.iter().enumerate() {
             let contexts = ContextIndex::new(profile);
-            let tids = places(profile, &asleep[number]);
+            let tids = locations(profile, &asleep[number]);
             let awake = |c: &&CallTotals| !asleep[number].contains(&c.tid);
             for call in profile.data.calls.iter().filter(awake) {
                 let unit = match out.ranks {
@@ -473,7 +473,7 @@ fn union_length(mut lives: Vec<(u128, u128)>) -> Ns {
 }
 
 /// Indexes of threads among those of a profile that do not only sleep.
-pub(crate) fn places(profile: &Profile, asleep: &HashSet<u32>) -> HashMap<u32, usize> {
+pub(crate) fn locations(profile: &Profile, asleep: &HashSet<u32>) -> HashMap<u32, usize> {
     let threads = profile.data.threads.iter();
     let awake = threads.filter(|t| !asleep.contains(&t.tid));
     awake.enumerate().map(|(i, t)| (t.tid, i)).collect()
@@ -582,7 +582,7 @@ const WAITS: [&str; 14] = [
     "wait",
 ];
 
-/// The name of a region without its place: "barrier of main", "taskwait".
+/// The name of a region without its location: "barrier of main", "taskwait".
 pub fn region_name(id: u32, context: Option<&Context>) -> String {
     let Some(context) = context else {
         return format!("context {id}");
@@ -605,14 +605,14 @@ pub fn region_name(id: u32, context: Option<&Context>) -> String {
 /// "taskwait (libpi.so+0x1234)".
 pub fn label(id: u32, context: Option<&Context>) -> String {
     let mut text = region_name(id, context);
-    if let Some(place) = context.and_then(place_of) {
-        text += &format!(" ({place})");
+    if let Some(location) = context.and_then(location_of) {
+        text += &format!(" ({location})");
     }
     text
 }
 
-/// The place of a region: in the source, or in the program where lines are unknown.
-fn place_of(context: &Context) -> Option<String> {
+/// The location of a region: in the source, or in the program where lines are unknown.
+fn location_of(context: &Context) -> Option<String> {
     let file = context.file.as_deref().map(last);
     match (
         file,

@@ -136,7 +136,7 @@ fn contexts() -> Vec<Context> {
 
 /// A futex's wait, and the calls of the MPI library: the context, the call, the functions on the
 /// path.
-const PLACES: [(u32, CallSample, &[&str]); 3] = [
+const LOCATIONS: [(u32, CallSample, &[&str]); 3] = [
     (
         2,
         ("futex", 20, 2_400, 1_100_000),
@@ -216,7 +216,7 @@ fn calls_of_thread(number: u32, uneven: u64) -> Vec<(u32, CallSample, &'static [
         .iter()
         .map(|sample| (ROOT, *sample, &["main"][..]))
         .collect();
-    for (context, sample, frames) in PLACES {
+    for (context, sample, frames) in LOCATIONS {
         if context != 5 || number == 0 {
             let (call, count, cpu, asleep) = sample;
             calls.push((context, (call, count, cpu, asleep / uneven), frames));

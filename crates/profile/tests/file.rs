@@ -107,11 +107,11 @@ proptest! {
     }
 
     #[test]
-    fn damaged_accounts_are_reported_and_skipped(seed: u64, place in 0.0..1.0f64, byte: u8) {
+    fn damaged_accounts_are_reported_and_skipped(seed: u64, location in 0.0..1.0f64, byte: u8) {
         let profile = testgen::random(seed, 6);
         let (mut file, _) = written(&profile, 4);
-        let place = (file.len() as f64 * place) as usize;
-        file[place] = byte;
+        let location = (file.len() as f64 * location) as usize;
+        file[location] = byte;
         // No panic, and never more accounts than there are.
         if let Ok(got) = read(&file[..]) {
             prop_assert!(got.accounts <= 4);
@@ -226,13 +226,13 @@ fn a_folder_of_all_sorts_gives_its_runs() {
     let nothing = folder.path().join("nothing.d");
     std::fs::create_dir(&nothing).expect("a folder");
 
-    let place = |p: &str| folder.path().join(p);
+    let location = |p: &str| folder.path().join(p);
     let found = find(
         &[
             folder.path().to_owned(),
             nothing,
-            place("gone"),
-            place("other.spile"),
+            location("gone"),
+            location("other.spile"),
         ],
         None,
     );

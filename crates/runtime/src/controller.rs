@@ -607,7 +607,7 @@ mod tests {
     use spile_ir::{
         Block, Body, Event, FormatId, Global, GlobalId, GlobalKind, Handler, Inst, Site, Term, Ty,
     };
-    use spile_layout::{GlobalLayout, GlobalPlace, Layout, shared};
+    use spile_layout::{GlobalLayout, GlobalLocation, Layout, shared};
     use std::sync::atomic::Ordering;
 
     /// One locked shared number that the handler sets, and a format without conversions.
@@ -680,7 +680,7 @@ mod tests {
             cpus: 1,
             globals: vec![Some(GlobalLayout {
                 lock: Some(128),
-                place: GlobalPlace::Scalar {
+                location: GlobalLocation::Scalar {
                     offset: 136,
                     ty: Ty::Long,
                 },

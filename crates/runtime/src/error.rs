@@ -20,21 +20,21 @@ pub enum Error {
         /// The handlers in the program.
         handlers: Vec<String>,
         /// The position in the script, if the log names one.
-        place: Option<String>,
+        location: Option<String>,
         /// The end of the verifier's log.
         log: String,
     },
     /// A program could not be attached to this event.
     Attach(String, io::Error),
-    /// A request to end the session came while programs were attached: the number of places that were
-    /// attached to, and that of all places.
+    /// A request to end the session came while programs were attached: the number of locations that were
+    /// attached to, and that of all locations.
     Stopped {
-        /// Places that were attached to.
+        /// Locations that were attached to.
         done: usize,
-        /// All places.
+        /// All locations.
         total: usize,
     },
-    /// A file changed since places in it were resolved: its path, and the kind of change.
+    /// A file changed since locations in it were resolved: its path, and the kind of change.
     Changed(String, &'static str),
     /// The kernel does not support programs at hooks of security modules.
     NoLsm,
@@ -87,15 +87,15 @@ impl fmt::Display for Error {
             Error::Rejected {
                 program,
                 handlers,
-                place,
+                location,
                 log,
             } => {
                 writeln!(f, "the kernel's verifier refused the program {program} of")?;
                 for handler in handlers {
                     writeln!(f, "    {handler}")?;
                 }
-                if let Some(place) = place {
-                    writeln!(f, "near {place}.")?;
+                if let Some(location) = location {
+                    writeln!(f, "near {location}.")?;
                 }
                 writeln!(
                     f,
@@ -105,7 +105,7 @@ impl fmt::Display for Error {
             }
             Error::Stopped { done, total } => write!(
                 f,
-                "the session was ended before it ran: {done} of {total} places were attached to \
+                "the session was ended before it ran: {done} of {total} locations were attached to \
                  (patterns with fewer functions are attached to sooner)"
             ),
             Error::Changed(path, what) => write!(

@@ -34,7 +34,7 @@ use crate::attach::code;
 use crate::attach::followed::{self, Following};
 pub use crate::attach::links::Links;
 use crate::attach::perf_events;
-use crate::attach::site::{self, RefusedPlace};
+use crate::attach::site::{self, RefusedLocation};
 use crate::attach::summary::AttachSummary;
 use crate::error::Error;
 use crate::load::map_prealloc::PremadeMaps;
@@ -316,15 +316,15 @@ impl LoadedObject {
         let mut alone = Vec::new();
         let mut first_refusal = None;
         let attached = |p: &&ProgramInfo| p.attach != Attach::OnDemand && wanted(p);
-        let mut places = 0;
+        let mut locations = 0;
         for info in self.infos.iter().filter(attached) {
             if let Attach::Code { probe, .. } = &info.attach {
-                places += site::count(probe);
+                locations += site::count(probe);
             }
         }
-        arming.add(places);
-        // Without links for many places, each has an event and a link.
-        reserve_open_files(2 * places);
+        arming.add(locations);
+        // Without links for many locations, each has an event and a link.
+        reserve_open_files(2 * locations);
         for info in self.infos.iter().filter(attached) {
             let single = self.single.contains(&info.name);
             let handler = |id: &HandlerId| program.handlers.get(id.index());
@@ -368,9 +368,9 @@ impl LoadedObject {
             return Err((alone, why));
         }
         if let Some((name, refused)) = reached.first_failure() {
-            let RefusedPlace { place, why } = links.refused.swap_remove(refused);
+            let RefusedLocation { location, why } = links.refused.swap_remove(refused);
             alone.extend(self.at_once(name).then(|| name.to_owned()));
-            return Err((alone, Error::Attach(place, why)));
+            return Err((alone, Error::Attach(location, why)));
         }
         let summaries = std::mem::take(&mut links.unreported);
         links.attach_kinds.extend(AttachSummary::lines(summaries));
@@ -390,7 +390,7 @@ impl ObjectMaps for LoadedObject {
     }
 }
 
-/// The results for the programs of each probe. Some programs of a pattern may have no place that
+/// The results for the programs of each probe. Some programs of a pattern may have no location that
 /// can be probed, but not all.
 #[derive(Default)]
 struct ProbeResults<'n>(HashMap<Option<SiteId>, ProbeResult<'n>>);
@@ -632,19 +632,21 @@ fn rejection(name: &str, log: &str, infos: &[ProgramInfo], program: &Program) ->
     Error::Rejected {
         program: name.to_owned(),
         handlers,
-        place: script_place(log),
+        location: script_location(log),
         log: last_lines(log.trim(), LOG_LINES),
     }
 }
 
 /// The script position that the log names last: `; identifier 'x' at a.stp:1:2 @ a.stp:1`.
-fn script_place(log: &str) -> Option<String> {
+fn script_location(log: &str) -> Option<String> {
     let line = log
         .lines()
         .filter_map(|l| l.strip_prefix("; "))
         .next_back()?;
-    let place = line.rsplit_once(" @ ").map_or(line, |(place, _)| place);
-    (!place.trim().is_empty()).then(|| place.trim().to_owned())
+    let location = line
+        .rsplit_once(" @ ")
+        .map_or(line, |(location, _)| location);
+    (!location.trim().is_empty()).then(|| location.trim().to_owned())
 }
 
 fn last_lines(text: &str, n: usize) -> String {
@@ -693,7 +695,7 @@ mod tests {
         let Error::Rejected {
             program,
             handlers,
-            place,
+            location,
             log,
         } = rejection("tp_0", log, &infos, &program)
         else {
@@ -701,11 +703,11 @@ mod tests {
         };
         assert_eq!(program, "tp_0");
         assert_eq!(handlers, ["probe kernel.trace(\"x\") keyword at a.stp:1:1"]);
-        assert_eq!(place.as_deref(), Some("operator '+' at a.stp:1:9"));
+        assert_eq!(location.as_deref(), Some("operator '+' at a.stp:1:9"));
         assert!(log.ends_with("\n0: r1 = 0\nR1 !read_ok"), "{log}");
         // Logs without lines, and in the form of older kernels.
-        assert_eq!(script_place("0: r1 = 0\n; \n1: exit"), None);
-        let older = script_place("; call at b.stp:2:1\n0: exit");
+        assert_eq!(script_location("0: r1 = 0\n; \n1: exit"), None);
+        let older = script_location("; call at b.stp:2:1\n0: exit");
         assert_eq!(older.as_deref(), Some("call at b.stp:2:1"));
     }
 }

@@ -42,7 +42,7 @@ pub struct SessionOptions {
     pub suspended_child: Option<WatchedProcess>,
     /// The destination of output (`-o`).
     pub output: output::OutputTarget,
-    /// Files in which places were resolved, with their state at that time.
+    /// Files in which locations were resolved, with their state at that time.
     pub looked_at: Vec<(PathBuf, FileState)>,
     /// `-T`: the session ends after this time.
     pub timeout: Option<Duration>,

@@ -95,8 +95,8 @@ impl RecordBatch {
     /// The records in their order.
     fn records(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(&0).chain(&self.ends);
-        let places = starts.zip(&self.ends);
-        places.map(|(start, end)| &self.bytes[*start..*end])
+        let locations = starts.zip(&self.ends);
+        locations.map(|(start, end)| &self.bytes[*start..*end])
     }
 }
 

@@ -420,11 +420,11 @@ fn files_get_the_output() {
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "7\n");
     std::fs::remove_file(&path).unwrap();
-    let nowhere = output::OutputTarget::File("/no/such/place".into(), None);
+    let nowhere = output::OutputTarget::File("/no/such/location".into(), None);
     let options = SessionOptions {
         output: nowhere,
         ..SessionOptions::default()
     };
     let error = Session::new(program(vec![]), None, options).err().unwrap();
-    assert!(error.to_string().contains("/no/such/place"), "{error}");
+    assert!(error.to_string().contains("/no/such/location"), "{error}");
 }

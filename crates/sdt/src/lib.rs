@@ -116,7 +116,7 @@ macro_rules! probe {
 macro_rules! probe_enabled {
     ($provider:ident, $name:ident) => {{
         let count: u32;
-        // SAFETY: it reads two bytes that the text itself places.
+        // SAFETY: it reads two bytes that the text itself locations.
         unsafe {
             $crate::__asm_load!(
                 concat!(stringify!($provider), "_", stringify!($name), "_semaphore"),
@@ -187,7 +187,7 @@ macro_rules! __note {
     };
 }
 
-/// The assembler text of a semaphore; all places that name it share it.
+/// The assembler text of a semaphore; all locations that name it share it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __semaphore {

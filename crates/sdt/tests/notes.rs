@@ -1,6 +1,6 @@
 //! The notes of the macros in this test program itself: names, sizes, registers, semaphores.
 
-use spile_debuginfo::sdt::{self, ArgPlace};
+use spile_debuginfo::sdt::{self, ArgLocation};
 
 #[allow(clippy::too_many_arguments)]
 #[inline(never)]
@@ -43,7 +43,7 @@ fn markers_are_in_the_program() {
         assert!(
             registers
                 .clone()
-                .all(|o| matches!(o.place, ArgPlace::Register { .. }))
+                .all(|o| matches!(o.location, ArgLocation::Register { .. }))
         );
         if cfg!(target_arch = "x86_64") {
             let at = usize::try_from(marker.offset).expect("an offset");

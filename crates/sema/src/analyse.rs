@@ -97,7 +97,7 @@ pub struct Analysis {
 pub struct Inputs<'a> {
     /// The user's and the library's files, indexed.
     pub library: &'a Library,
-    /// The texts of the files, for the places that run-time errors name.
+    /// The texts of the files, for the locations that run-time errors name.
     pub sources: &'a Sources,
     /// The machine.
     pub facts: &'a dyn Facts,

@@ -1,5 +1,5 @@
 //! Placement: the operations that a handler may use where it runs. Operations that kernel handlers
-//! cannot do are refused here, at their place in the script, and never left to the kernel's
+//! cannot do are refused here, at their location in the script, and never left to the kernel's
 //! verifier. Functions are checked for each handler that calls them.
 
 use rustc_hash::FxHashSet;
@@ -23,7 +23,7 @@ const MOVE_HISTOGRAM: &str = "print it here, `print(@hist_log(x))`, or make its 
 
 const MOVE_TEXT: &str = "save the number in a global here, and convert it in `probe timer` or `probe end`, where it is printed";
 
-/// Checks all handlers. `is_user` accepts the script's files, whose places come first in messages.
+/// Checks all handlers. `is_user` accepts the script's files, whose locations come first in messages.
 ///
 /// A probe for new processes also has a handler for existing ones. If that handler uses an
 /// operation that only new processes have, it does not run, with a warning.
@@ -81,18 +81,18 @@ pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) ->
     }
 }
 
-/// The finding at the innermost place of the user's files; the calls on the way are secondary
-/// places.
+/// The finding at the innermost location of the user's files; the calls on the way are secondary
+/// locations.
 fn diagnostic(f: Finding, chain: &[Span], is_user: &dyn Fn(Span) -> bool) -> Diagnostic {
-    let mut places: Vec<Span> = vec![f.span];
-    places.extend(chain.iter().rev());
-    let primary = places.iter().position(|s| is_user(*s)).unwrap_or(0);
+    let mut locations: Vec<Span> = vec![f.span];
+    locations.extend(chain.iter().rev());
+    let primary = locations.iter().position(|s| is_user(*s)).unwrap_or(0);
     let make = match f.code {
         codes::NOT_PRESENT | codes::FAILS_HERE => Diagnostic::warning,
         _ => Diagnostic::error,
     };
-    let mut d = make(f.code, f.text).at(places[primary]);
-    for (n, p) in places
+    let mut d = make(f.code, f.text).at(locations[primary]);
+    for (n, p) in locations
         .iter()
         .enumerate()
         .filter(|(n, p)| *n > primary && is_user(**p))
@@ -320,18 +320,18 @@ impl BodyCheck<'_> {
 
 /// Locals that these expressions assign to.
 fn assigned(exprs: &[&HirExpr]) -> FxHashSet<LocalIx> {
-    let place = |e: &&HirExpr| match &e.kind {
+    let lvalue = |e: &&HirExpr| match &e.kind {
         HirExprKind::Assign {
-            place: LValue::Local(l),
+            lvalue: LValue::Local(l),
             ..
         }
         | HirExprKind::IncDec {
-            place: LValue::Local(l),
+            lvalue: LValue::Local(l),
             ..
         } => Some(*l),
         _ => None,
     };
-    exprs.iter().filter_map(place).collect()
+    exprs.iter().filter_map(lvalue).collect()
 }
 
 /// The maximum nesting of calls that any handler can reach, and whether a function calls itself

@@ -18,13 +18,13 @@ code_table! { PROBE_CODES:
     TOO_MANY_PROBES = "E0310", "Aliases that expand to too many probe points.";
     NO_PROBES = "E0311", "A script in which no probe point is left.";
 
-    NO_PLACE = "E0312", "A function, statement or marker that a program or the kernel does not have.";
+    NO_LOCATION = "E0312", "A function, statement or marker that a program or the kernel does not have.";
     NO_MODULE = "E0313", "A program, process, library or kernel module that does not exist.";
 
     NO_TARGET = "E0320", "A context variable that the probe point does not have.";
-    NO_CONTEXT = "E0321", "A context variable in a place that has none.";
+    NO_CONTEXT = "E0321", "A context variable at a probe point that has none.";
     BAD_ENTRY = "E0322", "`@entry` outside of the return probe of a system call or a function.";
-    ABSENT_VALUE = "E0323", "A variable whose value the compiler did not keep at the probed place.";
+    ABSENT_VALUE = "E0323", "A variable whose value the compiler did not keep at the probed location.";
     TEXT_ONLY = "E0324", "A text form of an argument that only `argstr` has.";
     NO_COUNTER = "E0325", "A counter of `@perf` that no probe defines.";
 
@@ -40,6 +40,6 @@ code_table! { PROBE_CODES:
     NO_VARIABLE = "E0409", "An unknown variable of the kernel.";
 
     RENAMED = "W0302", "A function or tracepoint under a name that the kernel no longer has.";
-    OTHER_PLACE = "W0303", "Another function or library is probed than the name alone says.";
+    OTHER_LOCATION = "W0303", "Another function or library is probed than the name alone says.";
     ALL_PROCESSES = "W0304", "Breakpoints in a library in all processes, for a question about one program.";
 }

@@ -223,39 +223,43 @@ pub trait TypeFacts {
     fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)>;
 }
 
-/// Modules, places in their code, and variables.
+/// Modules, locations in their code, and variables.
 pub trait CodeFacts {
     /// The modules that a query matches.
     ///
     /// # Errors
     /// Why there are none, for a message: `there is no process 12`.
     fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String>;
-    /// The places in a module that a query matches, by name. Empty: there are none.
+    /// The locations in a module that a query matches, by name. Empty: there are none.
     ///
     /// # Errors
     /// Why that is unknown, for a message: `/bin/x has no line numbers`.
-    fn places(&self, module: &ProbeModule, query: &CodeQuery) -> Result<Vec<FoundPlace>, String>;
-    /// The variables at a place, by [`FoundPlace::id`]: parameters first, in order. With `ret` they
+    fn locations(
+        &self,
+        module: &ProbeModule,
+        query: &CodeQuery,
+    ) -> Result<Vec<FoundLocation>, String>;
+    /// The variables at a location, by [`FoundLocation::id`]: parameters first, in order. With `ret` they
     /// are those at the return of the function, including the return value; the locations of the
     /// others are those at its entry.
     ///
     /// # Errors
     /// Why they are unknown, for a message: `/bin/x has no debugging information`.
-    fn place_variables(
+    fn location_variables(
         &self,
         module: &ProbeModule,
-        place: u64,
+        location: u64,
         ret: bool,
     ) -> Result<Vec<Variable>, String>;
-    /// Variables of a function that [`CodeFacts::place_variables`] leaves out because they are
+    /// Variables of a function that [`CodeFacts::location_variables`] leaves out because they are
     /// expensive to find: for handlers that mention variables that it did not list.
     ///
     /// # Errors
     /// Why they are unknown, for a message.
-    fn place_locals(
+    fn location_locals(
         &self,
         module: &ProbeModule,
-        place: &FoundPlace,
+        location: &FoundLocation,
         ret: bool,
     ) -> Result<Vec<Variable>, String>;
     /// A global variable of a module; `file` is the end of the path of its source file.
@@ -271,7 +275,7 @@ pub trait CodeFacts {
     ///
     /// # Errors
     /// Why it is unavailable, for a message: `the kernel has no variable x`.
-    fn data_place(&self, of: &WatchOwner, name: &str) -> Result<DataPlace, String>;
+    fn data_location(&self, of: &WatchOwner, name: &str) -> Result<DataLocation, String>;
     /// Why a module lacks debugging information, if it should have some.
     fn no_debuginfo(&self, module: &ProbeModule) -> Option<String>;
     /// Whether a program has neither debugging information nor symbols of its own functions.
@@ -306,6 +310,6 @@ pub trait SessionFacts {
     /// The process id that handlers see for a process; the two differ in a PID namespace.
     fn process_number(&self, pid: u32) -> u32;
     /// What a user should know about the answers of [`CodeFacts::modules`] and
-    /// [`CodeFacts::places`] since the last call.
+    /// [`CodeFacts::locations`] since the last call.
     fn take_warnings(&self) -> Vec<String>;
 }

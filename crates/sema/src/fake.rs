@@ -50,10 +50,10 @@ pub const TWIN: CTypeId = CTypeId::kernel(18);
 pub trait FakeCode {
     /// The modules that a query matches, or why there are none.
     fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String>;
-    /// The places that a query matches, or why they are unknown.
-    fn places(&self, query: &CodeQuery) -> Result<Vec<FoundPlace>, String>;
-    /// The variables at a place, or at its return.
-    fn variables(&self, place: u64, ret: bool) -> Vec<Variable>;
+    /// The locations that a query matches, or why they are unknown.
+    fn locations(&self, query: &CodeQuery) -> Result<Vec<FoundLocation>, String>;
+    /// The variables at a location, or at its return.
+    fn variables(&self, location: u64, ret: bool) -> Vec<Variable>;
     /// A global variable.
     fn global(&self, name: &str) -> Option<Variable>;
 }
@@ -388,18 +388,18 @@ impl CodeFacts for FakeMachine {
             None => Err("nothing is known about programs here".into()),
         }
     }
-    fn places(&self, _: &ProbeModule, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+    fn locations(&self, _: &ProbeModule, query: &CodeQuery) -> Result<Vec<FoundLocation>, String> {
         let code = self.code.as_ref();
-        code.map_or_else(|| Ok(Vec::new()), |code| code.places(query))
+        code.map_or_else(|| Ok(Vec::new()), |code| code.locations(query))
     }
-    fn place_variables(
+    fn location_variables(
         &self,
         of: &ProbeModule,
-        place: u64,
+        location: u64,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
         match &self.code {
-            Some(code) => Ok(code.variables(place, ret)),
+            Some(code) => Ok(code.variables(location, ret)),
             None => Err(format!("{of} has no debugging information")),
         }
     }
@@ -413,15 +413,15 @@ impl CodeFacts for FakeMachine {
             per_cpu: None,
         })
     }
-    fn place_locals(
+    fn location_locals(
         &self,
         _: &ProbeModule,
-        _: &FoundPlace,
+        _: &FoundLocation,
         _: bool,
     ) -> Result<Vec<Variable>, String> {
         Ok(Vec::new())
     }
-    fn data_place(&self, _: &WatchOwner, name: &str) -> Result<DataPlace, String> {
+    fn data_location(&self, _: &WatchOwner, name: &str) -> Result<DataLocation, String> {
         Err(format!("nothing is known about `{name}`"))
     }
     fn no_debuginfo(&self, _: &ProbeModule) -> Option<String> {

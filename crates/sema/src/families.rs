@@ -11,7 +11,7 @@ use spile_syntax::diag::{DiagResult, Diagnostic};
 use spile_syntax::pretty::point_text;
 use spile_syscalls::Syscall;
 
-pub(crate) use code::{CodeMatch, MatchedPlace};
+pub(crate) use code::{CodeMatch, MatchedLocation};
 pub use kinds::{ArgSpec, ComponentName, ComponentSpec, Family};
 pub(crate) use kinds::{EventMaker, PointMatch};
 pub(crate) use table::CALL_FAMILIES;
@@ -168,7 +168,7 @@ impl Family {
         words.map(with).collect()
     }
 
-    /// The components with the family's words in place of wildcards; wildcards for names stay.
+    /// The components with the family's words instead of wildcards; wildcards for names stay.
     pub(crate) fn canonical(&self, comps: &[Component]) -> Vec<Component> {
         let mut shown = comps.to_vec();
         for (c, want) in shown.iter_mut().zip(self.comps) {

@@ -56,7 +56,7 @@ pub trait FileReader {
 
 #[derive(Clone)]
 struct OnDemand {
-    /// Place of the first of them in [`Library::files`].
+    /// Location of the first of them in [`Library::files`].
     first: usize,
     reader: Rc<dyn FileReader>,
 }
@@ -394,7 +394,7 @@ impl Library {
         Some(AliasId(self.by_id.get(&file.id)?.fit(), at.fit()))
     }
 
-    /// The file of an alias, its place, and its points.
+    /// The file of an alias, its location, and its points.
     pub fn alias_definition(&self, name: &str) -> Option<(FileId, ast::Span, Vec<&ProbePoint>)> {
         let body = &self.alias_entry(self.alias(name)?).body;
         let points = body.points.iter().map(|p| &p.point).collect();

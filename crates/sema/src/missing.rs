@@ -88,7 +88,7 @@ impl Missing {
         self.indexed().of_calls.contains(variable)
     }
 
-    /// Why no kernel that spile runs on can have SystemTap's alias, and what to use in its place.
+    /// Why no kernel that spile runs on can have SystemTap's alias, and what to use instead.
     pub fn gone(&self, alias: &str) -> Option<&'static str> {
         let alias = family_name(alias);
         let call = alias.starts_with("syscall.");

@@ -273,7 +273,7 @@ fn values_move_to_their_use_in_kernel_handlers() {
 }
 
 #[test]
-fn what_several_places_read_is_computed_behind_the_tests() {
+fn what_several_locations_read_is_computed_behind_the_tests() {
     let p = program(
         r#"probe kernel.trace("x") {
             name = task_comm($prev)

@@ -1,6 +1,6 @@
-//! Places in code: those that share a handler, and the code for variables.
+//! Locations in code: those that share a handler, and the code for variables.
 
-use spile_ir::{BinOp, CodePlace, Event, Program};
+use spile_ir::{BinOp, CodeLocation, Event, Program};
 use spile_sema::analyse::{AnalysisOptions, Inputs, analyse};
 use spile_sema::facts::*;
 use spile_sema::fake::{FakeCode, FakeMachine, INT, TASK_PTR, TWIN};
@@ -39,7 +39,7 @@ impl FakeCode for Demo {
             _ => Err("no such program".into()),
         }
     }
-    fn places(&self, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+    fn locations(&self, query: &CodeQuery) -> Result<Vec<FoundLocation>, String> {
         let CodeQuery::Function { name, .. } = query else {
             return Err("no line numbers".into());
         };
@@ -47,7 +47,7 @@ impl FakeCode for Demo {
         let fits = |name: &str, n: &str| spile_glob::matches(name, n);
         let found = found.filter(|((n, _), _)| fits(name, n));
         Ok(found
-            .map(|((n, _), id)| FoundPlace {
+            .map(|((n, _), id)| FoundLocation {
                 id,
                 name: n.into(),
                 file: Some("demo.c".into()),
@@ -55,7 +55,7 @@ impl FakeCode for Demo {
                 provider: None,
                 label: None,
                 inlined: false,
-                place: CodePlace::File {
+                location: CodeLocation::File {
                     path: "/demo".into(),
                     offset: 16 * id,
                 },
@@ -134,7 +134,7 @@ fn program(script: &str) -> Result<Program, String> {
     Ok(program)
 }
 
-/// The number of places of each handler.
+/// The number of locations of each handler.
 fn sites(script: &str) -> Vec<usize> {
     let program = program(script).unwrap_or_else(|e| panic!("{e}"));
     let count = |h: &spile_ir::Handler| match &h.event {
@@ -145,7 +145,7 @@ fn sites(script: &str) -> Vec<usize> {
 }
 
 #[test]
-fn places_share_a_handler_where_variables_are_the_same() {
+fn locations_share_a_handler_where_variables_are_the_same() {
     let all = r#"process("/demo").function("*")"#;
     assert_eq!(sites(&format!("probe {all} {{ println(pid()) }}")), [4]);
     // One table of names for all.
@@ -178,7 +178,7 @@ fn places_share_a_handler_where_variables_are_the_same() {
         sites(&format!("probe {all} {{ println($task->pid) }}")),
         [4]
     );
-    // The load address comes from the place itself.
+    // The load address comes from the location itself.
     assert_eq!(sites(&format!("probe {all} {{ println($counter) }}")), [4]);
 }
 

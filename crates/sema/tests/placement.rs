@@ -1,5 +1,5 @@
 //! The code generator compiles every kernel handler that analysis accepts; analysis refuses all
-//! others, with a place.
+//! others, with a location.
 
 mod support;
 
@@ -31,7 +31,7 @@ fn allowed(r: &Run, what: &str, wrong: &mut Vec<String>) -> bool {
     let Some(a) = &r.analysis else {
         let placed = r.diags.iter().all(|d| d.primary.is_some());
         if !placed {
-            wrong.push(format!("{what}: refused without a place"));
+            wrong.push(format!("{what}: refused without a location"));
         }
         return false;
     };

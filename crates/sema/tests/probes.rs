@@ -310,7 +310,7 @@ fn wildcards_stand_for_what_follows_an_alias() {
 
 #[test]
 fn netfilter_takes_numbers_as_text() {
-    let place = |hook: &str, pf: &str| {
+    let location = |hook: &str, pf: &str| {
         let point = format!("netfilter.hook(\"{hook}\").pf(\"{pf}\")");
         let s = resolve(&format!("probe {point} {{}}"));
         match &s.derived[..] {
@@ -318,10 +318,10 @@ fn netfilter_takes_numbers_as_text() {
             _ => Err(s.errors()),
         }
     };
-    let named = place("NF_INET_LOCAL_IN", "NFPROTO_IPV6");
+    let named = location("NF_INET_LOCAL_IN", "NFPROTO_IPV6");
     assert!(named.is_ok(), "{named:?}");
-    assert_eq!(place("1", "10"), named);
-    assert_eq!(place("NF_IP6_LOCAL_IN", "10"), named);
+    assert_eq!(location("1", "10"), named);
+    assert_eq!(location("NF_IP6_LOCAL_IN", "10"), named);
     for (hook, pf) in [
         ("5", "2"),
         ("-1", "2"),
@@ -329,7 +329,7 @@ fn netfilter_takes_numbers_as_text() {
         ("1", "99"),
         ("NF_WARP", "2"),
     ] {
-        let said = place(hook, pf).expect_err(hook);
+        let said = location(hook, pf).expect_err(hook);
         assert!(said.contains("E0303"), "{said}");
     }
 }

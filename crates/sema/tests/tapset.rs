@@ -1,5 +1,5 @@
 //! The library itself: every function compiles in a kernel handler or in a controller handler, or
-//! is refused with a place; every alias sets all its variables.
+//! is refused with a location; every alias sets all its variables.
 //!
 //! The machine has every structure with every member, so only the library is tested.
 
@@ -161,13 +161,13 @@ impl CodeFacts for Everything {
             _ => Err("no such".into()),
         }
     }
-    fn places(&self, _: &ProbeModule, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+    fn locations(&self, _: &ProbeModule, query: &CodeQuery) -> Result<Vec<FoundLocation>, String> {
         let (name, provider) = match query {
             CodeQuery::Function { name, .. } | CodeQuery::Statement { name, .. } => (name, None),
             CodeQuery::Mark { name, .. } => (name, Some("program".into())),
             CodeQuery::Address { .. } | CodeQuery::Plt(_) => return Ok(Vec::new()),
         };
-        Ok(vec![FoundPlace {
+        Ok(vec![FoundLocation {
             id: 0,
             name: name.clone(),
             file: None,
@@ -175,7 +175,7 @@ impl CodeFacts for Everything {
             provider,
             label: None,
             inlined: false,
-            place: spile_ir::CodePlace::File {
+            location: spile_ir::CodeLocation::File {
                 path: "/x".into(),
                 offset: 64,
             },
@@ -186,8 +186,13 @@ impl CodeFacts for Everything {
             inexact: None,
         }])
     }
-    /// The variables that the library's probes mention, at every place.
-    fn place_variables(&self, _: &ProbeModule, _: u64, ret: bool) -> Result<Vec<Variable>, String> {
+    /// The variables that the library's probes mention, at every location.
+    fn location_variables(
+        &self,
+        _: &ProbeModule,
+        _: u64,
+        ret: bool,
+    ) -> Result<Vec<Variable>, String> {
         let names = self.mentioned().into_iter();
         let wanted = names.filter(|n| ret || *n != "return");
         let variable = |name: &str| Variable {
@@ -210,15 +215,15 @@ impl CodeFacts for Everything {
     fn module_variable(&self, _: &ProbeModule, _: &str, _: Option<&str>) -> Option<Variable> {
         None
     }
-    fn place_locals(
+    fn location_locals(
         &self,
         _: &ProbeModule,
-        _: &FoundPlace,
+        _: &FoundLocation,
         _: bool,
     ) -> Result<Vec<Variable>, String> {
         Ok(Vec::new())
     }
-    fn data_place(&self, _: &WatchOwner, name: &str) -> Result<DataPlace, String> {
+    fn data_location(&self, _: &WatchOwner, name: &str) -> Result<DataLocation, String> {
         Err(format!("nothing is known about `{name}`"))
     }
     fn no_debuginfo(&self, _: &ProbeModule) -> Option<String> {
@@ -392,7 +397,10 @@ fn run_in_mode(
     match analyse(&inputs, &mut diags) {
         Ok(a) => Ok(a),
         Err(_) if diags.iter().all(|d| d.primary.is_some()) => Err(diags.render(&sources, false)),
-        Err(_) => panic!("refused without a place: {}", diags.render(&sources, false)),
+        Err(_) => panic!(
+            "refused without a location: {}",
+            diags.render(&sources, false)
+        ),
     }
 }
 
@@ -410,7 +418,7 @@ fn compile(a: Analysis, script: &str) {
     }
 }
 
-/// Places in which functions are tried.
+/// Locations in which functions are tried.
 const POINTS: [&str; 4] = [
     "begin",
     "syscall.read.return",
@@ -431,8 +439,12 @@ fn sample_call(f: &Function) -> String {
     }
 }
 
-/// The places where a function may run, and the errors where it may not.
-fn places(parsed: &Parsed, facts: &Everything, call: &str) -> [(&'static str, Option<String>); 4] {
+/// The locations where a function may run, and the errors where it may not.
+fn locations(
+    parsed: &Parsed,
+    facts: &Everything,
+    call: &str,
+) -> [(&'static str, Option<String>); 4] {
     POINTS.map(|point| {
         let script = format!("probe {point} {{ {call} }}");
         let a = match run(parsed, facts, &script) {
@@ -456,7 +468,7 @@ fn functions_of_the_tapset_are_analysed() {
             continue;
         }
         let call = sample_call(&f);
-        let found = places(&parsed, &facts, &call);
+        let found = locations(&parsed, &facts, &call);
         count += 1;
         if found.iter().all(|(_, refused)| refused.is_some()) {
             wrong.push(format!("{call} runs nowhere: {found:?}"));

@@ -201,7 +201,7 @@ impl Client {
             let to = match (messages, &self.errors) {
                 (false, _) => &self.output,
                 (true, Some(errors)) => errors,
-                // Messages have no other place.
+                // Messages have no other location.
                 (true, None) => return Ok(self.acknowledge(bytes.len())),
             };
             let piece = &bytes[..bytes.len().min(PIECE)];

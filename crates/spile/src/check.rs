@@ -159,7 +159,7 @@ const TABLE: [(&str, &[CheckRow]); 3] = [
             ),
             newer(
                 row(
-                    "many places of a program by one link",
+                    "many locations of a program by one link",
                     feature(Feature::UprobeMulti),
                     &["CONFIG_UPROBE_EVENTS"],
                 ),

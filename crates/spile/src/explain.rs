@@ -36,8 +36,8 @@ fn codes() -> impl Iterator<Item = &'static CodeDoc> {
 /// The error for an unknown code, with the codes that differ from it in one character.
 fn unknown(code: &str) -> String {
     let differs = |other: &str| {
-        let places = other.bytes().zip(code.bytes()).filter(|(a, b)| a != b);
-        places.count() + other.len().abs_diff(code.len())
+        let locations = other.bytes().zip(code.bytes()).filter(|(a, b)| a != b);
+        locations.count() + other.len().abs_diff(code.len())
     };
     let near: Vec<&str> = codes()
         .map(|c| c.code)

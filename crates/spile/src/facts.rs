@@ -15,7 +15,7 @@ use spile_kernel::symbols::Symbols;
 use spile_kernel::tracepoints::{self, Tracefs};
 use spile_runtime::TargetProcess;
 use spile_sema::facts::{
-    CType, CTypeId, CodeFacts, CodeQuery, DataPlace, FileIdentity, FoundModule, FoundPlace,
+    CType, CTypeId, CodeFacts, CodeQuery, DataLocation, FileIdentity, FoundLocation, FoundModule,
     KernelVar, LsmHook, MachineFacts, Member, ModuleQuery, NamedPerfEvent, ProbeModule,
     SessionFacts, TraceRecord, TracepointArg, TracepointFacts, TypeFacts, Variable, Variants,
 };
@@ -32,10 +32,10 @@ mod headers;
 mod ifunc;
 pub(crate) mod kernel_code;
 pub(crate) mod kernel_debug;
+mod location_notes;
 mod locations;
 mod marks;
 mod paths;
-mod place_notes;
 mod records;
 mod returns;
 mod types;
@@ -102,7 +102,7 @@ impl KernelFacts {
         self.programs.returns.left_out.all()
     }
 
-    /// Places that match but must have no breakpoint, with the reason.
+    /// Locations that match but must have no breakpoint, with the reason.
     pub(crate) fn without_breakpoints(&self) -> Vec<String> {
         self.programs.breakpoints.left_out.all()
     }
@@ -130,17 +130,19 @@ impl KernelFacts {
         Ok(self)
     }
 
-    /// Places in the kernel or a module: from symbols and BTF where these are enough.
-    fn kernel_places(
+    /// Locations in the kernel or a module: from symbols and BTF where these are enough.
+    fn kernel_locations(
         &self,
         module: Option<&Arc<str>>,
         query: &CodeQuery,
-    ) -> Result<Vec<FoundPlace>, String> {
+    ) -> Result<Vec<FoundLocation>, String> {
         let table = &self.programs.file_table;
         if kernel_code::needs_source(query) {
-            return self.debug.places(table, module, query);
+            return self.debug.locations(table, module, query);
         }
-        let mut found = self.code.places(&self.types, module.map(|m| &**m), query);
+        let mut found = self
+            .code
+            .locations(&self.types, module.map(|m| &**m), query);
         if let CodeQuery::Function { name, kind, .. } = query {
             let mut all = found.clone().unwrap_or_default();
             self.debug.with_lines(table, module, name, kind, &mut all);
@@ -154,15 +156,15 @@ impl KernelFacts {
     fn kernel_variables(
         &self,
         module: Option<&Arc<str>>,
-        place: u64,
+        location: u64,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
         let table = &self.programs.file_table;
-        match table.has_place(place) {
-            true => self.debug.variables(table, module, place, ret),
+        match table.has_location(location) {
+            true => self.debug.variables(table, module, location, ret),
             false => {
                 let module = module.map(|m| &**m);
-                self.code.variables(&self.types, module, place, ret)
+                self.code.variables(&self.types, module, location, ret)
             }
         }
     }
@@ -400,43 +402,47 @@ impl CodeFacts for KernelFacts {
         data::file_identity(path)
     }
 
-    fn data_place(&self, of: &WatchOwner, name: &str) -> Result<DataPlace, String> {
-        data::place(of, name)
+    fn data_location(&self, of: &WatchOwner, name: &str) -> Result<DataLocation, String> {
+        data::location(of, name)
     }
 
-    fn places(&self, module: &ProbeModule, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+    fn locations(
+        &self,
+        module: &ProbeModule,
+        query: &CodeQuery,
+    ) -> Result<Vec<FoundLocation>, String> {
         match module {
-            ProbeModule::Kernel => self.kernel_places(None, query),
-            ProbeModule::KernelModule(name) => self.kernel_places(Some(name), query),
-            ProbeModule::File(path) => self.programs.places(path, query),
+            ProbeModule::Kernel => self.kernel_locations(None, query),
+            ProbeModule::KernelModule(name) => self.kernel_locations(Some(name), query),
+            ProbeModule::File(path) => self.programs.locations(path, query),
         }
     }
 
-    fn place_variables(
+    fn location_variables(
         &self,
         module: &ProbeModule,
-        place: u64,
+        location: u64,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
         match module {
-            ProbeModule::Kernel => self.kernel_variables(None, place, ret),
-            ProbeModule::KernelModule(name) => self.kernel_variables(Some(name), place, ret),
-            ProbeModule::File(path) => self.programs.variables(path, place, ret),
+            ProbeModule::Kernel => self.kernel_variables(None, location, ret),
+            ProbeModule::KernelModule(name) => self.kernel_variables(Some(name), location, ret),
+            ProbeModule::File(path) => self.programs.variables(path, location, ret),
         }
     }
 
-    fn place_locals(
+    fn location_locals(
         &self,
         module: &ProbeModule,
-        place: &FoundPlace,
+        location: &FoundLocation,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
         let table = &self.programs.file_table;
         match module {
             ProbeModule::File(_) => Ok(Vec::new()),
-            _ if table.has_place(place.id) => Ok(Vec::new()),
-            ProbeModule::Kernel => self.debug.locals(table, None, place, ret),
-            ProbeModule::KernelModule(name) => self.debug.locals(table, Some(name), place, ret),
+            _ if table.has_location(location.id) => Ok(Vec::new()),
+            ProbeModule::Kernel => self.debug.locals(table, None, location, ret),
+            ProbeModule::KernelModule(name) => self.debug.locals(table, Some(name), location, ret),
         }
     }
 

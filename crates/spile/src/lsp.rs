@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use spile_debuginfo::trust;
 use spile_kernel::machine as host;
-use spile_lsp::workspace::{TapsetPlaces, Workspace};
+use spile_lsp::workspace::{TapsetLocations, Workspace};
 use spile_sema::analyse::AnalysisOptions;
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
@@ -69,7 +69,7 @@ pub(crate) fn run(cli: &Lsp) -> Result<u8, Failure> {
             keep_unused: true,
             ..AnalysisOptions::default()
         },
-        places: Box::new(TapsetFiles(cache_dir("tapset"))),
+        locations: Box::new(TapsetFiles(cache_dir("tapset"))),
         blind,
     };
     let clean = spile_lsp::server::stdio(&workspace).map_err(fail)?;
@@ -87,11 +87,11 @@ pub(crate) fn cache_dir(name: &str) -> Option<PathBuf> {
     Some(cache.join("spile").join(name))
 }
 
-/// The places of tapset files: those of `-I` directories where they are, the built-in ones in the
+/// The locations of tapset files: those of `-I` directories where they are, the built-in ones in the
 /// cache.
 struct TapsetFiles(Option<PathBuf>);
 
-impl TapsetPlaces for TapsetFiles {
+impl TapsetLocations for TapsetFiles {
     fn path(&self, name: &str) -> Option<PathBuf> {
         match name.strip_prefix("tapset/") {
             Some(built_in) => Some(self.0.as_ref()?.join(built_in)),

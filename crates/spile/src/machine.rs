@@ -8,7 +8,7 @@ use spile_bpf::target::{
     SessionKfuncs, TypedFunction, UnwindOffsets, UprobeOffsets,
 };
 use spile_cast::Cast;
-use spile_ir::{CodePlace, CodeProbe, Event, Handler, Program, ProgramFacts, Space};
+use spile_ir::{CodeLocation, CodeProbe, Event, Handler, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{self, Availability, Feature, helper};
@@ -128,15 +128,15 @@ pub(crate) fn offsets(btf: &Btf, facts: &ProgramFacts) -> KernelOffsets {
     }
 }
 
-/// The offsets for the cookie of a place in a trace event.
+/// The offsets for the cookie of a location in a trace event.
 fn uprobe_offsets(btf: &Btf) -> Option<UprobeOffsets> {
     let at = |of, path: &[&str]| offset(btf, of, path);
     let argument = at("trace_uprobe", &["tp", "args"])? + at("probe_arg", &["code"])?;
     Some(UprobeOffsets {
         task_utask: at("task_struct", &["utask"])?,
         utask_vaddr: at("uprobe_task", &["vaddr"])?,
-        hit_place: at("uprobe_dispatch_data", &["tu"])?,
-        place_argument: argument,
+        hit_location: at("uprobe_dispatch_data", &["tu"])?,
+        location_argument: argument,
         argument_value: at("fetch_insn", &["immediate"])?,
     })
 }
@@ -305,8 +305,8 @@ pub(crate) fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, 
             space: Space::Kernel,
             sites,
             ..
-        }) => match sites.first().map(|s| &s.place) {
-            Some(CodePlace::Symbol {
+        }) => match sites.first().map(|s| &s.location) {
+            Some(CodeLocation::Symbol {
                 module: None,
                 name,
                 offset: 0,

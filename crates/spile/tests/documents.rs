@@ -166,15 +166,15 @@ const NOT_RUN: &[(&str, &str)] = &[
 /// Only a hanging session takes so long.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A block of commands, with its place.
+/// A block of commands, with its location.
 struct Block {
-    place: String,
+    location: String,
     text: String,
     /// Lines that its output has to contain; `None`: any output, and success.
     prints: Option<Vec<String>>,
 }
 
-/// The commands in a block of `text`: their places and their output.
+/// The commands in a block of `text`: their locations and their output.
 fn commands(lines: &[(usize, &str)]) -> Vec<(usize, String, Vec<String>)> {
     let mut found: Vec<(usize, String, Vec<String>)> = Vec::new();
     for (at, line) in lines {
@@ -218,17 +218,17 @@ fn in_blocks(name: &str, text: &str) -> Vec<Block> {
         }
         let block = lines.by_ref().take_while(|(_, line)| *line != "```");
         let block: Vec<_> = block.collect();
-        let place = |at: usize| format!("{name}:{}", at + 1);
+        let location = |at: usize| format!("{name}:{}", at + 1);
         match line {
             "```sh" if name == "CONTRIBUTING.md" => {
                 found.extend(block.iter().map(|(at, line)| Block {
-                    place: place(*at),
+                    location: location(*at),
                     text: line.split("  #").next().unwrap_or(line).trim().to_owned(),
                     prints: None,
                 }));
             }
             "```sh" => found.push(Block {
-                place: place(at),
+                location: location(at),
                 text: block
                     .iter()
                     .map(|(_, line)| *line)
@@ -241,7 +241,7 @@ fn in_blocks(name: &str, text: &str) -> Vec<Block> {
                     commands(&block)
                         .into_iter()
                         .map(|(at, text, prints)| Block {
-                            place: place(at),
+                            location: location(at),
                             text,
                             prints: (!prints.is_empty()).then_some(prints),
                         }),
@@ -274,7 +274,7 @@ fn in_prose(name: &str, text: &str) -> Vec<Block> {
         let is_program = words.next().is_some_and(|word| PROGRAMS.contains(&word));
         if number % 2 == 1 && is_program && words.next().is_some() {
             found.push(Block {
-                place: format!("{name}:{line}"),
+                location: format!("{name}:{line}"),
                 text,
                 prints: None,
             });
@@ -290,7 +290,7 @@ fn in_manual(name: &str, text: &str) -> Vec<Block> {
     let examples = lines.filter_map(|(at, line)| Some((at, line.strip_prefix(".Dl ")?)));
     examples
         .map(|(at, line)| Block {
-            place: format!("{name}:{}", at + 1),
+            location: format!("{name}:{}", at + 1),
             text: line.to_owned(),
             prints: None,
         })
@@ -492,13 +492,13 @@ fn main() -> std::process::ExitCode {
         let text = as_run(&block);
         match NOT_RUN.iter().find(|(begin, _)| text.starts_with(begin)) {
             Some((begin, _)) => excused.push(*begin),
-            None => trials.push(spile_testing::trial(block.place.clone(), move || {
+            None => trials.push(spile_testing::trial(block.location.clone(), move || {
                 run(&text, block.prints.as_deref())
             })),
         }
         if let Some(name) = missing(&block.text) {
             let why = format!("`{}` names {name}, which does not exist", block.text);
-            trials.push(spile_testing::trial(block.place, move || {
+            trials.push(spile_testing::trial(block.location, move || {
                 Err(Failed::from(why))
             }));
         }

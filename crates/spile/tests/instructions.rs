@@ -3,7 +3,7 @@
 //!
 //! A generated program executes each instruction that the processor has, of all opcode maps and
 //! with all mandatory prefixes, on known registers, flags, vector registers, masks and memory, and
-//! prints checksums of the results. With a probe on each place that the table permits, it prints the
+//! prints checksums of the results. With a probe on each location that the table permits, it prints the
 //! same, and each execution is a hit. What the table calls refused is refused; where it says
 //! that the kernel executes something else, a breakpoint (of this program only) shows it.
 
@@ -21,7 +21,7 @@ use iced_x86::{Decoder, DecoderOptions};
 use spile_debuginfo::processors::verdict;
 use spile_debuginfo::uprobes::{KernelVersion, Verdict};
 use spile_debuginfo::{DebugFile, SearchPaths};
-use spile_kernel::perf::{PerfEvent, ProbePlace};
+use spile_kernel::perf::{PerfEvent, ProbeLocation};
 
 /// Executions of each case in one run of the program.
 const SEEDS: usize = 4;
@@ -224,12 +224,12 @@ fn with_breakpoint(
         .expect("started");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     assert_eq!(lines.next().expect("a line").expect("text"), "ready");
-    let place = ProbePlace::File {
+    let location = ProbeLocation::File {
         path: program.to_str().expect("text"),
         offset,
         semaphore: 0,
     };
-    let event = PerfEvent::open_at(&place, false, Some(child.id())).and_then(|e| {
+    let event = PerfEvent::open_at(&location, false, Some(child.id())).and_then(|e| {
         e.enable()?;
         Ok(e)
     });
@@ -292,9 +292,9 @@ fn instructions_under_breakpoints_are_as_the_table_says() {
 /// each execution is one hit.
 fn all_at_once(program: &Path, cases: &[Case]) {
     let expected = run(program);
-    let places = cases.len();
+    let locations = cases.len();
     let script = format!(
-        "global n[{places}] probe process(\"{0}\").function(\"i_*\").call {{ n[uaddr()] <<< 1 }} \
+        "global n[{locations}] probe process(\"{0}\").function(\"i_*\").call {{ n[uaddr()] <<< 1 }} \
          probe end {{ foreach (a in n) printf(\"%d hits %d\\n\", a, @count(n[a])) }}",
         program.display()
     );
@@ -312,7 +312,7 @@ fn all_at_once(program: &Path, cases: &[Case]) {
     let hits: BTreeMap<u64, usize> = text.lines().filter_map(hits).collect();
     let got = results(&text);
     let mut differ = Vec::new();
-    for (n, i) in instructions(program, places).into_iter().enumerate() {
+    for (n, i) in instructions(program, locations).into_iter().enumerate() {
         let hits = hits.get(&i.address).copied().unwrap_or(0);
         if got.get(&n) != Some(&expected[&n]) || hits != SEEDS {
             differ.push(format!("{:02x?}: {hits} hits, {:?}", i.bytes, got.get(&n)));
@@ -338,7 +338,7 @@ fn one_by_one(
     let mut tried: BTreeMap<String, usize> = BTreeMap::new();
     for (n, judged) in judged.iter().enumerate() {
         let Placed { offset, bytes, .. } = &found[n];
-        // The opcode's place in the table, and whether it has prefixes.
+        // The opcode's location in the table, and whether it has prefixes.
         let kind = format!("{judged:?} {:02x?}", bytes.first());
         match judged {
             Verdict::Refused(_) if *tried.entry(kind.clone()).or_default() < SAMPLES => {

@@ -155,11 +155,11 @@ fn the_server_answers_an_editor() {
         "nothing is written yet"
     );
 
-    let places = editor.ask("textDocument/definition", at(1, 11));
+    let locations = editor.ask("textDocument/definition", at(1, 11));
     let file = cache.path().join("spile/tapset/context.stp");
-    assert_eq!(places[0]["uri"], format!("file://{}", file.display()));
+    assert_eq!(locations[0]["uri"], format!("file://{}", file.display()));
     let written = std::fs::read_to_string(&file).expect("it was written");
-    let line = places[0]["range"]["start"]["line"]
+    let line = locations[0]["range"]["start"]["line"]
         .as_u64()
         .expect("a line") as usize;
     assert!(

@@ -212,9 +212,9 @@ fn ranks_of_mpich_write_their_files() {
     std::fs::write(&other, text.replacen(run.as_str(), "another", 1)).unwrap();
     let (first, said) = report(&["--top", "1000", folder]);
     let lines: Vec<&str> = first.lines().collect();
-    let place = other.display();
+    let location = other.display();
     let wanted = format!(
-        "WARNING: {place}: belongs to run another, not to {run}, and is not used (--run chooses)\n"
+        "WARNING: {location}: belongs to run another, not to {run}, and is not used (--run chooses)\n"
     );
     assert_eq!(said, wanted);
     assert_eq!(cell(&lines, "getppid", "calls"), "3000", "{first}");

@@ -1,5 +1,5 @@
 //! The tables of system calls, `tests/syscalls.tsv` and, for 32-bit programs, `tests/syscalls-32.tsv`:
-//! each variable that scripts can read at a call has its place there, and a call that
+//! each variable that scripts can read at a call has its location there, and a call that
 //! `tests/programs/calls.py` does not make has a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,14 +96,14 @@ fn compare_calls(file: &str, compat: bool, name: fn(&Syscall) -> &str) -> (Vec<S
 // The bounds only go down.
 
 #[test]
-fn every_variable_of_a_system_call_has_a_place() {
+fn every_variable_of_a_system_call_has_a_location() {
     let (wrong, left) = compare_calls("tests/syscalls.tsv", false, |c| c.probe);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(left <= 1, "{left} calls are not called");
 }
 
 #[test]
-fn every_variable_of_a_32_bit_system_call_has_a_place() {
+fn every_variable_of_a_32_bit_system_call_has_a_location() {
     let (wrong, left) = compare_calls("tests/syscalls-32.tsv", true, |c| c.name);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(left <= 3, "{left} calls are not called");

@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Reasons for which a value that gdb has can be missing: they need the caller's frame, registers
-/// that the kernel does not save, an object that is in no memory, a pair of pointers in two places, or the
+/// that the kernel does not save, an object that is in no memory, a pair of pointers in two locations, or the
 /// length of a row, which clang leaves out for parameters and optimisation can remove.
 const REASONS: [&str; 7] = [
-    "in several places at once",
+    "in several locations at once",
     "only known when the function was entered",
     "only what it points to is kept",
     "floating point or vector register",
@@ -259,9 +259,9 @@ fn reasons(program: &Path, source: &Source, lacking: &[usize]) -> Values {
         .expect("spile");
     ended(&out, "spile -p2");
     let text = String::from_utf8_lossy(&out.stderr);
-    let places = text.lines().zip(text.lines().skip(1));
-    let found = places.filter_map(|(error, place)| {
-        let line = place.trim().strip_prefix("--> <input>:")?;
+    let locations = text.lines().zip(text.lines().skip(1));
+    let found = locations.filter_map(|(error, location)| {
+        let line = location.trim().strip_prefix("--> <input>:")?;
         let line: usize = line.split_once(':')?.0.parse().ok()?;
         Some((*lacking.get(line.checked_sub(2)?)?, error.to_owned()))
     });

@@ -27,13 +27,13 @@ impl FileId {
     /// No file: the origin of a look-up in the name of any script.
     pub const ANYONE: FileId = FileId(u32::MAX >> 1);
 
-    /// The file at a place in [`crate::source::Sources`].
+    /// The file at a location in [`crate::source::Sources`].
     pub(crate) fn new(index: usize, built_in: bool) -> FileId {
         let origin = if built_in { Self::BUILT_IN } else { 0 };
         FileId(index.fit::<u32>() & !Self::BUILT_IN | origin)
     }
 
-    /// Its place in [`crate::source::Sources`].
+    /// Its location in [`crate::source::Sources`].
     pub(crate) fn index(self) -> usize {
         (self.0 & !Self::BUILT_IN) as usize
     }
@@ -61,12 +61,12 @@ pub struct Span {
     pub end: u32,
 }
 
-/// A name and its place.
+/// A name and its location.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ident {
     /// The text.
     pub name: Name,
-    /// The place of the name.
+    /// The location of the name.
     pub span: Span,
 }
 
@@ -153,7 +153,7 @@ pub struct Component {
     pub name: Name,
     /// The literal argument.
     pub arg: Option<Literal>,
-    /// The place of the component.
+    /// The location of the component.
     pub span: Span,
 }
 
@@ -234,7 +234,7 @@ pub enum FnBody {
 pub struct Embedded {
     /// The text.
     pub text: Name,
-    /// Its place, including the marks.
+    /// Its location, including the marks.
     pub span: Span,
 }
 
@@ -243,7 +243,7 @@ pub struct Embedded {
 pub struct StmtBlock {
     /// The statements.
     pub stmts: Vec<Stmt>,
-    /// Its place, including the braces.
+    /// Its location, including the braces.
     pub span: Span,
 }
 
@@ -252,7 +252,7 @@ pub struct StmtBlock {
 pub struct Stmt {
     /// The statement itself.
     pub kind: StmtKind,
-    /// Its place.
+    /// Its location.
     pub span: Span,
 }
 
@@ -338,7 +338,7 @@ pub struct Sort {
     pub by: SortBy,
     /// `-`
     pub descending: bool,
-    /// The place of the mark.
+    /// The location of the mark.
     pub span: Span,
 }
 
@@ -367,7 +367,7 @@ pub enum Key {
 pub struct Expr {
     /// The expression itself.
     pub kind: ExprKind,
-    /// Its place.
+    /// Its location.
     pub span: Span,
 }
 

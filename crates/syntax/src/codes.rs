@@ -33,11 +33,11 @@ code_table! { SYNTAX_CODES:
     BAD_NUMBER = "E0107", "A number that is malformed or does not fit in 64 bits.";
     FLOAT_LITERAL = "E0108", "The language has no floating-point literals.";
     TOO_LARGE = "E0109", "The source file is larger than 8 MiB.";
-    UNEXPECTED = "E0110", "A token that the grammar does not allow at this place.";
+    UNEXPECTED = "E0110", "A token that the grammar does not allow here.";
     UNCLOSED = "E0111", "A bracket, brace or parenthesis is never closed.";
     TOO_DEEP = "E0112", "Statements or expressions are nested too deeply.";
     NOT_ASSIGNABLE = "E0113", "The left side of an assignment, or the operand of `++`, cannot be assigned to.";
-    LITERAL_WANTED = "E0114", "A literal is required at this place.";
+    LITERAL_WANTED = "E0114", "A literal is required here.";
     UNKNOWN_OPERATOR = "E0115", "A name after `@` that is neither an operator nor a macro.";
     BAD_PROBE_POINT = "E0116", "A malformed probe point.";
     OPERAND_COUNT = "E0117", "An operator has the wrong number of operands.";

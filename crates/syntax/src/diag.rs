@@ -1,4 +1,4 @@
-//! Diagnostics: the error, its place and the way out; and their rendering with source lines.
+//! Diagnostics: the error, its location and the way out; and their rendering with source lines.
 
 use std::borrow::Cow;
 
@@ -25,10 +25,10 @@ pub enum Severity {
     Error,
 }
 
-/// A place with a text.
+/// A location with a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpanLabel {
-    /// The place.
+    /// The location.
     pub span: Span,
     /// The text; may be empty.
     pub text: String,
@@ -46,9 +46,9 @@ pub struct Diagnostic {
     pub code: &'static str,
     /// One sentence without a full stop, lower case.
     pub message: String,
-    /// The main place; `None` for a diagnostic about the whole run.
+    /// The main location; `None` for a diagnostic about the whole run.
     pub primary: Option<SpanLabel>,
-    /// Other places.
+    /// Other locations.
     pub secondary: Vec<SpanLabel>,
     /// Additional facts.
     pub notes: Vec<String>,
@@ -84,12 +84,12 @@ impl Diagnostic {
         Self::new(Severity::Note, code, message.into())
     }
 
-    /// Sets the primary place, without text.
+    /// Sets the primary location, without text.
     pub fn at(self, span: Span) -> Self {
         self.label(span, "")
     }
 
-    /// Sets the primary place and the text under its caret.
+    /// Sets the primary location and the text under its caret.
     pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {
         self.primary = Some(SpanLabel {
             span,
@@ -98,7 +98,7 @@ impl Diagnostic {
         self
     }
 
-    /// Adds another place.
+    /// Adds another location.
     pub fn also(mut self, span: Span, text: impl Into<String>) -> Self {
         self.secondary.push(SpanLabel {
             span,

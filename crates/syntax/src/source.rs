@@ -24,7 +24,7 @@ impl Span {
     }
 
     /// From the start of `self` to the end of `other`; `self` alone if a macro makes the two lie in
-    /// different places.
+    /// different locations.
     pub fn to(self, other: Span) -> Self {
         if self.file == other.file && self.start <= other.start && self.end <= other.end {
             Self {

@@ -87,7 +87,7 @@ tokens! {
 pub struct Token {
     /// Its kind.
     pub kind: Tok,
-    /// The place of its text.
+    /// The location of its text.
     pub span: Span,
     /// The macro or argument that it came from: 0 for none, otherwise an index (from 1) into
     /// [`crate::preproc::PreprocOutput::expansions`].

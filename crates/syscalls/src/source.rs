@@ -10,7 +10,7 @@ use super::parse::{Named, Tables};
 
 /// A value that can be written as an expression.
 trait Source {
-    /// Appends the expression; a reference to a structure or to flags names its place in their table.
+    /// Appends the expression; a reference to a structure or to flags names its location in their table.
     fn write(&self, out: &mut String, named: Named);
 }
 

@@ -114,17 +114,17 @@ fn serve(dir: &Path) -> Result<(Ended, String), String> {
     let socket = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
     let port = socket.local_addr().map_err(|e| e.to_string())?.port();
     drop(socket);
-    let place = dir.display();
+    let location = dir.display();
     let page = "<html><body>".to_owned() + &"spile ".repeat(100) + "</body></html>\n";
     std::fs::write(dir.join("index.html"), page).map_err(|e| e.to_string())?;
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|kind| format!("{kind}_temp_path {place}/{kind};\n"))
+        .map(|kind| format!("{kind}_temp_path {location}/{kind};\n"))
         .concat();
     let config = format!(
-        "user root;\nworker_processes 1;\nworker_cpu_affinity auto;\ndaemon off;\npid {place}/pid;\n\
-         error_log {place}/error.log;\nevents {{ worker_connections 256; }}\n\
+        "user root;\nworker_processes 1;\nworker_cpu_affinity auto;\ndaemon off;\npid {location}/pid;\n\
+         error_log {location}/error.log;\nevents {{ worker_connections 256; }}\n\
          http {{\naccess_log off;\nkeepalive_requests 1000000000;\n{temporary}\
-         server {{ listen 127.0.0.1:{port}; root {place}; }}\n}}\n"
+         server {{ listen 127.0.0.1:{port}; root {location}; }}\n}}\n"
     );
     let file = dir.join("nginx.conf");
     std::fs::write(&file, config).map_err(|e| e.to_string())?;

@@ -211,10 +211,10 @@ pub(crate) fn trace_files() {
                 (c"debugfs", c"/sys/kernel/debug"),
             ]
             .iter()
-            .all(|(kind, place)| {
+            .all(|(kind, location)| {
                 libc::mount(
                     c"none".as_ptr(),
-                    place.as_ptr(),
+                    location.as_ptr(),
                     kind.as_ptr(),
                     0,
                     std::ptr::null(),

@@ -134,14 +134,14 @@ pub(super) fn build(
         // Packages still have files in /bin and /lib, which are symbolic links on this machine.
         let folder = file.parent().unwrap_or(file);
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
-        let place = folder.join(file.file_name().unwrap_or_default());
+        let location = folder.join(file.file_name().unwrap_or_default());
         match fs::read_link(file) {
-            Ok(target) => archive.link(&place, &target.to_string_lossy()),
-            Err(_) => archive.file(&place, &read(file)?),
+            Ok(target) => archive.link(&location, &target.to_string_lossy()),
+            Err(_) => archive.file(&location, &read(file)?),
         }
         // In the guest, /bin is busybox's directory.
-        if file.starts_with("/bin") && place != *file {
-            archive.link(file, &place.to_string_lossy());
+        if file.starts_with("/bin") && location != *file {
+            archive.link(file, &location.to_string_lossy());
         }
     }
     for folder in ["/lib", "/lib32", "/lib64", "/libx32"].map(Path::new) {
@@ -180,8 +180,8 @@ pub(super) fn build(
     }
     let config = Path::new("/boot").join(format!("config-{}", kernel.release));
     archive.file(&config, &read(&kernel.config)?);
-    for (file, place) in &kernel.debuginfo {
-        archive.file(place, &read(file)?);
+    for (file, location) in &kernel.debuginfo {
+        archive.file(location, &read(file)?);
     }
     for program in &built.programs {
         archive.file(program, &read(program)?);

@@ -8,15 +8,15 @@
 //: $slice->data_ptr[1] ~ slice[1]
 //: $text->length ~ text.length
 //: $array[1] ~ array[1]
-//: $place->x ~ place.x
-//: $place->y ~ place.y
+//: $location->x ~ location.x
+//: $location->y ~ location.y
 //: $reference[0] ~ *reference
 //: $letter ~ letter as u32
 //: $unit ~ unit as i32
 //: $shape->Square->side ~ (*shape).side
-//: $shape->Square->place->y ~ (*shape).place.y
-//: $shape$ ~ "Square{.side=8, .place={...}}"
-//: $shape$$ ~ "Square{.side=8, .place={.x=1, .y=2}}"
+//: $shape->Square->location->y ~ (*shape).location.y
+//: $shape$ ~ "Square{.side=8, .location={...}}"
+//: $shape$$ ~ "Square{.side=8, .location={.x=1, .y=2}}"
 //: $option$ ~ "Some{.__0=5}"
 //: $option->Some->__0 ~ option.0
 //: $nothing$ ~ "None"
@@ -26,7 +26,7 @@
 //: $signed$ ~ "Low{.__0=4}"
 //: $only$ ~ "One{.__0=12}"
 //: $float$ ~ float
-pub struct Place {
+pub struct Location {
     x: i32,
     y: i64,
 }
@@ -46,7 +46,7 @@ pub enum Only {
 }
 pub enum Shape {
     Circle(i32),
-    Square { side: u64, place: Place },
+    Square { side: u64, location: Location },
     Empty,
 }
 
@@ -63,7 +63,7 @@ fn use_it<T>(it: &T) {
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
 fn look(number: i64, small: u16, flag: bool, pair: (i32, u8), slice: &[i32], text: &str, array: [i16; 3],
-        place: &Place, reference: &i32, letter: char, unit: Unit, shape: &Shape, option: Option<i32>, float: f64) -> i64 {
+        location: &Location, reference: &i32, letter: char, unit: Unit, shape: &Shape, option: Option<i32>, float: f64) -> i64 {
     let nothing: Option<u64> = if number > 0 { Some(1) } else { None };
     let niche = if number < 0 { Some(reference) } else { None };
     let text_or: Option<String> = if number > 0 { Some(text.into()) } else { None };
@@ -75,18 +75,18 @@ fn look(number: i64, small: u16, flag: bool, pair: (i32, u8), slice: &[i32], tex
     use_it(&(&nothing, &niche, &text_or, &deep, &signed, &only));
     let of_shape = match shape {
         Shape::Circle(r) => i64::from(*r),
-        Shape::Square { side, place } => *side as i64 + place.y,
+        Shape::Square { side, location } => *side as i64 + location.y,
         Shape::Empty => 0,
     };
     sum + i64::from(small) + i64::from(flag) + i64::from(pair.0) + i64::from(pair.1) + i64::from(slice[1])
-        + text.len() as i64 + i64::from(array[1]) + i64::from(place.x) + place.y + i64::from(*reference)
+        + text.len() as i64 + i64::from(array[1]) + i64::from(location.x) + location.y + i64::from(*reference)
         + i64::from(letter as u32) + unit as i64 + of_shape + i64::from(option.unwrap_or(1))
 }
 
 fn main() {
-    let shapes = [Shape::Square { side: 8, place: Place { x: 1, y: 2 } }, Shape::Circle(3), Shape::Empty];
+    let shapes = [Shape::Square { side: 8, location: Location { x: 1, y: 2 } }, Shape::Circle(3), Shape::Empty];
     let unit = if mix(1) > 0 { Unit::Low } else { Unit::High };
     let n = look(mix(-5), mix(600) as u16, mix(1) > 0, (mix(7) as i32, mix(255) as u8), &[4, 5, 6], "text",
-        [1, -2, 3], &Place { x: mix(9) as i32, y: mix(10) }, &(mix(11) as i32), 'é', unit, &shapes[0], Some(5), mix(1) as f64 / 3.0);
+        [1, -2, 3], &Location { x: mix(9) as i32, y: mix(10) }, &(mix(11) as i32), 'é', unit, &shapes[0], Some(5), mix(1) as f64 / 3.0);
     std::process::exit(i32::from(n == 1));
 }

@@ -2,24 +2,26 @@
 //! the handler uses.
 
 use spile_ir::intrinsics::Intrinsic as I;
-use spile_ir::{Body, CodePlace, CodeProbe, CodeSite, Event, HandlerId, Inst, Program, Space, Val};
+use spile_ir::{
+    Body, CodeLocation, CodeProbe, CodeSite, Event, HandlerId, Inst, Program, Space, Val,
+};
 
 use crate::compiled::CodeAttach;
 use crate::target::{Target, TypedFunction};
 
-/// Chooses the attach kind for these places in code.
+/// Chooses the attach kind for these locations in code.
 pub(crate) fn choose(probe: &CodeProbe, body: &Body, options: &Target) -> CodeAttach {
     if let Some(typed) = trampoline(probe, body, options) {
         return CodeAttach::Trampoline(typed);
     }
-    let place = |site: &CodeSite| match (&site.place, probe.space) {
-        (CodePlace::File { .. }, Space::User) => options.features.uprobe_multi,
-        (CodePlace::Symbol { offset: 0, .. } | CodePlace::Traced(_), Space::Kernel) => {
+    let location = |site: &CodeSite| match (&site.location, probe.space) {
+        (CodeLocation::File { .. }, Space::User) => options.features.uprobe_multi,
+        (CodeLocation::Symbol { offset: 0, .. } | CodeLocation::Traced(_), Space::Kernel) => {
             options.features.kprobe_multi
         }
         _ => false,
     };
-    match probe.sites.iter().all(place) {
+    match probe.sites.iter().all(location) {
         true => CodeAttach::Multi,
         false => CodeAttach::Single,
     }
@@ -36,11 +38,11 @@ fn trampoline(probe: &CodeProbe, body: &Body, options: &Target) -> Option<TypedF
     let (Space::Kernel, [site]) = (probe.space, &*probe.sites) else {
         return None;
     };
-    let CodePlace::Symbol {
+    let CodeLocation::Symbol {
         module: None,
         name,
         offset: 0,
-    } = &site.place
+    } = &site.location
     else {
         return None;
     };
@@ -114,14 +116,14 @@ mod tests {
             returns,
         };
         let options = options(&[("f", typed(true)), ("exit", typed(false))]);
-        let site = |place| CodeSite {
-            place,
+        let site = |location| CodeSite {
+            location,
             semaphore: 0,
             number: 0,
             exits: None,
         };
         let symbol = |name: &str| {
-            site(CodePlace::Symbol {
+            site(CodeLocation::Symbol {
                 module: None,
                 name: name.into(),
                 offset: 0,
@@ -167,7 +169,7 @@ mod tests {
         assert_eq!(by(&never, I::CtxSite, &[]), CodeAttach::Multi);
         let two = probe(false, vec![symbol("f"), symbol("exit")]);
         assert_eq!(by(&two, I::CtxSite, &[]), CodeAttach::Multi);
-        let address = probe(false, vec![site(CodePlace::Address(0x1000))]);
+        let address = probe(false, vec![site(CodeLocation::Address(0x1000))]);
         assert_eq!(by(&address, I::CtxSite, &[]), CodeAttach::Single);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! program ─► fexit_fusion ─► groups: an attachment and its handlers, in the order of handlers
-//!                              │ kind: for places in code, the best kind of program
+//!                              │ kind: for locations in code, the best kind of program
 //!                              ├─► merge_into_sessions: a function and its return are one program
 //!                              └─► dedup: tracepoints with the same handlers are one program
 //! ```
@@ -117,7 +117,7 @@ fn groups(
             },
             _ => continue,
         };
-        match groups.iter_mut().find(|g| g.attach.same_place(&attach)) {
+        match groups.iter_mut().find(|g| g.attach.same_location(&attach)) {
             Some(group) => {
                 group.attach.no_more_lenient_than(&attach);
                 group.handlers.push(id);
@@ -157,7 +157,7 @@ fn merge_into_sessions(groups: &mut Vec<Group>, program: &Program, options: &Tar
             },
             by: CodeAttach::Multi,
         };
-        let Some(other) = groups.iter().position(|g| g.attach.same_place(&entry)) else {
+        let Some(other) = groups.iter().position(|g| g.attach.same_location(&entry)) else {
             continue;
         };
         let (joins, stays): (Vec<_>, Vec<_>) = std::mem::take(&mut groups[other].handlers)

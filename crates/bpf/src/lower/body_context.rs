@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::ops::Deref;
 
 use spile_ir::{BlockId, Body, BodyFacts, GlobalId, HandlerId, Inst, Program, Space, Val};
-use spile_layout::{ErrorKind, GlobalPlace, Quote};
+use spile_layout::{ErrorKind, GlobalLocation, Quote};
 
 use super::data::thread_record_facts::{FieldRef, RecordFacts};
 use super::event::deferred_modes;
@@ -136,21 +136,21 @@ impl<'a> BodyContext<'a> {
         }
     }
 
-    /// The place of a global, unless only the controller has it.
-    pub(in crate::lower) fn place_of(&self, g: GlobalId) -> Option<&GlobalPlace> {
+    /// The location of a global, unless only the controller has it.
+    pub(in crate::lower) fn location_of(&self, g: GlobalId) -> Option<&GlobalLocation> {
         let layout = self.plan.globals.get(g.index())?;
-        layout.as_ref().map(|layout| &layout.place)
+        layout.as_ref().map(|layout| &layout.location)
     }
 
-    /// The place of a global.
-    pub(in crate::lower) fn place(&self, g: GlobalId) -> Res<GlobalPlace> {
-        let place = self.place_of(g).cloned();
-        place.ok_or_else(|| "a global that only the controller has".into())
+    /// The location of a global.
+    pub(in crate::lower) fn location(&self, g: GlobalId) -> Res<GlobalLocation> {
+        let location = self.location_of(g).cloned();
+        location.ok_or_else(|| "a global that only the controller has".into())
     }
 
     /// The array's field in the thread record, if it has one.
     pub(in crate::lower) fn field(&self, g: GlobalId) -> Res<Option<FieldRef>> {
-        FieldRef::for_global(g, self.place(g)?)
+        FieldRef::for_global(g, self.location(g)?)
     }
 
     /// The body's accesses to thread records.

@@ -2,7 +2,7 @@
 //!
 //! In: the body of a handler, the location of each of its registers, and the plan of the shared
 //! memory. Out: a function of the assembler, and the subprograms that it calls. The attach kind of
-//! a handler and the place of a global are decided elsewhere: in [`crate::attach`] and
+//! a handler and the location of a global are decided elsewhere: in [`crate::attach`] and
 //! [`crate::plan`].
 //!
 //! | module | its one job |

@@ -49,7 +49,7 @@ pub(crate) struct Pool {
     pub syscall_rows: Option<SyscallRows>,
     /// The functions that are made from LIR.
     pub lir: LirSources,
-    /// Code of functions that is inserted in place of calls, by name.
+    /// Code of functions that is inserted instead of calls, by name.
     inline: BTreeMap<String, AsmFunction>,
     pending: Vec<Pending>,
     /// Whether the kernel stops open loops itself.
@@ -58,7 +58,7 @@ pub(crate) struct Pool {
 
 /// Functions of a module that are not emitted yet: [`Pool::subs`] only has their names.
 struct Pending {
-    /// The module's place among the sources.
+    /// The module's location among the sources.
     source: usize,
     around: ObjectSymbols,
     /// Those that are global subprograms.

@@ -73,7 +73,7 @@ impl HandlerCodegen<'_> {
         self.temps = numbers.and_then(|temps| temps[i]);
     }
 
-    /// Whether the code of an instruction, from this place on, changes only the registers that it may
+    /// Whether the code of an instruction, from this location on, changes only the registers that it may
     /// change.
     fn leaves_numbers(&self, block: &Block, i: usize, first: usize) -> bool {
         let Some(temps) = self.temps else {
@@ -137,11 +137,13 @@ impl HandlerCodegen<'_> {
         let mut parts = near.rsplitn(3, ':');
         let mut number = || parts.next().and_then(|n| n.parse().ok()).unwrap_or(0);
         let (column, line) = (number(), number());
-        let place = parts.next().unwrap_or_default();
+        let location = parts.next().unwrap_or_default();
         if line == 0 {
             return;
         }
-        let file = place.rsplit_once(" at ").map_or(place, |(_, file)| file);
+        let file = location
+            .rsplit_once(" at ")
+            .map_or(location, |(_, file)| file);
         self.asm.source_line(&SourceLine {
             file: file.into(),
             text: near.clone(),

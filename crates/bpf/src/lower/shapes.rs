@@ -2,7 +2,7 @@
 
 use spile_ir::intrinsics::{ClockOp, ContextOp, Intrinsic, IntrinsicClass, SessionOp, TaskNumber};
 use spile_ir::{BinOp, Block, BlockId, Event, GlobalId, Inst, SiteId, Term, Ty, UnOp, Val};
-use spile_layout::GlobalPlace;
+use spile_layout::GlobalLocation;
 
 use super::operand::condition;
 use crate::lower::body_context::BodyContext;
@@ -32,8 +32,8 @@ impl BodyContext<'_> {
         let mut seen = records.seen[b.index()];
         let insts = &self.body.blocks[b.index()].insts;
         let shape = |(inst, _): &(Inst, SiteId)| {
-            let field = inst.global().and_then(|g| self.place_of(g));
-            if !matches!(field, Some(GlobalPlace::Hash { field: Some(_), .. })) {
+            let field = inst.global().and_then(|g| self.location_of(g));
+            if !matches!(field, Some(GlobalLocation::Hash { field: Some(_), .. })) {
                 return self.shape(inst, task);
             }
             // See `HandlerCodegen::begin_block_facts`.
@@ -59,8 +59,8 @@ impl BodyContext<'_> {
         let by_constant = |b: Val| matches!(b, Val::Imm(1..=0x7fff_ffff | -0x7fff_ffff..=-1));
         let scalar = |g: GlobalId| {
             matches!(
-                self.place_of(g),
-                Some(GlobalPlace::Scalar { ty: Ty::Long, .. })
+                self.location_of(g),
+                Some(GlobalLocation::Scalar { ty: Ty::Long, .. })
             )
         };
         match inst {

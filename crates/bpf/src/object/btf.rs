@@ -269,8 +269,8 @@ impl LineInfo {
     pub(crate) fn words(&self) -> [u32; 4] {
         const LINE_MAX: u32 = (1 << 22) - 1;
         const COLUMN_MAX: u32 = (1 << 10) - 1;
-        let place = self.line.min(LINE_MAX) << 10 | self.column.min(COLUMN_MAX);
-        [self.offset, self.file.0, self.text.0, place]
+        let location = self.line.min(LINE_MAX) << 10 | self.column.min(COLUMN_MAX);
+        [self.offset, self.file.0, self.text.0, location]
     }
 }
 

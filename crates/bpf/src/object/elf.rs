@@ -13,7 +13,7 @@
 //!
 //! References follow libbpf's rules: a map by its symbol; data by the section's symbol with
 //! the offset in the instruction; a subprogram by the section symbol of `.text` with the
-//! place in the instruction (for a call in slots, less one; for an address in bytes).
+//! location in the instruction (for a call in slots, less one; for an address in bytes).
 //!
 //! The same input gives the same bytes.
 
@@ -257,9 +257,9 @@ impl<'s> ElfWriter<'s> {
         name: &str,
         kind: SymbolKind,
         scope: SymbolScope,
-        place: Option<(SectionId, u32, u32)>,
+        location: Option<(SectionId, u32, u32)>,
     ) -> SymbolId {
-        let (section, value, size) = match place {
+        let (section, value, size) = match location {
             Some((id, value, size)) => (SymbolSection::Section(id), value, size),
             None => (SymbolSection::Undefined, 0, 0),
         };
@@ -342,8 +342,8 @@ impl<'s> ElfWriter<'s> {
             let types = types.unwrap_or_default();
             let (ty, size) = self.btf.map_struct(&properties, &types);
             vars.push((self.btf.var(&map.name, ty, Linkage::Global), end, size));
-            let place = Some((id, end, size));
-            let symbol = self.symbol(&map.name, SymbolKind::Data, SymbolScope::Dynamic, place);
+            let location = Some((id, end, size));
+            let symbol = self.symbol(&map.name, SymbolKind::Data, SymbolScope::Dynamic, location);
             self.maps.insert(&map.name, RefTarget { symbol, addend: 0 });
             end += size;
         }
@@ -410,8 +410,8 @@ impl<'s> ElfWriter<'s> {
             debug_info::lines(&mut self.btf, function, start, 8, &mut ext.lines);
             self.function(function, &mut bytes, &mut relocs)?;
             let size = bytes.len().fit::<u32>() - start;
-            let place = Some((id, start, size));
-            self.symbol(&function.name, SymbolKind::Text, scope, place);
+            let location = Some((id, start, size));
+            self.symbol(&function.name, SymbolKind::Text, scope, location);
         }
         self.object.set_section_data(id, bytes, 8);
         for reloc in relocs {
@@ -436,11 +436,11 @@ impl<'s> ElfWriter<'s> {
             let mut insn = *insn;
             if let Some(reloc) = relocs.next_if(|r| r.slot == slot) {
                 let bad = || ElfError::BadReloc(function.name.clone(), slot);
-                let place = self.place(function, &reloc.target)?;
-                let r_type = refer(&mut insn, &reloc.target, place.addend).ok_or_else(bad)?;
+                let location = self.location(function, &reloc.target)?;
+                let r_type = refer(&mut insn, &reloc.target, location.addend).ok_or_else(bad)?;
                 out.push(Relocation {
                     offset: bytes.len() as u64,
-                    symbol: place.symbol,
+                    symbol: location.symbol,
                     addend: 0,
                     flags: RelocationFlags::Elf { r_type },
                 });
@@ -454,7 +454,11 @@ impl<'s> ElfWriter<'s> {
         }
     }
 
-    fn place(&self, function: &AsmFunction, target: &RelocTarget) -> Result<RefTarget, ElfError> {
+    fn location(
+        &self,
+        function: &AsmFunction,
+        target: &RelocTarget,
+    ) -> Result<RefTarget, ElfError> {
         let found = match target {
             RelocTarget::Map(name) => self.maps.get(&**name).copied(),
             RelocTarget::Call(name) | RelocTarget::Func(name) => {
@@ -467,9 +471,9 @@ impl<'s> ElfWriter<'s> {
                     self.rodata
                 };
                 let inside = data.filter(|(_, size)| addend < size);
-                inside.map(|(place, _)| RefTarget {
+                inside.map(|(location, _)| RefTarget {
                     addend: *addend,
-                    ..place
+                    ..location
                 })
             }
         };

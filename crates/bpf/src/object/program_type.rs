@@ -1,7 +1,7 @@
 //! The program type of each attach kind: the kernel's numbers, and the section name from which
 //! loaders of files derive the same.
 
-use spile_ir::{CodePlace, Space};
+use spile_ir::{CodeLocation, Space};
 
 use crate::compiled::{Attach, CodeAttach};
 
@@ -56,8 +56,8 @@ impl Attach {
             Attach::Netfilter(_) => (ty::NETFILTER, attach::NETFILTER, "netfilter".into()),
             Attach::Lsm(hook) => (ty::LSM, attach::LSM_MAC, format!("lsm/{hook}")),
             Attach::Code { probe, by } => {
-                let name = match probe.sites.first().map(|s| &s.place) {
-                    Some(CodePlace::Symbol { name, .. }) => name,
+                let name = match probe.sites.first().map(|s| &s.location) {
+                    Some(CodeLocation::Symbol { name, .. }) => name,
                     _ => "",
                 };
                 match (by, probe.space) {

@@ -1,11 +1,11 @@
-//! The places of arrays: hash maps, fields of thread records, caches with maps behind them, and
+//! The locations of arrays: hash maps, fields of thread records, caches with maps behind them, and
 //! co-located elements.
 
 use spile_cast::Cast;
 use spile_ir::storage::{Storage, colocated};
 use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
 use spile_layout::{
-    Colocation, GlobalLayout, GlobalPlace, LargeLayout, PerCpuArray, SEQUENCE, ThreadField,
+    Colocation, GlobalLayout, GlobalLocation, LargeLayout, PerCpuArray, SEQUENCE, ThreadField,
     ThreadSlots, ValueLayout,
 };
 
@@ -111,8 +111,8 @@ impl Colocations {
         self.host_part(g)?.of
     }
 
-    /// The place of a co-located array, once its host has one.
-    pub(super) fn place(
+    /// The location of a co-located array, once its host has one.
+    pub(super) fn location(
         &self,
         global: &Global,
         g: usize,
@@ -122,7 +122,7 @@ impl Colocations {
             return None;
         };
         let mut layout = other.clone();
-        if let GlobalPlace::PerCpuArray(array) = &mut layout.place {
+        if let GlobalLocation::PerCpuArray(array) = &mut layout.location {
             array.value = element(elem);
             array.colocated = self.host_part(g)?;
         }
@@ -218,8 +218,8 @@ impl ThreadRecordFields {
     }
 }
 
-/// Places a field of the thread records; the first one creates their map.
-pub(super) fn place_field(
+/// Lays out a field of the thread records; the first one creates their map.
+pub(super) fn location_field(
     global: &Global,
     field: ThreadField,
     maps: &mut Vec<MapSpec>,
@@ -240,7 +240,7 @@ pub(super) fn place_field(
     }
     Some(GlobalLayout {
         lock: None,
-        place: GlobalPlace::Hash {
+        location: GlobalLocation::Hash {
             map: THREAD_RECORDS.into(),
             key_size: 8,
             keys: keys.clone(),
@@ -272,22 +272,22 @@ fn atomic(value: &ValueLayout) -> bool {
     }
 }
 
-/// The layout of a large array's elements, or `None` for other arrays; without its place in the
+/// The layout of a large array's elements, or `None` for other arrays; without its location in the
 /// CPUs' blocks. `key` and `value` are sizes in bytes.
 fn large(key: u32, value: u32, max: u32, cpus: u32) -> Option<LargeLayout> {
     let large = LargeLayout {
         groups: LargeLayout::groups(max)?,
         // Each CPU can hold one unused room, and insert one more while another CPU fills the array.
-        rooms: max.checked_add(2 * cpus)?,
-        room: key + value,
+        slots: max.checked_add(2 * cpus)?,
+        slot_size: key + value,
         spare: 0,
     };
-    let fits = key <= LARGE_KEY && large.rooms < 1 << LargeLayout::TAG_BITS;
+    let fits = key <= LARGE_KEY && large.slots < 1 << LargeLayout::TAG_BITS;
     (max > FEW_ELEMENTS && fits && large.size() <= LARGE_BYTES).then_some(large)
 }
 
 /// An array with a map of its own.
-pub(super) struct ArrayToPlace<'a> {
+pub(super) struct ArrayToLocation<'a> {
     /// The number of the global.
     pub index: usize,
     pub global: &'a Global,
@@ -307,8 +307,8 @@ struct Shape<'a> {
     wrap: bool,
 }
 
-impl ArrayToPlace<'_> {
-    pub(super) fn place(
+impl ArrayToLocation<'_> {
+    pub(super) fn location(
         &self,
         options: &Target,
         colocations: &Colocations,
@@ -341,7 +341,7 @@ impl ArrayToPlace<'_> {
             Storage::Shared { lock } => Ok(Some(self.shared(shape, lock, areas))),
             Storage::PerCpu { double } => {
                 let colocated = colocations.host_part(self.index);
-                let colocated = colocated.ok_or("an array without a place")?;
+                let colocated = colocated.ok_or("an array without a location")?;
                 let cpus = options.cpus;
                 Ok(Some(self.per_cpu(shape, double, colocated, cpus, areas)))
             }
@@ -370,7 +370,7 @@ impl ArrayToPlace<'_> {
         });
         GlobalLayout {
             lock: lock.then(|| areas.shared.alloc(8)),
-            place: GlobalPlace::Hash {
+            location: GlobalLocation::Hash {
                 map: name,
                 key_size,
                 keys: keys.to_vec(),
@@ -441,7 +441,7 @@ impl ArrayToPlace<'_> {
         let maps = areas.maps[first..].iter().map(|map| map.name.clone());
         GlobalLayout {
             lock: None,
-            place: GlobalPlace::PerCpuArray(PerCpuArray {
+            location: GlobalLocation::PerCpuArray(PerCpuArray {
                 cache: areas.cpu.alloc(slots * slot_size * generations),
                 gen_stride: if double { slots * slot_size } else { 0 },
                 slots,

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use spile_ir::storage::{access_sets, takes};
 use spile_ir::{Event, Executor, GlobalId, Program};
-use spile_layout::critical::{CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal};
-use spile_layout::{GlobalLayout, GlobalPlace, SEQUENCE, ValueLayout};
+use spile_layout::critical::{CopyLocation, CriticalLayout, ENTRY, KeyListWords, LockedGlobal};
+use spile_layout::{GlobalLayout, GlobalLocation, SEQUENCE, ValueLayout};
 
 use super::allocator::{Areas, MMAPABLE};
 use crate::object::elf::{MapSpec, MapType};
@@ -22,11 +22,11 @@ const MOST_WORDS: u32 = 1024;
 const MOST: usize = 31;
 
 /// The locked globals that handlers of the controller copy while kernel handlers run, with the
-/// places of the copies.
+/// locations of the copies.
 pub(super) fn plan(
     program: &Program,
     options: &Target,
-    places: &[Option<GlobalLayout>],
+    locations: &[Option<GlobalLayout>],
     areas: &mut Areas,
 ) -> Option<CriticalLayout> {
     if !(options.features.for_each && options.features.atomics) {
@@ -38,19 +38,21 @@ pub(super) fn plan(
     };
     // In another processor's interrupt the walk is the smallest part of the cost.
     let usable = options.features.interrupts.is_some() && options.features.bpf_loop;
-    for g in copied_globals(program, places) {
-        let Some(Some(layout)) = places.get(g.index()) else {
+    for g in copied_globals(program, locations) {
+        let Some(Some(layout)) = locations.get(g.index()) else {
             continue;
         };
         let Some(lock) = layout.lock else { continue };
-        let copy = match &layout.place {
-            GlobalPlace::Scalar { offset, ty } => {
+        let copy = match &layout.location {
+            GlobalLocation::Scalar { offset, ty } => {
                 copy_words(*offset, ValueLayout::Scalar(*ty), areas)
             }
-            GlobalPlace::Stats { offset, agg } => {
+            GlobalLocation::Stats { offset, agg } => {
                 copy_words(*offset, ValueLayout::Stats(agg.clone()), areas)
             }
-            GlobalPlace::Hash { field: None, .. } => elements(g, &layout.place, usable, areas),
+            GlobalLocation::Hash { field: None, .. } => {
+                elements(g, &layout.location, usable, areas)
+            }
             _ => None,
         };
         let Some(copy) = copy else { continue };
@@ -68,7 +70,7 @@ pub(super) fn plan(
 
 /// The globals that such handlers access, provided that they change none with a lock except for
 /// those that they take.
-fn copied_globals(program: &Program, places: &[Option<GlobalLayout>]) -> BTreeSet<GlobalId> {
+fn copied_globals(program: &Program, locations: &[Option<GlobalLayout>]) -> BTreeSet<GlobalId> {
     // At the beginning and at the end nothing else runs.
     let alone = |e: &Event| {
         matches!(
@@ -76,7 +78,8 @@ fn copied_globals(program: &Program, places: &[Option<GlobalLayout>]) -> BTreeSe
             Event::Begin(_) | Event::End(_) | Event::Error(_) | Event::Never
         )
     };
-    let locked = |g: &GlobalId| matches!(places.get(g.index()), Some(Some(l)) if l.lock.is_some());
+    let locked =
+        |g: &GlobalId| matches!(locations.get(g.index()), Some(Some(l)) if l.lock.is_some());
     let handlers = program.handlers.iter();
     let running =
         handlers.filter(|h| h.event.executor() == Executor::Controller && !alone(&h.event));
@@ -91,23 +94,28 @@ fn copied_globals(program: &Program, places: &[Option<GlobalLayout>]) -> BTreeSe
     found
 }
 
-fn copy_words(from: u32, value: ValueLayout, areas: &mut Areas) -> Option<CopyPlace> {
-    (value.size() <= MOST_WORDS).then(|| CopyPlace::Words {
+fn copy_words(from: u32, value: ValueLayout, areas: &mut Areas) -> Option<CopyLocation> {
+    (value.size() <= MOST_WORDS).then(|| CopyLocation::Words {
         from,
         to: areas.shared.alloc(value.size()),
         value,
     })
 }
 
-fn elements(g: GlobalId, place: &GlobalPlace, known: bool, areas: &mut Areas) -> Option<CopyPlace> {
-    let GlobalPlace::Hash {
+fn elements(
+    g: GlobalId,
+    location: &GlobalLocation,
+    known: bool,
+    areas: &mut Areas,
+) -> Option<CopyLocation> {
+    let GlobalLocation::Hash {
         map,
         key_size: key,
         seq,
         value,
         max,
         ..
-    } = place
+    } = location
     else {
         return None;
     };
@@ -125,7 +133,7 @@ fn elements(g: GlobalId, place: &GlobalPlace, known: bool, areas: &mut Areas) ->
         max_entries: *max,
         flags: MMAPABLE,
     });
-    Some(CopyPlace::Elements {
+    Some(CopyLocation::Elements {
         from: map.clone(),
         to,
         count: areas.shared.alloc(8),

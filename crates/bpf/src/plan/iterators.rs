@@ -135,7 +135,7 @@ pub(crate) fn iterators(program: &Program, body: &Body) -> Res<Vec<Option<Iterat
             Some(Some(old)) if *old != new => {
                 return Err("an iterator that walks through two things".into());
             }
-            Some(place) => *place = Some(new),
+            Some(location) => *location = Some(new),
             None => return Err("an iterator that does not exist".into()),
         }
     }
@@ -199,9 +199,9 @@ fn parts_read(body: &Body, it: IterId) -> Vec<ElementPart> {
     for block in &body.blocks {
         let mut mark = |v: Val| {
             if let Val::Reg(r) = v
-                && let Some(place) = read.get_mut(r.index())
+                && let Some(location) = read.get_mut(r.index())
             {
-                *place = true;
+                *location = true;
             }
         };
         block
@@ -246,11 +246,11 @@ fn assign_rooms(body: &Body, open: &[OpenSet], all: &mut [Option<IteratorLayout>
     let mut together = vec![BTreeSet::new(); all.len()];
     for_each_start(body, open, |it, open| {
         for other in open.iter().filter(|o| **o != it) {
-            if let Some(place) = together.get_mut(it) {
-                place.insert(*other);
+            if let Some(location) = together.get_mut(it) {
+                location.insert(*other);
             }
-            if let Some(place) = together.get_mut(*other) {
-                place.insert(it);
+            if let Some(location) = together.get_mut(*other) {
+                location.insert(it);
             }
         }
     });

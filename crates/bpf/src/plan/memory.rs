@@ -1,8 +1,8 @@
-//! The places of scalars and of single statistics, in memory.
+//! The locations of scalars and of single statistics, in memory.
 
 use spile_ir::storage::Storage;
 use spile_ir::{Global, GlobalKind};
-use spile_layout::{GlobalLayout, GlobalPlace, ValueLayout};
+use spile_layout::{GlobalLayout, GlobalLocation, ValueLayout};
 
 use super::allocator::Areas;
 use super::values::agg_layout;
@@ -24,20 +24,20 @@ pub(super) fn per_cpu(global: &Global) -> bool {
     matches!(global.storage, Storage::PerCpu { .. })
 }
 
-/// Places scalars and single statistics; of arrays only the lock.
-pub(super) fn place_in_memory(global: &Global, areas: &mut Areas) -> Option<GlobalLayout> {
+/// Lays out scalars and single statistics; of arrays only the lock.
+pub(super) fn location_in_memory(global: &Global, areas: &mut Areas) -> Option<GlobalLayout> {
     let Areas { shared, cpu, .. } = areas;
     match global.storage {
         Storage::Controller => None,
         Storage::Shared { lock } => {
-            let place = match &global.kind {
-                GlobalKind::Scalar(ty) => GlobalPlace::Scalar {
+            let location = match &global.kind {
+                GlobalKind::Scalar(ty) => GlobalLocation::Scalar {
                     offset: shared.alloc(ty.size()),
                     ty: *ty,
                 },
                 GlobalKind::Stats(spec) => {
                     let agg = agg_layout(spec);
-                    GlobalPlace::Stats {
+                    GlobalLocation::Stats {
                         offset: shared.alloc(agg.size),
                         agg,
                     }
@@ -46,7 +46,7 @@ pub(super) fn place_in_memory(global: &Global, areas: &mut Areas) -> Option<Glob
             };
             Some(GlobalLayout {
                 lock: lock.then(|| shared.alloc(8)),
-                place,
+                location,
             })
         }
         Storage::PerCpu { double } => {
@@ -58,7 +58,7 @@ pub(super) fn place_in_memory(global: &Global, areas: &mut Areas) -> Option<Glob
             let generations = if double { 2 } else { 1 };
             Some(GlobalLayout {
                 lock: None,
-                place: GlobalPlace::PerCpuScalar {
+                location: GlobalLocation::PerCpuScalar {
                     offset: cpu.alloc(value.size() * generations),
                     gen_stride: if double { value.size() } else { 0 },
                     value,

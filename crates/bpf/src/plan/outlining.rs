@@ -56,8 +56,8 @@ enum When {
     Large,
     /// In an object with more handlers than this.
     Handlers(usize),
-    /// In a large object with this number of places where handlers do this to the array.
-    Places(u32),
+    /// In a large object with this number of locations where handlers do this to the array.
+    Locations(u32),
 }
 
 /// When each operation is shared.
@@ -75,7 +75,7 @@ const TABLE: [(Op, When); 16] = [
     (Op::Read, When::Large),
     (Op::Write, When::Large),
     (Op::Element, When::Large),
-    (Op::Add, When::Places(4)),
+    (Op::Add, When::Locations(4)),
     (Op::Miss, When::Large),
     (Op::Entry, When::Handlers(32)),
 ];
@@ -92,20 +92,20 @@ pub(crate) struct Outlining {
     chosen: Option<bool>,
     handlers: usize,
     large: bool,
-    /// For each global, the number of places that add to it.
-    places: Vec<u32>,
+    /// For each global, the number of locations that add to it.
+    locations: Vec<u32>,
 }
 
 impl Outlining {
     /// Decides for a program. `chosen` replaces the decision.
     pub(crate) fn new(program: &Program, chosen: Option<bool>) -> Outlining {
         let handlers = program.kernel_handlers().count();
-        let mut places = vec![0; program.globals.len()];
+        let mut locations = vec![0; program.globals.len()];
         let mut insts = 0;
         for inst in program.kernel_insts() {
             insts += 1;
             if let Inst::StatAdd { g, .. } | Inst::AAdd { g, .. } = inst
-                && let Some(n) = places.get_mut(g.index())
+                && let Some(n) = locations.get_mut(g.index())
             {
                 *n += 1;
             }
@@ -114,7 +114,7 @@ impl Outlining {
             chosen,
             handlers,
             large: chosen.unwrap_or(handlers > MANY_HANDLERS || insts > MUCH_CODE),
-            places,
+            locations,
         }
     }
 
@@ -131,10 +131,10 @@ impl Outlining {
         match *when {
             When::Large => self.large,
             When::Handlers(more) => self.chosen.unwrap_or(self.handlers > more),
-            When::Places(least) => {
+            When::Locations(least) => {
                 let least = if self.chosen == Some(true) { 1 } else { least };
-                let places = array.and_then(|g| self.places.get(g.index()));
-                self.large && places.is_some_and(|n| *n >= least)
+                let locations = array.and_then(|g| self.locations.get(g.index()));
+                self.large && locations.is_some_and(|n| *n >= least)
             }
         }
     }

@@ -85,7 +85,7 @@ pub(crate) struct ScratchOffsets {
 }
 
 impl ScratchOffsets {
-    /// Places the words at the start of each per-CPU area.
+    /// Lays out the words at the start of each per-CPU area.
     pub(super) fn words(
         cpu: &mut BumpAllocator,
         needs: &LayoutInputs,
@@ -127,7 +127,7 @@ impl ScratchOffsets {
         }
     }
 
-    /// Places the buffers, behind what is in frequent use.
+    /// Lays out the buffers, behind what is in frequent use.
     pub(super) fn buffers(
         &mut self,
         cpu: &mut BumpAllocator,
@@ -153,7 +153,7 @@ impl ScratchOffsets {
         self.out = cpu.alloc(self.out_size);
     }
 
-    /// Places the saved data of activations and the copies of histograms. Returns the bytes of the
+    /// Lays out the saved data of activations and the copies of histograms. Returns the bytes of the
     /// larger one.
     pub(super) fn activations(
         &mut self,

@@ -13,7 +13,7 @@ use super::allocator::{Areas, MMAPABLE};
 use crate::compiled::COPIES_MAP;
 use crate::object::elf::{MapSpec, MapType};
 
-/// Places for stacks: offsets in each per-CPU area, except for `words` and `next_file`.
+/// Locations for stacks: offsets in each per-CPU area, except for `words` and `next_file`.
 #[derive(Debug, Clone)]
 pub(crate) struct StackRoom {
     /// Limit on the frames of a stack: MAXBACKTRACE.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use spile_ir::storage::Storage;
 use spile_ir::testgen::{self, Config};
 use spile_ir::{Hist, Program, ProgramFacts, StatsSpec, reader};
-use spile_layout::{GlobalPlace, PerCpuArray, counters, percpu, shared};
+use spile_layout::{GlobalLocation, PerCpuArray, counters, percpu, shared};
 use spile_lir::library::append::DIGITS;
 
 use super::values::agg_layout;
@@ -87,10 +87,10 @@ fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
         if let Some(lock) = layout.lock {
             common.push((lock, 8, format!("lock of {name}")));
         }
-        match &layout.place {
-            GlobalPlace::Scalar { offset, ty } => common.push((*offset, ty.size(), name)),
-            GlobalPlace::Stats { offset, agg } => common.push((*offset, agg.size, name)),
-            GlobalPlace::Hash {
+        match &layout.location {
+            GlobalLocation::Scalar { offset, ty } => common.push((*offset, ty.size(), name)),
+            GlobalLocation::Stats { offset, agg } => common.push((*offset, agg.size, name)),
+            GlobalLocation::Hash {
                 map,
                 key_size,
                 value: v,
@@ -111,7 +111,7 @@ fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
                 assert_eq!(spec.max_entries, *max);
                 (key, value) = (key.max(*key_size), value.max(size));
             }
-            GlobalPlace::PerCpuScalar {
+            GlobalLocation::PerCpuScalar {
                 offset,
                 gen_stride,
                 value,
@@ -119,7 +119,7 @@ fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
                 let generations = if *gen_stride > 0 { 2 } else { 1 };
                 block.push((*offset, value.size() * generations, name));
             }
-            GlobalPlace::PerCpuArray(array) => {
+            GlobalLocation::PerCpuArray(array) => {
                 let PerCpuArray {
                     cache,
                     gen_stride,
@@ -141,8 +141,9 @@ fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
                 assert!(colocated.at + v.size() <= colocated.size && colocated.at % 8 == 0);
                 key = key.max(*key_size);
                 if let Some(of) = colocated.of {
-                    let of = plan.globals[of.index()].as_ref().expect("a place");
-                    let GlobalPlace::PerCpuArray(PerCpuArray { maps: its, .. }) = &of.place else {
+                    let of = plan.globals[of.index()].as_ref().expect("a location");
+                    let GlobalLocation::PerCpuArray(PerCpuArray { maps: its, .. }) = &of.location
+                    else {
                         panic!("{name} colocated with {of:?}");
                     };
                     assert_eq!(its, maps);
@@ -216,7 +217,7 @@ fn statistics_have_room_for_requested_fields_only() {
 
 /// Counters of many handlers, and many globals.
 #[test]
-fn counters_of_many_handlers_have_places() {
+fn counters_of_many_handlers_have_locations() {
     let mut text = "site @0 \"\"\n".to_string();
     for g in 0..400 {
         let kind = ["long", "stats(sum, min, max)"][g % 2];
@@ -234,7 +235,7 @@ fn counters_of_many_handlers_have_places() {
 
 /// Histograms of many statistics exceed the range of displacements.
 #[test]
-fn histograms_beyond_the_displacement_range_have_places() {
+fn histograms_beyond_the_displacement_range_have_locations() {
     let mut text = "site @0 \"\"\n".to_string();
     for g in 0..24 {
         text += &format!("global g{g} \"h{g}\" stats(hist_linear 0 2000 4) percpu double @0\n");

@@ -16,11 +16,11 @@
 
 use spile_cast::Cast;
 use spile_layout::critical::{
-    BUSY, CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, answer, request,
+    BUSY, CopyLocation, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, answer, request,
 };
 use spile_layout::{HELD, percpu};
 use spile_lir::builder::{BlockExit, Builder, Scalar, build};
-use spile_lir::func::{Extern, MemoryPlace};
+use spile_lir::func::{Extern, MemoryOperand};
 use spile_lir::helpers::Helper;
 use spile_lir::op::Size;
 use spile_lir::{LirFunc, Module};
@@ -73,7 +73,7 @@ pub(crate) fn module(critical: &CriticalLayout) -> Module {
 }
 
 fn state(f: &Builder, at: u32) -> Scalar<'_> {
-    f.addr(MemoryPlace::State(at))
+    f.addr(MemoryOperand::State(at))
 }
 
 fn section(critical: &CriticalLayout) -> LirFunc {
@@ -88,7 +88,7 @@ Cost: an exchange for each lock, and a copy of each value.";
         if critical.interrupts_off {
             f.call(SAVE, &[flags]);
         }
-        let busy = f.addr(MemoryPlace::Cpu(percpu::BUSY));
+        let busy = f.addr(MemoryOperand::Cpu(percpu::BUSY));
         let before = busy.load_u64(0);
         // The handler that was interrupted here releases its locks only after the section.
         let tries = f.var("tries", 1);
@@ -130,7 +130,7 @@ struct Section<'a, 'b> {
 
 impl<'b> Section<'_, 'b> {
     /// Takes all locks and copies the globals, then runs `copied`, and releases the locks in the opposite
-    /// order. A lock that cannot be taken leads to the release of those in front of it: a place for each,
+    /// order. A lock that cannot be taken leads to the release of those in front of it: a location for each,
     /// so the verifier follows each release once.
     fn under_locks(&self, missed: &mut Vec<BlockExit<'b>>, copied: &dyn Fn()) {
         self.f.block(|exit| {
@@ -168,10 +168,10 @@ impl<'b> Section<'_, 'b> {
         for (n, guarded) in self.critical.globals.iter().enumerate() {
             let taken = self.taken & (1 << n);
             self.if_wanted(n, || match &guarded.copy {
-                CopyPlace::Words { from, to, value } => {
+                CopyLocation::Words { from, to, value } => {
                     self.words((*from, *to), value.size(), taken);
                 }
-                CopyPlace::Elements { .. } => {
+                CopyLocation::Elements { .. } => {
                     if let Some(elements) = Elements::of(guarded) {
                         self.emptied.store_u64(0, taken);
                         self.elements(&elements);
@@ -208,8 +208,8 @@ impl<'b> Section<'_, 'b> {
                 });
             }
             state(f, array.count).store_u64(0, 0);
-            let map = f.addr(MemoryPlace::Map(array.from.to_owned()));
-            let function = f.addr(MemoryPlace::Func(array.element_function()));
+            let map = f.addr(MemoryOperand::Map(array.from.to_owned()));
+            let function = f.addr(MemoryOperand::Func(array.element_function()));
             f.helper(
                 Helper::ForEach,
                 &[map, function, self.emptied, f.constant(0)],
@@ -235,7 +235,7 @@ Cost: an exchange for each attempt.";
     })
 }
 
-/// The copy of an array ([`CopyPlace::Elements`]).
+/// The copy of an array ([`CopyLocation::Elements`]).
 struct Elements<'a> {
     number: u32,
     from: &'a str,
@@ -249,7 +249,7 @@ struct Elements<'a> {
 
 impl<'a> Elements<'a> {
     fn of(guarded: &'a LockedGlobal) -> Option<Elements<'a>> {
-        let CopyPlace::Elements {
+        let CopyLocation::Elements {
             from,
             to,
             count,
@@ -285,7 +285,7 @@ impl<'a> Elements<'a> {
     fn entry<'b>(&self, f: &'b Builder, index: Scalar<'b>) -> Scalar<'b> {
         let key = f.slot(8);
         key.store_bytes(Size::U32, 0, index);
-        let copies = f.addr(MemoryPlace::Map(self.to.to_owned()));
+        let copies = f.addr(MemoryOperand::Map(self.to.to_owned()));
         let entry = f.helper(Helper::MapLookup, &[copies, key]);
         f.ret_if(entry.eq(0), 0);
         entry
@@ -329,7 +329,7 @@ Cost: two look-ups, and the copy of the value.";
             |f, [index, taken]| {
                 let entry = self.entry(f, index);
                 entry.store_u64(0, 0);
-                let array = || f.addr(MemoryPlace::Map(self.from.to_owned()));
+                let array = || f.addr(MemoryOperand::Map(self.from.to_owned()));
                 let key = entry + ENTRY.cast_signed();
                 let value = f.helper(Helper::MapLookup, &[array(), key]);
                 f.ret_if(value.eq(0), 0);

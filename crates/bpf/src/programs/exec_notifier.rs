@@ -6,7 +6,7 @@
 use spile_layout::percpu;
 use spile_lir::LirFunc;
 use spile_lir::builder::build;
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AtomicOp, Size};
 
@@ -36,11 +36,11 @@ ctx: not read.";
         record.store_u64(8, shape.cast_signed());
         record.store_u64(16, f.helper(Helper::PidTgid, &[]) >> 32);
         record.store_u64(24, f.helper(Helper::TimeNs, &[]));
-        let ring = f.addr(MemoryPlace::Map(RING.into()));
+        let ring = f.addr(MemoryOperand::Map(RING.into()));
         let [size, flags] = [RECORD, FORCE_WAKEUP].map(|n| f.number(n));
         let lost = f.helper(Helper::Output, &[ring, record, size, flags]);
         f.if_(lost.ne(0), || {
-            let count = f.addr(MemoryPlace::Cpu(percpu::LOST_OUTPUT));
+            let count = f.addr(MemoryOperand::Cpu(percpu::LOST_OUTPUT));
             count.atomic(AtomicOp::Add, 0, 1);
         });
     })

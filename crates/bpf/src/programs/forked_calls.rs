@@ -7,9 +7,9 @@
 
 use spile_cast::Cast;
 use spile_ir::{Event, Global, GlobalId, Inst, Program, Space};
-use spile_layout::{GlobalLayout, GlobalPlace};
+use spile_layout::{GlobalLayout, GlobalLocation};
 use spile_lir::builder::build;
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::op::Size;
 use spile_lir::{LirFunc, Module};
@@ -53,8 +53,8 @@ pub(crate) fn maps(program: &Program, globals: &[Option<GlobalLayout>]) -> Vec<C
             stored.push(*g);
         }
     }
-    let map = |g: GlobalId| match &globals.get(g.index())?.as_ref()?.place {
-        GlobalPlace::Hash { map, key_size, .. } => Some(CallMap {
+    let map = |g: GlobalId| match &globals.get(g.index())?.as_ref()?.location {
+        GlobalLocation::Hash { map, key_size, .. } => Some(CallMap {
             map: map.clone(),
             words: key_size / 8,
         }),
@@ -110,8 +110,8 @@ Cost: a read of the task; in threads that hit a uprobe a walk over each array.";
         threads.store_u64(0, (parent << 32) >> 32);
         threads.store_u64(8, process);
         for CallMap { map, words } in maps {
-            let map = f.addr(MemoryPlace::Map(map.clone()));
-            let function = f.addr(MemoryPlace::Func(function_name(*words)));
+            let map = f.addr(MemoryOperand::Map(map.clone()));
+            let function = f.addr(MemoryOperand::Func(function_name(*words)));
             f.helper(Helper::ForEach, &[map, function, threads, f.constant(0)]);
         }
     })

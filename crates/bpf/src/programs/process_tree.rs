@@ -12,7 +12,7 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size as Bytes};
 use spile_layout::TREE_BYTES;
 use spile_lir::LirFunc;
 use spile_lir::builder::{Builder, Scalar, build};
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AtomicOp, Size};
 
@@ -51,7 +51,8 @@ ctx: the tasks of the parent and of the child. New threads change nothing.";
         f.helper(Helper::Read, &[read, f.number(4), child + tgid]);
         let process = read.load_bytes(Size::U32, 0);
         f.ret_if(process.eq(parent), 0);
-        let [(parents, parent), (bits, own)] = [parent, process].map(|number| place(f, at, number));
+        let [(parents, parent), (bits, own)] =
+            [parent, process].map(|number| location(f, at, number));
         let inside = parents.load_u64(0) & parent;
         f.if_else(
             inside.ne(0),
@@ -62,9 +63,13 @@ ctx: the tasks of the parent and of the child. New threads change nothing.";
 }
 
 /// The address of the word with a process's bit, and the bit.
-pub(crate) fn place<'b>(f: &'b Builder, at: u32, process: Scalar<'b>) -> (Scalar<'b>, Scalar<'b>) {
+pub(crate) fn location<'b>(
+    f: &'b Builder,
+    at: u32,
+    process: Scalar<'b>,
+) -> (Scalar<'b>, Scalar<'b>) {
     let offset = (process >> 3) & (TREE_BYTES - 8).cast_signed();
-    let word = f.addr(MemoryPlace::State(at)) + offset;
+    let word = f.addr(MemoryOperand::State(at)) + offset;
     (word, f.constant(1) << (process & 63))
 }
 
@@ -83,8 +88,8 @@ pub(crate) fn bit(asm: &mut Asm, at: u32, process: Reg) -> Reg {
     let word = asm.address_of(&CallArg::Shared(at));
     asm.add(word, offset);
     asm.load(Bytes::DW, word, word, 0);
-    let place = asm.alu_of(AluOp::And, process, 63);
-    asm.alu(AluOp::Rsh, word, place);
+    let location = asm.alu_of(AluOp::And, process, 63);
+    asm.alu(AluOp::Rsh, word, location);
     asm.alu(AluOp::And, word, 1);
     word
 }

@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use spile_ebpf::emit::LIMITS;
 use spile_ir::{GlobalId, Ty};
 use spile_layout::critical::{
-    CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, answer,
+    CopyLocation, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, answer,
 };
 use spile_layout::{ValueLayout, percpu};
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Machine, Memory, RegionKind, Trap};
 use spile_lir::repeat::outline;
@@ -19,7 +19,7 @@ use spile_lir::verify::verify;
 use super::critical_section::{RESTORE, SAVE, module};
 use crate::compiled::CRITICAL_PROGRAM;
 
-/// Places in the state memory.
+/// Locations in the state memory.
 const SCALAR: u32 = 0;
 const COPY: u32 = 8;
 const COUNT: u32 = 16;
@@ -31,12 +31,12 @@ const MOST: u32 = 8;
 
 /// A scalar, and an array of one number to words of that many bytes.
 fn layout(value: u32) -> CriticalLayout {
-    let scalar = CopyPlace::Words {
+    let scalar = CopyLocation::Words {
         from: SCALAR,
         to: COPY,
         value: ValueLayout::Scalar(Ty::Long),
     };
-    let array = CopyPlace::Elements {
+    let array = CopyLocation::Elements {
         from: "array".into(),
         to: "copies".into(),
         count: COUNT,
@@ -104,12 +104,12 @@ impl Host for Maps {
         }
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, of: &MemoryOperand) -> Option<u64> {
         match of {
-            MemoryPlace::State(at) => Some(self.state + u64::from(*at)),
-            MemoryPlace::Cpu(at) => Some(self.block + u64::from(*at)),
-            MemoryPlace::Map(name) if name == "array" => Some(ARRAY),
-            MemoryPlace::Map(_) => Some(COPIES),
+            MemoryOperand::State(at) => Some(self.state + u64::from(*at)),
+            MemoryOperand::Cpu(at) => Some(self.block + u64::from(*at)),
+            MemoryOperand::Map(name) if name == "array" => Some(ARRAY),
+            MemoryOperand::Map(_) => Some(COPIES),
             _ => None,
         }
     }

@@ -5,11 +5,11 @@
 use spile_layout::shared;
 use spile_lir::LirFunc;
 use spile_lir::builder::build;
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::op::AtomicOp;
 
-use super::process_tree::place;
+use super::process_tree::location;
 use crate::compiled::ProgramInfo;
 
 /// Name of the program.
@@ -23,23 +23,23 @@ pub(crate) fn info() -> ProgramInfo {
     super::at_tracepoint(PROGRAM, EXEC)
 }
 
-/// The program; `tree` is the place of the bits of [`super::process_tree`] in the shared area, and
+/// The program; `tree` is the location of the bits of [`super::process_tree`] in the shared area, and
 /// `events` the offset of a task's perf events.
 pub(crate) fn program(tree: u32, events: u32) -> LirFunc {
     let contract = "\
 Counts a process of the target without perf events, while handlers may run.
 ctx: the current task.";
     build(PROGRAM, contract, ["ctx"], |f, [ctx]| {
-        let running = f.addr(MemoryPlace::State(shared::RUNNING));
+        let running = f.addr(MemoryOperand::State(shared::RUNNING));
         f.ret_if(running.load_u64(0).eq(0), 0);
         let process = f.helper(Helper::PidTgid, &[]) >> 32;
-        let (word, bit) = place(f, tree, process);
+        let (word, bit) = location(f, tree, process);
         f.ret_if((word.load_u64(0) & bit).eq(0), 0);
         let read = f.slot(8);
         let field = ctx.load_u64(0) + events.cast_signed();
         f.helper(Helper::Read, &[read, f.number(8), field]);
         f.ret_if(read.load_u64(0).ne(0), 0);
-        let count = f.addr(MemoryPlace::State(shared::UNFOLLOWED));
+        let count = f.addr(MemoryOperand::State(shared::UNFOLLOWED));
         count.atomic(AtomicOp::Add, 0, 1);
     })
 }

@@ -103,7 +103,7 @@ pub(crate) fn allocate(input: &Input<'_>) -> Option<Numbers> {
 /// An instruction or a branch that needs registers.
 struct Item<'a> {
     block: BlockId,
-    /// The instruction, or the place behind the last one.
+    /// The instruction, or the location behind the last one.
     index: usize,
     at: u32,
     shape: Shape,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use spile_bpf::target::{Features, Target};
 use spile_ir::interp::Cell;
 use spile_ir::reader;
-use spile_layout::{GlobalPlace, LargeLayout, PerCpuArray};
+use spile_layout::{GlobalLocation, LargeLayout, PerCpuArray};
 use spile_runtime::shared::maps::{ByteTable, KernelMap};
 
 use crate::directed::{load_with, script};
@@ -68,8 +68,8 @@ fn both() -> [Target; 2] {
 }
 
 fn array<'k>(kernel: &'k Kernel<'_>, g: usize) -> (&'k PerCpuArray, LargeLayout) {
-    match kernel.place(g) {
-        Some(GlobalPlace::PerCpuArray(array)) => (array, array.large.expect("a large array")),
+    match kernel.location(g) {
+        Some(GlobalLocation::PerCpuArray(array)) => (array, array.large.expect("a large array")),
         other => panic!("{other:?}"),
     }
 }
@@ -122,7 +122,7 @@ fn sums_are_complete() {
     }
 }
 
-/// A key's cells, and no others, lead to its room; a full array accepts no more keys.
+/// A key's cells, and no others, lead to its slot; a full array accepts no more keys.
 #[test]
 fn keys_are_in_their_cells() {
     let program = reader::read(&text()).expect("a program");
@@ -147,13 +147,13 @@ fn keys_are_in_their_cells() {
             let live = word(LargeLayout::LIVE);
             assert_eq!((live, word(LargeLayout::GIVEN)), (MAX.into(), MAX.into()));
             let mut found = 0;
-            for room in 1..=MAX {
-                let at = large.rooms_offset() + (room - 1) * large.room;
+            for slot in 1..=MAX {
+                let at = large.slots_offset() + (slot - 1) * large.slot_size;
                 let key: Vec<u64> = (0..array.key_size / 8).map(|i| word(at + 8 * i)).collect();
                 let cells = large.probe_cells(&key);
                 let contents = cells.map(|(cell, tag)| (half(LargeLayout::CELLS + 4 * cell), tag));
                 let mut taken = contents.take_while(|(content, _)| *content != 0);
-                found += u32::from(taken.any(|(content, tag)| content == tag | room));
+                found += u32::from(taken.any(|(content, tag)| content == tag | slot));
             }
             assert_eq!(found, MAX, "keys {kind} of array {g}");
         }

@@ -11,7 +11,7 @@ use spile_ir::{ElemTy, Global, GlobalId, GlobalKind, Init, Program, SiteId, Stat
 use spile_kernel::bpf::{Ring, test_run};
 use spile_kernel::machine::{online_cpus, possible_cpus};
 use spile_layout::{
-    ErrorKind, GlobalPlace, HandlerInfo, PerCpuArray, RecordKind, counters, percpu, shared,
+    ErrorKind, GlobalLocation, HandlerInfo, PerCpuArray, RecordKind, counters, percpu, shared,
 };
 use spile_runtime::load::LoadedObject;
 use spile_runtime::shared::drain::{self, GlobalDeltas};
@@ -119,7 +119,7 @@ impl<'p> Kernel<'p> {
     fn initialise(&self) {
         for (global, layout) in self.program.globals.iter().zip(&self.object.layout.globals) {
             if let (Some(layout), Some(Contents::One(cell))) = (layout, initial(global))
-                && let GlobalPlace::Scalar { offset, ty } = layout.place
+                && let GlobalLocation::Scalar { offset, ty } = layout.location
             {
                 let layout = spile_layout::ValueLayout::Scalar(ty);
                 let bytes = cell_bytes(&cell, &layout);
@@ -139,9 +139,9 @@ impl<'p> Kernel<'p> {
             .expect("test run");
     }
 
-    /// The place of a global.
-    pub(crate) fn place(&self, g: usize) -> Option<&GlobalPlace> {
-        self.object.layout.globals[g].as_ref().map(|g| &g.place)
+    /// The location of a global.
+    pub(crate) fn location(&self, g: usize) -> Option<&GlobalLocation> {
+        self.object.layout.globals[g].as_ref().map(|g| &g.location)
     }
 
     /// Offsets of the lock words, in order.
@@ -179,16 +179,16 @@ impl<'p> Kernel<'p> {
     pub(crate) fn drain(&mut self, generation: u32) {
         for (i, layout) in self.object.layout.globals.iter().enumerate() {
             let Some(layout) = layout else { continue };
-            let (maps, double): (&[String], bool) = match &layout.place {
-                GlobalPlace::PerCpuArray(array) => (&array.maps, array.double()),
-                GlobalPlace::PerCpuScalar { gen_stride, .. } => (&[], *gen_stride > 0),
+            let (maps, double): (&[String], bool) = match &layout.location {
+                GlobalLocation::PerCpuArray(array) => (&array.maps, array.double()),
+                GlobalLocation::PerCpuScalar { gen_stride, .. } => (&[], *gen_stride > 0),
                 _ => continue,
             };
             if generation > 0 && !double {
                 continue;
             }
             let id = GlobalId(i as u32);
-            if let GlobalPlace::PerCpuArray(array) = &layout.place
+            if let GlobalLocation::PerCpuArray(array) = &layout.location
                 && let Some(large) = &array.large
             {
                 let map = self.loaded.map_fd(&maps[0]).expect("map");
@@ -198,7 +198,7 @@ impl<'p> Kernel<'p> {
                 let how = (generation, false);
                 elements.take(&self.state, array, how, add).expect("drain");
                 let base = self.base[i].as_mut().expect("per-CPU");
-                merge(base, GlobalDeltas::Array(all), &layout.place);
+                merge(base, GlobalDeltas::Array(all), &layout.location);
                 continue;
             }
             let mut map = maps
@@ -215,7 +215,7 @@ impl<'p> Kernel<'p> {
             .expect("drain");
             for (g, deltas) in deltas {
                 let base = self.base[g.index()].as_mut().expect("per-CPU");
-                merge(base, deltas, &layout.place);
+                merge(base, deltas, &layout.location);
             }
         }
     }
@@ -223,16 +223,16 @@ impl<'p> Kernel<'p> {
     /// The content of a global.
     fn contents(&self, i: usize) -> Option<Contents> {
         let layout = self.object.layout.globals[i].as_ref()?;
-        Some(match &layout.place {
-            GlobalPlace::Scalar { offset, ty } => {
+        Some(match &layout.location {
+            GlobalLocation::Scalar { offset, ty } => {
                 let layout = spile_layout::ValueLayout::Scalar(*ty);
                 Contents::One(self.state.get(*offset, &layout))
             }
-            GlobalPlace::Stats { offset, agg } => {
+            GlobalLocation::Stats { offset, agg } => {
                 let layout = spile_layout::ValueLayout::Stats(agg.clone());
                 Contents::One(self.state.get(*offset, &layout))
             }
-            GlobalPlace::Hash {
+            GlobalLocation::Hash {
                 map,
                 keys,
                 seq,
@@ -260,7 +260,7 @@ impl<'p> Kernel<'p> {
                         .collect(),
                 )
             }
-            GlobalPlace::PerCpuScalar { .. } | GlobalPlace::PerCpuArray(_) => {
+            GlobalLocation::PerCpuScalar { .. } | GlobalLocation::PerCpuArray(_) => {
                 self.base[i].clone()?
             }
         })
@@ -419,13 +419,13 @@ fn add(to: &mut Cell, delta: Cell) {
     }
 }
 
-fn merge(base: &mut Contents, deltas: GlobalDeltas, place: &GlobalPlace) {
-    match (base, deltas, place) {
+fn merge(base: &mut Contents, deltas: GlobalDeltas, location: &GlobalLocation) {
+    match (base, deltas, location) {
         (Contents::One(cell), GlobalDeltas::Scalar(delta), _) => add(cell, delta),
         (
             Contents::Elements(all),
             GlobalDeltas::Array(deltas),
-            GlobalPlace::PerCpuArray(PerCpuArray { keys, .. }),
+            GlobalLocation::PerCpuArray(PerCpuArray { keys, .. }),
         ) => {
             for (key, delta) in deltas {
                 match all.entry(read_keys(keys, &key)) {

@@ -76,8 +76,8 @@ fn check(seen: &[Process]) {
     assert!(threads.len() >= 3);
     assert_eq!(process.all("outer/parallel").len(), 5);
     // Each thread in a region, including one in a forked child, announces its word exactly once.
-    assert!(process.places.len() >= threads.len(), "{process:?}");
-    assert_eq!(child.places.len(), 1, "{child:?}");
+    assert!(process.locations.len() >= threads.len(), "{process:?}");
+    assert_eq!(child.locations.len(), 1, "{child:?}");
 
     assert_eq!(child.paths("in-child"), ["outer"]);
     assert_eq!(child.paths("in-child-region"), ["outer/child"]);

@@ -51,7 +51,7 @@ fn other_programs_are_undisturbed() {
 #[test]
 fn forks_without_regions_announce_nothing() {
     let seen = watch(&["sh", "-c", "(exit 3); true | true"], &[]);
-    assert!(seen.iter().all(|p| p.places.is_empty()), "{seen:?}");
+    assert!(seen.iter().all(|p| p.locations.is_empty()), "{seen:?}");
     let maps = with_library(&["cat", "/proc/self/maps"]);
     let maps = String::from_utf8(maps.stdout).expect("text");
     let ours = maps.lines().filter(|l| l.ends_with("/context.so"));

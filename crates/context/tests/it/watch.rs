@@ -20,7 +20,7 @@ pub(crate) struct Region {
 #[derive(Default, Debug)]
 pub(crate) struct Process {
     /// The threads that announced their word.
-    pub places: Vec<u32>,
+    pub locations: Vec<u32>,
     pub regions: HashMap<u32, Region>,
     /// Label, number, thread.
     pub words: Vec<(String, u32, u32)>,
@@ -121,8 +121,8 @@ pub(crate) fn parse(text: &str) -> Vec<Process> {
         match words.next() {
             Some("place") => {
                 let thread = number(words.nth(1));
-                assert!(!process.places.contains(&thread), "said twice: {line}");
-                process.places.push(thread);
+                assert!(!process.locations.contains(&thread), "said twice: {line}");
+                process.locations.push(thread);
             }
             Some("region") => {
                 let id = number(words.next());

@@ -2,20 +2,21 @@
 
 use spile_abi::AARCH64;
 
-use crate::sdt::operand::{ArgPlace, Symbols, constant_address, number, sum};
+use crate::sdt::operand::{ArgLocation, Symbols, constant_address, number, sum};
 
 /// Reads an operand.
-pub(crate) fn read(text: &str, symbols: Symbols<'_>) -> Option<ArgPlace> {
+pub(crate) fn read(text: &str, symbols: Symbols<'_>) -> Option<ArgLocation> {
     if let Some((number, shift)) = AARCH64.register(text) {
-        return Some(ArgPlace::Register { number, shift });
+        return Some(ArgLocation::Register { number, shift });
     }
     if matches!(text, "xzr" | "wzr") {
-        return Some(ArgPlace::Constant(0));
+        return Some(ArgLocation::Constant(0));
     }
     let Some(inside) = text.strip_prefix('[') else {
         let (symbol, add) = sum(text.strip_prefix('#').unwrap_or(text), symbols)?;
         return Some(
-            constant_address(symbol, add).map_or(ArgPlace::Constant(add), ArgPlace::LinkedAddress),
+            constant_address(symbol, add)
+                .map_or(ArgLocation::Constant(add), ArgLocation::LinkedAddress),
         );
     };
     let mut parts = inside.strip_suffix(']')?.split(',').map(str::trim);
@@ -33,7 +34,7 @@ pub(crate) fn read(text: &str, symbols: Symbols<'_>) -> Option<ArgPlace> {
         let by: u32 = by.parse().ok().filter(|by| *by <= 4)?;
         index = Some((index?.0, 1 << by));
     }
-    Some(ArgPlace::Memory {
+    Some(ArgLocation::Memory {
         base,
         index,
         displacement,

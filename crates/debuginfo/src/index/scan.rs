@@ -8,7 +8,7 @@ use gimli::{AttributeSpecification, AttributeValue, DwAt, DwTag, EntriesRaw, Uni
 use spile_cast::Cast;
 
 use super::{
-    INLINED, NONE, NameKind, PART, RawEntry, RawScope, ScanTables, StringRef, hash, place,
+    INLINED, NONE, NameKind, PART, RawEntry, RawScope, ScanTables, StringRef, hash, location,
 };
 use crate::dwarf::Dwarf;
 use crate::unit::{Die, Entry, MAX_CHAIN, R, Unit};
@@ -508,7 +508,7 @@ impl ScanPass<'_> {
         let text = name.map_or(&[][..], |n| n.slice());
         let around = self.batch.paths.get(outer as usize).copied().unwrap_or(0);
         let name = match name {
-            Some(n) => place(self.dwarf, (self.part, self.unit), n)?,
+            Some(n) => location(self.dwarf, (self.part, self.unit), n)?,
             None => StringRef {
                 section: u32::from(u8::MAX),
                 offset: 0,
@@ -525,7 +525,7 @@ impl ScanPass<'_> {
     }
 
     fn add(&mut self, name: R, offset: usize, scope: u32, kind: NameKind) -> bool {
-        let at = place(self.dwarf, (self.part, self.unit), name);
+        let at = location(self.dwarf, (self.part, self.unit), name);
         let (Some(at), Ok(offset)) = (at, u32::try_from(offset)) else {
             return false;
         };

@@ -2,7 +2,7 @@
 
 use super::operand::MarkerArg;
 
-/// A marker at one place; several places can have the same name.
+/// A marker at one location; several locations can have the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marker {
     /// Provider.

@@ -14,12 +14,12 @@ pub struct MarkerArg {
     /// Whether it is a floating-point number.
     pub float: bool,
     /// Its location.
-    pub place: ArgPlace,
+    pub location: ArgLocation,
 }
 
 /// The location of an argument at the marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ArgPlace {
+pub enum ArgLocation {
     /// A number in the note.
     Constant(i64),
     /// A register, from bit `shift` on (8 for `%ah`).
@@ -61,7 +61,7 @@ pub(super) fn split(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Reads an operand in the syntax of a processor.
-pub(crate) type ReadOperand = fn(&str, Symbols<'_>) -> Option<ArgPlace>;
+pub(crate) type ReadOperand = fn(&str, Symbols<'_>) -> Option<ArgLocation>;
 
 /// Looks up the address of a symbol.
 pub(crate) type Symbols<'a> = &'a mut dyn FnMut(&str) -> Option<u64>;
@@ -77,12 +77,12 @@ impl MarkerArg {
         let width = number.parse::<i8>().unwrap_or(0);
         let valid_width = matches!(width.unsigned_abs(), 1 | 2 | 4 | 8);
         let read = read.filter(|_| valid_width);
-        let place = read.and_then(|read| read(body, symbols));
+        let location = read.and_then(|read| read(body, symbols));
         MarkerArg {
             size: if valid_width { width.unsigned_abs() } else { 8 },
             signed: width < 0,
             float,
-            place: place.unwrap_or_else(|| ArgPlace::Unreadable(text.to_owned())),
+            location: location.unwrap_or_else(|| ArgLocation::Unreadable(text.to_owned())),
         }
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use spile_abi::{AARCH64, Abi, X86_64};
 
-use super::operand::{ArgPlace, MarkerArg, split};
+use super::operand::{ArgLocation, MarkerArg, split};
 use super::*;
 
 fn parse(text: &str, abi: Option<&Abi>) -> MarkerArg {
@@ -12,12 +12,12 @@ fn parse(text: &str, abi: Option<&Abi>) -> MarkerArg {
     })
 }
 
-fn reg(number: u16) -> ArgPlace {
-    ArgPlace::Register { number, shift: 0 }
+fn reg(number: u16) -> ArgLocation {
+    ArgLocation::Register { number, shift: 0 }
 }
 
-fn mem(base: u16, displacement: i64) -> ArgPlace {
-    ArgPlace::Memory {
+fn mem(base: u16, displacement: i64) -> ArgLocation {
+    ArgLocation::Memory {
         base: Some(base),
         index: None,
         displacement,
@@ -26,30 +26,30 @@ fn mem(base: u16, displacement: i64) -> ArgPlace {
 
 #[test]
 fn operands_of_x86_are_read() {
-    let indexed = |base, displacement, scale| ArgPlace::Memory {
+    let indexed = |base, displacement, scale| ArgLocation::Memory {
         base,
         index: Some((1, scale)),
         displacement,
     };
     let table = [
         ("4@%edi", reg(5)),
-        ("-4@$5", ArgPlace::Constant(5)),
-        ("-8@$-0x10", ArgPlace::Constant(-16)),
-        ("8@$18446744073709551615", ArgPlace::Constant(-1)),
+        ("-4@$5", ArgLocation::Constant(5)),
+        ("-8@$-0x10", ArgLocation::Constant(-16)),
+        ("8@$18446744073709551615", ArgLocation::Constant(-1)),
         ("8@-16(%rbp)", mem(6, -16)),
         ("8@(%rsp)", mem(7, 0)),
         ("8@0x20(%r12)", mem(12, 32)),
         ("8@8(%rax,%rdx,4)", indexed(Some(0), 8, 4)),
         ("8@(%rax,%rdx)", indexed(Some(0), 0, 1)),
         ("8@16(,%rdx,8)", indexed(None, 16, 8)),
-        ("8@table+4(%rip)", ArgPlace::Linked(0x4004)),
-        ("8@4+table(%rip)", ArgPlace::Linked(0x4004)),
-        ("4@table-4", ArgPlace::Linked(0x3ffc)),
-        ("8@$table", ArgPlace::LinkedAddress(0x4000)),
+        ("8@table+4(%rip)", ArgLocation::Linked(0x4004)),
+        ("8@4+table(%rip)", ArgLocation::Linked(0x4004)),
+        ("4@table-4", ArgLocation::Linked(0x3ffc)),
+        ("8@$table", ArgLocation::LinkedAddress(0x4000)),
         ("1@%al", reg(0)),
         (
             "1@%ah",
-            ArgPlace::Register {
+            ArgLocation::Register {
                 number: 0,
                 shift: 8,
             },
@@ -59,8 +59,8 @@ fn operands_of_x86_are_read() {
         ("1@%r15b", reg(15)),
         ("1@%sil", reg(4)),
     ];
-    for (text, place) in table {
-        assert_eq!(parse(text, Some(&X86_64)).place, place, "{text}");
+    for (text, location) in table {
+        assert_eq!(parse(text, Some(&X86_64)).location, location, "{text}");
     }
     for text in [
         "8f@%xmm0",
@@ -77,7 +77,11 @@ fn operands_of_x86_are_read() {
         "8@--5",
     ] {
         let parsed = parse(text, Some(&X86_64));
-        assert_eq!(parsed.place, ArgPlace::Unreadable(text.into()), "{text}");
+        assert_eq!(
+            parsed.location,
+            ArgLocation::Unreadable(text.into()),
+            "{text}"
+        );
     }
 }
 
@@ -86,8 +90,8 @@ fn operands_of_aarch64_are_read() {
     let table = [
         ("-4@x1", reg(1)),
         ("4@w30", reg(30)),
-        ("8@5", ArgPlace::Constant(5)),
-        ("-8@-5", ArgPlace::Constant(-5)),
+        ("8@5", ArgLocation::Constant(5)),
+        ("-8@-5", ArgLocation::Constant(-5)),
         ("8@sp", reg(31)),
         ("8@[sp, 16]", mem(31, 16)),
         ("8@[x29, -8]", mem(29, -8)),
@@ -95,20 +99,24 @@ fn operands_of_aarch64_are_read() {
         ("8@[x0, #24]", mem(0, 24)),
         (
             "8@[x2, x1, lsl 3]",
-            ArgPlace::Memory {
+            ArgLocation::Memory {
                 base: Some(2),
                 index: Some((1, 8)),
                 displacement: 0,
             },
         ),
-        ("8@xzr", ArgPlace::Constant(0)),
+        ("8@xzr", ArgLocation::Constant(0)),
     ];
-    for (text, place) in table {
-        assert_eq!(parse(text, Some(&AARCH64)).place, place, "{text}");
+    for (text, location) in table {
+        assert_eq!(parse(text, Some(&AARCH64)).location, location, "{text}");
     }
     for text in ["8f@d0", "8@x31", "8@[x0, x1, sxtw 3]", "8@[", "8@[sp, 16"] {
         let parsed = parse(text, Some(&AARCH64));
-        assert_eq!(parsed.place, ArgPlace::Unreadable(text.into()), "{text}");
+        assert_eq!(
+            parsed.location,
+            ArgLocation::Unreadable(text.into()),
+            "{text}"
+        );
     }
 }
 

@@ -2,28 +2,28 @@
 
 use spile_abi::X86_64;
 
-use crate::sdt::operand::{ArgPlace, Symbols, constant_address, sum};
+use crate::sdt::operand::{ArgLocation, Symbols, constant_address, sum};
 
 /// Reads an operand in AT&T syntax.
-pub(crate) fn read(text: &str, symbols: Symbols<'_>) -> Option<ArgPlace> {
+pub(crate) fn read(text: &str, symbols: Symbols<'_>) -> Option<ArgLocation> {
     if let Some(name) = text.strip_prefix('%')
         && !text.contains('(')
         && !text.contains(':')
     {
         let (number, shift) = X86_64.register(name)?;
-        return Some(ArgPlace::Register { number, shift });
+        return Some(ArgLocation::Register { number, shift });
     }
     if let Some(value) = text.strip_prefix('$') {
         let (symbol, add) = sum(value, symbols)?;
         return Some(match constant_address(symbol, add) {
-            Some(at) => ArgPlace::LinkedAddress(at),
-            None => ArgPlace::Constant(add),
+            Some(at) => ArgLocation::LinkedAddress(at),
+            None => ArgLocation::Constant(add),
         });
     }
     let Some((front, inside)) = text.split_once('(') else {
         let (symbol, add) = sum(text, symbols)?;
         return Some(
-            constant_address(symbol, add).map_or(ArgPlace::Constant(add), ArgPlace::Linked),
+            constant_address(symbol, add).map_or(ArgLocation::Constant(add), ArgLocation::Linked),
         );
     };
     let inside = inside.strip_suffix(')')?;
@@ -44,9 +44,9 @@ pub(crate) fn read(text: &str, symbols: Symbols<'_>) -> Option<ArgPlace> {
     if let Some(at) = constant_address(symbol, displacement) {
         // A symbol's address is known only relative to the instruction pointer.
         return (base == Some(X86_64.program_counter) && index.is_none())
-            .then_some(ArgPlace::Linked(at));
+            .then_some(ArgLocation::Linked(at));
     }
-    Some(ArgPlace::Memory {
+    Some(ArgLocation::Memory {
         base,
         index: index.map(|i| (i, scale)),
         displacement,

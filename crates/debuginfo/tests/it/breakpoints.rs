@@ -1,6 +1,6 @@
 //! Where breakpoints may go.
 
-use spile_debuginfo::breakpoints::{Breakpoints, PlaceUse};
+use spile_debuginfo::breakpoints::{Breakpoints, LocationUse};
 use spile_debuginfo::uprobes::KernelVersion;
 use spile_debuginfo::{DebugFile, SearchPaths};
 
@@ -59,23 +59,28 @@ END(main)
 .section .note.GNU-stack, "", @progbits
 "#;
 
-/// The distance of the place to probe from a function's start, for a place in it.
-fn probe(module: &DebugFile, name: &str, distance: u64, place: PlaceUse) -> Result<u64, String> {
+/// The distance of the location to probe from a function's start, for a location in it.
+fn probe(
+    module: &DebugFile,
+    name: &str,
+    distance: u64,
+    location: LocationUse,
+) -> Result<u64, String> {
     let kernel = KernelVersion::of_release("6.18.1");
     let start = module.symbols().named(name).next().expect("it").address;
-    let found = Breakpoints::new(module, kernel).check(start + distance, place);
+    let found = Breakpoints::new(module, kernel).check(start + distance, location);
     found.map(|to| to - start)
 }
 
 #[test]
 fn breakpoints_go_where_instructions_begin_that_the_kernel_executes() {
-    use PlaceUse::{Entry, Exact, Marker};
+    use LocationUse::{Entry, Exact, Marker};
     let dir = Dir::new();
-    let path = dir.compile("places.S", CODE, &[]);
+    let path = dir.compile("locations.S", CODE, &[]);
     let module = DebugFile::open(&path, &SearchPaths::default()).expect("opened");
-    let at = |name, distance, place| probe(&module, name, distance, place);
-    let refused = |name, distance, place, why: &str| {
-        let found = at(name, distance, place).expect_err("refused");
+    let at = |name, distance, location| probe(&module, name, distance, location);
+    let refused = |name, distance, location, why: &str| {
+        let found = at(name, distance, location).expect_err("refused");
         assert!(found.contains(why), "{name}: {found}");
     };
     assert_eq!(at("plain", 0, Entry), Ok(0));

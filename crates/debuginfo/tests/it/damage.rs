@@ -176,7 +176,7 @@ proptest! {
         run_all(program()[..len].to_vec());
     }
 
-    /// Extreme numbers, at places of lengths and offsets.
+    /// Extreme numbers, at locations of lengths and offsets.
     #[test]
     fn extreme_lengths_and_offsets_do_not_panic(at in any::<prop::sample::Index>(), word in prop::sample::select(vec![0u64, 1, u64::MAX, 1 << 63, 0xffff_ffff, 0xffff_fff0])) {
         let mut bytes = program().to_vec();

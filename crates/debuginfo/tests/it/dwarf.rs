@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use spile_debuginfo::{
-    CType, CallKind, DebugFile, Dwarf, LineQuery, LocBinary, LocStep, Location, Pattern,
-    PlaceKinds, SearchPaths, Unavailable,
+    CType, CallKind, DebugFile, Dwarf, LineQuery, LocBinary, LocStep, Location, LocationKinds,
+    Pattern, SearchPaths, Unavailable,
 };
 
 use crate::build::{Dir, run};
@@ -93,7 +93,7 @@ fn any() -> Pattern<'static> {
     }
 }
 
-const ALL: PlaceKinds = PlaceKinds {
+const ALL: LocationKinds = LocationKinds {
     outline: true,
     inlined: true,
 };
@@ -129,30 +129,30 @@ fn functions_begin_where_gdb_sets_breakpoints() {
         let module = open(&path);
         let dwarf = module.dwarf().expect("has DWARF");
         for name in ["many", "work", "by_value", "main"] {
-            let places = dwarf.functions(
+            let locations = dwarf.functions(
                 exact(name),
                 None,
-                PlaceKinds {
+                LocationKinds {
                     outline: true,
                     inlined: false,
                 },
             );
-            assert_eq!(places.len(), 1, "{name} {flags:?}");
-            assert!(places[0].external, "{name} {flags:?}");
+            assert_eq!(locations.len(), 1, "{name} {flags:?}");
+            assert!(locations[0].external, "{name} {flags:?}");
             assert!(
-                places[0]
+                locations[0]
                     .file
                     .as_deref()
                     .is_some_and(|f| f.ends_with("/b.c"))
             );
             let symbol = module.symbols().named(name).next().expect("there");
-            assert_eq!(places[0].entry, symbol.address, "{name} {flags:?}");
+            assert_eq!(locations[0].entry, symbol.address, "{name} {flags:?}");
             if flags[0] == "-O0" {
                 let said = gdb(&path, &format!("break {name}\n"));
-                let hex = format!("{:#x}", places[0].body);
+                let hex = format!("{:#x}", locations[0].body);
                 assert!(said.contains(&hex), "{name} {flags:?}: {hex}, {said}");
             } else if flags[0] == "-O2" {
-                assert_eq!(places[0].body, places[0].entry, "{name} {flags:?}");
+                assert_eq!(locations[0].body, locations[0].entry, "{name} {flags:?}");
             }
         }
     }
@@ -165,13 +165,13 @@ fn inlined_instances_are_found() {
         let path = dir.compile("i.c", PROGRAM, flags);
         let module = open(&path);
         let dwarf = module.dwarf().expect("has DWARF");
-        let places = dwarf.functions(exact("inner"), None, ALL);
-        assert!(!places.is_empty(), "{flags:?}");
+        let locations = dwarf.functions(exact("inner"), None, ALL);
+        assert!(!locations.is_empty(), "{flags:?}");
         assert!(
-            places.iter().all(|p| p.inlined && p.line == 23),
-            "{flags:?} {places:?}"
+            locations.iter().all(|p| p.inlined && p.line == 23),
+            "{flags:?} {locations:?}"
         );
-        let frames = dwarf.frames(places[0].entry);
+        let frames = dwarf.frames(locations[0].entry);
         let names: Vec<_> = frames.iter().map(|f| &*f.function).collect();
         assert_eq!(names[..2], ["inner", "work"], "{flags:?}");
         assert!(
@@ -200,20 +200,20 @@ fn lines_lead_to_their_addresses() {
         let file = Some(exact("l.c"));
         // `counter += sum`
         let found = dwarf.statements(any(), file, LineQuery::At(47));
-        assert!(!found.places.is_empty(), "{flags:?}");
+        assert!(!found.locations.is_empty(), "{flags:?}");
         let said = gdb(&path, "info line l.c:47\n");
-        let hex = format!("{:#x}", found.places[0].address);
+        let hex = format!("{:#x}", found.locations[0].address);
         assert!(said.contains(&hex), "{flags:?}: {hex}, {said}");
-        assert_eq!(&*found.places[0].name, "work");
+        assert_eq!(&*found.locations[0].name, "work");
         // The same line by its distance.
         let relative = dwarf.statements(exact("work"), file, LineQuery::Plus(11));
         assert_eq!(
-            relative.places[0].address, found.places[0].address,
+            relative.locations[0].address, found.locations[0].address,
             "{flags:?}"
         );
         // An empty line: the error names its neighbours.
         let none = dwarf.statements(any(), file, LineQuery::At(28));
-        assert!(none.places.is_empty());
+        assert!(none.locations.is_empty());
         let (below, above) = none.nearest;
         assert!(
             below.is_some_and(|l| l < 28) && above.is_some_and(|l| l > 28),
@@ -221,13 +221,13 @@ fn lines_lead_to_their_addresses() {
             none.nearest
         );
         let all = dwarf.statements(exact("work"), file, LineQuery::All);
-        assert!(all.places.len() >= 5, "{flags:?}");
+        assert!(all.locations.len() >= 5, "{flags:?}");
         let range = dwarf.statements(any(), file, LineQuery::Range(37, 47));
-        assert!(range.places.iter().all(|p| (37..=47).contains(&p.line)));
+        assert!(range.locations.iter().all(|p| (37..=47).contains(&p.line)));
         assert!(
             dwarf
                 .statements(any(), Some(exact("other.c")), LineQuery::All)
-                .places
+                .locations
                 .is_empty()
         );
     }
@@ -349,19 +349,19 @@ fn variables_are_where_gdb_finds_them() {
         let module = open(&path);
         let dwarf = module.dwarf().expect("has DWARF");
         let mut script = String::from("set pagination off\n");
-        let mut places: Vec<_> = dwarf
+        let mut locations: Vec<_> = dwarf
             .functions(any(), Some(exact("v.c")), ALL)
             .into_iter()
             .map(|p| (p.body, p.die))
             .collect();
         let lines = dwarf
             .statements(any(), Some(exact("v.c")), LineQuery::All)
-            .places;
+            .locations;
         // For gdb, inlined code at an address belongs to the innermost function.
-        places.extend(lines.into_iter().map(|p| (p.address, p.die)));
+        locations.extend(lines.into_iter().map(|p| (p.address, p.die)));
         let mut seen = BTreeSet::new();
         let mut found = 0;
-        for (address, die) in places {
+        for (address, die) in locations {
             let inner = dwarf.frames(address).iter().position(|f| !f.inlined);
             let instance = dwarf
                 .functions(any(), None, ALL)
@@ -667,9 +667,12 @@ fn scopes_around_an_address_are_equal_by_index_and_by_entries() {
             fresh.dwarf().expect("DWARF"),
             indexed.dwarf().expect("DWARF"),
         );
-        let places = indexed.functions(any(), None, ALL);
-        assert!(places.iter().any(|p| !p.inlined), "{flags:?}");
-        for address in places.iter().flat_map(|p| (0..64).map(|n| p.entry + n * 3)) {
+        let locations = indexed.functions(any(), None, ALL);
+        assert!(locations.iter().any(|p| !p.inlined), "{flags:?}");
+        for address in locations
+            .iter()
+            .flat_map(|p| (0..64).map(|n| p.entry + n * 3))
+        {
             assert_eq!(fresh.frames(address), indexed.frames(address), "{flags:?}");
             assert_eq!(fresh.function_at(address), indexed.function_at(address));
         }
@@ -700,8 +703,8 @@ int main(int argc, char **argv) { return work(&argc); }
         text: "work",
         glob: None,
     };
-    let places = dwarf.statements(name, None, LineQuery::All).places;
-    let found = places.iter().filter_map(|p| {
+    let locations = dwarf.statements(name, None, LineQuery::All).locations;
+    let found = locations.iter().filter_map(|p| {
         let all = dwarf.variables(p.address, Some(p.die));
         let least = all.into_iter().find(|v| &*v.name == "least")?;
         match dwarf.locate(&least, p.address) {

@@ -162,14 +162,14 @@ fn functions_return_where_those_return_that_they_jump_to() {
         let finder = ExitFinder::new(&module);
         let find = |name: &str| {
             let symbol = module.symbols().named(name).next().expect("a symbol");
-            finder.return_places(symbol.address)
+            finder.return_locations(symbol.address)
         };
-        let places = |name: &str| find(name).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let ends = places("ends");
+        let locations = |name: &str| find(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let ends = locations("ends");
         assert!(!ends.own.is_empty() && ends.shared.is_empty(), "{how:?}");
-        let once = places("once");
+        let once = locations("once");
         assert_eq!((once.own, once.shared), (Vec::new(), ends.own.clone()));
-        let twice = places("twice");
+        let twice = locations("twice");
         assert_eq!((twice.own.len(), twice.shared), (1, ends.own), "{how:?}");
         let why = |name: &str| find(name).expect_err("unknown");
         assert!(why("there").contains("`puts` through the linkage table"));

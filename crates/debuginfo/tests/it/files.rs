@@ -5,7 +5,7 @@ use std::process::Command;
 
 use spile_debuginfo::cfi::{self, Cfa, SavedRule};
 use spile_debuginfo::{
-    Binding, DebugFile, Image, KernelQuery, LocBinary, LocStep, Location, Pattern, PlaceKinds,
+    Binding, DebugFile, Image, KernelQuery, LocBinary, LocStep, Location, LocationKinds, Pattern,
     SearchPaths, SymbolKind, ifunc, plt,
     relocations::{self, SlotValue},
 };
@@ -353,7 +353,7 @@ fn relocatable_files_are_read() {
                 p.address..p.address + p.size
             };
             let dwarf = module.dwarf().expect("DWARF");
-            let which = PlaceKinds {
+            let which = LocationKinds {
                 outline: true,
                 inlined: false,
             };
@@ -532,7 +532,7 @@ fn described(path: &Path) -> (DebugFile, [usize; 2]) {
             text: name,
             glob: None,
         };
-        let which = PlaceKinds {
+        let which = LocationKinds {
             outline: true,
             inlined: false,
         };

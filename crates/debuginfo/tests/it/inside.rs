@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use spile_debuginfo::{
-    CallKind, DebugFile, Dwarf, LineQuery, LocStep, Location, Pattern, PlaceKinds, SearchPaths,
+    CallKind, DebugFile, Dwarf, LineQuery, LocStep, Location, LocationKinds, Pattern, SearchPaths,
     Unavailable,
 };
 
@@ -16,7 +16,7 @@ const FORTRAN: &str = include_str!("../../../../tests/programs/inside.f90");
 const RUST: &str = include_str!("../../../../tests/programs/inside.rs");
 const PARTS: &str = include_str!("../../../../tests/programs/parts.c");
 
-const ALL: PlaceKinds = PlaceKinds {
+const ALL: LocationKinds = LocationKinds {
     outline: true,
     inlined: true,
 };
@@ -75,9 +75,9 @@ fn nested_functions_of_c_are_found_in_their_functions() {
         assert_eq!(count(dwarf, "copied"), (0, 1), "{flags:?}");
         // `sink = x`, in the first of the two.
         let line = dwarf.statements(exact("inner"), Some(exact("inside.c")), LineQuery::At(16));
-        assert_eq!(line.places.len(), 1, "{flags:?}");
+        assert_eq!(line.locations.len(), 1, "{flags:?}");
         let f = &dwarf.functions(exact("outer::inner"), None, ALL)[0];
-        assert_eq!((line.places[0].die, f.line), (f.die, 15), "{flags:?}");
+        assert_eq!((line.locations[0].die, f.line), (f.die, 15), "{flags:?}");
     }
 }
 
@@ -124,11 +124,11 @@ fn lambdas_methods_and_constructors_of_cplusplus_are_found() {
             "{compiler} {flags:?}"
         );
         // The destructor that also frees calls the other one, so it is none by itself.
-        let places = dwarf.functions(exact("~A"), None, ALL);
+        let locations = dwarf.functions(exact("~A"), None, ALL);
         let symbols = module.symbols();
         let frees = |address| symbols.starting_at(address).any(|s| s.name == "_ZN1AD0Ev");
         assert!(
-            !places.is_empty() && !places.iter().any(|p| !p.inlined && frees(p.entry)),
+            !locations.is_empty() && !locations.iter().any(|p| !p.inlined && frees(p.entry)),
             "{compiler} {flags:?}"
         );
     }
@@ -181,7 +181,7 @@ fn outlined_functions_of_openmp_are_found() {
     }
 }
 
-/// A call is one place, also if gcc splits a function and inlines its parts one into the other.
+/// A call is one location, also if gcc splits a function and inlines its parts one into the other.
 #[test]
 fn the_rest_of_a_split_function_is_no_call() {
     for more in [
@@ -231,9 +231,9 @@ fn variables_of_functions_around_are_found() {
             let named = |name: &str| own.iter().find(|v| &*v.name == name).expect("there");
             assert!(!named("x").is_outer(), "{flags:?}");
             for name in ["base", "extra"] {
-                let place = dwarf.locate(named(name), address);
-                let Ok(Location::Address(ops)) = place else {
-                    panic!("{flags:?} {name}: {place:?}");
+                let location = dwarf.locate(named(name), address);
+                let Ok(Location::Address(ops)) = location else {
+                    panic!("{flags:?} {name}: {location:?}");
                 };
                 let by_register = ops.contains(&LocStep::Reg(10));
                 assert_eq!(by_register, address == inner.entry, "{flags:?}: {ops:?}");
@@ -251,7 +251,7 @@ fn variables_of_functions_around_are_found() {
 
 /// Without a static link the reason is told.
 #[test]
-fn variables_around_a_lambda_have_no_place() {
+fn variables_around_a_lambda_have_no_location() {
     for compiler in ["g++", "clang++"] {
         let dir = Dir::new();
         let module = open(&dir.compile_by(compiler, "inside.cc", CPLUS, &["-g", "-O0"]));

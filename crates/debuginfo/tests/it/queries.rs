@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use spile_debuginfo::{
-    CallKind, DebugFile, Die, Dwarf, Image, LineQuery, Pattern, PlaceKinds, SearchPaths, cfi,
+    CallKind, DebugFile, Die, Dwarf, Image, LineQuery, LocationKinds, Pattern, SearchPaths, cfi,
     ifunc, plt, relocations, sdt,
 };
 
@@ -52,11 +52,11 @@ fn ask_dwarf(dwarf: &Dwarf) {
         text: "*",
         glob: Some(|_, _| true),
     };
-    let all = PlaceKinds {
+    let all = LocationKinds {
         outline: true,
         inlined: true,
     };
-    let mut places: Vec<(u64, Die)> = Vec::new();
+    let mut locations: Vec<(u64, Die)> = Vec::new();
     for f in dwarf.functions(any, None, all).into_iter().take(50) {
         for call in dwarf.calls(f.die).list {
             match call.kind {
@@ -69,11 +69,11 @@ fn ask_dwarf(dwarf: &Dwarf) {
             }
         }
         let _ = dwarf.line_range(f.die);
-        places.push((f.body, f.die));
+        locations.push((f.body, f.die));
     }
-    let lines = dwarf.statements(any, None, LineQuery::All).places;
-    places.extend(lines.into_iter().take(100).map(|l| (l.address, l.die)));
-    for (address, die) in places {
+    let lines = dwarf.statements(any, None, LineQuery::All).locations;
+    locations.extend(lines.into_iter().take(100).map(|l| (l.address, l.die)));
+    for (address, die) in locations {
         let _ = dwarf.frames(address);
         for v in dwarf.variables(address, Some(die)) {
             let _ = dwarf.locate(&v, address);

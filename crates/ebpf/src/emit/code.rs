@@ -3,7 +3,7 @@
 use regalloc2::{Allocation, Output};
 use spile_cast::Cast;
 use spile_lir::LirFunc;
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper as LirHelper;
 use spile_lir::op::{self, Width as LirWidth};
 
@@ -387,23 +387,23 @@ impl CodeWriter<'_> {
         self.asm.bind(inside);
     }
 
-    fn addr(&mut self, dst: Reg, of: &MemoryPlace) -> Result<(), EmitError> {
+    fn addr(&mut self, dst: Reg, of: &MemoryOperand) -> Result<(), EmitError> {
         let missing = || EmitError::Missing(self.func.name.clone(), of.to_string());
         match of {
-            MemoryPlace::Slot(slot, off) => {
+            MemoryOperand::Slot(slot, off) => {
                 let at = self.selected.slots.get(slot.index()).ok_or_else(missing)?;
                 let at = i32::from(*at) + off.cast_signed();
                 self.asm.mov(dst, Reg::R10);
                 self.asm.add(dst, at);
             }
-            MemoryPlace::State(off) => self.asm.ld_data(dst, Section::Bss, *off),
-            MemoryPlace::Data(name, off) => {
+            MemoryOperand::State(off) => self.asm.ld_data(dst, Section::Bss, *off),
+            MemoryOperand::Data(name, off) => {
                 let at = self.around.data.get(name).ok_or_else(missing)?;
                 self.asm.ld_data(dst, Section::Rodata, at + off);
             }
-            MemoryPlace::Map(name) => self.asm.ld_map(dst, &**name),
-            MemoryPlace::Func(name) => self.asm.ld_func(dst, symbol(name)),
-            MemoryPlace::Cpu(_) => return Err(missing()),
+            MemoryOperand::Map(name) => self.asm.ld_map(dst, &**name),
+            MemoryOperand::Func(name) => self.asm.ld_func(dst, symbol(name)),
+            MemoryOperand::Cpu(_) => return Err(missing()),
         }
         Ok(())
     }

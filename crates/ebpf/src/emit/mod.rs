@@ -11,7 +11,7 @@
 //! - *Registers*. r0 to r9 are allocated. Calls have their arguments in r1 to r5 and their result in
 //!   r0, and clobber r0 to r5; what lives longer is in r6 to r9 or spilled. r10 is the frame.
 //! - *Frame*. Stack slots of the function, then the word of `opaque`, then spilled values.
-//! - *Constants* and addresses of places are made again in front of their uses: one or two
+//! - *Constants* and addresses of locations are made again in front of their uses: one or two
 //!   instructions instead of a register. Small constants become immediates.
 //! - *Kernels*. Sign extension is two shifts and a swap is `be`, which all kernels have. Signed
 //!   division needs Linux 6.6.
@@ -84,7 +84,7 @@ pub struct ObjectSymbols {
 pub enum EmitError {
     /// A loop cannot become a callback.
     Loop(String),
-    /// The object lacks a place that the function refers to: function, place.
+    /// The object lacks a location that the function refers to: function, location.
     Missing(String, String),
     /// The frame is larger than 512 bytes: function, bytes.
     Frame(String, u32),
@@ -98,7 +98,9 @@ impl fmt::Display for EmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EmitError::Loop(message) => f.write_str(message),
-            EmitError::Missing(function, place) => write!(f, "@{function}: there is no {place}"),
+            EmitError::Missing(function, location) => {
+                write!(f, "@{function}: there is no {location}")
+            }
             EmitError::Frame(function, bytes) => {
                 write!(f, "@{function}: a frame of {bytes} bytes")
             }
@@ -116,7 +118,7 @@ const PARALLEL: usize = 4;
 /// Emits the functions of a verified module, in its order, each with those of its loops behind.
 ///
 /// # Errors
-/// A place that the object lacks, a frame that is too large, or an error of an allocator or assembler.
+/// A location that the object lacks, a frame that is too large, or an error of an allocator or assembler.
 pub fn emit(module: &Module, around: &ObjectSymbols) -> Result<Vec<AsmFunction>, EmitError> {
     let jobs: Vec<_> = module.funcs.iter().map(|f| (f, around)).collect();
     emit_all(&jobs)
@@ -177,7 +179,7 @@ fn with_loops(
     module.funcs.into_iter().map(&mut emit).collect()
 }
 
-/// Emits a function whose code is inserted in place of calls ([`Asm::insert`]). It has no loop and no
+/// Emits a function whose code is inserted instead of calls ([`Asm::insert`]). It has no loop and no
 /// stack, and uses r0 to r5 only.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 //! processor's block is computed, and constants and addresses are made in front of their uses.
 
 use rustc_hash::FxHashMap;
-use spile_lir::func::{LirInst, LoopForm, MemoryPlace, Operand, Value};
+use spile_lir::func::{LirInst, LoopForm, MemoryOperand, Operand, Value};
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AluOp, ExtOp, Size, Width};
 use spile_lir::simplify::simplify;
@@ -19,7 +19,7 @@ pub(super) fn prepare(mut func: LirFunc, around: &ObjectSymbols) -> Result<LirFu
             match inst {
                 LirInst::Addr {
                     dst,
-                    of: MemoryPlace::Cpu(off),
+                    of: MemoryOperand::Cpu(off),
                 } => {
                     let missing = || EmitError::Missing(func.name.clone(), format!("cpu {off}"));
                     let blocks = around.cpu_blocks.ok_or_else(missing)?;
@@ -54,7 +54,7 @@ fn is_open(block: &LirBlock) -> bool {
 }
 
 /// Copies the parameters. The allocator splits a value where the register of a parameter is needed
-/// otherwise, and parts of it that meet in a loop change places there.
+/// otherwise, and parts of it that meet in a loop change locations there.
 fn copy_params(func: &mut LirFunc) {
     let params = func.params().to_vec();
     let copies: Vec<Value> = params.iter().map(|_| fresh(func)).collect();
@@ -107,7 +107,7 @@ fn cpu_block(
         },
         LirInst::Addr {
             dst: first,
-            of: MemoryPlace::State(blocks.first + off),
+            of: MemoryOperand::State(blocks.first + off),
         },
         LirInst::Alu {
             dst,
@@ -139,7 +139,7 @@ fn at_uses(func: &mut LirFunc, block: usize, made: &FxHashMap<Value, LirInst>) {
         if let LirInst::Load { base, .. } | LirInst::Store { base, .. } = &mut inst
             && let Some(
                 of @ LirInst::Addr {
-                    of: MemoryPlace::Slot(..),
+                    of: MemoryOperand::Slot(..),
                     ..
                 },
             ) = made.get(base)

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use spile_cast::Cast;
 use spile_lir::LirFunc;
 use spile_lir::cfg::{Cfg, CfgNode};
-use spile_lir::func::{JumpTarget, LirInst, LirTerm, MemoryPlace, Operand, Value};
+use spile_lir::func::{JumpTarget, LirInst, LirTerm, MemoryOperand, Operand, Value};
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
 
@@ -32,7 +32,7 @@ pub(super) enum MachineOp {
     /// Leaves an open loop by the second edge if the kernel stops it.
     MayGoto,
     Const(i64),
-    Addr(MemoryPlace),
+    Addr(MemoryOperand),
     Move(Width),
     Alu {
         width: Width,
@@ -195,7 +195,7 @@ fn in_frame(func: &LirFunc, slots: &[i16]) -> FxHashMap<Value, i16> {
             match inst {
                 LirInst::Addr {
                     dst,
-                    of: MemoryPlace::Slot(slot, off),
+                    of: MemoryOperand::Slot(slot, off),
                 } => {
                     let at = slots.get(slot.index()).map(|at| at + off.fit::<i16>());
                     found.extend(at.map(|at| (*dst, at)));

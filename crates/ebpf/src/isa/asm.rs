@@ -105,12 +105,12 @@ pub struct AsmFunction {
 
 /// Slots of a short jump's range that are reserved for instructions that the kernel inserts when it
 /// rewrites calls.
-const ROOM: i16 = 8192;
+const MARGIN: i16 = 8192;
 
 /// The distance as a short jump, if it is in range even after the kernel's rewriting.
 fn short_distance(distance: i32) -> Option<i16> {
     let short = i16::try_from(distance).ok()?;
-    (short.unsigned_abs() <= (i16::MAX - ROOM).unsigned_abs()).then_some(short)
+    (short.unsigned_abs() <= (i16::MAX - MARGIN).unsigned_abs()).then_some(short)
 }
 
 impl AsmFunction {
@@ -607,7 +607,7 @@ impl Asm {
         self.reloc(RelocTarget::Call(name.into()), insn);
     }
 
-    /// Inserts the code of a function in place of a call: its returns lead behind it. The function has no
+    /// Inserts the code of a function instead of a call: its returns lead behind it. The function has no
     /// references, and clobbers what a call clobbers.
     pub fn insert(&mut self, function: &AsmFunction) {
         debug_assert!(function.relocs.is_empty(), "{}", function.name);

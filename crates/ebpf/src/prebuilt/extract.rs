@@ -154,10 +154,10 @@ fn code(
     (a, b): (&AsmFunction, &AsmFunction),
     changes: &[i32],
 ) -> Result<Code, String> {
-    let what = |place: String| format!("{}: {place} is no sum with one number", a.name);
-    let number = |change: i32, place: String| -> Result<u32, String> {
+    let what = |location: String| format!("{}: {location} is no sum with one number", a.name);
+    let number = |change: i32, location: String| -> Result<u32, String> {
         let found = changes.iter().position(|c| *c == change);
-        found.map(|n| n.fit::<u32>()).ok_or_else(|| what(place))
+        found.map(|n| n.fit::<u32>()).ok_or_else(|| what(location))
     };
     let mut fields = Vec::new();
     let mut add = |part, at: usize, change: i32| -> Result<(), String> {

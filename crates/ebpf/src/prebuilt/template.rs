@@ -32,13 +32,13 @@ pub struct Code {
     pub callable: bool,
     /// The instructions as the kernel has them.
     pub words: &'static [u64],
-    /// The places of numbers.
+    /// The locations of numbers.
     pub fields: &'static [Field],
     /// The references, with their slots.
     pub relocs: &'static [(u32, TemplateTarget)],
 }
 
-/// A place that contains a number, or the sum of one and a constant.
+/// A location that contains a number, or the sum of one and a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
     /// Which part of the instruction or reference.
@@ -107,7 +107,7 @@ impl Template {
         )
     }
 
-    /// The functions with other numbers, and a name in place of [`NAME`].
+    /// The functions with other numbers, and a name instead of [`NAME`].
     pub fn link(&self, numbers: &[i32], name: Option<&str>) -> Result<Vec<AsmFunction>, String> {
         let deltas = numbers.iter().zip(self.numbers);
         let deltas: Vec<i32> = deltas.map(|(to, from)| to.wrapping_sub(*from)).collect();

@@ -3,15 +3,15 @@
 //! An analysis defines its facts (a [`Lattice`]), the effect of a block on them, and the direction
 //! in which they flow:
 //!
-//! - [`Forward`]: facts that hold at a place on every path there from the body's entry;
-//! - [`Backward`]: facts that matter at a place for some path on from there;
+//! - [`Forward`]: facts that hold at a location on every path there from the body's entry;
+//! - [`Backward`]: facts that matter at a location for some path on from there;
 //! - [`registers`]: facts that hold for a register in the whole body, whatever the order of
 //!   instructions.
 //!
 //! **The rule for catch blocks**: control can leave a block for its catch block *before any* of its
 //! instructions or its terminator, since each of them can fail. So a fact holds at the start of the
-//! catch block if it holds at *every* place in the block ([`ExitFacts::anywhere`]), and a fact that
-//! matters at its start matters at every place in the block, including its start.
+//! catch block if it holds at *every* location in the block ([`ExitFacts::anywhere`]), and a fact that
+//! matters at its start matters at every location in the block, including its start.
 //!
 //! Facts change only in one direction, by [`Lattice::join`], so each fixpoint ends: a lattice must
 //! be of finite height for a given body.
@@ -30,7 +30,7 @@ pub trait Lattice: Clone {
 pub struct ExitFacts<F> {
     /// The fact after its terminator's operands are read, for its jumps.
     pub end: F,
-    /// The fact that holds at every place in it, for its catch block.
+    /// The fact that holds at every location in it, for its catch block.
     pub anywhere: F,
 }
 
@@ -94,7 +94,7 @@ pub fn forward<A: Forward>(body: &Body, analysis: &A) -> Vec<Option<A::Fact>> {
     starts
 }
 
-/// An analysis of facts that matter for the paths on from a place.
+/// An analysis of facts that matter for the paths on from a location.
 pub trait Backward {
     /// The facts of the analysis.
     type Fact: Lattice;
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_of_a_block_leads_to_its_catch_block() {
+    fn every_location_of_a_block_leads_to_its_catch_block() {
         let found = assigned(
             "b0: r0 = copy 1 jump b1 b1: catch b2 r1 = copy 1 r2 = load kernel u64 r0 jump b3 b2: jump b3 b3: ret",
         );

@@ -6,7 +6,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`order`] | the order in which passes go through blocks |
-//! | [`dataflow`] | the one engine of fixpoints: facts of places, forwards and backwards, and of registers |
+//! | [`dataflow`] | the one engine of fixpoints: facts of locations, forwards and backwards, and of registers |
 //! | [`liveness`] | which registers are still read, at the borders of each block |
 //! | [`body_facts`] | facts about a body, found by one walk |
 

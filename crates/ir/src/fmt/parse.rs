@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_places() {
+    fn errors_have_locations() {
         for (text, pos, part) in [
             ("ab%q", 3, "letter `q`"),
             ("ab%-5", 2, "unfinished"),

@@ -191,7 +191,7 @@ impl MemArray {
     }
 
     /// The position of an element, which is inserted if it is missing.
-    fn place(&mut self, keys: &[Value]) -> Result<usize, Fault> {
+    fn location(&mut self, keys: &[Value]) -> Result<usize, Fault> {
         if keys.len() != self.fields {
             return Err("a key with the wrong number of fields".into());
         }
@@ -229,7 +229,7 @@ impl MemArray {
     /// # Errors
     /// [`ARRAY_OVERFLOW`] when the array is full and does not wrap.
     pub fn value_mut(&mut self, keys: &[Value]) -> Result<Option<&mut Value>, Fault> {
-        let n = self.place(keys)?;
+        let n = self.location(keys)?;
         Ok(match &mut self.values {
             Values::Scalars(_, all) => all.get_mut(n),
             Values::Stats(..) => None,
@@ -239,14 +239,14 @@ impl MemArray {
     /// Changes an element's statistic, which is inserted if it is missing; false in an array of
     /// scalars.
     fn change(&mut self, keys: &[Value], f: impl FnOnce(&mut Stat)) -> Result<bool, Fault> {
-        let n = self.place(keys)?;
+        let n = self.location(keys)?;
         let Values::Stats(words, all) = &mut self.values else {
             return Ok(false);
         };
-        let place = &mut all[n * words.size..(n + 1) * words.size];
-        let mut stat = words.read(place);
+        let location = &mut all[n * words.size..(n + 1) * words.size];
+        let mut stat = words.read(location);
         f(&mut stat);
-        words.write(&stat, place);
+        words.write(&stat, location);
         Ok(true)
     }
 
@@ -527,7 +527,7 @@ mod tests {
                         model.0.clear();
                     }
                     _ => {
-                        let done = array.value_mut(&key).map(|place| *place.unwrap() = Value::Long(v));
+                        let done = array.value_mut(&key).map(|location| *location.unwrap() = Value::Long(v));
                         prop_assert_eq!(done.is_ok(), model.set(&key, v, (max as usize, wrap)));
                     }
                 }

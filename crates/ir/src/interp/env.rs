@@ -139,7 +139,7 @@ pub trait Env {
     fn must_stop(&mut self) -> bool {
         false
     }
-    /// Counts a string that was cut to fit its place.
+    /// Counts a string that was cut to fit its slot.
     fn truncated(&mut self);
     /// The value of an extractor.
     ///

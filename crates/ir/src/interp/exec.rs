@@ -283,8 +283,8 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             return;
         };
         let (v, cut) = v.truncated_to(ty);
-        if let Some(place) = frame.regs.get_mut(r.index()) {
-            *place = v;
+        if let Some(location) = frame.regs.get_mut(r.index()) {
+            *location = v;
         }
         if cut {
             self.env.truncated();

@@ -123,8 +123,8 @@ impl Globals for MemGlobals {
     fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
         match self.store(g)? {
             GlobalStore::Array(ElemTy::Scalar(ty), a) => {
-                let place = a.value_mut(keys)?.ok_or_else(wrong_kind)?;
-                *place = v.truncated_to(*ty).0;
+                let location = a.value_mut(keys)?.ok_or_else(wrong_kind)?;
+                *location = v.truncated_to(*ty).0;
                 Ok(())
             }
             _ => Err(wrong_kind()),
@@ -134,9 +134,9 @@ impl Globals for MemGlobals {
     fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
         match self.store(g)? {
             GlobalStore::Array(ElemTy::Scalar(Ty::Long), a) => {
-                let place = a.value_mut(keys)?.ok_or_else(wrong_kind)?;
-                let before = place.as_long();
-                *place = Value::Long(before.wrapping_add(v));
+                let location = a.value_mut(keys)?.ok_or_else(wrong_kind)?;
+                let before = location.as_long();
+                *location = Value::Long(before.wrapping_add(v));
                 Ok(before)
             }
             _ => Err(wrong_kind()),

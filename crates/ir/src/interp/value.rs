@@ -38,8 +38,8 @@ impl Value {
         }
     }
 
-    /// The value after a store to a place of type `ty`: a string ends at its first NUL and is cut
-    /// to the place's width. The flag tells whether the width cut bytes off.
+    /// The value after a store to a location of type `ty`: a string ends at its first NUL and is cut
+    /// to the location's width. The flag tells whether the width cut bytes off.
     pub fn truncated_to(self, ty: Ty) -> (Value, bool) {
         match (self, ty) {
             (Value::Str(s), Ty::Str(width)) => {

@@ -230,8 +230,8 @@ fn operands(inst: &Inst) -> [Option<Val>; 3] {
     let mut found = [None; 3];
     let mut free = found.iter_mut();
     inst.for_each_use(|v| {
-        if let Some(place) = free.next() {
-            *place = Some(v);
+        if let Some(location) = free.next() {
+            *location = Some(v);
         }
     });
     found

@@ -8,7 +8,7 @@
 //! that are read later (`Save`), and takes them back afterwards (`Restore`, `Leave`).
 //!
 //! An error that the function does not catch goes to the region's *unwind* block, which does the
-//! same on another way back and fails again (`Rethrow`) at the place of the call.
+//! same on another way back and fails again (`Rethrow`) at the location of the call.
 
 use spile_cast::Cast;
 

@@ -16,11 +16,11 @@ fn outcome(p: &Program) -> String {
         // The second run starts with the globals that the first one left.
         for _ in 0..2 {
             let result = run(p, HandlerId(h as u32), &mut env);
-            let place = |e: &crate::interp::ScriptError| -> Vec<String> {
-                let places = p.trace(e.site, &e.callers);
-                places.iter().map(|s| s.near.to_string()).collect()
+            let location = |e: &crate::interp::ScriptError| -> Vec<String> {
+                let locations = p.trace(e.site, &e.callers);
+                locations.iter().map(|s| s.near.to_string()).collect()
             };
-            let result = result.map_err(|e| (place(&e), e.message));
+            let result = result.map_err(|e| (location(&e), e.message));
             end.push_str(&format!("{result:?}\n"));
         }
     }

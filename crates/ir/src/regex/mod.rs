@@ -1,7 +1,7 @@
 //! Regular expressions: POSIX extended ones, compiled to tables that the interpreter and the
 //! generated code walk in the same way.
 //!
-//! In: an expression's text. Out: tables, or an error with the place. Invariant: a walk over the
+//! In: an expression's text. Out: tables, or an error with the location. Invariant: a walk over the
 //! tables takes time linear in the text, whatever the expression. Texts are not known here; the
 //! code that walks in the kernel is made by `bpf`.
 //!

@@ -95,7 +95,7 @@ impl Ast {
 /// Parses an expression; the number is that of its groups.
 ///
 /// # Errors
-/// The error and its place.
+/// The error and its location.
 pub fn parse(pattern: &[u8]) -> Result<(Ast, u32), Error> {
     let mut p = Parser {
         text: pattern,

@@ -250,11 +250,11 @@ fn minimize(
     let mut member = vec![0; count];
     block.iter().enumerate().for_each(|(i, b)| member[*b] = i);
     let accepting = |b: usize| member[b] == yes || member[b] < n && accepts[member[b]];
-    let mut place = 0;
+    let mut location = 0;
     let mut take = |b: usize, order: &mut Vec<usize>| {
         if order[b] == usize::MAX {
-            order[b] = place;
-            place += 1;
+            order[b] = location;
+            location += 1;
         }
     };
     take(block[no], &mut order);

@@ -42,10 +42,10 @@ pub struct Finder {
     /// Backward scanner that finds where matches begin.
     pub reverse: Scanner,
     /// Number of entries of a row of `next`: one for each class of bytes, then the slot that
-    /// accepts at any place, with in the upper half the one that accepts at the string's end
+    /// accepts at any location, with in the upper half the one that accepts at the string's end
     /// ([`NO_SLOT`]: none).
     pub columns: u32,
-    /// This row and those after it accept at any place.
+    /// This row and those after it accept at any location.
     pub accept: u16,
     /// The first row at position 0, elsewhere.
     pub start: [u16; 2],
@@ -474,7 +474,7 @@ impl<'a> Builder<'a> {
         if count * columns > MAX_ENTRIES {
             return Err(Error::large("its table would have too many states"));
         }
-        // Rows that accept at any place are the last ones.
+        // Rows that accept at any location are the last ones.
         let inner = |b: &usize| {
             let member = block.iter().position(|x| x == b).unwrap_or(0);
             slot(&self.states[member], false) == NO_SLOT
@@ -482,9 +482,9 @@ impl<'a> Builder<'a> {
         let (mut order, accepting): (Vec<usize>, Vec<usize>) = (0..count).partition(inner);
         let refusing = order.len();
         order.extend(accepting);
-        let mut place = vec![0; count];
-        order.iter().enumerate().for_each(|(i, b)| place[*b] = i);
-        let block: Vec<usize> = block.iter().map(|b| place[*b]).collect();
+        let mut location = vec![0; count];
+        order.iter().enumerate().for_each(|(i, b)| location[*b] = i);
+        let block: Vec<usize> = block.iter().map(|b| location[*b]).collect();
         let mut next = vec![0; count * columns];
         let row = |b: usize| (b * columns).fit::<u32>();
         for (i, b) in block.iter().enumerate() {

@@ -176,7 +176,7 @@ fn uses(program: &Program) -> Vec<HandlerUse<'_>> {
                 if let Some(func) = program.funcs.get(f.index())
                     && !std::mem::replace(&mut called[f.index()], true)
                 {
-                    // A function can be called from several places: count it as repeated.
+                    // A function can be called from several locations: count it as repeated.
                     todo.extend(body_accesses(&func.body, None, &mut accesses));
                 }
             }

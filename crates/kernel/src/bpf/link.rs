@@ -1,4 +1,4 @@
-//! Links: attach programs to code, at many places at once or through a perf event, each place with
+//! Links: attach programs to code, at many locations at once or through a perf event, each location with
 //! a cookie that the program can read.
 //!
 //! Source of facts: `union bpf_attr` of `linux/bpf.h`, the part for `BPF_LINK_CREATE`.
@@ -11,7 +11,7 @@ use spile_cast::Cast;
 use super::attr::Attr;
 use super::error::{BpfError, Command};
 
-/// Attach types, numbered as in `enum bpf_attach_type`. Programs for many places must be loaded
+/// Attach types, numbered as in `enum bpf_attach_type`. Programs for many locations must be loaded
 /// with theirs.
 #[allow(missing_docs)]
 pub mod attach_type {
@@ -25,18 +25,18 @@ pub mod attach_type {
 /// `BPF_F_KPROBE_MULTI_RETURN`, `BPF_F_UPROBE_MULTI_RETURN`.
 const RETURN: u32 = 1;
 
-/// Places in one file.
+/// Locations in one file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UprobeMulti<'a> {
     /// The file; the kernel keeps its inode.
     pub path: &'a str,
     /// File offsets of instructions.
     pub offsets: &'a [u64],
-    /// File offsets of semaphores, one for each place; or empty.
+    /// File offsets of semaphores, one for each location; or empty.
     pub semaphores: &'a [u64],
-    /// Cookies, one for each place.
+    /// Cookies, one for each location.
     pub cookies: &'a [u64],
-    /// Whether to probe the returns of the functions that begin at the places.
+    /// Whether to probe the returns of the functions that begin at the locations.
     pub ret: bool,
     /// Only in this process.
     pub pid: Option<u32>,
@@ -53,7 +53,9 @@ pub fn uprobe_multi(prog: BorrowedFd<'_>, spec: &UprobeMulti<'_>) -> Result<Owne
     let count = spec.offsets.len();
     let fits = |n: usize| n == count || n == 0;
     if spec.cookies.len() != count || !fits(spec.semaphores.len()) {
-        return Err(BpfError::Argument("as many cookies as places are needed"));
+        return Err(BpfError::Argument(
+            "as many cookies as locations are needed",
+        ));
     }
     let mut attr = Attr::new()
         .fd(0, prog)
@@ -120,7 +122,9 @@ pub fn kprobe_multi(
         KernelFunctions::Addresses(addresses) => addresses.len(),
     };
     if count != cookies.len() {
-        return Err(BpfError::Argument("as many cookies as places are needed"));
+        return Err(BpfError::Argument(
+            "as many cookies as locations are needed",
+        ));
     }
     match functions {
         KernelFunctions::Addresses(addresses) => {

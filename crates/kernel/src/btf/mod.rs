@@ -312,7 +312,7 @@ impl Btf {
     }
 
     /// The index of an own id; `Err` with the base if the id belongs to the base.
-    fn place(&self, id: BtfTypeId) -> Result<usize, &'static Btf> {
+    fn location(&self, id: BtfTypeId) -> Result<usize, &'static Btf> {
         match (self.base, id.checked_sub(self.first())) {
             (Some(base), None) => Err(base),
             (_, own) => Ok(own.unwrap_or(id) as usize),
@@ -328,7 +328,7 @@ impl Btf {
     /// The kind of a type; `None` for void and for ids outside of the blob.
     #[must_use]
     pub fn kind(&self, id: BtfTypeId) -> Option<BtfKind> {
-        match self.place(id) {
+        match self.location(id) {
             Err(base) => base.kind(id),
             Ok(own) => BtfKind::from_raw(self.own_head(own).1),
         }
@@ -337,7 +337,7 @@ impl Btf {
     /// The name of a type, empty if it has none.
     #[must_use]
     pub fn name(&self, id: BtfTypeId) -> &str {
-        match self.place(id) {
+        match self.location(id) {
             Err(base) => base.name(id),
             Ok(own) => self.string(self.own_head(own).0),
         }
@@ -555,7 +555,7 @@ impl Btf {
         if id == 0 {
             return None;
         }
-        match self.place(id) {
+        match self.location(id) {
             Err(base) => base.record(id),
             Ok(own) => self.blob.get(*self.records.get(own)? as usize..),
         }

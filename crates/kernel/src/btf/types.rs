@@ -379,7 +379,7 @@ impl Btf {
     /// only a damaged blob has such ids.
     #[must_use]
     pub fn ty(&self, id: BtfTypeId) -> Type<'_> {
-        if let Err(base) = self.place(id) {
+        if let Err(base) = self.location(id) {
             return base.ty(id);
         }
         let (Some(kind), Some(record)) = (self.kind(id), self.record(id)) else {

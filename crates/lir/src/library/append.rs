@@ -11,7 +11,7 @@ use super::numbers::{eight_hex, significant_hex, write_decimal, write_octal};
 use super::quote::in_front_of_zero;
 use super::strings::MAX_SLOT;
 use crate::builder::{Builder, Scalar, Var, build};
-use crate::func::{ConstantData, LirFunc, MemoryPlace, Module};
+use crate::func::{ConstantData, LirFunc, MemoryOperand, Module};
 use crate::helpers::Helper;
 use crate::op::{AluOp, ExtOp, Size, Width};
 
@@ -168,7 +168,7 @@ Cost: about 60 instructions.";
     let params = ["value", "precision", "width"];
     let func = build("append_bytes", contract, params, |f, p| {
         let [value, precision, width] = p;
-        let block = f.addr(MemoryPlace::Cpu(0));
+        let block = f.addr(MemoryOperand::Cpu(0));
         let t = TextAppender::new(f, at, block);
         let size = f.var("size", 8);
         let sign = width.alu(Width::W64, AluOp::Arsh, 63);
@@ -215,17 +215,17 @@ Cost: about 160 instructions, 240 for large decimal numbers; a copy for each sid
         params,
         |f, p| {
             let [precision, value, flags, width] = p;
-            let block = f.addr(MemoryPlace::Cpu(0));
+            let block = f.addr(MemoryOperand::Cpu(0));
             let t = TextAppender::new(f, at, block);
-            let room = block + at.digits;
+            let buffer = block + at.digits;
             let (digits, prefix) = match base {
                 8 => {
                     let mark = (flags >> flag::MARK.trailing_zeros().cast_signed()) & 1;
                     let prefix = (mark * i32::from(b'0'), mark);
-                    (write_octal(f, room, value), prefix)
+                    (write_octal(f, buffer, value), prefix)
                 }
-                16 => hexadecimal(f, (room, value), flags),
-                _ => decimal(f, (room, value), flags),
+                16 => hexadecimal(f, (buffer, value), flags),
+                _ => decimal(f, (buffer, value), flags),
             };
             let digits = digits.bound(31);
             let (zeros, behind) = (f.var("zeros", 0), f.var("behind", 0));
@@ -258,7 +258,7 @@ Cost: about 160 instructions, 240 for large decimal numbers; a copy for each sid
             t.length.set(t.length + prefix.1.bound(3));
             t.run("zeros", zeros);
             let end = t.end();
-            let from = first(f, room, digits);
+            let from = first(f, buffer, digits);
             for i in 0..3 {
                 end.store_u64(8 * i, from.load_u64(8 * i));
             }
@@ -272,20 +272,20 @@ Cost: about 160 instructions, 240 for large decimal numbers; a copy for each sid
 }
 
 /// The address of the first of the digits. The verifier knows of at most 31.
-fn first<'b>(f: &'b Builder, room: Scalar<'b>, digits: Scalar<'b>) -> Scalar<'b> {
-    room + (f.constant(31) - digits) + (NUMBER - 31)
+fn first<'b>(f: &'b Builder, buffer: Scalar<'b>, digits: Scalar<'b>) -> Scalar<'b> {
+    buffer + (f.constant(31) - digits) + (NUMBER - 31)
 }
 
 /// Writes decimal digits of a number that may have a sign; gives their number, and the sign with its
 /// number of characters.
 fn decimal<'b>(
     f: &'b Builder,
-    (room, value): (Scalar<'b>, Scalar<'b>),
+    (buffer, value): (Scalar<'b>, Scalar<'b>),
     flags: Scalar<'b>,
 ) -> (Scalar<'b>, (Scalar<'b>, Scalar<'b>)) {
     let negative = (value >> 63) & flags & flag::SIGNED;
     let all = f.constant(0) - negative;
-    let digits = write_decimal(f, room, (value ^ all) + negative);
+    let digits = write_decimal(f, buffer, (value ^ all) + negative);
     let positive = (flags >> flag::SIGN_SHIFT) & 0xff;
     let sign = positive ^ ((positive ^ i32::from(b'-')) & all);
     (digits, (sign, (f.constant(0) - sign) >> 63))
@@ -294,13 +294,13 @@ fn decimal<'b>(
 /// Writes hexadecimal digits; gives their number, and the mark with its number of characters.
 fn hexadecimal<'b>(
     f: &'b Builder,
-    (room, value): (Scalar<'b>, Scalar<'b>),
+    (buffer, value): (Scalar<'b>, Scalar<'b>),
     flags: Scalar<'b>,
 ) -> (Scalar<'b>, (Scalar<'b>, Scalar<'b>)) {
     // Letters and the mark's x are this much below the small ones.
     let case = (flags & flag::UPPER) >> 1;
     let letters = f.constant(u64::from(b'a' - b'0' - 10)) - case;
-    let last = room + (NUMBER - 16);
+    let last = buffer + (NUMBER - 16);
     for (half, at) in [(value >> 32, 0), (value.ext(ExtOp::Zext, Size::U32), 8)] {
         last.store_u64(at, eight_hex(f, half, letters));
     }
@@ -317,14 +317,14 @@ number: the number. mark: `0x` comes first if it has `flag::MARK`.
 Cost: about 90 instructions.";
     let func = build("append_hex", contract, ["number", "mark"], |f, p| {
         let [number, mark] = p;
-        let block = f.addr(MemoryPlace::Cpu(0));
+        let block = f.addr(MemoryOperand::Cpu(0));
         let t = TextAppender::new(f, at, block);
-        let room = block + at.digits;
-        let (digits, (text, bytes)) = hexadecimal(f, (room, number), mark & flag::MARK);
+        let buffer = block + at.digits;
+        let (digits, (text, bytes)) = hexadecimal(f, (buffer, number), mark & flag::MARK);
         t.end().store_bytes(Size::U16, 0, text);
         t.length.set(t.length + bytes.bound(3));
         let digits = digits.bound(31);
-        let from = first(f, room, digits);
+        let from = first(f, buffer, digits);
         let end = t.end();
         for i in 0..2 {
             end.store_u64(8 * i, from.load_u64(8 * i));

@@ -130,18 +130,18 @@ fn with_empty<'b>(
     to: Scalar<'b>,
     wide: u32,
 ) -> Scalar<'b> {
-    // Leaves room for `""`, a space and the NUL.
-    let room = wide - 4;
+    // Leaves space for `""`, a space and the NUL.
+    let capacity = wide - 4;
     let (at, length, cut) = (f.var("at", 0), f.var("length", 0), f.var("cut", 0));
     f.repeat(wide, || {
         f.break_if(at.ge(got));
-        f.if_(length.gt(room.cast_signed()), || {
+        f.if_(length.gt(capacity.cast_signed()), || {
             cut.set(1);
             f.break_();
         });
         let here = from + at.get().bound(wide - 1);
         let byte = f.var("byte", here.load_u8(0));
-        let end = to + length.get().bound(room);
+        let end = to + length.get().bound(capacity);
         f.if_(byte.eq(0), || {
             // A space stands for the first argument if it is empty.
             let previous = f.var("previous", 1);
@@ -155,7 +155,7 @@ fn with_empty<'b>(
             f.break_if((at + 1).ge(got));
             byte.set(i32::from(b' '));
         });
-        (to + length.get().bound(room + 2)).store_u8(0, byte);
+        (to + length.get().bound(capacity + 2)).store_u8(0, byte);
         length.set(length + 1);
         at.set(at + 1);
     });

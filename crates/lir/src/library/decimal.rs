@@ -34,7 +34,7 @@ const WORDS: i16 = 0;
 const REST: i16 = 24;
 const FIRST_LIMB: i16 = 32;
 /// Size of the work area in bytes.
-pub const ROOM: u32 = FIRST_LIMB as u32 + 4 * LIMBS as u32;
+pub const AREA: u32 = FIRST_LIMB as u32 + 4 * LIMBS as u32;
 
 const INFINITY: u64 = 0x7ff0_0000_0000_0000;
 const NAN: u64 = 0xfff8_0000_0000_0000;
@@ -44,10 +44,10 @@ pub fn string_to_fp(most: u32) -> LirFunc {
     let contract = "\
 The floating-point number at the beginning of a text, as the C library's strtod finds it, without
 hexadecimal forms: blanks, a sign, digits with a point, an exponent; `inf`, `nan`; 0 for no number.
-text: a slot with 4 more readable bytes. room: the work area.
+text: a slot with 4 more readable bytes. area: the work area.
 Cost: an iteration for each byte, for each digit, and for each limb and word of the number.";
-    build("string_to_fp", contract, ["text", "room"], |f, p| {
-        let [text, room] = p;
+    build("string_to_fp", contract, ["text", "area"], |f, p| {
+        let [text, area] = p;
         let scan = DecimalText { f, text, most };
         let at = f.var("at", 0);
         f.if_(is_blank(f, scan.byte(at.get())).ne(0), || {
@@ -70,16 +70,16 @@ Cost: an iteration for each byte, for each digit, and for each limb and word of 
         f.ret_if(place.sge(TOO_LARGE), sign | f.constant(INFINITY));
         f.ret_if(place.sle(TOO_SMALL), sign);
         for word in [WORDS, WORDS + 8, WORDS + 16, REST] {
-            room.store_u64(word, 0);
+            area.store_u64(word, 0);
         }
         let number = DecimalNumber {
             place,
             first: digits.first - 1,
             end,
         };
-        let limbs = scan.fill(room, number);
-        let scale = to_words(f, room, limbs);
-        round(f, room, scale, sign);
+        let limbs = scan.fill(area, number);
+        let scale = to_words(f, area, limbs);
+        round(f, area, scale, sign);
     })
 }
 
@@ -218,7 +218,7 @@ impl<'b> DecimalText<'b> {
     }
 
     /// Stores the digits in limbs.
-    fn fill(&self, room: Scalar<'b>, number: DecimalNumber<'b>) -> LimbArray<'b> {
+    fn fill(&self, area: Scalar<'b>, number: DecimalNumber<'b>) -> LimbArray<'b> {
         let DecimalNumber { place, first, end } = number;
         let f = self.f;
         // A number without an integer part starts at the first digit of its fraction.
@@ -244,10 +244,10 @@ impl<'b> DecimalText<'b> {
                 f.if_else(
                     index.lt(LIMBS),
                     || {
-                        limb_at(room, index.get()).store_bytes(Size::U32, FIRST_LIMB, value);
+                        limb_at(area, index.get()).store_bytes(Size::U32, FIRST_LIMB, value);
                         index.set(index + 1);
                     },
-                    || add_rest(room, value),
+                    || add_rest(area, value),
                 );
                 limb.set(0);
                 f.if_(at.sle(0), || f.break_if(next.ge(end)));
@@ -262,20 +262,20 @@ impl<'b> DecimalText<'b> {
 }
 
 /// Adds to what is below the words.
-fn add_rest<'b>(room: Scalar<'b>, value: Scalar<'b>) {
-    room.store_u64(REST, room.load_u64(REST) | value);
+fn add_rest<'b>(area: Scalar<'b>, value: Scalar<'b>) {
+    area.store_u64(REST, area.load_u64(REST) | value);
 }
 
 /// The address at which [`FIRST_LIMB`] is a limb.
-fn limb_at<'b>(room: Scalar<'b>, index: Scalar<'b>) -> Scalar<'b> {
-    room + (index << 2)
+fn limb_at<'b>(area: Scalar<'b>, index: Scalar<'b>) -> Scalar<'b> {
+    area + (index << 2)
 }
 
 /// Converts limbs to binary words; returns the scale: the value is below 2^32 to the power of it, and
 /// at least 2^32 to the power of it minus 1.
-fn to_words<'b>(f: &'b Builder, room: Scalar<'b>, limbs: LimbArray<'b>) -> Scalar<'b> {
+fn to_words<'b>(f: &'b Builder, area: Scalar<'b>, limbs: LimbArray<'b>) -> Scalar<'b> {
     let words = f.var("words", 0);
-    whole_words(f, room, limbs.top, words);
+    whole_words(f, area, limbs.top, words);
     let scale = f.var("scale", words);
     f.if_else(
         words.ge(3),
@@ -285,24 +285,24 @@ fn to_words<'b>(f: &'b Builder, room: Scalar<'b>, limbs: LimbArray<'b>) -> Scala
                 f.break_if(index.ge(limbs.end));
                 f.break_if(index.ge(LIMBS));
                 add_rest(
-                    room,
-                    limb_at(room, index.get()).load_bytes(Size::U32, FIRST_LIMB),
+                    area,
+                    limb_at(area, index.get()).load_bytes(Size::U32, FIRST_LIMB),
                 );
                 index.set(index + 1);
             });
         },
-        || fraction_words(f, room, limbs.end, (words, scale)),
+        || fraction_words(f, area, limbs.end, (words, scale)),
     );
     scale.get().opaque()
 }
 
 /// Divides the integer part by 2^32 again and again; each remainder is the next word.
-fn whole_words<'b>(f: &'b Builder, room: Scalar<'b>, top: Scalar<'b>, words: Var<'b>) {
+fn whole_words<'b>(f: &'b Builder, area: Scalar<'b>, top: Scalar<'b>, words: Var<'b>) {
     let (index, carry, top) = (f.var("index", top), f.var("carry", 0), f.var("top", top));
     f.repeat(ROUNDS, || {
         f.break_if(top.gt(UNITS));
         f.break_if(index.gt(UNITS));
-        let at = limb_at(room, index.get());
+        let at = limb_at(area, index.get());
         let value = carry * BASE + at.load_bytes(Size::U32, FIRST_LIMB);
         let quotient = value >> 32;
         at.store_bytes(Size::U32, FIRST_LIMB, quotient);
@@ -315,10 +315,10 @@ fn whole_words<'b>(f: &'b Builder, room: Scalar<'b>, top: Scalar<'b>, words: Var
             index.set(index + 1);
             f.continue_();
         });
-        add_rest(room, room.load_u64(WORDS + 16));
-        room.store_u64(WORDS + 16, room.load_u64(WORDS + 8));
-        room.store_u64(WORDS + 8, room.load_u64(WORDS));
-        room.store_u64(WORDS, remainder);
+        add_rest(area, area.load_u64(WORDS + 16));
+        area.store_u64(WORDS + 16, area.load_u64(WORDS + 8));
+        area.store_u64(WORDS + 8, area.load_u64(WORDS));
+        area.store_u64(WORDS, remainder);
         carry.set(0);
         index.set(top);
         words.set(words + 1);
@@ -328,7 +328,7 @@ fn whole_words<'b>(f: &'b Builder, room: Scalar<'b>, top: Scalar<'b>, words: Var
 /// Multiplies the fraction by 2^32 again and again; each carry is the next word, up to the third.
 fn fraction_words<'b>(
     f: &'b Builder,
-    room: Scalar<'b>,
+    area: Scalar<'b>,
     end: Scalar<'b>,
     (words, scale): (Var<'b>, Var<'b>),
 ) {
@@ -341,7 +341,7 @@ fn fraction_words<'b>(
         f.break_if(end.le(UNITS + 1));
         f.break_if(words.ge(3));
         f.break_if(index.ge(LIMBS));
-        let at = limb_at(room, index.get());
+        let at = limb_at(area, index.get());
         let value = (at.load_bytes(Size::U32, FIRST_LIMB) << 32) + carry;
         let remainder = value % BASE;
         let quotient = value / BASE;
@@ -358,19 +358,19 @@ fn fraction_words<'b>(
             (words | quotient).eq(0),
             || scale.set(scale - 1),
             || {
-                (room + (words << 3)).store_u64(WORDS, quotient);
+                (area + (words << 3)).store_u64(WORDS, quotient);
                 words.set(words + 1);
             },
         );
         carry.set(0);
         index.set(end - 1);
     });
-    f.if_(end.gt(UNITS + 1), || room.store_u64(REST, 1));
+    f.if_(end.gt(UNITS + 1), || area.store_u64(REST, 1));
 }
 
 /// Returns the number that the three words and the sticky word represent.
-fn round<'b>(f: &'b Builder, room: Scalar<'b>, scale: Scalar<'b>, sign: Scalar<'b>) {
-    let [high, middle, low] = [0, 8, 16].map(|at| room.load_u64(WORDS + at));
+fn round<'b>(f: &'b Builder, area: Scalar<'b>, scale: Scalar<'b>, sign: Scalar<'b>) {
+    let [high, middle, low] = [0, 8, 16].map(|at| area.load_u64(WORDS + at));
     // Leading zeros of 32 bits, without branches.
     let (mut zeros, mut rest) = (f.constant(0), high);
     for n in [16, 8, 4, 2, 1] {
@@ -381,7 +381,7 @@ fn round<'b>(f: &'b Builder, room: Scalar<'b>, scale: Scalar<'b>, sign: Scalar<'
     let below = low << zeros;
     let bits = (((high << 32) | middle) << zeros) | (below >> 32);
     // The lowest bit becomes the sticky bit.
-    let below = below.ext(ExtOp::Zext, Size::U32) | room.load_u64(REST) | (bits & 1);
+    let below = below.ext(ExtOp::Zext, Size::U32) | area.load_u64(REST) | (bits & 1);
     let bits = f.var("bits", bits >> 1);
     sticky(f, below.ne(0), bits);
     let exponent = f.var("exponent", (scale << 5) - zeros + 1022);

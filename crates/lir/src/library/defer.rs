@@ -9,7 +9,7 @@ use super::append::{AppendLayout, TextAppender};
 use super::numbers::eight_hex;
 use super::usermem;
 use crate::builder::build;
-use crate::func::{MemoryPlace, Module};
+use crate::func::{MemoryOperand, Module};
 use crate::helpers::Helper;
 use crate::op::{ExtOp, Size};
 
@@ -53,22 +53,22 @@ pub struct DeferLayout {
 pub fn user_defer(at: &DeferLayout) -> Module {
     let contract = "\
 Leaves a text of the program to the controller, and appends the mark that stands for it; nonzero if there
-is no controller that reads, or no room in the ring.
-address: of the text. room: the largest number of its bytes. quote: how to write it.
+is no controller that reads, or no capacity in the ring.
+address: of the text. capacity: the largest number of its bytes. quote: how to write it.
 Cost: about 110 instructions and a record.";
-    let params = ["address", "room", "quote"];
+    let params = ["address", "capacity", "quote"];
     let func = build("user_defer", contract, params, |f, p| {
-        let [address, room, quote] = p;
-        let word = f.addr(MemoryPlace::State(at.mark));
+        let [address, capacity, quote] = p;
+        let word = f.addr(MemoryOperand::State(at.mark));
         f.ret_if(word.load_u64(0).eq(0), usermem::status::BAD);
-        let block = f.addr(MemoryPlace::Cpu(0));
+        let block = f.addr(MemoryOperand::Cpu(0));
         let t = TextAppender::new(f, at.text, block);
         let record = block + at.record;
         record.store_bytes(Size::U32, 0, 0);
         record.store_bytes(Size::U32, 4, RECORD.cast_signed());
         record.store_u64(8, at.shape.cast_signed());
         let field = |n: i16| 16 + 8 * n;
-        for (n, argument) in [(1, address), (2, room), (3, quote)] {
+        for (n, argument) in [(1, address), (2, capacity), (3, quote)] {
             record.store_u64(field(n), argument);
         }
         let cpu = f.helper(Helper::Cpu, &[]);
@@ -84,7 +84,7 @@ Cost: about 110 instructions and a record.";
         record.store_u64(field(6), of_task(at.task_start).load_u64(0));
         record.store_u64(field(7), of_task(at.task_program).load_u64(0));
         record.store_u64(field(4), f.helper(Helper::TaskAddress, &[]));
-        let ring = f.addr(MemoryPlace::Map(at.ring.into()));
+        let ring = f.addr(MemoryOperand::Map(at.ring.into()));
         let [bytes, flags] = [RECORD.cast_signed(), at.wakeup].map(|n| f.number(n));
         let lost = f.helper(Helper::Output, &[ring, record, bytes, flags]);
         f.ret_if(lost.ne(0), usermem::status::BAD);

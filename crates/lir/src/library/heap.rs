@@ -11,7 +11,7 @@ use spile_cast::Cast;
 use super::NO_BOUND;
 use super::strings::MAX_SLOT;
 use crate::builder::{BlockExit, Builder, IntoOperand, Scalar, build};
-use crate::func::{Extern, LirFunc, MemoryPlace, Module};
+use crate::func::{Extern, LirFunc, MemoryOperand, Module};
 use crate::helpers::Helper;
 use crate::op::Size;
 
@@ -182,7 +182,7 @@ impl<'b> Heap<'_, 'b> {
     /// The address of the entry with that key. Returns `otherwise` if there is none.
     fn element(&self, key: Scalar<'b>, otherwise: impl IntoOperand<'b>) -> Scalar<'b> {
         self.words.store_bytes(Size::U32, words::KEY, key);
-        let map = self.f.addr(MemoryPlace::Map(self.layout.map.clone()));
+        let map = self.f.addr(MemoryOperand::Map(self.layout.map.clone()));
         let key = self.words + i32::from(words::KEY);
         let entry = self.f.helper(Helper::MapLookup, &[map, key]);
         self.f.ret_if(entry.eq(0), otherwise);
@@ -223,7 +223,7 @@ impl<'b> Heap<'_, 'b> {
         f.ret(taken);
     }
 
-    /// Runs steps until all nodes are in their places.
+    /// Runs steps until all nodes are instead.
     fn sift(&self, most: u32) {
         let context = self.f.slot(if self.slot.is_some() { 16 } else { 8 });
         context.store_u64(0, self.words);
@@ -236,9 +236,9 @@ impl<'b> Heap<'_, 'b> {
 
     fn step(&self) {
         let (f, words) = (self.f, self.words);
-        f.block(|place| {
+        f.block(|location| {
             let left = (words.load_u64(words::HOLE) << 1) + 1;
-            place.leave_if(left.ge(words.load_u64(words::SIZE)));
+            location.leave_if(left.ge(words.load_u64(words::SIZE)));
             let left_node = self.existing(left, 1);
             let (child, child_node) = (f.var("child", left), f.var("child_node", left_node));
             f.block(|chosen| {
@@ -253,7 +253,7 @@ impl<'b> Heap<'_, 'b> {
             });
             let child_node = child_node.get();
             f.block(|before| {
-                self.order((child_node, 0), (words, words::NODE), (before, place));
+                self.order((child_node, 0), (words, words::NODE), (before, location));
             });
             let gap = self.existing(words.load_u64(words::HOLE), 1);
             copy_node((gap, 0), (child_node, 0));

@@ -4,7 +4,7 @@
 use spile_cast::Cast;
 
 use crate::builder::{BlockExit, Builder, Scalar, Var, build};
-use crate::func::{MemoryPlace, Module};
+use crate::func::{MemoryOperand, Module};
 use crate::helpers::Helper;
 use crate::op::{AluOp, AtomicOp, Size, Width};
 
@@ -13,30 +13,30 @@ use crate::op::{AluOp, AtomicOp, Size, Width};
 ///
 /// ```text
 /// LIVE     number of elements (atomic)
-/// GIVEN    number of rooms that were given out (atomic)
+/// GIVEN    number of slots that were given out (atomic)
 /// ZERO     a word that is always 0, in a cache line that is never written
-/// CELLS    groups of GROUP cells of 32 bits, and WINDOW more: the number of a room, counted from 1, under
+/// CELLS    groups of GROUP cells of 32 bits, and WINDOW more: the number of a slot, counted from 1, under
 ///          the key's tag (TAG), or 0
-/// rooms()  room after room of `room` bytes: the key, the element
+/// slots()  slot after slot of `slot_size` bytes: the key, the element
 /// ```
 ///
 /// This is a hash table with open addressing: [`LargeLayout::probe_cells`] gives the cells where a key may be.
-/// A key is in the first of them that was free at its insertion; a cell never changes its room.
+/// A key is in the first of them that was free at its insertion; a cell never changes its slot.
 /// Keys with consecutive last words have consecutive cells, and share a cache line.
 ///
-/// To insert a key, a processor writes key and element into a room, and then the room's number into
-/// a free cell, if that is still free. If not, it saves the room in `spare` for its next key.
+/// To insert a key, a processor writes key and element into a slot, and then the slot's number into
+/// a free cell, if that is still free. If not, it saves the slot in `spare` for its next key.
 /// Additions to an element are atomic. If all cells of a key are taken, the insertion stops at the
-/// last one. The sum is unaffected by a room that is in no cell, or by a key that has two rooms.
+/// last one. The sum is unaffected by a slot that is in no cell, or by a key that has two slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LargeLayout {
     /// Number of groups of cells.
     pub groups: u32,
-    /// Number of rooms.
-    pub rooms: u32,
-    /// Bytes of a room.
-    pub room: u32,
-    /// Offset in each per-CPU area of a word for each generation. Its low half is a room that was
+    /// Number of slots.
+    pub slots: u32,
+    /// Bytes of a slot.
+    pub slot_size: u32,
+    /// Offset in each per-CPU area of a word for each generation. Its low half is a slot that was
     /// given out but not used, or 0. Its high half is nonzero if the CPU has inserted a key.
     pub spare: u32,
 }
@@ -47,7 +47,7 @@ pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 impl LargeLayout {
     /// Offset of the number of elements.
     pub const LIVE: u32 = 0;
-    /// Offset of the number of rooms given out.
+    /// Offset of the number of slots given out.
     pub const GIVEN: u32 = 8;
     /// Offset of a word that is always zero.
     pub const ZERO: u32 = 64;
@@ -57,11 +57,11 @@ impl LargeLayout {
     pub const GROUP: u32 = 4;
     /// Binary logarithm of [`LargeLayout::GROUP`].
     pub const GROUP_BITS: u32 = LargeLayout::GROUP.ilog2();
-    /// Number of consecutive cells to probe in one place, a power of two.
+    /// Number of consecutive cells to probe in one window, a power of two.
     pub const WINDOW: u32 = 8;
-    /// Number of places to probe.
-    pub const PLACES: u32 = 8;
-    /// The bits of a cell that hold the tag; the others hold the room.
+    /// Number of windows to probe.
+    pub const WINDOWS: u32 = 8;
+    /// The bits of a cell that hold the tag; the others hold the slot.
     pub const TAG: u32 = 0xff00_0000;
     /// Number of bits below the tag.
     pub const TAG_BITS: u32 = LargeLayout::TAG.trailing_zeros();
@@ -74,9 +74,9 @@ impl LargeLayout {
         Some(max.checked_mul(2)?.div_ceil(LargeLayout::GROUP))
     }
 
-    /// Offset of the first room.
+    /// Offset of the first slot.
     #[must_use]
-    pub fn rooms_offset(&self) -> u32 {
+    pub fn slots_offset(&self) -> u32 {
         let cells = LargeLayout::GROUP * self.groups + LargeLayout::WINDOW;
         (LargeLayout::CELLS + 4 * cells).next_multiple_of(64)
     }
@@ -84,7 +84,7 @@ impl LargeLayout {
     /// Size of a generation in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
-        u64::from(self.rooms_offset()) + u64::from(self.room) * u64::from(self.rooms)
+        u64::from(self.slots_offset()) + u64::from(self.slot_size) * u64::from(self.slots)
     }
 
     /// The cells to probe for a key of these words, with the key's tag in each.
@@ -102,7 +102,7 @@ impl LargeLayout {
         };
         let groups = u64::from(self.groups);
         std::iter::successors(Some(hash), again)
-            .take(LargeLayout::PLACES as usize)
+            .take(LargeLayout::WINDOWS as usize)
             .flat_map(move |hash| {
                 let group = ((hash >> 32) * groups) >> 32;
                 let cell =
@@ -114,7 +114,7 @@ impl LargeLayout {
     }
 }
 
-/// Result of [`put`] if the array has no room for the key.
+/// Result of [`put`] if the array has no slot for the key.
 pub const FULL: i32 = 1;
 
 /// An array, and where the host has what [`put`] needs. Offsets are those of bytes in the processor's
@@ -159,21 +159,21 @@ impl PutLayout {
 pub fn put(at: &PutLayout) -> Module {
     let contract = "\
 Adds to the element of the key in the processor's block: in a slot of the cache, which the key then takes,
-or in the memory, into which it inserts the key if it is not there. `FULL` if there is no room.
+or in the memory, into which it inserts the key if it is not there. `FULL` if there is no slot.
 value: to add. generation: the lowest bit counts. slot: offset of a free slot in the block, or 0.
 Cost: a look-up of the memory, about 60 instructions if the key's first cell has it, about 12 for each
 further one.";
     let params = ["value", "generation", "slot"];
     Module::from(build(&at.name, contract, params, |f, p| {
         let [value, generation, slot] = p;
-        let block = f.addr(MemoryPlace::Cpu(0));
+        let block = f.addr(MemoryOperand::Cpu(0));
         let generation = match at.double {
             true => generation & 1,
             false => f.constant(0),
         };
         let index = f.slot(8);
         index.store_u64(0, generation);
-        let map = f.addr(MemoryPlace::Map(at.map.clone()));
+        let map = f.addr(MemoryOperand::Map(at.map.clone()));
         let memory = f.helper(Helper::MapLookup, &[map, index]);
         f.ret_if(memory.eq(0), 0);
         let table = Table {
@@ -223,16 +223,16 @@ impl<'b> Cell<'b> {
 }
 
 impl<'b> Table<'_, 'b> {
-    /// The address of the key's room, which is inserted if absent.
+    /// The address of the key's slot, which is inserted if absent.
     fn element(&self) -> Scalar<'b> {
         let (f, large) = (self.f, self.at.large);
         let last = || self.key(self.at.key_size.fit::<i16>() - 8);
         let hash = f.var("hash", self.hash());
-        let room = f.var("room", 0);
+        let slot = f.var("slot", 0);
         // A word that the verifier does not know: all iterations look equal to it then.
         let probed = f.var("probed", self.memory.load_u64(LargeLayout::ZERO.fit()));
         f.block(|found| {
-            f.repeat_open(LargeLayout::PLACES, || {
+            f.repeat_open(LargeLayout::WINDOWS, || {
                 let h = hash.get();
                 let last_word = last();
                 let tag = ((last_word << LargeLayout::TAG_BITS.cast_signed()) ^ h).alu(
@@ -252,12 +252,12 @@ impl<'b> Table<'_, 'b> {
                         at: first + (nth << 2),
                         tag,
                     };
-                    self.probe(&cell, (room, found));
+                    self.probe(&cell, (slot, found));
                     probed.set(probed + 1);
                     let nth = probed & (LargeLayout::WINDOW.cast_signed() - 1);
                     f.break_if(nth.eq(0));
                 });
-                let all = LargeLayout::WINDOW * LargeLayout::PLACES;
+                let all = LargeLayout::WINDOW * LargeLayout::WINDOWS;
                 let cells_left = (probed >> all.ilog2().cast_signed()).eq(0);
                 f.if_else(
                     cells_left,
@@ -269,13 +269,13 @@ impl<'b> Table<'_, 'b> {
                             tag,
                         };
                         let content = cell.content();
-                        self.insert(&cell, content, None, (room, found));
+                        self.insert(&cell, content, None, (slot, found));
                     },
                 );
             });
             f.ret(FULL);
         });
-        room.get()
+        slot.get()
     }
 
     /// A word of the key.
@@ -295,42 +295,42 @@ impl<'b> Table<'_, 'b> {
         mixed.map_or(last, |mixed| mixed ^ last) * GOLDEN
     }
 
-    /// The address of a room.
-    fn room(&self, number: Scalar<'b>) -> Scalar<'b> {
+    /// The address of a slot.
+    fn slot(&self, number: Scalar<'b>) -> Scalar<'b> {
         let large = self.at.large;
-        let first = large.rooms_offset() - large.room;
-        self.memory + (number * large.room.cast_signed()) + first.cast_signed()
+        let first = large.slots_offset() - large.slot_size;
+        self.memory + (number * large.slot_size.cast_signed()) + first.cast_signed()
     }
 
-    /// Leaves with the key's room if the cell has it, or if it is free.
-    fn probe(&self, cell: &Cell<'b>, (room, found): (Var<'b>, BlockExit<'b>)) {
+    /// Leaves with the key's slot if the cell has it, or if it is free.
+    fn probe(&self, cell: &Cell<'b>, (slot, found): (Var<'b>, BlockExit<'b>)) {
         let f = self.f;
         let content = f.var("content", cell.content());
         f.block(|taken| {
             taken.leave_if(content.ne(0));
-            self.insert(cell, f.constant(0), Some((content, taken)), (room, found));
+            self.insert(cell, f.constant(0), Some((content, taken)), (slot, found));
         });
         f.block(|other| {
             let number = content ^ cell.tag;
             // So is a number under another tag.
-            other.leave_if(number.gt(self.at.large.rooms.cast_signed()));
-            let address = self.room(number);
+            other.leave_if(number.gt(self.at.large.slots.cast_signed()));
+            let address = self.slot(number);
             for at in self.at.words() {
                 other.leave_if(address.load_u64(at).ne(self.key(at)));
             }
-            room.set(address);
+            slot.set(address);
             found.leave();
         });
     }
 
-    /// Inserts the key into a cell, and leaves with its room. If another processor has changed the cell,
-    /// perhaps for the same key, goes to `raced` with the new content; without it, the room stays in no cell.
+    /// Inserts the key into a cell, and leaves with its slot. If another processor has changed the cell,
+    /// perhaps for the same key, goes to `raced` with the new content; without it, the slot stays in no cell.
     fn insert(
         &self,
         cell: &Cell<'b>,
         content: Scalar<'b>,
         raced: Option<(Var<'b>, BlockExit<'b>)>,
-        (room, found): (Var<'b>, BlockExit<'b>),
+        (slot, found): (Var<'b>, BlockExit<'b>),
     ) {
         let (f, memory) = (self.f, self.memory);
         let retry = |changed: Scalar<'b>| {
@@ -341,7 +341,7 @@ impl<'b> Table<'_, 'b> {
         };
         let live = memory.load_u64(LargeLayout::LIVE.fit());
         f.if_(live.ge(self.at.max.cast_signed()), || {
-            // Unless the last room was given to this key.
+            // Unless the last slot was given to this key.
             if raced.is_some() {
                 let now = cell.content();
                 f.if_(now.ne(content), || retry(now));
@@ -361,8 +361,8 @@ impl<'b> Table<'_, 'b> {
             spare.store_bytes(Size::U32, 4, 1);
             number.set(given);
         });
-        f.ret_if(number.gt(self.at.large.rooms.cast_signed()), FULL);
-        let address = self.room(number.get());
+        f.ret_if(number.gt(self.at.large.slots.cast_signed()), FULL);
+        let address = self.slot(number.get());
         for at in self.at.words() {
             address.store_u64(at, self.key(at));
         }
@@ -374,26 +374,26 @@ impl<'b> Table<'_, 'b> {
         }
         spare.store_bytes(Size::U32, 0, 0);
         memory.atomic(AtomicOp::Add, LargeLayout::LIVE.fit(), 1);
-        room.set(address);
+        slot.set(address);
         found.leave();
     }
 
-    /// Adds to the element in a room. Other processors add to it, too.
-    fn add(&self, room: Scalar<'b>, value: Scalar<'b>) {
+    /// Adds to the element in a slot. Other processors add to it, too.
+    fn add(&self, slot: Scalar<'b>, value: Scalar<'b>) {
         let at = |offset: u32| (self.at.key_size + offset).fit::<i16>();
         if let Some(count) = self.at.count {
-            room.atomic(AtomicOp::Add, at(count), 1);
+            slot.atomic(AtomicOp::Add, at(count), 1);
         }
         match (self.at.sum, self.at.wraps) {
             (Some(sum), Some(wraps)) => {
-                let before = room.fetch_add(at(sum), value);
+                let before = slot.fetch_add(at(sum), value);
                 let after = before + value;
                 self.f.if_(((before ^ after) & (value ^ after)).slt(0), || {
                     let count = self.block + wraps.cast_signed();
                     count.store_u64(0, count.load_u64(0) + 1);
                 });
             }
-            (Some(sum), None) => room.atomic(AtomicOp::Add, at(sum), value),
+            (Some(sum), None) => slot.atomic(AtomicOp::Add, at(sum), value),
             (None, _) => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use super::NO_BOUND;
 use crate::builder::build;
-use crate::func::{LoopForm, MemoryPlace, Module};
+use crate::func::{LoopForm, MemoryOperand, Module};
 use crate::helpers::Helper;
 
 /// The function's name.
@@ -36,7 +36,7 @@ Cost: an exchange and a look at the clock for each attempt.";
         let attempt = || {
             // Always false: it bounds the address, which a callback cannot take from outside.
             f.ret_if(lock.ge(words.cast_signed()), 0);
-            let word = f.addr(MemoryPlace::State(0)) + (lock << 3);
+            let word = f.addr(MemoryOperand::State(0)) + (lock << 3);
             f.ret_if(word.compare_exchange(0, 0, holder).eq(0), GOT);
             f.break_if(f.helper(Helper::TimeNs, &[]).gt(end));
         };

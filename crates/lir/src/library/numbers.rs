@@ -10,18 +10,18 @@ use crate::op::{ExtOp, Size};
 pub(super) fn decimal() -> LirFunc {
     let contract = "\
 Writes the decimal digits of a number without sign; returns how many there are.
-room: 24 bytes. The digits are at its end, with digits 0 in front of them.
+buffer: 24 bytes. The digits are at its end, with digits 0 in front of them.
 Cost: about 60 instructions, 120 for numbers from 10^8 on, no loop.";
-    build("decimal", contract, ["room", "number"], |f, p| {
-        let [room, number] = p;
-        f.ret(write_decimal(f, room, number));
+    build("decimal", contract, ["buffer", "number"], |f, p| {
+        let [buffer, number] = p;
+        f.ret(write_decimal(f, buffer, number));
     })
 }
 
 /// What `decimal` does.
 pub(super) fn write_decimal<'b>(
     f: &'b Builder,
-    room: Scalar<'b>,
+    buffer: Scalar<'b>,
     number: Scalar<'b>,
 ) -> Scalar<'b> {
     let [top, middle] = ["top", "middle"].map(|name| f.var(name, 0));
@@ -37,20 +37,24 @@ pub(super) fn write_decimal<'b>(
         middle.set(eight_decimal(f, second));
     });
     let words = [top.get(), middle.get(), eight_decimal(f, low.get())];
-    write_words(f, room, words)
+    write_words(f, buffer, words)
 }
 
 /// Writes the octal digits of a number to the end of 24 bytes, with digits 0 in front of them; gives how
 /// many there are.
-pub(super) fn write_octal<'b>(f: &'b Builder, room: Scalar<'b>, number: Scalar<'b>) -> Scalar<'b> {
+pub(super) fn write_octal<'b>(
+    f: &'b Builder,
+    buffer: Scalar<'b>,
+    number: Scalar<'b>,
+) -> Scalar<'b> {
     let words = [number >> 48, (number >> 24) & 0xff_ffff, number & 0xff_ffff];
-    write_words(f, room, words.map(|n| eight_octal(f, n)))
+    write_words(f, buffer, words.map(|n| eight_octal(f, n)))
 }
 
 /// Writes digits from 0 to 9 in three words as characters; gives the number of significant ones.
-fn write_words<'b>(f: &'b Builder, room: Scalar<'b>, words: [Scalar<'b>; 3]) -> Scalar<'b> {
+fn write_words<'b>(f: &'b Builder, buffer: Scalar<'b>, words: [Scalar<'b>; 3]) -> Scalar<'b> {
     for (i, word) in words.iter().enumerate() {
-        room.store_u64(8 * i.fit::<i16>(), *word + every(b'0'));
+        buffer.store_u64(8 * i.fit::<i16>(), *word + every(b'0'));
     }
     let (first, digits) = (f.var("first", words[2]), f.var("digits", 8));
     for (i, word) in [(1, words[1]), (2, words[0])] {
@@ -92,13 +96,13 @@ fn eight_decimal<'b>(f: &'b Builder, n: Scalar<'b>) -> Scalar<'b> {
 pub(super) fn hex() -> LirFunc {
     let contract = "\
 Writes the hexadecimal digits of a number; returns how many there are.
-room: 16 bytes. The digits are at its end, with digits 0 in front of them. ten: the letter for 10.
+buffer: 16 bytes. The digits are at its end, with digits 0 in front of them. ten: the letter for 10.
 Cost: about 70 instructions, no loop.";
-    build("hex", contract, ["room", "number", "ten"], |f, p| {
-        let [room, number, ten] = p;
+    build("hex", contract, ["buffer", "number", "ten"], |f, p| {
+        let [buffer, number, ten] = p;
         let letters = ten - i32::from(b'0') - 10;
         for (half, at) in [(number >> 32, 0), (number.ext(ExtOp::Zext, Size::U32), 8)] {
-            room.store_u64(at, eight_hex(f, half, letters));
+            buffer.store_u64(at, eight_hex(f, half, letters));
         }
         f.ret(significant_hex(f, number));
     })

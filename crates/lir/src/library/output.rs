@@ -1,7 +1,7 @@
 //! The processor's output buffer.
 
 use crate::builder::build;
-use crate::func::{MemoryPlace, Module};
+use crate::func::{MemoryOperand, Module};
 use crate::helpers::Helper;
 use crate::op::Size;
 
@@ -23,7 +23,7 @@ pub struct FlushLayout {
     pub ring: &'static str,
     /// The word in the state with the flags for the ring.
     pub wake: u32,
-    /// The word that counts buffers without room in the ring.
+    /// The word that counts buffers for which the ring has no space.
     pub lost: u32,
 }
 
@@ -33,7 +33,7 @@ pub fn flush(at: &FlushLayout) -> Module {
 Sends the output buffer, if there is anything in it, and empties it; returns 0.
 Cost: about 25 instructions and a record.";
     Module::from(build(FLUSH, contract, [], |f, []| {
-        let block = f.addr(MemoryPlace::Cpu(0));
+        let block = f.addr(MemoryOperand::Cpu(0));
         let of_block = |offset: u32| block + offset.cast_signed();
         let position = of_block(at.position);
         let bytes = position.load_u64(0);
@@ -43,8 +43,8 @@ Cost: about 25 instructions and a record.";
         let handler = of_block(at.running).load_u64(0) - 1;
         buffer.store_bytes(Size::U32, 0, handler);
         buffer.store_bytes(Size::U32, 4, bytes);
-        let ring = f.addr(MemoryPlace::Map(at.ring.into()));
-        let flags = f.addr(MemoryPlace::State(at.wake)).load_u64(0);
+        let ring = f.addr(MemoryOperand::Map(at.ring.into()));
+        let flags = f.addr(MemoryOperand::State(at.wake)).load_u64(0);
         let lost = f.helper(Helper::Output, &[ring, buffer, bytes, flags]);
         position.store_u64(0, 0);
         f.ret_if(lost.eq(0), 0);

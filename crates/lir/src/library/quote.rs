@@ -32,15 +32,15 @@ fn with_table(func: LirFunc, table: &[u8]) -> Module {
 }
 
 /// `escape_WIDE`, for texts in slots of `wide` bytes.
-pub fn escape(wide: u32, room: u32, table: &[u8]) -> Module {
+pub fn escape(wide: u32, capacity: u32, table: &[u8]) -> Module {
     let contract = "\
-Writes a text with its bytes and multi-byte characters escaped; the last escape can pass the room.
-text: a slot, with 8 more readable bytes. to: room and 16 bytes, and no less than the slot.
+Writes a text with its bytes and multi-byte characters escaped; the last escape can pass the capacity.
+text: a slot, with 8 more readable bytes. to: capacity and 16 bytes, and no less than the slot.
 Cost: a text without escapes an iteration for each word, any other one for each byte as well.";
     let name = format!("escape_{wide}");
     let func = build(&name, contract, ["text", "to"], |f, p| {
         let [text, to] = p;
-        write_escaped(f, (text, to), (wide, room));
+        write_escaped(f, (text, to), (wide, capacity));
     });
     with_table(func, table)
 }
@@ -50,7 +50,7 @@ Cost: a text without escapes an iteration for each word, any other one for each 
 pub(super) fn write_escaped<'b>(
     f: &'b Builder,
     (text, to): (Scalar<'b>, Scalar<'b>),
-    (wide, room): (u32, u32),
+    (wide, capacity): (u32, u32),
 ) {
     let (word_at, special) = (f.var("word", 0), f.var("special", 0));
     f.repeat(wide / 8, || {
@@ -71,7 +71,7 @@ pub(super) fn write_escaped<'b>(
         let (at, length) = (f.var("at", 0), f.var("length", 0));
         f.repeat(wide, || {
             f.break_if(at.ge(wide.cast_signed()));
-            f.break_if(length.gt(room.cast_signed()));
+            f.break_if(length.gt(capacity.cast_signed()));
             let (here, to) = (text + at, to + length);
             let byte = here.load_u8(0);
             f.break_if(byte.eq(0));
@@ -94,7 +94,7 @@ pub(super) fn write_escaped<'b>(
 pub fn quote(wide: u32, most: u32, table: &[u8]) -> Module {
     let contract = "\
 Writes bytes escaped, up to a limit, in quotes if `quoted` is 1. A quoted text that does not fit ends
-with `...` behind its quote; whole escapes make room for that.
+with `...` behind its quote; whole escapes make space for that.
 text: a slot, with 8 more readable bytes; count: of its bytes. out: zeros, 16 bytes more than the largest length `most`.
 limit: of the length without the closing quote, not known to the verifier.
 Cost: an iteration for eight bytes without an escape, otherwise for each byte.";
@@ -104,7 +104,7 @@ Cost: an iteration for eight bytes without an escape, otherwise for each byte.";
         // Without a branch: the verifier would follow the rest twice.
         out.store_u8(0, quoted * QUOTE);
         let (at, length) = (f.var("at", 0), f.var("length", quoted));
-        // The length that leaves room for the truncation mark.
+        // The length that leaves space for the truncation mark.
         let kept = f.var("kept", 1);
         f.repeat(wide, || {
             f.break_if(at.ge(count));

@@ -1,5 +1,5 @@
 //! Regular expressions: walks over the tables of their automata. A function of each expression puts its
-//! tables' places into words, and repeats the steps, which serve all expressions.
+//! tables' positions into words, and repeats the steps, which serve all expressions.
 //!
 //! The verifier knows the words of [`word`], because they are on the stack, and so the size of each table:
 //! every index is compared with it, and for a correct table the comparison never holds. Rows and positions
@@ -102,9 +102,9 @@ pub struct FinderView<'a> {
     /// Finds where matches begin, backwards. Without it they begin at position 0 only.
     pub reverse: Option<ScannerView<'a>>,
     /// Number of entries of a row of `next`: one for each class of bytes, then the slot that accepts at any
-    /// place, with in the upper half the one that accepts at the text's end ([`NO_SLOT`]: none).
+    /// position, with in the upper half the one that accepts at the text's end ([`NO_SLOT`]: none).
     pub columns: u32,
-    /// This row and those after it accept at any place.
+    /// This row and those after it accept at any position.
     pub accept: u16,
     /// The first row at position 0, elsewhere.
     pub start: [u16; 2],
@@ -344,7 +344,7 @@ impl<'b> Walk<'b> {
         area.store_u64(area::END, NONE);
         let start = area.load_u64(area::START);
         area.store_u64(area::POS, start);
-        area.store_u64(area::ROW, self.by_place(start, finder.start));
+        area.store_u64(area::ROW, self.by_position(start, finder.start));
         self.repeat(length, FIND_ON);
         // More paths can end at the text's end. A row without transitions has none.
         let accepting = finder.columns - 1;
@@ -363,7 +363,7 @@ impl<'b> Walk<'b> {
     }
 
     /// One of two numbers: for a match that starts at position 0, and for others.
-    fn by_place(&self, start: Scalar<'b>, [first, other]: [u16; 2]) -> Var<'b> {
+    fn by_position(&self, start: Scalar<'b>, [first, other]: [u16; 2]) -> Var<'b> {
         let number = self.f.var("number", i32::from(first));
         self.f.if_(start.ne(0), || number.set(i32::from(other)));
         number
@@ -385,7 +385,7 @@ impl<'b> Walk<'b> {
         f.repeat_call(end - area.load_u64(area::START), FIND_TAGS, self.words);
         // Applies the tags before the first byte.
         let start = area.load_u64(area::START);
-        let list = self.by_place(start, finder.start_list);
+        let list = self.by_position(start, finder.start_list);
         let entry = self.column(area.load_u64(area::SLOT) + list, lists, 0);
         f.call(FIND_OPS, &[self.words, entry >> 16, start]);
     }
@@ -596,12 +596,12 @@ Cost: 15 instructions for each operation.";
                 let op = (ops + at).load_u8(0);
                 let tag = op >> 1;
                 f.break_if(tag.ge(tags.cast_signed()));
-                let place = area + (tag << 3);
-                f.if_(place.load_u64(area::TAGS).eq(OPEN), || {
+                let slot = area + (tag << 3);
+                f.if_(slot.load_u64(area::TAGS).eq(OPEN), || {
                     f.if_else(
                         (op & 1).eq(0),
-                        || place.store_u64(area::TAGS, position),
-                        || place.store_u64(area::TAGS, NONE),
+                        || slot.store_u64(area::TAGS, position),
+                        || slot.store_u64(area::TAGS, NONE),
                     );
                 });
             });

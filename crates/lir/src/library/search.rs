@@ -9,7 +9,7 @@ use crate::func::LirFunc;
 use crate::helpers::Helper;
 
 /// Words of a part, or of delimiters, that are compared without a loop.
-const IN_PLACE: u32 = 4;
+const IN_POSITION: u32 = 4;
 
 /// Offsets of the words through which `token` gets and gives positions.
 pub mod token {
@@ -26,10 +26,10 @@ pub mod token {
 /// `find_WIDE_PART`, for a text in a slot of `wide` bytes and a part in one of `part_wide` bytes.
 pub fn find(wide: u32, part_wide: u32) -> LirFunc {
     let contract = "\
-The first place of a text in another one, plus 1; 0 if there is none. The empty text is at 0.
+The first position of a text in another one, plus 1; 0 if there is none. The empty text is at 0.
 text: a slot, with as many readable bytes behind it as the part has; length: of that text, not known
 to the verifier. part, part_length: the same for the text to find.
-Cost: an iteration for each place, and one for each further word of the part that is equal there.";
+Cost: an iteration for each position, and one for each further word of the part that is equal there.";
     let params = ["text", "length", "part", "part_length"];
     let name = format!("find_{wide}_{part_wide}");
     build(&name, contract, params, |f, p| {
@@ -42,16 +42,16 @@ Cost: an iteration for each place, and one for each further word of the part tha
             length: part_length,
             wide: part_wide,
         };
-        let place = f.var("place", 0);
+        let position = f.var("position", 0);
         f.repeat(wide, || {
-            f.break_if(place.gt(last));
-            f.break_if(place.ge(wide.cast_signed()));
-            let same = begins(f, text + place, part);
+            f.break_if(position.gt(last));
+            f.break_if(position.ge(wide.cast_signed()));
+            let same = begins(f, text + position, part);
             f.break_if(same.ne(0));
-            place.set(place + 1);
+            position.set(position + 1);
         });
-        f.ret_if(place.gt(last), 0);
-        f.ret(place + 1);
+        f.ret_if(position.gt(last), 0);
+        f.ret(position + 1);
     })
 }
 
@@ -83,7 +83,7 @@ fn begins_from<'b>(
         f.if_((differ << unused).eq(0), || same.set(1));
     };
     let at = 8 * word.cast_signed();
-    if word == IN_PLACE {
+    if word == IN_POSITION {
         let at = f.var("at", at);
         f.repeat(part.wide / 8, || {
             f.break_if(at.gt(part.wide.cast_signed() - 8));
@@ -125,7 +125,7 @@ pub struct Replace {
     /// What replaces it.
     pub new: u32,
     /// The length of the result from which nothing more is appended.
-    pub room: u32,
+    pub capacity: u32,
 }
 
 /// `replace_TEXT_PART_NEW`.
@@ -134,14 +134,14 @@ pub fn replace(widths: Replace) -> LirFunc {
 Writes a text with each occurrence of a part replaced; returns the length of the result.
 text: a slot, with as many readable bytes behind it as the part has. part, part_length: the part, of
 a length that the verifier does not know; the empty part does not occur. new: the replacement.
-out: zeros; room and the width of the replacement behind it.
+out: zeros; capacity and the width of the replacement behind it.
 Cost: an iteration for each byte that stays and each occurrence.";
     let params = ["text", "part", "part_length", "new", "out"];
     let Replace {
         text: wide,
         part: part_wide,
         new: new_wide,
-        room,
+        capacity,
     } = widths;
     let name = format!("replace_{wide}_{part_wide}_{new_wide}");
     build(&name, contract, params, |f, p| {
@@ -149,7 +149,7 @@ Cost: an iteration for each byte that stays and each occurrence.";
         let (at, length) = (f.var("at", 0), f.var("length", 0));
         f.repeat(wide, || {
             f.break_if(at.ge(wide.cast_signed()));
-            f.break_if(length.ge(room.cast_signed()));
+            f.break_if(length.ge(capacity.cast_signed()));
             let (here, to) = (text + at, out + length);
             let byte = here.load_u8(0);
             f.break_if(byte.eq(0));
@@ -227,7 +227,7 @@ fn among_from<'b>(
     (text, wide): (Scalar<'b>, u32),
     (n, found): (u32, Var<'b>),
 ) {
-    if n == IN_PLACE {
+    if n == IN_POSITION {
         let at = f.var("next", 8 * n.cast_signed());
         f.repeat(wide / 8, || {
             f.break_if(at.gt(wide.cast_signed() - 8));

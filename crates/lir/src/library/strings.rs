@@ -11,7 +11,7 @@ pub const CHUNK: u32 = 4;
 /// The largest slot of a text in bytes.
 pub const MAX_SLOT: u32 = 4104;
 
-/// A word with this byte in each place.
+/// A word with this byte repeated.
 pub(super) fn every(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
@@ -51,7 +51,7 @@ Cost: an iteration for each 32 bytes up to the first difference or the end of th
 
 pub(super) fn copy() -> LirFunc {
     let contract = "\
-Copies a text into a slot, as much as there is room for; 1 if the text was cut, else 0.
+Copies a text into a slot, as much as fits; 1 if the text was cut, else 0.
 to: a slot of `size` bytes. from: a slot of `have` bytes. size, have: constants of the caller,
 multiples of 8 up to 4104. All bytes of the slot are written.
 Cost: an iteration for each word of the slot.";

@@ -3,7 +3,7 @@
 use spile_cast::Cast;
 
 use crate::builder::{BlockExit, Builder, IntoOperand, Scalar};
-use crate::func::MemoryPlace;
+use crate::func::MemoryOperand;
 use crate::helpers::Helper;
 use crate::op::Size;
 
@@ -59,7 +59,7 @@ pub(super) fn element<'b>(
     key: Scalar<'b>,
     none: BlockExit<'b>,
 ) -> Scalar<'b> {
-    let map = f.addr(MemoryPlace::Map(map.to_owned()));
+    let map = f.addr(MemoryOperand::Map(map.to_owned()));
     let element = f.helper(Helper::MapLookup, &[map, key]);
     none.leave_if(element.eq(0));
     element

@@ -9,7 +9,7 @@ use crate::op::Size;
 
 /// Results of a conversion.
 pub mod status {
-    /// The text is whole, or cut where there was no more room.
+    /// The text is whole, or cut where there was no more space.
     pub const READ: i32 = 0;
     /// A unit cannot be read.
     pub const FAULT: i32 = 1;
@@ -20,12 +20,12 @@ pub mod status {
 /// The first high surrogate; the low ones follow 0x400 units later.
 const SURROGATES: i32 = 0xd800;
 
-/// `NAME`, with a helper that reads memory, for units of a size and a text of less than `room` bytes.
-pub fn utf(name: &str, helper: Helper, unit: Size, room: u32) -> LirFunc {
+/// `NAME`, with a helper that reads memory, for units of a size and a text of less than `capacity` bytes.
+pub fn utf(name: &str, helper: Helper, unit: Size, capacity: u32) -> LirFunc {
     let contract = "\
 Converts a string in memory up to a unit 0; returns a status. Each unit is read by itself, so that
 no memory behind the end is accessed.
-address: of the string. to: zeros, as many bytes as there is room.
+address: of the string. to: zeros, as many bytes as fit.
 Cost: an iteration for each unit.";
     build(name, contract, ["address", "to"], |f, p| {
         let [address, to] = p;
@@ -34,7 +34,7 @@ Cost: an iteration for each unit.";
         // A high surrogate that waits for the low one, or 0.
         let high = f.var("high", 0);
         let result = f.var("result", status::READ);
-        f.repeat(room, || {
+        f.repeat(capacity, || {
             let fails = |test, status: i32| {
                 f.if_(test, || {
                     result.set(status);
@@ -71,24 +71,29 @@ Cost: an iteration for each unit.";
                 fails(code.gt(0x10_ffff), status::INVALID);
                 fails(surrogate.le(0x7ff), status::INVALID);
             }
-            encode(f, to, code.get(), (length, room));
+            encode(f, to, code.get(), (length, capacity));
         });
         f.ret_if(result.ne(status::READ), result);
         // A high surrogate alone at the end; a full text hides it.
         f.ret_if(high.eq(0), status::READ);
-        f.ret_if(length.ge(room.cast_signed() - 4), status::READ);
+        f.ret_if(length.ge(capacity.cast_signed() - 4), status::READ);
         f.ret(status::INVALID);
     })
 }
 
-/// Appends a character, or leaves the loop if there is no room.
-fn encode<'b>(f: &'b Builder, to: Scalar<'b>, code: Scalar<'b>, (length, room): (Var<'b>, u32)) {
+/// Appends a character, or leaves the loop if there is no space.
+fn encode<'b>(
+    f: &'b Builder,
+    to: Scalar<'b>,
+    code: Scalar<'b>,
+    (length, capacity): (Var<'b>, u32),
+) {
     // The limit of each form, and the mark of its first byte.
     let forms = [(0x80, 0), (0x800, 0xc0), (0x1_0000, 0xe0), (i32::MAX, 0xf0)];
     for ((above, mark), bytes) in forms.into_iter().zip(1i32..) {
         f.if_(code.lt(above), || {
-            f.break_if(length.sge(room.cast_signed() - bytes));
-            f.break_if(length.ge(room.cast_signed()));
+            f.break_if(length.sge(capacity.cast_signed() - bytes));
+            f.break_if(length.ge(capacity.cast_signed()));
             let to = to + length;
             for at in 0..bytes {
                 let mut byte = code >> (6 * (bytes - 1 - at));

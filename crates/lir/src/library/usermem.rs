@@ -16,7 +16,7 @@
 
 use super::PAGE;
 use crate::builder::{BlockExit, Builder, Scalar, Var, build};
-use crate::func::{LirFunc, MemoryPlace, Module};
+use crate::func::{LirFunc, MemoryOperand, Module};
 use crate::helpers::{Helper, NO_MAPPING};
 
 /// Results of `user_text`.
@@ -126,9 +126,9 @@ impl<'b> PageCacheReader<'_, 'b> {
     }
 
     /// The entry of a slot, and its address.
-    fn take(&self, slots: Scalar<'b>, slot: Scalar<'b>, (entry, place): (Var<'b>, Var<'b>)) {
-        place.set(slots + (slot << 3));
-        entry.set(self.word(place.get(), 1));
+    fn take(&self, slots: Scalar<'b>, slot: Scalar<'b>, (entry, slot_address): (Var<'b>, Var<'b>)) {
+        slot_address.set(slots + (slot << 3));
+        entry.set(self.word(slot_address.get(), 1));
     }
 
     /// A number of bytes that is at most [`UsermemLayout::most`].
@@ -150,25 +150,25 @@ fn offset(n: u32) -> i32 {
 fn user_text(at: &UsermemLayout) -> LirFunc {
     let contract = "\
 Reads bytes of the program into the staging area, with a NUL behind; returns a status.
-room: the largest number of bytes, below `most`; 0 is an invalid address. address: of the first one.
+capacity: the largest number of bytes, below `most`; 0 is an invalid address. address: of the first one.
 raw: 0 stops at a NUL.
 Cost: two reads for each page, and those of user_page for each page that is not mapped.";
-    let params = ["room", "address", "raw"];
+    let params = ["capacity", "address", "raw"];
     build("user_text", contract, params, |f, p| {
-        let [room, address, raw] = p;
+        let [capacity, address, raw] = p;
         let r = PageCacheReader {
             f,
             at,
             word: f.slot(16),
         };
-        let block = f.addr(MemoryPlace::Cpu(0));
-        f.ret_if((room - 1).ge(at.most - 1), status::BAD);
+        let block = f.addr(MemoryOperand::Cpu(0));
+        f.ret_if((capacity - 1).ge(at.most - 1), status::BAD);
         let done = f.var("done", 0);
         // A text of up to a page touches two.
         let pages = (at.most - 1).cast_unsigned().div_ceil(PAGE as u32) + 1;
         f.block(|full| {
             for _ in 0..pages {
-                let (here, left) = (address + done, room - done);
+                let (here, left) = (address + done, capacity - done);
                 full.leave_if(left.eq(0));
                 let len = f.var("len", f.number(PAGE) - (here & (PAGE - 1)));
                 f.if_(left.lt(len), || len.set(left));
@@ -204,7 +204,7 @@ fn absent_page<'b>(r: &PageCacheReader<'_, 'b>, [block, address, len, done]: [Sc
     r.word.store_u64(0, address);
     r.word.store_u64(8, block);
     let task = f.helper(Helper::Task, &[]);
-    let function = f.addr(MemoryPlace::Func("user_vma".into()));
+    let function = f.addr(MemoryOperand::Func("user_vma".into()));
     let args = [task, address, function, r.word, f.constant(0)];
     let result = f.helper(Helper::FindMapping, &args);
     f.ret_if(result.eq(NO_MAPPING), status::BAD);
@@ -269,7 +269,7 @@ Cost: two or three reads for each level of the xarray, and five.";
             at,
             word: f.slot(8),
         };
-        let (entry, place) = (f.var("entry", r.word(head, 1)), f.var("place", head));
+        let (entry, slot_address) = (f.var("entry", r.word(head, 1)), f.var("slot_address", head));
         f.block(|folio| {
             for level in 0..LEVELS {
                 f.if_((entry & 3).ne(2), || {
@@ -286,12 +286,12 @@ Cost: two or three reads for each level of the xarray, and five.";
                     f.ret_if(slot.gt(63), 1);
                 }
                 let slots = node + offset(pages.node_slots);
-                r.take(slots, slot & 63, (entry, place));
+                r.take(slots, slot & 63, (entry, slot_address));
                 // A large folio has its entry in another slot.
                 f.block(|single: BlockExit<'_>| {
                     single.leave_if((entry & 3).ne(2));
                     single.leave_if(entry.ge(SIBLINGS));
-                    r.take(slots, entry >> 2, (entry, place));
+                    r.take(slots, entry >> 2, (entry, slot_address));
                 });
             }
             f.ret_if((entry & 3).eq(2), 1);
@@ -304,16 +304,16 @@ Cost: two or three reads for each level of the xarray, and five.";
         f.ret_if(((flags >> offset(pages.uptodate)) & 1).eq(0), 1);
         let nth = index - r.word(folio + offset(pages.folio_index), 1);
         f.ret_if(nth.gt(MOST_PAGES), 1);
-        let first_page = f.addr(MemoryPlace::State(at.first_page)).load_u64(0);
+        let first_page = f.addr(MemoryOperand::State(at.first_page)).load_u64(0);
         f.ret_if(first_page.eq(0), 1);
-        let direct_map = f.addr(MemoryPlace::State(at.direct_map)).load_u64(0);
+        let direct_map = f.addr(MemoryOperand::State(at.direct_map)).load_u64(0);
         let page = (folio - first_page) / offset(pages.page_size) + nth;
         let from = page * PAGE + direct_map + (address & (PAGE - 1));
-        let to = r.staged(f.addr(MemoryPlace::Cpu(0)), done);
+        let to = r.staged(f.addr(MemoryOperand::Cpu(0)), done);
         let read = f.helper(Helper::Read, &[to, r.bounded(bytes), from]);
         f.ret_if(read.ne(0), 1);
         // Checks that the page still belongs to the file.
-        f.ret_if(r.word(place.get(), 1).ne(folio), 1);
+        f.ret_if(r.word(slot_address.get(), 1).ne(folio), 1);
         f.ret(0);
     })
 }

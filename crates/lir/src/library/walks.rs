@@ -8,7 +8,7 @@ use spile_cast::Cast;
 use super::arithmetic::quotient;
 use super::heap::node;
 use crate::builder::{BlockExit, Builder, Scalar, build};
-use crate::func::{Extern, MemoryPlace, Module};
+use crate::func::{Extern, MemoryOperand, Module};
 use crate::helpers::Helper;
 use crate::op::Size;
 
@@ -54,7 +54,7 @@ The address of an element of the map, or 0.
 key: the address of its key.
 Cost: a look-up.";
     Module::from(build(name, contract, ["key"], |f, [key]| {
-        let map = f.addr(MemoryPlace::Map(map.to_owned()));
+        let map = f.addr(MemoryOperand::Map(map.to_owned()));
         f.ret(f.helper(Helper::MapLookup, &[map, key]));
     }))
 }
@@ -112,7 +112,7 @@ pub enum ElementOffset {
 /// A part that is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopiedPart {
-    /// Its place in the element.
+    /// Its location in the element.
     pub from: ElementOffset,
     /// Its offset in the entry.
     pub to: u32,
@@ -190,7 +190,7 @@ Cost: a look-up, about 25 instructions, two for each word that is copied, and a 
             other.leave_if(size.ge(at.entries.cast_signed()));
             let index = f.slot(8);
             index.store_bytes(Size::U32, 0, size + of_block(at.base).load_u64(0));
-            let map = f.addr(MemoryPlace::Map(at.map.clone()));
+            let map = f.addr(MemoryOperand::Map(at.map.clone()));
             let entry = f.helper(Helper::MapLookup, &[map, index]);
             other.leave_if(entry.eq(0));
             for copied in &at.parts {

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::append::{self, AppendLayout, DIGITS, MAX_COUNT, flag};
@@ -50,9 +50,9 @@ impl Host for Block {
         Reads.helper(memory, helper, args)
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, of: &MemoryOperand) -> Option<u64> {
         match of {
-            MemoryPlace::Cpu(off) => Some(self.0 + u64::from(*off)),
+            MemoryOperand::Cpu(off) => Some(self.0 + u64::from(*off)),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::arguments::{
@@ -44,7 +44,7 @@ const VALUES: &[(u64, u64, &str)] = &[
     (u64::MAX, u64::MAX, "MINUS"),
 ];
 
-/// A name as long as an entry has room for.
+/// A name as long as fits in an entry.
 const LONG: &str = "REGISTER_PRIVATE_EXPEDITED_SYNC_CORE_AND_NINETEEN_MORE";
 const CREATION: &[(u64, u64, &str)] = &[(0x200, 0x200, LONG), (0x400, 0x400, "EXCL")];
 /// Flags with a number among them, behind the rows of values, and the bits of the number.
@@ -102,11 +102,14 @@ fn names() -> Vec<u8> {
     }
     // Bit fields of four bytes, and a date behind them.
     let bits = |kind: i32, bits: u64| kind as u64 | (64 - bits) << 8;
-    let place = |offset: u64, shift: u64| offset | shift << structure::SHIFT;
-    entry([bits(kind::CHOICE, 3) | values << 16, place(0, 28)], b"{");
-    entry([bits(kind::SIGNED, 12), place(0, 12)], b", ");
-    entry([bits(kind::UNSIGNED, 12), place(1, 4)], b", ");
-    entry([word(kind::DATE, 4), place(4, 0)], b", ");
+    let location = |offset: u64, shift: u64| offset | shift << structure::SHIFT;
+    entry(
+        [bits(kind::CHOICE, 3) | values << 16, location(0, 28)],
+        b"{",
+    );
+    entry([bits(kind::SIGNED, 12), location(0, 12)], b", ");
+    entry([bits(kind::UNSIGNED, 12), location(1, 4)], b", ");
+    entry([word(kind::DATE, 4), location(4, 0)], b", ");
     entry([0, 0], b"}");
     for (mask, bits, name) in TAGGED {
         entry([*mask, *bits], name.as_bytes());
@@ -247,9 +250,9 @@ impl Host for Recorder {
         }
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, of: &MemoryOperand) -> Option<u64> {
         match of {
-            MemoryPlace::Cpu(off) => Some(self.block + u64::from(*off)),
+            MemoryOperand::Cpu(off) => Some(self.block + u64::from(*off)),
             _ => None,
         }
     }
@@ -278,8 +281,8 @@ impl Host for Recorder {
             ("quote", [from, to, count, limit, 1]) => {
                 let bytes = memory.read(*from, *count as usize)?.to_vec();
                 // As many as are appended.
-                let room = memory.read(*to, *limit as usize + 9)?;
-                assert!(room.iter().all(|b| *b == 0), "no zeros for a quoted text");
+                let buffer = memory.read(*to, *limit as usize + 9)?;
+                assert!(buffer.iter().all(|b| *b == 0), "no zeros for a quoted text");
                 let text = [b"\"", &*bytes, b"\""].concat();
                 let most = text.len().min(*limit as usize + 1);
                 memory.write(*to, &text[..most])?;

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::append::AppendLayout;
@@ -107,18 +107,18 @@ impl Host for Kernel<'_> {
             (Helper::Output, [ring, data, size, 2]) if *ring == self.ring => {
                 let record = memory.read(*data, *size as usize)?.to_vec();
                 self.records.push(record);
-                let no_room = (-11i64).cast_unsigned();
-                Ok(if self.world.full { no_room } else { 0 })
+                let no_space = (-11i64).cast_unsigned();
+                Ok(if self.world.full { no_space } else { 0 })
             }
             other => Err(Trap::Helper(format!("{other:?}"))),
         }
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, of: &MemoryOperand) -> Option<u64> {
         match of {
-            MemoryPlace::Cpu(off) => Some(self.block + u64::from(*off)),
-            MemoryPlace::State(off) => Some(self.state + u64::from(*off)),
-            MemoryPlace::Map(name) if name == "ring" => Some(self.ring),
+            MemoryOperand::Cpu(off) => Some(self.block + u64::from(*off)),
+            MemoryOperand::State(off) => Some(self.state + u64::from(*off)),
+            MemoryOperand::Map(name) if name == "ring" => Some(self.ring),
             _ => None,
         }
     }

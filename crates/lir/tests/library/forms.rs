@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use spile_lir::counted::count;
-use spile_lir::func::{LirFunc, MemoryPlace};
+use spile_lir::func::{LirFunc, MemoryOperand};
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Machine, Memory, RegionKind, Trap};
 use spile_lir::repeat::outline;
@@ -318,7 +318,7 @@ impl Host for Reads {
         Ok(bytes.len() as u64)
     }
 
-    fn place(&mut self, _: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, _: &MemoryOperand) -> Option<u64> {
         None
     }
 }

@@ -11,7 +11,7 @@ use spile_lir::op::Size;
 
 use super::forms::{Arg, forms, number, properties, slot, text};
 
-/// A text cut to what a slot of `wide` bytes has room for.
+/// A text cut to what a slot of `wide` bytes has space for.
 fn cut(mut text: Vec<u8>, wide: u32) -> Vec<u8> {
     text.truncate(wide as usize - 1);
     text
@@ -41,7 +41,7 @@ fn to_fp(text: &str) -> f64 {
     });
     let args = [
         slot_and_more(text.as_bytes(), FP_SLOT, 4),
-        Arg::Memory(vec![0xee; decimal::ROOM as usize]),
+        Arg::Memory(vec![0xee; decimal::AREA as usize]),
     ];
     f64::from_bits(forms.run("string_to_fp", &args).0)
 }
@@ -128,9 +128,9 @@ fn midpoints_and_limits_are_rounded_as_by_rust() {
 }
 
 /// A text with each part replaced, up to the length from which nothing is appended.
-fn replaced(text: &[u8], part: &[u8], new: &[u8], room: usize) -> Vec<u8> {
+fn replaced(text: &[u8], part: &[u8], new: &[u8], capacity: usize) -> Vec<u8> {
     let (mut out, mut at) = (Vec::new(), 0);
-    while at < text.len() && out.len() < room {
+    while at < text.len() && out.len() < capacity {
         if !part.is_empty() && text[at..].starts_with(part) {
             out.extend(new);
             at += part.len();
@@ -224,7 +224,7 @@ pub(crate) fn any_text(most: usize) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The longest length that a function has room for, and a limit.
+/// The longest length that a function has space for, and a limit.
 fn limits() -> impl Strategy<Value = (u32, usize)> {
     let limit = |most: u32| {
         let limits = prop_oneof![Just(most as usize), 4..=(most as usize).min(80)];
@@ -253,21 +253,21 @@ properties! {
         }
     }
 
-    3000 cases: fn find_gives_the_first_place(
+    3000 cases: fn find_gives_the_first_location(
         widths in (select(vec![16u32, 88]), select(vec![8u32, 24, 32, 64])),
         text in text(88), part in text(64), from in any::<u16>(), len in prop_oneof![0..8usize, 0..70usize],
         changed in prop_oneof![Just(0usize), 0..64usize],
     ) {
         let (wide, part_wide) = widths;
         let text = cut(text, wide);
-        // Two of three parts come from the text, one of them with another byte at some place.
+        // Two of three parts come from the text, one of them with another byte at some location.
         let some = cut(part_of(&text, from, len), part_wide);
         let mut other = some.clone();
         if let Some(byte) = other.iter_mut().rev().nth(changed) {
             *byte ^= 3;
         }
         for part in [cut(part, part_wide), some, other] {
-            let place = match part.len() {
+            let location = match part.len() {
                 0 => Some(0),
                 n => text.windows(n).position(|w| w == part),
             };
@@ -280,17 +280,17 @@ properties! {
             ];
             let make = || Module::from(search::find(wide, part_wide));
             let found = forms(&name, make).run(&name, &args).0;
-            prop_assert_eq!(found, place.map_or(0, |p| p as u64 + 1));
+            prop_assert_eq!(found, location.map_or(0, |p| p as u64 + 1));
         }
     }
 
     3000 cases: fn replace_takes_each_occurrence(
         widths in (select(vec![16u32, 88]), select(vec![8u32, 24, 64]), select(vec![8u32, 24])),
-        room in select(vec![24u32, 4096]),
+        capacity in select(vec![24u32, 4096]),
         text in text(88), part in text(64), new in text(24),
         from in any::<u16>(), len in prop_oneof![3 => 0..4usize, 2 => 0..70usize], changed in 0..64usize,
     ) {
-        let widths = Replace { text: widths.0, part: widths.1, new: widths.2, room };
+        let widths = Replace { text: widths.0, part: widths.1, new: widths.2, capacity };
         let (text, new) = (cut(text, widths.text), cut(new, widths.new));
         let some = cut(part_of(&text, from, len), widths.part);
         // A part of the text with one byte changed.
@@ -300,7 +300,7 @@ properties! {
         }
         for part in [cut(part, widths.part), some, other] {
             let name = format!("replace_{}_{}_{}", widths.text, widths.part, widths.new);
-            let size = (room + widths.new) as usize;
+            let size = (capacity + widths.new) as usize;
             let args = [
                 slot_and_more(&text, widths.text, widths.part as usize),
                 slot_and_more(&part, widths.part, 0),
@@ -308,9 +308,9 @@ properties! {
                 slot_and_more(&new, widths.new, 0),
                 Arg::Memory(vec![0; size]),
             ];
-            let forms = forms(&format!("{name} {room}"), || Module::from(search::replace(widths)));
+            let forms = forms(&format!("{name} {capacity}"), || Module::from(search::replace(widths)));
             let (length, memory) = forms.run(&name, &args);
-            let mut expected = replaced(&text, &part, &new, room as usize);
+            let mut expected = replaced(&text, &part, &new, capacity as usize);
             prop_assert_eq!(length, expected.len() as u64);
             expected.resize(size, 0);
             prop_assert_eq!(&memory[3], &expected);
@@ -387,17 +387,17 @@ properties! {
         assert_fp(&text, "");
     }
 
-    300 cases: fn escapes_are_those_of_c(text in any_text(63), room in select(vec![600u32, 1, 9, 40, 63])) {
+    300 cases: fn escapes_are_those_of_c(text in any_text(63), buffer in select(vec![600u32, 1, 9, 40, 63])) {
         let text: Vec<u8> = text.into_iter().filter(|b| *b != 0).collect();
-        let forms = forms(&format!("escape_64 {room}"), || quote::escape(64, room, &table()));
-        let size = (room as usize + 16).max(64);
+        let forms = forms(&format!("escape_64 {buffer}"), || quote::escape(64, buffer, &table()));
+        let size = (buffer as usize + 16).max(64);
         let args = [slot_and_more(&text, 64, 8), Arg::Memory(vec![0xee; size])];
         let (result, memory) = forms.run("escape_64", &args);
         prop_assert_eq!(result, 0);
         let mut expected = Vec::new();
         let plain = escapes(&text).iter().all(|(bytes, e)| *bytes == 1 && e.len() == 1);
         for (_, escape) in escapes(&text) {
-            if plain || expected.len() <= room as usize {
+            if plain || expected.len() <= buffer as usize {
                 expected.extend(escape);
             }
         }
@@ -445,15 +445,15 @@ properties! {
     }
 
     300 cases: fn bytes_have_two_digits_each(bytes in vec(any::<u8>(), 0..40)) {
-                let mut room = bytes.clone();
-        room.resize(44, 0xee);
-        let args = [Arg::Memory(room), Arg::Memory(vec![0; 88]), number(bytes.len())];
+                let mut buffer = bytes.clone();
+        buffer.resize(44, 0xee);
+        let args = [Arg::Memory(buffer), Arg::Memory(vec![0; 88]), number(bytes.len())];
         let memory = forms("hex_bytes", || Module::from(hex_bytes(40))).run("hex_bytes", &args).1;
         let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
         prop_assert_eq!(&memory[1][..digits.len()], digits.as_bytes());
     }
 
-    300 cases: fn units_become_the_characters_that_rust_decodes(text in "\\PC{0,12}", last in select(vec!["", "\u{7f}", "\u{80}", "\u{7ff}", "\u{800}", "\u{ffff}", "\u{10000}", "\u{10ffff}"]), broken in prop_oneof![4 => Just(0u32), 1 => 0xd800..0xe000u32], end in any::<bool>(), room in select(vec![512usize, 8, 9, 12, 19, 40])) {
+    300 cases: fn units_become_the_characters_that_rust_decodes(text in "\\PC{0,12}", last in select(vec!["", "\u{7f}", "\u{80}", "\u{7ff}", "\u{800}", "\u{ffff}", "\u{10000}", "\u{10ffff}"]), broken in prop_oneof![4 => Just(0u32), 1 => 0xd800..0xe000u32], end in any::<bool>(), buffer in select(vec![512usize, 8, 9, 12, 19, 40])) {
         let text = text + last;
         let utf16: Vec<u8> = text.encode_utf16().chain((broken > 0).then_some(broken as u16))
             .flat_map(u16::to_le_bytes).collect();
@@ -463,12 +463,12 @@ properties! {
             if end {
                 bytes.resize(bytes.len() + unit.bytes() as usize, 0);
             }
-            let make = || Module::from(unicode::utf("utf", Helper::Read, unit, room as u32));
-            let args = [Arg::Memory(bytes), Arg::Memory(vec![0; room])];
-            let (status, memory) = forms(&format!("utf {unit:?} {room}"), make).run("utf", &args);
+            let make = || Module::from(unicode::utf("utf", Helper::Read, unit, buffer as u32));
+            let args = [Arg::Memory(bytes), Arg::Memory(vec![0; buffer])];
+            let (status, memory) = forms(&format!("utf {unit:?} {buffer}"), make).run("utf", &args);
             let mut expected = String::new();
             let full = text.chars().any(|c| {
-                let fits = expected.len() + c.len_utf8() < room;
+                let fits = expected.len() + c.len_utf8() < buffer;
                 if fits {
                     expected.push(c);
                 }
@@ -477,8 +477,8 @@ properties! {
             let high = unit == Size::U16 && (0xd800..0xdc00).contains(&broken);
             let wanted = match (full, broken) {
                 (true, _) => unicode::status::READ,
-                // A high surrogate may be a character for which there is no room.
-                (_, 1..) if high && end && expected.len() + 4 >= room => unicode::status::READ,
+                // A high surrogate may be a character for which there is no space.
+                (_, 1..) if high && end && expected.len() + 4 >= buffer => unicode::status::READ,
                 (_, 1..) if high && end => unicode::status::INVALID,
                 (_, 1..) if high => unicode::status::FAULT,
                 (_, 1..) => unicode::status::INVALID,

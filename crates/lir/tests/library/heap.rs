@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library;
@@ -17,7 +17,7 @@ use super::shared::run;
 const ENTRIES: &str = "entries";
 const MAP: u64 = 77;
 /// Bytes of the words.
-const ROOM: usize = 60;
+const BUFFER: usize = 60;
 /// Bytes of a text's slot.
 const SLOT: usize = 72;
 /// More nodes than a test has.
@@ -70,8 +70,8 @@ impl Host for Entries {
             .ok_or(Trap::Helper(format!("no entry {key}")))
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
-        (*of == MemoryPlace::Map(ENTRIES.into())).then_some(MAP)
+    fn location(&mut self, of: &MemoryOperand) -> Option<u64> {
+        (*of == MemoryOperand::Map(ENTRIES.into())).then_some(MAP)
     }
 }
 
@@ -91,16 +91,19 @@ fn taken_in(
     });
     let at = at.collect();
     let mut host = Entries { at, lookups };
-    let room = machine.memory.add(vec![0xee; ROOM], RegionKind::Memory);
-    let mut args = vec![room];
+    let buffer = machine.memory.add(vec![0xee; BUFFER], RegionKind::Memory);
+    let mut args = vec![buffer];
     if !kind.is_empty() {
         args.push(SLOT as u64 / 8);
     }
     let mut run = |what: &str, size: usize| {
         // No call relies on words of an earlier one.
-        machine.memory.write(room, &[0xee; ROOM]).expect("words");
+        machine
+            .memory
+            .write(buffer, &[0xee; BUFFER])
+            .expect("words");
         for (word, n) in [(words::BASE, base), (words::SIZE, size as u64)] {
-            let at = room + word as u64;
+            let at = buffer + word as u64;
             machine.memory.write(at, &n.to_le_bytes()).expect("a word");
         }
         let name = format!("{what}_{ENTRIES}{kind}");
@@ -220,7 +223,7 @@ fn step_in(mut machine: TestMachine<'_>, state: &mut StepState, input: StepInput
         let bytes = [&node.map(u64::to_le_bytes).concat()[..], text].concat();
         at.insert(*key, machine.memory.add(bytes, RegionKind::Memory));
     }
-    let mut room = vec![0xee; ROOM];
+    let mut buffer = vec![0xee; BUFFER];
     let [a, b, c] = state.node;
     let numbers = [
         state.hole,
@@ -232,10 +235,10 @@ fn step_in(mut machine: TestMachine<'_>, state: &mut StepState, input: StepInput
         input.size,
     ];
     for (word, n) in numbers.iter().enumerate() {
-        room[8 * word..8 * word + 8].copy_from_slice(&n.to_le_bytes());
+        buffer[8 * word..8 * word + 8].copy_from_slice(&n.to_le_bytes());
     }
-    let room = machine.memory.add(room, RegionKind::Memory);
-    let context = [room, SLOT as u64 / 8].map(u64::to_le_bytes).concat();
+    let buffer = machine.memory.add(buffer, RegionKind::Memory);
+    let context = [buffer, SLOT as u64 / 8].map(u64::to_le_bytes).concat();
     let context = machine.memory.add(context, RegionKind::Memory);
     let mut host = Entries {
         at: at.clone(),
@@ -248,8 +251,8 @@ fn step_in(mut machine: TestMachine<'_>, state: &mut StepState, input: StepInput
         let bytes = machine.memory.read(at, 8).expect("a word");
         u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
     };
-    (state.hole, state.next) = (word(room), word(room + 8));
-    state.node = [16, 24, 32].map(|off| word(room + off));
+    (state.hole, state.next) = (word(buffer), word(buffer + 8));
+    state.node = [16, 24, 32].map(|off| word(buffer + off));
     for (key, entry) in &mut state.entries {
         entry.0 = [0, 8, 16].map(|off| word(at[key] + off));
     }
@@ -298,9 +301,9 @@ properties! {
             let (word, seq, entry) = numbers[i];
             [word, (seq << 33) | (word & 1), indexes[entry as usize]]
         };
-        let places = [hole, 2 * hole + 1, 2 * hole + 2, next.wrapping_sub(1)];
-        let places = indexes.into_iter().chain(places).enumerate();
-        let entries = places.map(|(i, index)| {
+        let locations = [hole, 2 * hole + 1, 2 * hole + 2, next.wrapping_sub(1)];
+        let locations = indexes.into_iter().chain(locations).enumerate();
+        let entries = locations.map(|(i, index)| {
             let text = text(i).unwrap_or(vec![0; SLOT]);
             (base.wrapping_add(index as u32), (node(i % 7), text))
         });

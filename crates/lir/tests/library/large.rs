@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::large::{FULL, LargeLayout, PutLayout, put};
@@ -33,8 +33,8 @@ fn layout(groups: u32, max: u32, words: u32, value: usize, double: bool) -> PutL
         double,
         large: LargeLayout {
             groups,
-            rooms: max + 2,
-            room: 8 * words + value_size,
+            slots: max + 2,
+            slot_size: 8 * words + value_size,
             spare: SPARE,
         },
         max,
@@ -68,74 +68,74 @@ struct Model {
     given: u64,
     cells: Vec<u32>,
     /// Key, and the words of the element.
-    rooms: Vec<(Vec<u64>, Vec<u64>)>,
-    /// The spare room, and whether a key was inserted.
+    slots: Vec<(Vec<u64>, Vec<u64>)>,
+    /// The spare slot, and whether a key was inserted.
     spare: [u32; 2],
 }
 
 impl Model {
     fn new(at: &PutLayout) -> Model {
         let word = |bytes: u32| bytes as usize / 8;
-        let room = (vec![0; word(at.key_size)], vec![0; word(at.value_size)]);
+        let slot = (vec![0; word(at.key_size)], vec![0; word(at.value_size)]);
         Model {
             at: at.clone(),
             live: 0,
             given: 0,
             cells: vec![0; (LargeLayout::GROUP * at.large.groups + LargeLayout::WINDOW) as usize],
-            rooms: vec![room; at.large.rooms as usize],
+            slots: vec![slot; at.large.slots as usize],
             spare: [0; 2],
         }
     }
 
     /// Takes a cell; whether that is so.
-    fn take(&mut self, cell: u32, tag: u32, key: &[u64], room: u32) {
-        self.rooms[room as usize - 1].0 = key.to_vec();
-        self.cells[cell as usize] = room | tag;
+    fn take(&mut self, cell: u32, tag: u32, key: &[u64], slot: u32) {
+        self.slots[slot as usize - 1].0 = key.to_vec();
+        self.cells[cell as usize] = slot | tag;
         self.live += 1;
     }
 
-    /// The key's room; `None` if there is none left.
-    fn room(&mut self, key: &[u64], mut other: Option<&[u64]>) -> Option<u32> {
+    /// The key's slot; `None` if there is none left.
+    fn slot(&mut self, key: &[u64], mut other: Option<&[u64]>) -> Option<u32> {
         let all: Vec<(u32, u32)> = self.at.large.probe_cells(key).collect();
         for (nth, (cell, tag)) in all.iter().enumerate() {
             let found = |model: &Model| {
-                let room = model.cells[*cell as usize] ^ tag;
-                let known = (1..=model.at.large.rooms).contains(&room);
-                (known && model.rooms[room as usize - 1].0 == key).then_some(room)
+                let slot = model.cells[*cell as usize] ^ tag;
+                let known = (1..=model.at.large.slots).contains(&slot);
+                (known && model.slots[slot as usize - 1].0 == key).then_some(slot)
             };
-            if let Some(room) = found(self) {
-                return Some(room);
+            if let Some(slot) = found(self) {
+                return Some(slot);
             }
             let last = nth + 1 == all.len();
             if self.cells[*cell as usize] != 0 && !last {
                 continue;
             }
-            let room = self.reserve()?;
-            self.rooms[room as usize - 1].0 = key.to_vec();
+            let slot = self.reserve()?;
+            self.slots[slot as usize - 1].0 = key.to_vec();
             if let Some(other) = other.take().filter(|_| self.cells[*cell as usize] == 0) {
                 let tags: Vec<(u32, u32)> = self.at.large.probe_cells(other).collect();
                 if let Some((_, tag)) = tags.iter().find(|(at, _)| at == cell) {
                     self.given += 1;
                     if let Ok(theirs @ 1..) = u32::try_from(self.given)
-                        && theirs <= self.at.large.rooms
+                        && theirs <= self.at.large.slots
                     {
                         self.take(*cell, *tag, other, theirs);
                         match found(self) {
-                            Some(room) => return Some(room),
+                            Some(slot) => return Some(slot),
                             None if last => {}
                             None => continue,
                         }
                     }
                 }
             }
-            self.take(*cell, *tag, key, room);
+            self.take(*cell, *tag, key, slot);
             self.spare[0] = 0;
-            return Some(room);
+            return Some(slot);
         }
         None
     }
 
-    /// A room that is nobody's.
+    /// A slot that is nobody's.
     fn reserve(&mut self) -> Option<u32> {
         if self.live >= self.at.max.into() {
             return None;
@@ -144,7 +144,7 @@ impl Model {
             self.given += 1;
             self.spare = [self.given as u32, 1];
         }
-        (self.spare[0] <= self.at.large.rooms).then_some(self.spare[0])
+        (self.spare[0] <= self.at.large.slots).then_some(self.spare[0])
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -155,8 +155,8 @@ impl Model {
         for (i, cell) in self.cells.iter().enumerate() {
             set(LargeLayout::CELLS as usize + 4 * i, &cell.to_le_bytes());
         }
-        for (i, (key, element)) in self.rooms.iter().enumerate() {
-            let at = self.at.large.rooms_offset() + i as u32 * self.at.large.room;
+        for (i, (key, element)) in self.slots.iter().enumerate() {
+            let at = self.at.large.slots_offset() + i as u32 * self.at.large.slot_size;
             let words = key.iter().chain(element);
             set(
                 at as usize,
@@ -201,10 +201,10 @@ impl Host for Kernel<'_> {
         Ok(self.generations.get(index as usize).copied().unwrap_or(0))
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, of: &MemoryOperand) -> Option<u64> {
         match of {
-            MemoryPlace::Cpu(off) => Some(self.block + u64::from(*off)),
-            MemoryPlace::Map(name) if name == "array" => Some(ARRAY),
+            MemoryOperand::Cpu(off) => Some(self.block + u64::from(*off)),
+            MemoryOperand::Map(name) if name == "array" => Some(ARRAY),
             _ => None,
         }
     }
@@ -232,19 +232,19 @@ impl Host for Kernel<'_> {
             memory.write(at, &(old + by).to_le_bytes())?;
             Ok::<_, Trap>(old + by)
         };
-        let room = word(memory, LargeLayout::GIVEN, 1)?;
-        if room > model.at.large.rooms.into() {
+        let slot = word(memory, LargeLayout::GIVEN, 1)?;
+        if slot > model.at.large.slots.into() {
             return Ok(());
         }
         word(memory, LargeLayout::LIVE, 1)?;
         let to = base
-            + u64::from(model.at.large.rooms_offset())
-            + (room - 1) * u64::from(model.at.large.room);
+            + u64::from(model.at.large.slots_offset())
+            + (slot - 1) * u64::from(model.at.large.slot_size);
         memory.write(
             to,
             &key.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>(),
         )?;
-        memory.write(at, &(room as u32 | tag).to_le_bytes())
+        memory.write(at, &(slot as u32 | tag).to_le_bytes())
     }
 }
 
@@ -277,12 +277,12 @@ fn check(at: &PutLayout, additions: &[Addition]) {
             let args = [addition.value, addition.generation, addition.slot];
             let result = machine.run("put_0", &args, &mut host).expect("it runs");
             let model = &mut models[generation];
-            let room = model.room(&addition.key, other);
-            assert_eq!(result, if room.is_none() { FULL as u64 } else { 0 });
+            let slot = model.slot(&addition.key, other);
+            assert_eq!(result, if slot.is_none() { FULL as u64 } else { 0 });
             let mut element = vec![0; at.value_size as usize / 8];
-            match (room, addition.slot) {
-                (Some(room), 0) => {
-                    let element = &mut model.rooms[room as usize - 1].1;
+            match (slot, addition.slot) {
+                (Some(slot), 0) => {
+                    let element = &mut model.slots[slot as usize - 1].1;
                     if wraps(at, element, addition.value) {
                         block[WRAPS as usize] += 1;
                     }

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use spile_lir::func::{LoopForm, MemoryPlace};
+use spile_lir::func::{LoopForm, MemoryOperand};
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::cmdline::{CmdlineLayout, cmdline};
@@ -36,8 +36,8 @@ impl Host for Holders {
         }
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
-        (*of == MemoryPlace::State(0)).then_some(self.state)
+    fn location(&mut self, of: &MemoryOperand) -> Option<u64> {
+        (*of == MemoryOperand::State(0)).then_some(self.state)
     }
 
     fn before_atomic(&mut self, memory: &mut Memory, at: u64) -> Result<(), Trap> {
@@ -73,11 +73,11 @@ impl Host for Ring {
         Ok(if self.full { u64::MAX } else { 0 })
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, of: &MemoryOperand) -> Option<u64> {
         match of {
-            MemoryPlace::Cpu(off) => Some(self.block + u64::from(*off)),
-            MemoryPlace::State(off) => Some(self.state + u64::from(*off)),
-            MemoryPlace::Map(name) if name == "out" => Some(77),
+            MemoryOperand::Cpu(off) => Some(self.block + u64::from(*off)),
+            MemoryOperand::State(off) => Some(self.state + u64::from(*off)),
+            MemoryOperand::Map(name) if name == "out" => Some(77),
             _ => None,
         }
     }
@@ -102,7 +102,7 @@ impl Host for Process {
         }
     }
 
-    fn place(&mut self, _: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, _: &MemoryOperand) -> Option<u64> {
         None
     }
 }

@@ -107,7 +107,7 @@ properties! {
     ) {
         let regex = regex(&pattern, true)?;
         let compiled = &regex.compiled;
-        let tables = compiled.find.as_ref().expect("with its place");
+        let tables = compiled.find.as_ref().expect("with its position");
         let forms = forms(&format!("find {pattern}"), || {
             let find = walks::find("find", &compiled.classes, &finder(tables), MOST as u32);
             with_steps(find, walks::find_steps())
@@ -129,7 +129,7 @@ properties! {
                 let bytes = words[at as usize..][..8].try_into().expect("8 bytes");
                 i64::from_le_bytes(bytes)
             };
-            let place = |at: i16| {
+            let position = |at: i16| {
                 let ends = (usize::try_from(word(at)), usize::try_from(word(at + 8)));
                 Some((ends.0.ok()?, ends.1.ok()?))
             };
@@ -139,8 +139,8 @@ properties! {
             };
             prop_assert_eq!(result, 1, "{} in {:?}", pattern, text);
             prop_assert_eq!(word(area::STATE), i64::from(tables.groups));
-            prop_assert_eq!(place(area::START), Some(expected.whole), "{} in {:?}", pattern, text);
-            let groups = (0..tables.groups as i16).map(|n| place(area::TAGS + 16 * n));
+            prop_assert_eq!(position(area::START), Some(expected.whole), "{} in {:?}", pattern, text);
+            let groups = (0..tables.groups as i16).map(|n| position(area::TAGS + 16 * n));
             prop_assert_eq!(groups.collect::<Vec<_>>(), expected.groups, "{} in {:?}", pattern, text);
         }
     }

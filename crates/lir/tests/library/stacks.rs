@@ -6,23 +6,23 @@ use std::rc::Rc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::Module;
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::append::{self, flag};
 use spile_lir::library::stacks::rows::{kernel_row, stack_words, symbol_row};
 use spile_lir::library::stacks::{
-    self, OWN_FRAMES, StackLayout, StackText, address, frame, line, part, place,
+    self, OWN_FRAMES, StackLayout, StackText, address, frame, line, location, part,
 };
-use spile_lir::library::unwind::{BEHIND, EXACT, VDSO, at, room};
+use spile_lir::library::unwind::{BEHIND, EXACT, VDSO, at, buffer};
 use spile_lir::verify::{HostLimits, verify};
 
 use super::forms::{Forms, Reads, forms, properties};
 
 /// Limit on the frames.
 const FRAMES: usize = 6;
-/// Words for addresses in the room.
-const ROOM: usize = FRAMES + OWN_FRAMES as usize + 2;
+/// Words for addresses in the buffer.
+const BUFFER: usize = FRAMES + OWN_FRAMES as usize + 2;
 /// Bytes of the longest text of [`LONG`].
 const LONG: usize = 4000;
 /// The same where texts are cut.
@@ -40,8 +40,8 @@ const UNNAMED: usize = 88;
 const COUNT: usize = 96;
 const FIRST: usize = 104;
 const ADDRESSES: usize = 112;
-const WALK: usize = ADDRESSES + 8 * ROOM;
-const INPUT_AT: usize = WALK + room(FRAMES as u32) as usize;
+const WALK: usize = ADDRESSES + 8 * BUFFER;
+const INPUT_AT: usize = WALK + buffer(FRAMES as u32) as usize;
 const TEXT: usize = INPUT_AT + INPUT + 32;
 
 fn layout(most: usize, lines: bool) -> StackLayout {
@@ -84,7 +84,7 @@ fn functions((most, lines): Made) -> Rc<Forms> {
         let mut parts = vec![
             append::append_hex(at.text),
             append::append_number(at.text, 10),
-            stacks::of_text(&at, "kernel_place", INPUT as u32),
+            stacks::of_text(&at, "kernel_location", INPUT as u32),
         ];
         parts.extend(StackText::all(&at).map(|text| text.module()));
         let mut all = Module::default();
@@ -128,8 +128,8 @@ struct World {
     kernel: Vec<Line>,
     /// The offset of the first frame.
     first: usize,
-    /// The room ends in front of this frame.
-    room: usize,
+    /// The buffer ends in front of this frame.
+    buffer: usize,
     /// The map among [`MAPS`] that has no elements, if there is one.
     broken: usize,
 }
@@ -195,7 +195,7 @@ impl<'a> Kernel<'a> {
         }
         set(WALK + at::N as usize, world.frames.len() as u64);
         set(WALK + at::TGID as usize, world.process);
-        set(COUNT, 8 * world.room as u64);
+        set(COUNT, 8 * world.buffer as u64);
         set(FIRST, (world.first as u64).wrapping_mul(8));
         // Names begin in front of the end of a page, so that some are in two.
         let mut names = Names(vec![0; symbol_row::NAMES_VALUE as usize - 64]);
@@ -317,11 +317,11 @@ impl Host for Kernel<'_> {
         }
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, of: &MemoryOperand) -> Option<u64> {
         Some(match of {
-            MemoryPlace::Cpu(off) => self.block + u64::from(*off),
-            MemoryPlace::State(off) => self.state + u64::from(*off),
-            MemoryPlace::Map(name) => MAP + MAPS.iter().position(|m| m == name)? as u64,
+            MemoryOperand::Cpu(off) => self.block + u64::from(*off),
+            MemoryOperand::State(off) => self.state + u64::from(*off),
+            MemoryOperand::Map(name) => MAP + MAPS.iter().position(|m| m == name)? as u64,
             _ => return None,
         })
     }
@@ -350,7 +350,8 @@ fn run(
     let args: Vec<u64> = args.iter().map(|n| n.cast_unsigned()).collect();
     functions((most, lines)).same(1_000_000, |mut machine| {
         let mut kernel = Kernel::new(&mut machine.memory, world, most);
-        let write = |memory: &mut Memory, to, bytes: &[u8]| memory.write(to, bytes).expect("room");
+        let write =
+            |memory: &mut Memory, to, bytes: &[u8]| memory.write(to, bytes).expect("buffer");
         let at = kernel.block + INPUT_AT as u64;
         write(&mut machine.memory, at, input);
         write(&mut machine.memory, kernel.state + 16, &bytes(ranges));
@@ -446,7 +447,7 @@ impl World {
         if has(part::ONLY) {
             return file.unwrap_or("<unknown>").to_owned();
         }
-        let place = |how: i32| {
+        let location = |how: i32| {
             found.line.map(|(source, line)| {
                 let at = if how & part::AT != 0 { " at " } else { "" };
                 match (how & part::FILE != 0, how & part::NUMBER != 0) {
@@ -459,10 +460,10 @@ impl World {
         };
         let both = part::FILE | part::NUMBER;
         if lines && has(both) {
-            return place(how).unwrap_or(address);
+            return location(how).unwrap_or(address);
         }
         let at = match lines && has(part::AT) {
-            true => place(both | part::AT).unwrap_or_default(),
+            true => location(both | part::AT).unwrap_or_default(),
             false => String::new(),
         };
         let module = file.filter(|_| has(part::MODULE | part::BASE));
@@ -492,8 +493,8 @@ impl World {
                 }
             }
         }
-        if lines && has(part::PLACE) {
-            text += &format!("\t{}", place(both).unwrap_or(address));
+        if lines && has(part::LOCATION) {
+            text += &format!("\t{}", location(both).unwrap_or(address));
         }
         text + if has(part::END) { "\n" } else { "" }
     }
@@ -539,23 +540,23 @@ impl World {
     }
 
     /// The position of a kernel address.
-    fn kernel_place(&self, address: u64, how: i32) -> String {
+    fn kernel_location(&self, address: u64, how: i32) -> String {
         let position = address.wrapping_sub(self.base);
         let row = last_row(&self.kernel, |l| l.0, position);
         match row.filter(|_| position < 1 << 32 && !self.is_broken("kernel_lines")) {
             Some((_, Some(source), line)) => match how {
-                place::FILE => source.clone(),
-                place::NUMBER => line.to_string(),
+                location::FILE => source.clone(),
+                location::NUMBER => line.to_string(),
                 _ => format!("{source}:{line}"),
             },
             _ => format!("{address:#x}"),
         }
     }
 
-    /// The addresses in the room from an index on, at most `most`, and whether the limit cuts them.
-    fn room(&self, first: usize, most: i64) -> (Vec<u64>, bool) {
-        let all = (0..ROOM).map(|n| self.frames.get(n).map_or(0, |f| f.0));
-        let all: Vec<u64> = all.take(self.room).skip(self.first).collect();
+    /// The addresses in the buffer from an index on, at most `most`, and whether the limit cuts them.
+    fn buffer(&self, first: usize, most: i64) -> (Vec<u64>, bool) {
+        let all = (0..BUFFER).map(|n| self.frames.get(n).map_or(0, |f| f.0));
+        let all: Vec<u64> = all.take(self.buffer).skip(self.first).collect();
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let mut found = Vec::new();
         for address in all.iter().skip(first).take(most).take_while(|a| **a != 0) {
@@ -620,10 +621,10 @@ fn world() -> impl Strategy<Value = World> {
     );
     // None, or one of those behind the files and but the names.
     let broken = prop_oneof![9 => Just(usize::MAX), 1 => Just(1), 1 => Just(3), 1 => Just(4)];
-    let room = (0..4usize, prop_oneof![Just(ROOM), 0..ROOM], broken);
+    let buffer = (0..4usize, prop_oneof![Just(BUFFER), 0..BUFFER], broken);
     let frames = vec(frame_of(), 1..=FRAMES);
-    (vec(file(), 3), frames, symbols, lines(), numbers, room).prop_map(
-        |(files, frames, symbols, kernel, (process, base), (first, room, broken))| World {
+    (vec(file(), 3), frames, symbols, lines(), numbers, buffer).prop_map(
+        |(files, frames, symbols, kernel, (process, base), (first, buffer, broken))| World {
             files,
             frames,
             process,
@@ -631,7 +632,7 @@ fn world() -> impl Strategy<Value = World> {
             base,
             kernel,
             first,
-            room,
+            buffer,
             broken,
         },
     )
@@ -652,7 +653,7 @@ properties! {
         let (most, lines) = KINDS[kind];
         let args = [index as i64, how.into()];
         let left = run(&world, (most, lines), ("append_symbol", &args), NOTHING);
-        // The room has an extra frame, for single addresses.
+        // The buffer has an extra frame, for single addresses.
         let mut world = world;
         world.frames.resize(FRAMES + 1, (0, 0, 0));
         let expected = if index <= FRAMES { world.frame(index, how, lines) } else { String::new() };
@@ -681,16 +682,16 @@ properties! {
         prop_assert_eq!(left.text, limited(expected, longest));
     }
 
-    300 cases: fn the_room_s_addresses_become_words_or_lines(
+    300 cases: fn the_buffer_s_addresses_become_words_or_lines(
         world in world(), more in vec(1..24u64, 0..12), how in 0..3i32, mark in any::<bool>(),
         first in 0..7usize, most in -1..9i64, long in any::<bool>(),
     ) {
-        // More frames than the limit, which the room has because some are the probe's.
+        // More frames than the limit, which the buffer has because some are the probe's.
         let mut world = world;
         world.frames.extend(more.iter().map(|address| (*address, 0, 0)));
-        world.frames.truncate(ROOM);
+        world.frames.truncate(BUFFER);
         let limit = if long { LONG } else { SHORT };
-        let (addresses, cut) = world.room(first, most);
+        let (addresses, cut) = world.buffer(first, most);
         let mark = if mark { flag::MARK } else { 0 };
         let between = how == 0;
         let spaced = |(n, address): (usize, &u64)| {
@@ -712,7 +713,7 @@ properties! {
     }
 
     300 cases: fn single_frames_report_the_end(world in world(), index in 0..12usize, line in any::<bool>()) {
-        let (addresses, cut) = world.room(index, 1);
+        let (addresses, cut) = world.buffer(index, 1);
         let expected = match (addresses.first(), line) {
             (Some(address), true) => world.kernel_line(*address, 0),
             (Some(address), false) => format!("{address:x}"),
@@ -759,15 +760,15 @@ properties! {
             let (number, count) = parse(word.as_bytes())?;
             (count == word.len()).then_some(number)
         });
-        let expected: String = numbers.map(|n| world.kernel_place(n, how)).collect();
+        let expected: String = numbers.map(|n| world.kernel_location(n, how)).collect();
         let args = [INPUT_AT as i64, how.into()];
-        let name = format!("kernel_places_of_{INPUT}");
+        let name = format!("kernel_locations_of_{INPUT}");
         let left = run(&world, (LONG, true), (&name, &args), (text.as_bytes(), &[]));
         prop_assert_eq!(left.text, expected);
     }
 
     1000 cases: fn the_probe_s_own_frames_are_skipped(
-        world in world(), addresses in vec(1..20u64, ROOM), ends in [1..20u64, 1..20u64, 1..20u64],
+        world in world(), addresses in vec(1..20u64, BUFFER), ends in [1..20u64, 1..20u64, 1..20u64],
         sizes in [0..5u64, 0..5u64, 0..5u64], other in 0..2u64,
     ) {
         let mut world = world;
@@ -780,7 +781,7 @@ properties! {
         let ends = ends.map(far);
         let ranges: Vec<(u64, u64)> = ends.iter().zip(sizes).map(|(end, size)| (end.saturating_sub(size), *end)).collect();
         let is = |n: usize, address: u64| (ranges[n].0..ranges[n].1).contains(&address);
-        let known = &addresses[..world.room];
+        let known = &addresses[..world.buffer];
         let run_at = known.iter().take(OWN_FRAMES as usize).rposition(|a| is(0, *a));
         let mut first = run_at.map_or(0, |at| at + 1);
         for _ in 0..2 {

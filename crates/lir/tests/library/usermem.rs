@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::usermem::{PageOffsets, UsermemLayout, module, status};
@@ -107,7 +107,7 @@ impl World {
         Some((n as usize, mapping))
     }
 
-    /// The place in the file of a byte of the program.
+    /// The location in the file of a byte of the program.
     fn in_file(&self, address: u64) -> Option<u64> {
         let (n, mapping) = self.mapping(address)?;
         let from = START + n as u64 * 4 * PAGE;
@@ -144,12 +144,12 @@ impl World {
     }
 
     /// The expected status, and the bytes.
-    fn expected(&self, (room, address, raw): (u64, u64, bool)) -> (i32, Vec<u8>) {
+    fn expected(&self, (capacity, address, raw): (u64, u64, bool)) -> (i32, Vec<u8>) {
         let mut bytes = Vec::new();
-        if room == 0 || room >= MOST as u64 {
+        if capacity == 0 || capacity >= MOST as u64 {
             return (status::BAD, bytes);
         }
-        for at in address..address + room {
+        for at in address..address + capacity {
             if at == address || at.is_multiple_of(PAGE) {
                 match self.status(at) {
                     status::READ => {}
@@ -348,10 +348,10 @@ impl Host for Kernel {
         }
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, of: &MemoryOperand) -> Option<u64> {
         match of {
-            MemoryPlace::Cpu(off) => Some(self.block + u64::from(*off)),
-            MemoryPlace::State(off) => Some(self.state + u64::from(*off)),
+            MemoryOperand::Cpu(off) => Some(self.block + u64::from(*off)),
+            MemoryOperand::State(off) => Some(self.state + u64::from(*off)),
             _ => None,
         }
     }
@@ -400,16 +400,16 @@ fn folios(mappings: &[Option<Mapping>], wanted: &[(u64, u32, bool)]) -> Vec<Foli
     let starts: Vec<u64> = mappings.iter().flatten().map(|m| m.pgoff).collect();
     let mut taken: BTreeMap<u64, u64> = BTreeMap::new();
     let mut folios = Vec::new();
-    let mut room = MACHINE - 1;
+    let mut capacity = MACHINE - 1;
     for (i, (page, order, uptodate)) in wanted.iter().enumerate() {
         let near = starts.get(i % starts.len().max(1)).copied().unwrap_or(0);
         let index = (near + page) >> order << order;
         let end = index + (1 << order);
         let free = taken.iter().all(|(from, to)| end <= *from || *to <= index);
-        if !free || room < 1 << order {
+        if !free || capacity < 1 << order {
             continue;
         }
-        room -= 1 << order;
+        capacity -= 1 << order;
         taken.insert(index, end);
         folios.push(Folio {
             index,
@@ -445,18 +445,19 @@ fn world() -> impl Strategy<Value = World> {
 /// Where a read begins, its length, and whether it stops at a NUL.
 fn read() -> impl Strategy<Value = (u64, u64, bool)> {
     let address = prop_oneof![9 => 0..12 * PAGE, 1 => (0..12u64).prop_map(|page| page * PAGE), 1 => Just(20 * PAGE)];
-    let room = prop_oneof![4 => 1..300u64, 4 => 1..MOST as u64, 1 => Just(0), 1 => MOST as u64 - 2..MOST as u64 + 3];
-    (room, address, any::<bool>()).prop_map(|(room, address, raw)| (room, START + address, raw))
+    let capacity = prop_oneof![4 => 1..300u64, 4 => 1..MOST as u64, 1 => Just(0), 1 => MOST as u64 - 2..MOST as u64 + 3];
+    (capacity, address, any::<bool>())
+        .prop_map(|(capacity, address, raw)| (capacity, START + address, raw))
 }
 
 properties! {
     1000 cases: fn reads_find_pages_in_the_page_cache(world in world(), reads in vec(read(), 1..6)) {
         let forms = forms("usermem", || module(&layout(true)));
-        for ((room, address, raw), mut machine) in reads.into_iter().flat_map(|read| forms.machines(100_000).map(move |m| (read, m))) {
+        for ((capacity, address, raw), mut machine) in reads.into_iter().flat_map(|read| forms.machines(100_000).map(move |m| (read, m))) {
             let mut kernel = Kernel::new(&mut machine.memory, &world);
-            let args = [room, address, u64::from(raw)];
+            let args = [capacity, address, u64::from(raw)];
             let result = machine.run("user_text", &args, &mut kernel);
-            let (status, bytes) = world.expected((room, address, raw));
+            let (status, bytes) = world.expected((capacity, address, raw));
             // A page whose structures cannot be read is absent.
             if kernel.failed() {
                 prop_assert_eq!(result, Ok(status::ABSENT as u64));
@@ -468,15 +469,15 @@ properties! {
         }
     }
 
-    1000 cases: fn without_offsets_only_present_pages_are_read(world in world(), (room, address, raw) in read()) {
+    1000 cases: fn without_offsets_only_present_pages_are_read(world in world(), (capacity, address, raw) in read()) {
         let forms = forms("usermem without offsets", || module(&layout(false)));
         let result = forms.same(100_000, |mut machine| {
             let mut kernel = Kernel::new(&mut machine.memory, &world);
-            machine.run("user_text", &[room, address, u64::from(raw)], &mut kernel)
+            machine.run("user_text", &[capacity, address, u64::from(raw)], &mut kernel)
         });
         let unknown = World { known: false, ..world };
-        let expected = match unknown.expected((room, address, raw)).0 {
-            status::BAD if room != 0 && room < MOST as u64 => status::ABSENT,
+        let expected = match unknown.expected((capacity, address, raw)).0 {
+            status::BAD if capacity != 0 && capacity < MOST as u64 => status::ABSENT,
             other => other,
         };
         prop_assert_eq!(result, Ok(expected as u64));

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library;
@@ -77,10 +77,10 @@ impl Host for Kernel {
         }
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, of: &MemoryOperand) -> Option<u64> {
         match of {
-            MemoryPlace::Cpu(off) => Some(self.block + u64::from(*off)),
-            MemoryPlace::Map(name) if name == "entries" => Some(ENTRIES),
+            MemoryOperand::Cpu(off) => Some(self.block + u64::from(*off)),
+            MemoryOperand::Map(name) if name == "entries" => Some(ENTRIES),
             _ => None,
         }
     }
@@ -307,13 +307,13 @@ properties! {
     1000 cases: fn elements_are_copied_to_entries(
         (walk, (key, wanted)) in select(walks()).prop_flat_map(|walk| (Just(walk.clone()), keys(walk.0))),
         value in value(),
-        place in [0..7u64, 0..5u64],
+        location in [0..7u64, 0..5u64],
         equal in any::<bool>(),
     ) {
         let (fields, walk) = walk;
         let wanted = if equal { key.clone() } else { wanted };
-        let (block, entry) = copied(&fields, &walk, (&key, &wanted, &value), place);
-        let [base, size] = place;
+        let (block, entry) = copied(&fields, &walk, (&key, &wanted, &value), location);
+        let [base, size] = location;
         let mut expected = vec![0xaa; 8 * ENTRY];
         let goes = same(&fields, &key, &wanted) && size < MOST && base + size < 7;
         let element = [bytes(&key), bytes(&value)];

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lsp_server::{Connection, Message, Notification, Request, Response};
 use serde_json::{Value, json};
 use spile_lsp::server::serve;
-use spile_lsp::workspace::{TapsetPlaces, Workspace};
+use spile_lsp::workspace::{TapsetLocations, Workspace};
 use spile_sema::analyse::AnalysisOptions;
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
@@ -37,7 +37,7 @@ pub(crate) fn folder(name: &str) -> Vec<PathBuf> {
 
 struct Nowhere;
 
-impl TapsetPlaces for Nowhere {
+impl TapsetLocations for Nowhere {
     fn path(&self, name: &str) -> Option<PathBuf> {
         Some(Path::new("/cache").join(name))
     }
@@ -82,7 +82,7 @@ fn workspace() -> Workspace {
         facts: Box::new(spile_sema::fake::FakeMachine::new()),
         tables: Box::new(|_| None),
         options: AnalysisOptions::default(),
-        places: Box::new(Nowhere),
+        locations: Box::new(Nowhere),
         blind: None,
     }
 }

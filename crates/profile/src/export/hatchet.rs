@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::files::ExportFiles;
-use crate::paths::{Node, PlaceKind, trees};
+use crate::paths::{LocationKind, Node, trees};
 use crate::run::Run;
 
 /// The input of `GraphFrame.from_literal`.
@@ -22,12 +22,12 @@ fn node(node: &Node) -> Value {
 }
 
 fn frame(node: &Node) -> Value {
-    let place = &node.place;
-    let mut frame = json!({ "name": name(node), "type": place.kind.name() });
+    let location = &node.location;
+    let mut frame = json!({ "name": name(node), "type": location.kind.name() });
     let rest = [
-        ("file", place.file.clone().map(Value::from)),
-        ("line", place.line.map(Value::from)),
-        ("module", place.module.clone().map(Value::from)),
+        ("file", location.file.clone().map(Value::from)),
+        ("line", location.line.map(Value::from)),
+        ("module", location.module.clone().map(Value::from)),
     ];
     for (key, value) in rest {
         if let Some(value) = value {
@@ -39,7 +39,7 @@ fn frame(node: &Node) -> Value {
 
 /// Hatchet takes an empty name for a missing one.
 fn name(node: &Node) -> &str {
-    match node.place.name.as_str() {
+    match node.location.name.as_str() {
         "" => "?",
         name => name,
     }
@@ -79,8 +79,8 @@ impl FlatNode {
     /// Adds a node; returns its number.
     fn add(&mut self, node: &Node, rank: Option<&str>) -> usize {
         let number = self.rows.len();
-        let rank = match node.place.kind {
-            PlaceKind::Rank => node.place.name.as_str(),
+        let rank = match node.location.kind {
+            LocationKind::Rank => node.location.name.as_str(),
             _ => rank.unwrap_or_default(),
         };
         let mut row = metrics(node);

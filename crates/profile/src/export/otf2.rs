@@ -363,7 +363,7 @@ fn region(event: &TimedEvent, contexts: &ContextIndex) -> Region {
     let row = contexts.row(event.context);
     let row = row.filter(|c| c.kind != ContextKind::Root);
     let name = match event.region() {
-        // The place in the source has fields of its own.
+        // The location in the source has fields of its own.
         true if row.is_some_and(|c| c.line.is_some()) => region_name(event.context, row),
         true => label(event.context, row),
         false => event.call.clone(),

@@ -8,7 +8,7 @@ use prost::Message as _;
 use spile_cast::Cast;
 
 use super::files::ExportFiles;
-use crate::paths::{PathPlace, PlaceKind, threads};
+use crate::paths::{LocationKind, PathLocation, threads};
 use crate::run::Run;
 
 /// Messages as in `proto/profile.proto` there; unused fields are left out.
@@ -110,7 +110,7 @@ struct ProfileTables {
     out: proto::Profile,
     strings: HashMap<String, i64>,
     mappings: HashMap<String, u64>,
-    locations: HashMap<PathPlace, u64>,
+    locations: HashMap<PathLocation, u64>,
 }
 
 impl ProfileTables {
@@ -139,18 +139,18 @@ impl ProfileTables {
         id
     }
 
-    fn location(&mut self, place: &PathPlace) -> u64 {
-        if let Some(id) = self.locations.get(place) {
+    fn location(&mut self, location: &PathLocation) -> u64 {
+        if let Some(id) = self.locations.get(location) {
             return *id;
         }
         let id = self.out.location.len() as u64 + 1;
-        let name = self.string(if place.name.is_empty() {
+        let name = self.string(if location.name.is_empty() {
             "?"
         } else {
-            &place.name
+            &location.name
         });
-        let filename = self.string(place.file.as_deref().unwrap_or_default());
-        let module = place.module.as_ref();
+        let filename = self.string(location.file.as_deref().unwrap_or_default());
+        let module = location.module.as_ref();
         let mapping_id = module.map_or(0, |m| self.mapping(m));
         self.out.function.push(proto::Function {
             id,
@@ -160,14 +160,14 @@ impl ProfileTables {
         });
         let line = proto::Line {
             function_id: id,
-            line: place.line.map_or(0, i64::from),
+            line: location.line.map_or(0, i64::from),
         };
         self.out.location.push(proto::Location {
             id,
             mapping_id,
             line: vec![line],
         });
-        self.locations.insert(place.clone(), id);
+        self.locations.insert(location.clone(), id);
         id
     }
 
@@ -187,7 +187,7 @@ fn program(run: &Run) -> Option<String> {
     let threads = threads(profile);
     let samples = threads.iter().flat_map(|t| &t.samples);
     let files = samples.filter_map(|s| {
-        let function = s.path.iter().find(|p| p.kind == PlaceKind::Function)?;
+        let function = s.path.iter().find(|p| p.kind == LocationKind::Function)?;
         let file = function.module.as_deref()?;
         Some((file == command, s.ns, file))
     });
@@ -220,9 +220,9 @@ pub(super) fn export(run: &Run) -> ExportFiles {
             };
             let labels: Vec<_> = keys.into_iter().zip(&texts).map(label).collect();
             for sample in &thread.samples {
-                let places = sample.path.iter().rev();
+                let locations = sample.path.iter().rev();
                 let sample = proto::Sample {
-                    location_id: places.map(|p| tables.location(p)).collect(),
+                    location_id: locations.map(|p| tables.location(p)).collect(),
                     value: vec![
                         value(if sample.is_call() { sample.count } else { 0 }),
                         value(sample.ns),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::files::ExportFiles;
-use crate::paths::{PathPlace, threads};
+use crate::paths::{PathLocation, threads};
 use crate::run::Run;
 
 /// A line for each path: `rank 0;4001 pi;main;futex NANOSECONDS`.
@@ -16,9 +16,9 @@ pub(super) fn folded(run: &Run) -> ExportFiles {
             let start = format!("{};{}", word(&profile.title()), word(&thread.title()));
             for sample in &thread.samples {
                 out += &start;
-                for place in &sample.path {
+                for location in &sample.path {
                     out.push(';');
-                    out += &word(&place.name);
+                    out += &word(&location.name);
                 }
                 out += &format!(" {}\n", sample.ns);
             }
@@ -42,7 +42,7 @@ fn word(name: &str) -> String {
 /// One profile for each thread, with its paths and their nanoseconds.
 pub(super) fn speedscope(run: &Run) -> ExportFiles {
     let mut frames: Vec<Value> = Vec::new();
-    let mut frame_indexes: HashMap<PathPlace, usize> = HashMap::new();
+    let mut frame_indexes: HashMap<PathLocation, usize> = HashMap::new();
     let mut profiles = Vec::new();
     for profile in &run.profiles {
         for thread in threads(profile) {
@@ -51,9 +51,9 @@ pub(super) fn speedscope(run: &Run) -> ExportFiles {
             let mut end = 0u64;
             for sample in &thread.samples {
                 let mut path = Vec::new();
-                for place in &sample.path {
-                    let number = *frame_indexes.entry(place.clone()).or_insert_with(|| {
-                        frames.push(frame(place));
+                for location in &sample.path {
+                    let number = *frame_indexes.entry(location.clone()).or_insert_with(|| {
+                        frames.push(frame(location));
                         frames.len() - 1
                     });
                     path.push(number);
@@ -85,12 +85,12 @@ pub(super) fn speedscope(run: &Run) -> ExportFiles {
     super::files::json("profile.speedscope.json", &value)
 }
 
-fn frame(place: &PathPlace) -> Value {
-    let mut frame = json!({ "name": place.name });
-    if let Some(file) = place.file.as_ref().or(place.module.as_ref()) {
+fn frame(location: &PathLocation) -> Value {
+    let mut frame = json!({ "name": location.name });
+    if let Some(file) = location.file.as_ref().or(location.module.as_ref()) {
         frame["file"] = file.as_str().into();
     }
-    if let Some(line) = place.line {
+    if let Some(line) = location.line {
         frame["line"] = line.into();
     }
     frame

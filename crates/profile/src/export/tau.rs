@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::files::ExportFiles;
 use crate::model::Ns;
-use crate::paths::{Node, PathPlace, PlaceKind, threads};
+use crate::paths::{LocationKind, Node, PathLocation, threads};
 use crate::run::Run;
 
 /// The name of the root that TAU's tools expect.
@@ -41,7 +41,7 @@ pub(super) fn export(run: &Run) -> ExportFiles {
             rank
         };
         for (index, thread) in threads(profile).iter().enumerate() {
-            let root = Node::from_samples(PathPlace::default(), &thread.samples);
+            let root = Node::from_samples(PathLocation::default(), &thread.samples);
             let wall = thread.wall(profile.data.at_ns);
             let metadata = [
                 // Hatchet takes the first value as the metric's name.
@@ -60,7 +60,7 @@ pub(super) fn export(run: &Run) -> ExportFiles {
 }
 
 fn file(root: &Node, wall: Ns, metadata: &[(&str, String)]) -> String {
-    let mut flat: BTreeMap<(String, PlaceKind), Entry> = BTreeMap::new();
+    let mut flat: BTreeMap<(String, LocationKind), Entry> = BTreeMap::new();
     let mut paths = Vec::new();
     for child in &root.children {
         walk(child, ROOT, &mut flat, &mut paths);
@@ -96,39 +96,39 @@ fn file(root: &Node, wall: Ns, metadata: &[(&str, String)]) -> String {
     out + "0 aggregates\n"
 }
 
-fn group(kind: PlaceKind) -> &'static str {
+fn group(kind: LocationKind) -> &'static str {
     match kind {
-        PlaceKind::Call => "TAU_SYSCALL",
-        PlaceKind::Function => "TAU_USER",
-        PlaceKind::Region | PlaceKind::Rank | PlaceKind::Thread => "TAU_REGION",
+        LocationKind::Call => "TAU_SYSCALL",
+        LocationKind::Function => "TAU_USER",
+        LocationKind::Region | LocationKind::Rank | LocationKind::Thread => "TAU_REGION",
     }
 }
 
 fn walk(
     node: &Node,
     above: &str,
-    flat: &mut BTreeMap<(String, PlaceKind), Entry>,
-    paths: &mut Vec<(String, PlaceKind, Entry)>,
+    flat: &mut BTreeMap<(String, LocationKind), Entry>,
+    paths: &mut Vec<(String, LocationKind, Entry)>,
 ) {
-    let name = name(&node.place);
+    let name = name(&node.location);
     let path = format!("{above}  => {name}");
     let subroutines = node
         .children
         .iter()
         .fold(0u64, |a, c| a.saturating_add(c.count));
     let entry = Entry {
-        // A place that is not a call was entered an unknown number of times, at least once.
+        // A location that is not a call was entered an unknown number of times, at least once.
         calls: node.count.max(1),
         subroutines,
         exclusive: node.exclusive,
         inclusive: node.inclusive,
     };
-    let sum = flat.entry((name, node.place.kind)).or_default();
+    let sum = flat.entry((name, node.location.kind)).or_default();
     sum.calls = sum.calls.saturating_add(entry.calls);
     sum.subroutines = sum.subroutines.saturating_add(subroutines);
     sum.exclusive = sum.exclusive.saturating_add(entry.exclusive);
     sum.inclusive = sum.inclusive.saturating_add(entry.inclusive);
-    paths.push((path.clone(), node.place.kind, entry));
+    paths.push((path.clone(), node.location.kind, entry));
     for child in &node.children {
         walk(child, &path, flat, paths);
     }
@@ -146,13 +146,13 @@ fn line(out: &mut String, name: &str, entry: &Entry, group: &str) {
     );
 }
 
-/// A name without characters that have a meaning in the format: quotes, arrows, brackets of places.
-fn name(place: &PathPlace) -> String {
-    let mut text = plain(&place.name);
-    if let (Some(file), Some(line)) = (&place.file, place.line) {
-        // The label of a region includes the place already.
+/// A name without characters that have a meaning in the format: quotes, arrows, brackets of locations.
+fn name(location: &PathLocation) -> String {
+    let mut text = plain(&location.name);
+    if let (Some(file), Some(line)) = (&location.file, location.line) {
+        // The label of a region includes the location already.
         let label = format!(" ({file}:{line})");
-        if let Some(short) = place.name.strip_suffix(&label) {
+        if let Some(short) = location.name.strip_suffix(&label) {
             text = plain(short);
         }
         if !file.is_empty() && !file.contains(|c: char| c.is_whitespace() || "{}[]\"".contains(c)) {

@@ -70,11 +70,11 @@ impl NameIndex {
     fn sorted(&self) -> (Vec<&str>, Vec<usize>) {
         let mut order: Vec<usize> = (0..self.names.len()).collect();
         order.sort_by_key(|n| (std::cmp::Reverse(self.times[*n]), &self.names[*n]));
-        let mut places = vec![0; order.len()];
-        for (place, number) in order.iter().enumerate() {
-            places[*number] = place;
+        let mut locations = vec![0; order.len()];
+        for (location, number) in order.iter().enumerate() {
+            locations[*number] = location;
         }
-        (order.iter().map(|n| &*self.names[*n]).collect(), places)
+        (order.iter().map(|n| &*self.names[*n]).collect(), locations)
     }
 }
 
@@ -140,13 +140,13 @@ pub(super) fn trace(run: &Run) -> Value {
     if trace.pieces.is_empty() {
         return Value::Null;
     }
-    let (call_names, call_places) = trace.calls.sorted();
-    let (region_names, region_places) = trace.regions.sorted();
+    let (call_names, call_locations) = trace.calls.sorted();
+    let (region_names, region_locations) = trace.regions.sorted();
     let (mut lanes, mut pieces) = (trace.lanes, trace.pieces);
     for piece in &mut pieces {
         piece.name = match lanes[piece.lane]["kind"].as_str() {
-            Some("call") => call_places[piece.name],
-            Some("region") => region_places[piece.name],
+            Some("call") => call_locations[piece.name],
+            Some("region") => region_locations[piece.name],
             _ => piece.name,
         };
     }

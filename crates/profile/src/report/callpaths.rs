@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::table::{TextTable, escape, shorten};
 use super::units::{percent, time};
 use crate::model::Ns;
-use crate::paths::{PathPlace, PlaceKind, threads};
+use crate::paths::{LocationKind, PathLocation, threads};
 use crate::run::{Run, Summary, WITHIN};
 use crate::sleeping_threads::sleeping_threads;
 
@@ -87,12 +87,12 @@ pub(super) fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) 
 }
 
 /// Regions and functions from the outermost on; repetitions are merged.
-fn path_names(way: &[PathPlace]) -> String {
+fn path_names(way: &[PathLocation]) -> String {
     let mut names: Vec<(String, usize)> = Vec::new();
-    for place in way {
-        let mut name = escape(&place.name);
+    for location in way {
+        let mut name = escape(&location.name);
         // Without a name, the address in the file.
-        if let (true, Some(module)) = (name.starts_with("0x"), &place.module) {
+        if let (true, Some(module)) = (name.starts_with("0x"), &location.module) {
             name = format!("{}+{name}", escape(module));
         }
         match names.last_mut() {
@@ -100,7 +100,7 @@ fn path_names(way: &[PathPlace]) -> String {
             _ => names.push((name, 1)),
         }
     }
-    if !way.iter().any(|p| p.kind == PlaceKind::Function) {
+    if !way.iter().any(|p| p.kind == LocationKind::Function) {
         names.push(("(no stack)".to_owned(), 1));
     }
     let names = names.into_iter().map(|(name, times)| match times {
@@ -110,18 +110,18 @@ fn path_names(way: &[PathPlace]) -> String {
     names.collect::<Vec<_>>().join(WITHIN)
 }
 
-/// File and line of the program's own innermost function; otherwise the place of the region.
-fn source_line(way: &[PathPlace]) -> Option<String> {
-    let own = |p: &&PathPlace| {
+/// File and line of the program's own innermost function; otherwise the location of the region.
+fn source_line(way: &[PathLocation]) -> Option<String> {
+    let own = |p: &&PathLocation| {
         let module = p.module.as_deref().unwrap_or_default();
-        p.kind == PlaceKind::Function && !LIBRARIES.iter().any(|l| module.starts_with(l))
+        p.kind == LocationKind::Function && !LIBRARIES.iter().any(|l| module.starts_with(l))
     };
-    let region = |p: &&PathPlace| p.kind == PlaceKind::Region;
-    let lined = |p: &&PathPlace| p.line.is_some();
+    let region = |p: &&PathLocation| p.kind == LocationKind::Region;
+    let lined = |p: &&PathLocation| p.line.is_some();
     let function = way.iter().rev().filter(own).find(lined);
-    let place = function.or_else(|| way.iter().rev().filter(region).find(lined))?;
-    let file = place.file.as_deref()?.rsplit('/').next()?;
-    Some(format!("{file}:{}", place.line?))
+    let location = function.or_else(|| way.iter().rev().filter(region).find(lined))?;
+    let file = location.file.as_deref()?.rsplit('/').next()?;
+    Some(format!("{file}:{}", location.line?))
 }
 
 /// The end of the path that fits: names next to the call matter most.
@@ -153,12 +153,12 @@ mod tests {
 
     #[test]
     fn recursion_is_shown_once() {
-        let place = |name: &str| PathPlace {
+        let location = |name: &str| PathLocation {
             name: name.to_owned(),
-            kind: PlaceKind::Function,
-            ..PathPlace::default()
+            kind: LocationKind::Function,
+            ..PathLocation::default()
         };
-        let way: Vec<PathPlace> = ["main", "f", "f", "f", "g"].map(place).to_vec();
+        let way: Vec<PathLocation> = ["main", "f", "f", "f", "g"].map(location).to_vec();
         assert_eq!(path_names(&way), "main > f (3 times) > g");
         assert_eq!(path_names(&[]), "(no stack)");
     }

@@ -25,18 +25,18 @@ fn range(groups: &[CallGroup]) -> (usize, usize) {
 /// A bar for each bucket; the histogram's fullest bucket is the highest.
 fn bars(histogram: &[u64], (first, end): (usize, usize)) -> String {
     let most = u128::from(histogram.iter().copied().max().unwrap_or(0).max(1));
-    let bar = |place: usize| {
-        let n = u128::from(histogram.get(place).copied().unwrap_or(0));
+    let bar = |location: usize| {
+        let n = u128::from(histogram.get(location).copied().unwrap_or(0));
         BARS[(n * 8).div_ceil(most).min(8) as usize]
     };
     (first..end).map(bar).collect()
 }
 
 /// Lower bound of bucket `n`.
-fn bucket_start(place: usize) -> Ns {
-    match place {
+fn bucket_start(location: usize) -> Ns {
+    match location {
         0 => 0,
-        _ => 1u64.checked_shl(place.fit::<u32>()).unwrap_or(u64::MAX),
+        _ => 1u64.checked_shl(location.fit::<u32>()).unwrap_or(u64::MAX),
     }
 }
 
@@ -44,10 +44,10 @@ fn bucket_start(place: usize) -> Ns {
 fn percentile(group: &CallGroup, thousandths: u64) -> Ns {
     let all: u128 = group.histogram.iter().map(|n| u128::from(*n)).sum();
     let mut seen = 0;
-    for (place, n) in group.histogram.iter().enumerate() {
+    for (location, n) in group.histogram.iter().enumerate() {
         seen += u128::from(*n);
         if seen * 1000 >= all * u128::from(thousandths) {
-            return bucket_start(place + 1).min(group.max);
+            return bucket_start(location + 1).min(group.max);
         }
     }
     group.max

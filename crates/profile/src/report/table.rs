@@ -139,11 +139,11 @@ pub(super) fn shorten(text: &str, width: usize) -> String {
     out
 }
 
-/// Like [`cut`], but keeps the line or the address of a place in brackets at the end, by which
+/// Like [`cut`], but keeps the line or the address of a location in brackets at the end, by which
 /// regions of one name differ: `parallel main (pro…:21)`.
 fn shortened(text: &str, width: usize) -> String {
-    let place = text.rfind('(').filter(|_| text.ends_with(')'));
-    let end = place.and_then(|open| Some(open + text[open..].rfind([':', '+'])?));
+    let location = text.rfind('(').filter(|_| text.ends_with(')'));
+    let end = location.and_then(|open| Some(open + text[open..].rfind([':', '+'])?));
     match end.map(|end| &text[end..]) {
         Some(end) if text.width() > width && end.width() * 2 <= width => {
             shorten(text, width - end.width()) + end

@@ -79,7 +79,7 @@ fn by_call(run: &Run) -> BTreeMap<String, u64> {
 }
 
 /// Time by the names in traces: calls, and regions by the last component of their paths, up to
-/// their place.
+/// their location.
 fn by_event(run: &Run) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for profile in &run.profiles {
@@ -112,7 +112,7 @@ fn wall(run: &Run) -> u64 {
 fn hatchet_reads_tau() {
     let run = four();
     let found = check(&run, "tau");
-    // Rounded to microseconds at each place.
+    // Rounded to microseconds at each point.
     let expected = by_call(&run);
     let us = expected
         .iter()

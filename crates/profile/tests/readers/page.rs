@@ -47,10 +47,10 @@ const line = document.getElementById("timeline");
 if (line) {
   const before = Number(line.dataset.to) - Number(line.dataset.from);
   const box = line.getBoundingClientRect();
-  const place = { clientX: box.left + box.width / 2, clientY: box.top + 30, bubbles: true };
-  line.dispatchEvent(new WheelEvent("wheel", { deltaY: -500, cancelable: true, ...place }));
+  const location = { clientX: box.left + box.width / 2, clientY: box.top + 30, bubbles: true };
+  line.dispatchEvent(new WheelEvent("wheel", { deltaY: -500, cancelable: true, ...location }));
   found.closer = Number(line.dataset.to) - Number(line.dataset.from) < before;
-  line.dispatchEvent(new MouseEvent("dblclick", place));
+  line.dispatchEvent(new MouseEvent("dblclick", location));
   found.whole = Number(line.dataset.to) - Number(line.dataset.from) === before;
   const pixels = line.getContext("2d").getImageData(0, 0, line.width, line.height).data;
   const colours = new Set();

@@ -1,6 +1,6 @@
-//! Progress of work on many places, which a request to end the session interrupts.
+//! Progress of work on many locations, which a request to end the session interrupts.
 //!
-//! The kernel needs 0.02 to 5 ms for a place, by the number of processes that have mapped its file,
+//! The kernel needs 0.02 to 5 ms for a location, by the number of processes that have mapped its file,
 //! and no signal interrupts it there. The work is therefore done in parts, which are sized by the
 //! time that they take.
 
@@ -82,19 +82,19 @@ impl Arming {
     /// Work that begins now.
     pub(crate) fn new(signals: Option<Rc<Signals>>) -> Arming {
         Arming {
-            progress: Progress::new("attaching", "places", 0),
+            progress: Progress::new("attaching", "locations", 0),
             signals,
         }
     }
 
-    /// Adds places to the work.
-    pub(crate) fn add(&self, places: usize) {
-        self.progress.total.fetch_add(places, Ordering::Relaxed);
+    /// Adds locations to the work.
+    pub(crate) fn add(&self, locations: usize) {
+        self.progress.total.fetch_add(locations, Ordering::Relaxed);
     }
 
     /// Notes that places are done.
-    pub(crate) fn advance(&self, places: usize) {
-        self.progress.advance(places);
+    pub(crate) fn advance(&self, locations: usize) {
+        self.progress.advance(locations);
     }
 
     /// Whether the work goes on.
@@ -131,16 +131,16 @@ impl PartSize {
         PartSize(PartSize::FIRST)
     }
 
-    /// Number of places in the next part.
+    /// Number of locations in the next part.
     pub(crate) fn get(&self) -> usize {
         self.0
     }
 
-    /// Learns that a part of this many places took a time. Sizes at most double, because a part says
+    /// Learns that a part of this many locations took a time. Sizes at most double, because a part says
     /// little about the next one.
-    pub(crate) fn learn(&mut self, places: usize, took: Duration) {
+    pub(crate) fn learn(&mut self, locations: usize, took: Duration) {
         let ns = took.as_nanos().max(1);
-        let fits = places as u128 * PartSize::AIM.as_nanos() / ns;
+        let fits = locations as u128 * PartSize::AIM.as_nanos() / ns;
         let fits = usize::try_from(fits).unwrap_or(usize::MAX);
         self.0 = fits.min(2 * self.0).clamp(PartSize::LEAST, PartSize::MOST);
     }

@@ -1,9 +1,9 @@
-//! Attaches programs to places in code. Where the kernel supports it, one link covers all places of
+//! Attaches programs to places in code. Where the kernel supports it, one link covers all locations of
 //! a file or of the kernel (there for entries, returns or both); otherwise a perf event covers each
-//! place. Fentry and fexit cover one function of the kernel.
+//! location. Fentry and fexit cover one function of the kernel.
 //!
-//! A link is made for all its places or for none. If the kernel refuses one, a bisection finds the
-//! places that cannot be probed; these are left out and counted.
+//! A link is made for all its locations or for none. If the kernel refuses one, a bisection finds the
+//! locations that cannot be probed; these are left out and counted.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,25 +11,25 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use spile_bpf::compiled::CodeAttach;
-use spile_ir::{CodePlace, CodeProbe, OptionalSites, Space};
+use spile_ir::{CodeLocation, CodeProbe, OptionalSites, Space};
 use spile_kernel::bpf::{
     AttachPoints, BpfError, KernelFunctions, UprobeMulti, kprobe_multi, perf_link,
     raw_tracepoint_open, uprobe_multi,
 };
 use spile_kernel::features::{self, Feature};
-use spile_kernel::perf::{PerfEvent, ProbePlace};
+use spile_kernel::perf::{PerfEvent, ProbeLocation};
 
 use crate::attach::arming::{Arming, PartSize};
 use crate::attach::followed::Following;
 use crate::attach::links::Links;
-use crate::attach::site::{AttachSite, RefusedPlace, place_error, refused_place, sites};
+use crate::attach::site::{AttachSite, RefusedLocation, location_error, refused_location, sites};
 use crate::error::Error;
 use crate::machine::parallel::in_parallel;
 
-/// Attaches a program to all places that can be probed.
+/// Attaches a program to all locations that can be probed.
 ///
 /// # Errors
-/// [`Error::Attach`] if there is no such place, unless the other places of a pattern are enough;
+/// [`Error::Attach`] if there is no such location, unless the other locations of a pattern are enough;
 /// [`Error::Stopped`] after a request to end the session.
 pub(crate) fn attach(
     probe: &CodeProbe,
@@ -51,7 +51,7 @@ pub(crate) fn attach(
                         links.fds.push(link);
                         links.events.push(event);
                     }
-                    Err(why) => links.refused.push(refused_place(site, why)),
+                    Err(why) => links.refused.push(refused_location(site, why)),
                 }
             }
         }
@@ -59,14 +59,16 @@ pub(crate) fn attach(
             let session = by == CodeAttach::Session;
             for group in by_file(&sites) {
                 let link = |part: &[AttachSite<'_>]| attach_multi(probe, session, part, program);
-                // The kernel changes its own functions all at once, but programs place by place.
+                // The kernel changes its own functions all at once, but programs location by location.
                 let parts = (probe.space == Space::User).then(PartSize::first);
                 link_by_bisection(&group, parts, &link, links, arming)?;
             }
         }
         CodeAttach::Trampoline(_) => match (raw_tracepoint_open(None, program), &sites[..]) {
             (Ok(link), _) => links.fds.push(link),
-            (Err(why), [site, ..]) => links.refused.push(refused_place(site, place_error(why))),
+            (Err(why), [site, ..]) => links
+                .refused
+                .push(refused_location(site, location_error(why))),
             (Err(_), []) => {}
         },
     }
@@ -75,23 +77,23 @@ pub(crate) fn attach(
     }
     // Kernel functions that cannot be attached together may be attachable one by one.
     let again = by == CodeAttach::Multi && probe.space == Space::Kernel;
-    let of_places = |r: &RefusedPlace| {
+    let of_locations = |r: &RefusedLocation| {
         r.why
             .raw_os_error()
-            .is_none_or(|e| !NOT_OF_PLACES.contains(&e))
+            .is_none_or(|e| !NOT_OF_LOCATIONS.contains(&e))
     };
     if probe.optional_sites != OptionalSites::Single
         && !again
-        && links.refused[left_out..].iter().all(of_places)
+        && links.refused[left_out..].iter().all(of_locations)
     {
         return Ok(());
     }
     match (links.refused.drain(left_out..).next(), probe.pid) {
         (Some(first), Some(pid)) if first.why.raw_os_error() == Some(libc::ESRCH) => {
             let why = io::Error::other(format!("process {pid} has ended"));
-            Err(Error::Attach(first.place, why))
+            Err(Error::Attach(first.location, why))
         }
-        (Some(first), _) => Err(Error::Attach(first.place, first.why)),
+        (Some(first), _) => Err(Error::Attach(first.location, first.why)),
         (None, _) => Ok(()),
     }
 }
@@ -122,8 +124,8 @@ fn attach_followed(
     }
 }
 
-/// Errors that are not about a place: privileges, resources, a process that has ended.
-const NOT_OF_PLACES: [i32; 6] = [
+/// Errors that are not about a location: privileges, resources, a process that has ended.
+const NOT_OF_LOCATIONS: [i32; 6] = [
     libc::EPERM,
     libc::EACCES,
     libc::ENOMEM,
@@ -132,14 +134,14 @@ const NOT_OF_PLACES: [i32; 6] = [
     libc::ESRCH,
 ];
 
-/// Groups places for links: one for each file; kernel places in one or two, by address or by name.
+/// Groups locations for links: one for each file; kernel places in one or two, by address or by name.
 fn by_file<'p>(sites: &[AttachSite<'p>]) -> Vec<Vec<AttachSite<'p>>> {
     let mut files: BTreeMap<&str, Vec<AttachSite<'p>>> = BTreeMap::new();
     for site in sites {
-        let file = match &site.site.place {
-            CodePlace::File { path, .. } => path,
-            CodePlace::Symbol { .. } => "",
-            CodePlace::Address(_) | CodePlace::Traced(_) => ".",
+        let file = match &site.site.location {
+            CodeLocation::File { path, .. } => path,
+            CodeLocation::Symbol { .. } => "",
+            CodeLocation::Address(_) | CodeLocation::Traced(_) => ".",
         };
         files.entry(file).or_default().push(*site);
     }
@@ -149,7 +151,7 @@ fn by_file<'p>(sites: &[AttachSite<'p>]) -> Vec<Vec<AttachSite<'p>>> {
 /// Makes a link to places, or refuses it.
 type LinkFn<'f> = dyn Fn(&[AttachSite<'_>]) -> Result<OwnedFd, BpfError> + Sync + 'f;
 
-/// Links all places, in parts of a size that is given or at once. If the kernel refuses some places,
+/// Links all locations, in parts of a size that is given or at once. If the kernel refuses some locations,
 /// bisects and links the others.
 fn link_by_bisection(
     sites: &[AttachSite<'_>],
@@ -175,8 +177,8 @@ fn link_by_bisection(
                 arming.advance(part.len());
             }
             Err(why) => {
-                // No place of the file can be probed.
-                let none = is_fatal(&why, &part[0].site.place);
+                // No location of the file can be probed.
+                let none = is_fatal(&why, &part[0].site.location);
                 failed.push((part, why));
                 if none {
                     break;
@@ -188,7 +190,7 @@ fn link_by_bisection(
     bisect(failed, link, links, arming)
 }
 
-/// Links the places of parts that the kernel refused, without those that it refuses alone. A refused
+/// Links the locations of parts that the kernel refused, without those that it refuses alone. A refused
 /// link waits until no processor runs its program; links at the same time share one wait.
 fn bisect(
     mut failed: Vec<(&[AttachSite<'_>], BpfError)>,
@@ -202,7 +204,7 @@ fn bisect(
     while !failed.is_empty() {
         let mut halves = Vec::new();
         for (part, why) in std::mem::take(&mut failed) {
-            if part.len() == 1 || is_fatal(&why, &part[0].site.place) {
+            if part.len() == 1 || is_fatal(&why, &part[0].site.location) {
                 refused.push((part, why));
                 arming.advance(part.len());
                 continue;
@@ -223,18 +225,18 @@ fn bisect(
             }
         }
     }
-    // In the order of the places, which are parts of one list.
+    // In the order of the locations, which are parts of one list.
     refused.sort_by_key(|(part, _)| part.as_ptr().addr());
     let refused = refused.into_iter();
-    let refused = refused.map(|(part, why)| refused_place(&part[0], place_error(why)));
+    let refused = refused.map(|(part, why)| refused_location(&part[0], location_error(why)));
     links.refused.extend(refused);
     Ok(())
 }
 
-/// Whether an error is not about single places. For functions by name, `ESRCH` means that ftrace
+/// Whether an error is not about single locations. For functions by name, `ESRCH` means that ftrace
 /// lacks one of them.
-fn is_fatal(why: &BpfError, place: &CodePlace) -> bool {
-    let named = matches!(place, CodePlace::Symbol { .. });
+fn is_fatal(why: &BpfError, location: &CodeLocation) -> bool {
+    let named = matches!(location, CodeLocation::Symbol { .. });
     let codes = [libc::EPERM, libc::EACCES, libc::ENOMEM];
     why.errno()
         .map(|e| e.raw_os_error())
@@ -255,13 +257,13 @@ fn attach_multi(
     }
     let (mut names, mut file) = (Vec::new(), None);
     for site in sites {
-        match &site.site.place {
-            CodePlace::File { path, offset } => {
+        match &site.site.location {
+            CodeLocation::File { path, offset } => {
                 file = Some(path);
                 offsets.push(site.exit.unwrap_or(*offset));
             }
-            CodePlace::Address(at) | CodePlace::Traced(at) => offsets.push(*at),
-            CodePlace::Symbol { name, .. } => names.push(&**name),
+            CodeLocation::Address(at) | CodeLocation::Traced(at) => offsets.push(*at),
+            CodeLocation::Symbol { name, .. } => names.push(&**name),
         }
     }
     let functions = match names.is_empty() {
@@ -297,14 +299,14 @@ fn attach_single(
     program: BorrowedFd<'_>,
 ) -> io::Result<(OwnedFd, PerfEvent)> {
     let named;
-    let at = site.place_text();
-    let place = match &at {
-        CodePlace::File { path, offset } => ProbePlace::File {
+    let at = site.location_text();
+    let location = match &at {
+        CodeLocation::File { path, offset } => ProbeLocation::File {
             path,
             offset: *offset,
             semaphore: site.site.semaphore,
         },
-        CodePlace::Symbol {
+        CodeLocation::Symbol {
             module,
             name,
             offset,
@@ -313,16 +315,16 @@ fn attach_single(
                 Some(module) => format!("{module}:{name}"),
                 None => name.to_string(),
             };
-            ProbePlace::Function {
+            ProbeLocation::Function {
                 name: &named,
                 offset: *offset,
             }
         }
-        CodePlace::Address(at) | CodePlace::Traced(at) => ProbePlace::Address(*at),
+        CodeLocation::Address(at) | CodeLocation::Traced(at) => ProbeLocation::Address(*at),
     };
-    let event = PerfEvent::open_at(&place, probe.ret && !probe.at_exits(), probe.pid)
+    let event = PerfEvent::open_at(&location, probe.ret && !probe.at_exits(), probe.pid)
         .map_err(|e| no_kprobe(probe.space, e.errno.into()))?;
-    let link = perf_link(program, event.as_fd(), site.cookie).map_err(place_error)?;
+    let link = perf_link(program, event.as_fd(), site.cookie).map_err(location_error)?;
     Ok((link, event))
 }
 
@@ -364,7 +366,7 @@ mod tests {
 
     fn site(offset: u64) -> CodeSite {
         CodeSite {
-            place: CodePlace::File {
+            location: CodeLocation::File {
                 path: "/x".into(),
                 offset,
             },
@@ -375,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_refused_are_left_out() {
+    fn locations_that_are_refused_are_left_out() {
         let all: Vec<CodeSite> = (0..100).map(site).collect();
         let site = |(cookie, site)| AttachSite {
             cookie,
@@ -408,7 +410,7 @@ mod tests {
         }
         let text = refusal_warning(links.refused()).expect("a text");
         assert!(
-            text.starts_with("4 places are left out: /x at offset 0x3"),
+            text.starts_with("4 locations are left out: /x at offset 0x3"),
             "{text}"
         );
     }

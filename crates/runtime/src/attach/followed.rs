@@ -6,16 +6,16 @@
 //! trace event to a task; such events can be inherited, so that a task has them from its first
 //! instruction on, and keeps them when it calls `execve`. Here is the second kind:
 //!
-//! 1. A set of places becomes one trace event of tracefs (`uprobe_events`), with a name of this session.
-//! 2. One perf event holds the BPF program, which runs wherever the kernel lets a place of the set hit:
+//! 1. A set of locations becomes one trace event of tracefs (`uprobe_events`), with a name of this session.
+//! 2. One perf event holds the BPF program, which runs wherever the kernel lets a location of the set hit:
 //!    in the memory of tasks that have a perf event of the trace event. It is the first, and of a task
 //!    without memory.
 //! 3. Another perf event for each task of the target is inherited by its threads and children. It never
 //!    counts, so a switch of tasks does nothing for it. It asks for reads with samples, because the
 //!    kernel exchanges the events of parent and child at a switch otherwise, with their limits.
 //!
-//! A trace event has one attach cookie, so each place has its cookie as an argument, which the program
-//! reads from the kernel's description of the place. The argument also tells places apart: an event can
+//! A trace event has one attach cookie, so each location has its cookie as an argument, which the program
+//! reads from the kernel's description of the location. The argument also tells locations apart: an event can
 //! have an instruction several times, with other arguments, where several functions end in it.
 //!
 //! Sets are large, because the kernel closes events one after the other, in 80 ms each, and each fork
@@ -44,8 +44,8 @@ use crate::machine::parallel::in_parallel;
 
 /// The first version in which inherited events can ask for reads with samples.
 const SINCE: Version = Version::new(6, 13);
-/// Limit on the places of a set, by the time in which the kernel attaches to them.
-const MOST_PLACES: usize = 2048;
+/// Limit on the locations of a set, by the time in which the kernel attaches to them.
+const MOST_LOCATIONS: usize = 2048;
 /// Limit on events that are closed in parallel.
 const MOST_CLOSERS: usize = 64;
 /// The start of the names of spile's groups of trace events; the rest is a process number.
@@ -80,7 +80,7 @@ struct Made {
 }
 
 /// The programs of an object that can follow processes, if this kernel can and the programs find the
-/// places that are hit.
+/// locations that are hit.
 pub(crate) fn programs(object: &Object) -> Vec<String> {
     if machine::version() < SINCE || !object.follows {
         return Vec::new();
@@ -112,8 +112,8 @@ impl Following {
         })
     }
 
-    /// Divides the places of a file into sets. A set has no place twice with the same cookie, which a
-    /// trace event refuses; two probe points of a handler can mean one place.
+    /// Divides the locations of a file into sets. A set has no location twice with the same cookie, which a
+    /// trace event refuses; two probe points of a handler can mean one location.
     pub(crate) fn sets<'p>(sites: &[AttachSite<'p>]) -> Vec<Vec<AttachSite<'p>>> {
         let mut sets: Vec<Vec<AttachSite<'p>>> = Vec::new();
         let mut used: HashMap<(u64, u64), usize> = HashMap::new();
@@ -125,11 +125,11 @@ impl Following {
             }
             *number += 1;
         }
-        let parts = sets.iter().flat_map(|set| set.chunks(MOST_PLACES));
+        let parts = sets.iter().flat_map(|set| set.chunks(MOST_LOCATIONS));
         parts.map(<[_]>::to_vec).collect()
     }
 
-    /// Whether places are attached to.
+    /// Whether locations are attached to.
     pub(crate) fn has_sets(&self) -> bool {
         !self.made().sets.is_empty()
     }
@@ -139,7 +139,7 @@ impl Following {
         self.made().failure
     }
 
-    /// Attaches a program to a set of places, or to none of them.
+    /// Attaches a program to a set of locations, or to none of them.
     ///
     /// # Errors
     /// `ENOTSUPP` if the kernel cannot probe one of the instructions. After any other error, which
@@ -266,7 +266,7 @@ impl Following {
         made.events.len() + made.checks.len()
     }
 
-    /// Closes all events. Their programs are detached before, so nothing runs at the places any more.
+    /// Closes all events. Their programs are detached before, so nothing runs at the locations any more.
     pub(crate) fn close(&self, progress: &Progress) {
         let events = {
             let mut made = self.made();
@@ -309,7 +309,7 @@ fn io_number(e: &std::io::Error) -> Errno {
     Errno::from_io_error(e).unwrap_or(Errno::INVAL)
 }
 
-/// A task without memory, in which an event can hold a program before places hit in the target: a
+/// A task without memory, in which an event can hold a program before locations hit in the target: a
 /// process that waits for its semaphore hits as soon as it is raised. In a PID namespace there is none.
 fn without_memory() -> Option<u32> {
     const PARENT_OF_THREADS: u32 = 2;

@@ -12,7 +12,7 @@ use spile_layout::shared;
 use crate::attach::arming::{Progress, close_all};
 use crate::attach::followed::Following;
 use crate::attach::perf_events;
-use crate::attach::site::RefusedPlace;
+use crate::attach::site::RefusedLocation;
 use crate::attach::summary::AttachSummary;
 use crate::shared::state::StateMemory;
 
@@ -33,8 +33,8 @@ pub struct Links {
     pub(crate) counted: Vec<PerfEvent>,
     /// Watchpoints in processes that run a program.
     pub(crate) processes: perf_events::ProcessWatchpoints,
-    /// Places in code that could not be probed.
-    pub(crate) refused: Vec<RefusedPlace>,
+    /// Locations in code that could not be probed.
+    pub(crate) refused: Vec<RefusedLocation>,
     /// The attach kinds of programs in code, for `-v`.
     pub(crate) attach_kinds: Vec<String>,
     /// Attach kinds that are not in `attach_kinds` yet.
@@ -119,8 +119,8 @@ impl Links {
         Detaching(spawn_masked(move || drop((points, counted))))
     }
 
-    /// The places that could not be probed.
-    pub fn refused(&self) -> &[RefusedPlace] {
+    /// The locations that could not be probed.
+    pub fn refused(&self) -> &[RefusedLocation] {
         &self.refused
     }
 }

@@ -68,7 +68,7 @@ pub(crate) fn trace_event(
     let cpu = online_cpus().first().copied().unwrap_or(0);
     let event = PerfEvent::open(event, PerfTarget::Cpu(cpu), Sampling::Count)
         .map_err(|e| std::io::Error::from(e.errno))?;
-    let link = perf_link(program, event.as_fd(), 0).map_err(crate::attach::site::place_error)?;
+    let link = perf_link(program, event.as_fd(), 0).map_err(crate::attach::site::location_error)?;
     Ok((event, link))
 }
 

@@ -1,14 +1,14 @@
-//! Places to attach to, and those that the kernel refused.
+//! Locations to attach to, and those that the kernel refused.
 
 use std::io;
 
-use spile_ir::{CodePlace, CodeProbe, CodeSite};
+use spile_ir::{CodeLocation, CodeProbe, CodeSite};
 use spile_kernel::bpf::BpfError;
 use spile_kernel::symbols::Symbols;
 
 use crate::error::to_io_error;
 
-/// A place with its cookie: the site's number, and in the upper half the distance from the
+/// A location with its cookie: the site's number, and in the upper half the distance from the
 /// function's first instruction.
 #[derive(Clone, Copy)]
 pub(crate) struct AttachSite<'p> {
@@ -21,18 +21,18 @@ pub(crate) struct AttachSite<'p> {
 impl AttachSite<'_> {
     /// The offset in the file, or the address in the kernel; 0 for a function's name.
     pub(crate) fn offset(&self) -> u64 {
-        match (&self.site.place, self.exit) {
+        match (&self.site.location, self.exit) {
             (_, Some(offset)) => offset,
-            (CodePlace::File { offset, .. }, None) => *offset,
-            (CodePlace::Address(at) | CodePlace::Traced(at), None) => *at,
-            (CodePlace::Symbol { .. }, None) => 0,
+            (CodeLocation::File { offset, .. }, None) => *offset,
+            (CodeLocation::Address(at) | CodeLocation::Traced(at), None) => *at,
+            (CodeLocation::Symbol { .. }, None) => 0,
         }
     }
 
     /// The file.
     pub(crate) fn path(&self) -> Option<&str> {
-        match &self.site.place {
-            CodePlace::File { path, .. } => Some(path),
+        match &self.site.location {
+            CodeLocation::File { path, .. } => Some(path),
             _ => None,
         }
     }
@@ -42,19 +42,19 @@ impl AttachSite<'_> {
         self.site.semaphore
     }
 
-    /// The place to attach to.
-    pub(crate) fn place_text(&self) -> CodePlace {
-        match (&self.site.place, self.exit) {
-            (CodePlace::File { path, .. }, Some(offset)) => CodePlace::File {
+    /// The location to attach to.
+    pub(crate) fn location_text(&self) -> CodeLocation {
+        match (&self.site.location, self.exit) {
+            (CodeLocation::File { path, .. }, Some(offset)) => CodeLocation::File {
                 path: path.clone(),
                 offset,
             },
-            (place, _) => place.clone(),
+            (location, _) => location.clone(),
         }
     }
 }
 
-/// The places of a probe; for a probe at return instructions, these instructions.
+/// The locations of a probe; for a probe at return instructions, these instructions.
 pub(crate) fn sites(probe: &CodeProbe) -> Vec<AttachSite<'_>> {
     let mut all = Vec::new();
     for site in &probe.sites {
@@ -75,49 +75,49 @@ pub(crate) fn sites(probe: &CodeProbe) -> Vec<AttachSite<'_>> {
     all
 }
 
-/// Number of places that a program is attached to, if none is refused.
+/// Number of locations that a program is attached to, if none is refused.
 pub(crate) fn count(probe: &CodeProbe) -> usize {
     sites(probe).len()
 }
 
-/// A place that the kernel refused.
+/// A location that the kernel refused.
 #[derive(Debug)]
-pub struct RefusedPlace {
-    /// The place, for messages.
-    pub place: String,
+pub struct RefusedLocation {
+    /// The location, for messages.
+    pub location: String,
     /// The kernel's error.
     pub why: io::Error,
 }
 
-/// The warning about places that were left out.
-pub(crate) fn refusal_warning(refused: &[RefusedPlace]) -> Option<String> {
+/// The warning about locations that were left out.
+pub(crate) fn refusal_warning(refused: &[RefusedLocation]) -> Option<String> {
     let first = refused.first()?;
-    let text = format!("{} cannot be probed: {}", first.place, first.why);
+    let text = format!("{} cannot be probed: {}", first.location, first.why);
     Some(match refused.len() {
         1 => text,
-        n => format!("{n} places are left out: {text}"),
+        n => format!("{n} locations are left out: {text}"),
     })
 }
 
-/// The place with the kernel's error.
-pub(crate) fn refused_place(site: &AttachSite<'_>, why: io::Error) -> RefusedPlace {
-    let place = match &site.place_text() {
-        CodePlace::File { path, offset } => format!("{path} at offset {offset:#x}"),
-        CodePlace::Symbol {
+/// The location with the kernel's error.
+pub(crate) fn refused_location(site: &AttachSite<'_>, why: io::Error) -> RefusedLocation {
+    let location = match &site.location_text() {
+        CodeLocation::File { path, offset } => format!("{path} at offset {offset:#x}"),
+        CodeLocation::Symbol {
             name, offset: 0, ..
         } => format!("function {name}"),
-        CodePlace::Symbol { name, offset, .. } => format!("function {name}+{offset:#x}"),
-        CodePlace::Address(at) => format!("address {at:#x}"),
-        CodePlace::Traced(at) => match Symbols::kernel().map(|s| s.describe(*at)) {
+        CodeLocation::Symbol { name, offset, .. } => format!("function {name}+{offset:#x}"),
+        CodeLocation::Address(at) => format!("address {at:#x}"),
+        CodeLocation::Traced(at) => match Symbols::kernel().map(|s| s.describe(*at)) {
             Ok(name) => format!("function {name}"),
             Err(_) => format!("function at {at:#x}"),
         },
     };
-    RefusedPlace { place, why }
+    RefusedLocation { location, why }
 }
 
-/// The error of an attachment to a place.
-pub(crate) fn place_error(why: BpfError) -> io::Error {
+/// The error of an attachment to a location.
+pub(crate) fn location_error(why: BpfError) -> io::Error {
     /// The kernel's own `ENOTSUPP`, for which the C library has no text.
     const ENOTSUPP: i32 = 524;
     match why {

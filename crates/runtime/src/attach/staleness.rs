@@ -1,11 +1,11 @@
-//! Staleness of probed files. Places are offsets, which are meaningless in another version of the
+//! Staleness of probed files. Locations are offsets, which are meaningless in another version of the
 //! file. A probe stays at the file that it was attached to, even if the path later refers to
 //! another one.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use spile_ir::{CodePlace, Event, Program};
+use spile_ir::{CodeLocation, Event, Program};
 
 use crate::error::Error;
 
@@ -47,7 +47,7 @@ impl Staleness {
                 continue;
             };
             for site in &probe.sites {
-                if let CodePlace::File { path, .. } = &site.place {
+                if let CodeLocation::File { path, .. } = &site.location {
                     paths.insert(Path::new(&**path));
                 }
             }

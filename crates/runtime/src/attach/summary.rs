@@ -8,17 +8,17 @@ use spile_ir::{CodeProbe, SiteId, Space};
 
 use crate::attach::site::count;
 
-/// The attach kind of a probe's programs, and the number of places.
+/// The attach kind of a probe's programs, and the number of locations.
 #[derive(Debug)]
 pub(crate) struct AttachSummary {
     /// The probe in the script, and its name.
     pub probe: Option<SiteId>,
     pub name: String,
     how: &'static str,
-    places: usize,
+    locations: usize,
     left_out: usize,
     programs: usize,
-    /// Number of places with another attach kind.
+    /// Number of locations with another attach kind.
     others: usize,
 }
 
@@ -37,7 +37,7 @@ impl AttachSummary {
                 true => followed_name(code),
                 false => kind_name(code, by),
             },
-            places: count(code).saturating_sub(left_out),
+            locations: count(code).saturating_sub(left_out),
             left_out,
             programs: 1,
             others: 0,
@@ -53,7 +53,7 @@ impl AttachSummary {
             match lines.get_mut(at).filter(|_| one.probe.is_some()) {
                 Some(line) => {
                     line.others += usize::from(line.name != one.name);
-                    line.places += one.places;
+                    line.locations += one.locations;
                     line.left_out += one.left_out;
                     line.programs += 1;
                 }
@@ -72,9 +72,9 @@ impl fmt::Display for AttachSummary {
             1 => f.write_str(" and another")?,
             n => write!(f, " and {n} others")?,
         }
-        match self.places {
-            1 => write!(f, ": 1 place by {}", self.how)?,
-            n => write!(f, ": {n} places by {}", self.how)?,
+        match self.locations {
+            1 => write!(f, ": 1 location by {}", self.how)?,
+            n => write!(f, ": {n} locations by {}", self.how)?,
         }
         if self.programs > 1 {
             write!(f, ", {} programs", self.programs)?;
@@ -120,14 +120,14 @@ fn kind_name(probe: &CodeProbe, by: CodeAttach) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use spile_ir::{CodePlace, CodeSite};
+    use spile_ir::{CodeLocation, CodeSite};
 
     use super::*;
 
     #[test]
     fn the_programs_of_a_probe_are_one_line_of_the_summary() {
         let site = CodeSite {
-            place: CodePlace::Address(0),
+            location: CodeLocation::Address(0),
             semaphore: 0,
             number: 0,
             exits: None,
@@ -154,11 +154,11 @@ mod tests {
             means(None, "x", multi, 0),
         ]);
         let expected = [
-            "f: 3 places by uprobe.multi",
-            "f: 1 place by uprobe, 2 left out",
-            "a and 2 others: 7 places by uprobe.multi, 3 programs, 2 left out",
-            "x: 3 places by uprobe.multi",
-            "x: 3 places by uprobe.multi",
+            "f: 3 locations by uprobe.multi",
+            "f: 1 location by uprobe, 2 left out",
+            "a and 2 others: 7 locations by uprobe.multi, 3 programs, 2 left out",
+            "x: 3 locations by uprobe.multi",
+            "x: 3 locations by uprobe.multi",
         ];
         assert_eq!(lines, expected);
     }

@@ -191,7 +191,7 @@ impl ControllerHost {
         }
     }
 
-    /// The places of all memory, zeros if they cannot be found.
+    /// The locations of all memory, zeros if they cannot be found.
     fn direct_map(&mut self) -> DirectMap {
         let found = || direct_map::find().unwrap_or_default();
         *self.direct_map.get_or_insert_with(found)
@@ -334,7 +334,7 @@ fn event(op: EventOp) -> Result<Value, Fault> {
         EventOp::UserMode | EventOp::CtxAddr | EventOp::CtxEntry => Ok(Value::Long(0)),
         EventOp::CtxActivation
         | EventOp::CtxRecord
-        | EventOp::CtxPlace
+        | EventOp::CtxStackAddress
         | EventOp::NextTid
         | EventOp::NextPid
         | EventOp::PerfCount
@@ -349,7 +349,7 @@ fn symbol(op: SymbolOp, args: &[Value]) -> Result<Value, Fault> {
     match op {
         SymbolOp::SymName => Ok(Value::from(&*symbol_name(address))),
         SymbolOp::SymData => Ok(Value::from(&*symbol_data(address))),
-        // A handler of the controller stands at no place in code: its stacks are empty.
+        // A handler of the controller stands at no location in code: its stacks are empty.
         SymbolOp::KernelStack
         | SymbolOp::KernelSymbolic
         | SymbolOp::UserStack

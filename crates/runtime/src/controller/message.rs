@@ -91,12 +91,12 @@ pub fn error_line(
     program: &Program,
 ) -> String {
     let mut line = format!("ERROR: {message}");
-    for (i, place) in program.trace(site, callers).iter().enumerate() {
+    for (i, location) in program.trace(site, callers).iter().enumerate() {
         // Writing to a String cannot fail.
         let _ = match i {
-            _ if place.near.is_empty() => Ok(()),
-            0 => write!(line, " near {}", place.near),
-            _ => write!(line, " (called from {})", place.near),
+            _ if location.near.is_empty() => Ok(()),
+            0 => write!(line, " near {}", location.near),
+            _ => write!(line, " (called from {})", location.near),
         };
     }
     if let Some(handler) = handler.and_then(|h| program.handlers.get(h.index())) {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_name_their_places() {
+    fn messages_name_their_locations() {
         let program = Program {
             handlers: vec![Handler {
                 point: "begin".into(),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use spile_bpf::compiled::Object;
-use spile_ir::{CodePlace, Event, Program};
+use spile_ir::{CodeLocation, Event, Program};
 use spile_kernel::bpf::Ring;
 use spile_layout::{
     FILES_MAP, LINE_ROWS_MAP, Layout, NAMES_MAP, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP,
@@ -198,8 +198,8 @@ fn user_files(
     let mut paths = options.objects.clone();
     for handler in &program.handlers {
         if let Event::Code(probe) = &handler.event {
-            paths.extend(probe.sites.iter().filter_map(|s| match &s.place {
-                CodePlace::File { path, .. } => Some(PathBuf::from(&**path)),
+            paths.extend(probe.sites.iter().filter_map(|s| match &s.location {
+                CodeLocation::File { path, .. } => Some(PathBuf::from(&**path)),
                 _ => None,
             }));
         }

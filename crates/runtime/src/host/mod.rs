@@ -44,7 +44,7 @@ pub(crate) struct StartParams<'a> {
     /// The number of the process to follow, or 0.
     pub target: i64,
     pub deferred: Option<&'a DeferredTexts>,
-    /// The probed files: one that has changed since its places were resolved is an error.
+    /// The probed files: one that has changed since its locations were resolved is an error.
     pub probed: &'a Staleness,
     /// A request to end stops the start.
     pub signals: &'a Rc<Signals>,
@@ -64,7 +64,7 @@ pub(crate) trait Backend {
     fn attach_kinds(&self) -> &[String];
 
     /// Attaches what probed programs can see, such as markers with semaphores. Handlers are enabled already.
-    /// Returns a warning about places that were left out.
+    /// Returns a warning about locations that were left out.
     ///
     /// # Errors
     /// The host refuses an attachment that no other can replace, or a signal ended the session.

@@ -89,7 +89,7 @@ impl Output {
                 Some(stdout()?)
             }
         };
-        // With standard error closed there is no place for messages. A recorder has one of its own, and
+        // With standard error closed there is no location for messages. A recorder has one of its own, and
         // would only keep the terminal, or the shell that waits for the end of this stream.
         let errors = match recorder {
             Some(_) => None,

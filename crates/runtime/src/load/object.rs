@@ -31,7 +31,7 @@ use spile_layout::KERNEL_LINES_MAP;
 
 use crate::load::map_prealloc::{self, PremadeMaps, data_map, state_memory, worth_a_thread};
 use crate::machine::parallel::{in_parallel, processors};
-use crate::text::kernel_files::places::KernelLineTable;
+use crate::text::kernel_files::locations::KernelLineTable;
 
 /// Programs with fewer instructions are not worth a thread.
 const WORTH_A_THREAD: usize = 500;

@@ -73,7 +73,7 @@ pub fn find() -> Option<DirectMap> {
 /// The number of the only page of a file, from this process's page table.
 fn page_number(file: &File) -> Option<u64> {
     let flags = MapFlags::SHARED | MapFlags::POPULATE;
-    // SAFETY: a new mapping at a place that the kernel chooses; nothing refers to it.
+    // SAFETY: a new mapping at a location that the kernel chooses; nothing refers to it.
     let at = unsafe { mmap(ptr::null_mut(), PAGE, ProtFlags::READ, flags, file, 0) }.ok()?;
     let mut entry = [0; 8];
     let read = File::open("/proc/self/pagemap")

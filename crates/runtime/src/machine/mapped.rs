@@ -1,4 +1,4 @@
-//! Files that this process maps so that the kernel checks places in them.
+//! Files that this process maps so that the kernel checks locations in them.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

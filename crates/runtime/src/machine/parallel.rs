@@ -9,7 +9,7 @@ use spile_kernel::process::spawn_masked;
 /// Stack size in bytes; enough for a system call.
 const STACK: usize = 256 << 10;
 
-/// The queue from which threads take items, and the place for results.
+/// The queue from which threads take items, and the location for results.
 struct Queue<T, R> {
     rest: Mutex<std::vec::IntoIter<T>>,
     done: Mutex<Vec<R>>,

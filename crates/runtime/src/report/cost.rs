@@ -126,16 +126,16 @@ pub fn text(
         if h.count == 0 {
             continue;
         }
-        let place = program
+        let location = program
             .sites
             .get(handler.site.index())
-            .map_or("", |s| place(&s.near));
+            .map_or("", |s| location(&s.near));
         let cycles = |ns: u64| spile_cast::whole(ns as f64 * per_ns);
         let variance = (h.variance() as f64 * per_ns * per_ns).trunc();
         // Writing to a String cannot fail.
         let _ = writeln!(
             out,
-            "{}, ({place}), hits: {}, cycles: {}min/{}avg/{}max, ns: {}min/{}avg/{}max, \
+            "{}, ({location}), hits: {}, cycles: {}min/{}avg/{}max, ns: {}min/{}avg/{}max, \
              variance: {variance:.0}, index: {index}",
             spile_plain::name(&handler.point),
             h.count,
@@ -160,7 +160,7 @@ pub fn text(
     let locked: Vec<&str> = layout
         .iter()
         .flat_map(|l| l.globals.iter().zip(&program.globals))
-        .filter(|(place, _)| place.as_ref().is_some_and(|p| p.lock.is_some()))
+        .filter(|(location, _)| location.as_ref().is_some_and(|p| p.lock.is_some()))
         .map(|(_, global)| &*global.name)
         .collect();
     if !locked.is_empty() {
@@ -170,8 +170,9 @@ pub fn text(
 }
 
 /// `script.stp:3:4` of "identifier 'x' at script.stp:3:4".
-fn place(near: &str) -> &str {
-    near.rsplit_once(" at ").map_or(near, |(_, place)| place)
+fn location(near: &str) -> &str {
+    near.rsplit_once(" at ")
+        .map_or(near, |(_, location)| location)
 }
 
 #[cfg(test)]

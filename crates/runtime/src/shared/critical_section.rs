@@ -10,7 +10,7 @@ use spile_cast::Cast;
 use spile_ir::GlobalId;
 use spile_kernel::bpf::{Errno, test_run};
 use spile_kernel::machine::online_cpus;
-use spile_layout::critical::{CopyPlace, CriticalLayout, ENTRY, LockedGlobal, answer, request};
+use spile_layout::critical::{CopyLocation, CriticalLayout, ENTRY, LockedGlobal, answer, request};
 
 use crate::error::Error;
 use crate::shared::handler_effects::HandlerEffects;
@@ -54,7 +54,7 @@ impl CriticalSection {
             return Ok(None);
         };
         let room = |guarded: &LockedGlobal| {
-            let CopyPlace::Elements {
+            let CopyLocation::Elements {
                 to,
                 key,
                 value,
@@ -187,9 +187,9 @@ fn copy_of(
     room: &Option<WordMemory>,
 ) -> Option<RawValue> {
     match (&guarded.copy, room) {
-        (CopyPlace::Words { to, value, .. }, _) => Some(RawValue::Cell(state.get(*to, value))),
+        (CopyLocation::Words { to, value, .. }, _) => Some(RawValue::Cell(state.get(*to, value))),
         (
-            CopyPlace::Elements {
+            CopyLocation::Elements {
                 count, key, value, ..
             },
             Some(room),
@@ -212,7 +212,7 @@ fn write_keys(
     room: &WordMemory,
     table: Option<&BoxedTable>,
 ) {
-    let CopyPlace::Elements {
+    let CopyLocation::Elements {
         key,
         value,
         max,

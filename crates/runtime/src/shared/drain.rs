@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use spile_cast::Cast;
 use spile_ir::GlobalId;
 use spile_ir::interp::{Cell, Value};
-use spile_layout::{GlobalPlace, Layout, PerCpuArray, SEQUENCE, ValueLayout};
+use spile_layout::{GlobalLocation, Layout, PerCpuArray, SEQUENCE, ValueLayout};
 
 use crate::shared::maps::ByteTable;
 use crate::shared::state::{StateMemory, read_cell, word_of};
@@ -76,11 +76,11 @@ pub fn take(
     map: Option<&mut (dyn ByteTable + '_)>,
 ) -> io::Result<Vec<(GlobalId, GlobalDeltas)>> {
     let global = layout.globals.get(g.index()).and_then(Option::as_ref);
-    let Some(place) = global.map(|g| &g.place) else {
+    let Some(location) = global.map(|g| &g.location) else {
         return Ok(Vec::new());
     };
-    match place {
-        GlobalPlace::PerCpuScalar {
+    match location {
+        GlobalLocation::PerCpuScalar {
             offset,
             gen_stride,
             value,
@@ -97,7 +97,7 @@ pub fn take(
                 .into_iter()
                 .collect())
         }
-        GlobalPlace::PerCpuArray(array) if array.colocated.of.is_none() => {
+        GlobalLocation::PerCpuArray(array) if array.colocated.of.is_none() => {
             let parts = host_parts(layout, g);
             let all = take_arrays(state, (array, &parts), (generation, last), map)?;
             let ids = parts.iter().map(|part| part.g);
@@ -119,7 +119,7 @@ struct HostPart<'l> {
 /// A host array, and the arrays co-located with it.
 fn host_parts(layout: &Layout, g: GlobalId) -> Vec<HostPart<'_>> {
     let arrays = layout.globals.iter().enumerate().filter_map(|(i, global)| {
-        let GlobalPlace::PerCpuArray(array) = &global.as_ref()?.place else {
+        let GlobalLocation::PerCpuArray(array) = &global.as_ref()?.location else {
             return None;
         };
         let part = HostPart {

@@ -40,8 +40,8 @@ fn of_body(program: &Program, layout: &Layout, body: &Body) -> HandlerEffects {
         };
         match global.storage {
             Storage::Shared { lock: true } => {
-                let place = layout.globals.get(id.index()).and_then(Option::as_ref);
-                if let Some(at) = place.and_then(|p| p.lock) {
+                let location = layout.globals.get(id.index()).and_then(Option::as_ref);
+                if let Some(at) = location.and_then(|p| p.lock) {
                     needs.locks.push((id, at));
                 }
             }
@@ -64,7 +64,7 @@ mod tests {
     use spile_ir::{
         Block, Event, Func, FuncId, Global, GlobalKind, Handler, Inst, SiteId, Term, Ty,
     };
-    use spile_layout::{GlobalLayout, GlobalPlace};
+    use spile_layout::{GlobalLayout, GlobalLocation};
 
     fn body(insts: Vec<Inst>) -> Body {
         let insts = insts.into_iter().map(|i| (i, SiteId(0))).collect();
@@ -127,10 +127,10 @@ mod tests {
             ],
             ..Program::default()
         };
-        let place = |lock| {
+        let location = |lock| {
             Some(GlobalLayout {
                 lock,
-                place: GlobalPlace::Scalar {
+                location: GlobalLocation::Scalar {
                     offset: 128,
                     ty: Ty::Long,
                 },
@@ -140,7 +140,12 @@ mod tests {
             shared_size: 256,
             cpu_stride: 128,
             cpus: 1,
-            globals: vec![place(Some(136)), place(Some(144)), place(None), place(None)],
+            globals: vec![
+                location(Some(136)),
+                location(Some(144)),
+                location(None),
+                location(None),
+            ],
             ..Layout::default()
         };
         let needs = of_program(&program, Some(&layout));

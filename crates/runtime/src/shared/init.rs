@@ -21,12 +21,12 @@ pub(crate) fn set_mark(state: &StateMemory, mark: &[u8]) {
 
 /// Stores the addresses with which kernel handlers find pages of files, if they can be determined.
 pub(crate) fn set_page_words(state: &StateMemory) {
-    let Some(places) = direct_map::find() else {
+    let Some(locations) = direct_map::find() else {
         return;
     };
     for (at, word) in [
-        (shared::PAGES, places.pages),
-        (shared::MEMORY, places.memory),
+        (shared::PAGES, locations.pages),
+        (shared::MEMORY, locations.memory),
     ] {
         state.shared(at).store(word, Ordering::Relaxed);
     }

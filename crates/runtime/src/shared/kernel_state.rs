@@ -11,7 +11,7 @@ use spile_ir::interp::{Cell, Fault, Globals, MemGlobals, Value};
 use spile_ir::storage::Storage;
 use spile_ir::{GlobalId, Init, Program, Ty};
 use spile_kernel::resources::error_text;
-use spile_layout::{GlobalLayout, GlobalPlace, Layout, PerCpuArray};
+use spile_layout::{GlobalLayout, GlobalLocation, Layout, PerCpuArray};
 
 use crate::error::Error;
 use crate::shared::critical_section::{CopyFailure, CriticalSection};
@@ -91,8 +91,8 @@ impl KernelState {
         let tables = layout
             .globals
             .iter()
-            .map(|g| match g.as_ref().map(|g| &g.place) {
-                Some(GlobalPlace::Hash {
+            .map(|g| match g.as_ref().map(|g| &g.location) {
+                Some(GlobalLocation::Hash {
                     map,
                     field: Some(field),
                     ..
@@ -107,13 +107,13 @@ impl KernelState {
                     });
                     Ok(vec![RefCell::new(fields)])
                 }
-                Some(GlobalPlace::Hash { map, .. }) => {
+                Some(GlobalLocation::Hash { map, .. }) => {
                     let held: Box<dyn ByteTable> =
                         Box::new(LockedTable::new(open(map)?.into_inner()));
                     Ok(vec![RefCell::new(held)])
                 }
                 // Co-located arrays are drained with their host.
-                Some(GlobalPlace::PerCpuArray(array))
+                Some(GlobalLocation::PerCpuArray(array))
                     if array.colocated.of.is_none() && array.large.is_none() =>
                 {
                     array.maps.iter().map(open).collect()
@@ -122,7 +122,7 @@ impl KernelState {
             });
         let tables = tables.collect::<Result<_, Error>>()?;
         let elements = layout.globals.iter().map(|g| {
-            let Some(GlobalPlace::PerCpuArray(array)) = g.as_ref().map(|g| &g.place) else {
+            let Some(GlobalLocation::PerCpuArray(array)) = g.as_ref().map(|g| &g.location) else {
                 return Ok(None);
             };
             let (Some(large), Some(map)) = (&array.large, array.maps.first()) else {
@@ -185,15 +185,15 @@ impl KernelState {
         Rc::clone(&self.state)
     }
 
-    /// The place of a global that controller and kernel share; `None` if its value is the
+    /// The location of a global that controller and kernel share; `None` if its value is the
     /// controller's.
     pub fn shared(&self, g: GlobalId) -> Option<&GlobalLayout> {
         let layout = self.layout.globals.get(g.index())?.as_ref()?;
-        match layout.place {
-            GlobalPlace::Scalar { .. } | GlobalPlace::Stats { .. } | GlobalPlace::Hash { .. } => {
-                Some(layout)
-            }
-            GlobalPlace::PerCpuScalar { .. } | GlobalPlace::PerCpuArray(_) => None,
+        match layout.location {
+            GlobalLocation::Scalar { .. }
+            | GlobalLocation::Stats { .. }
+            | GlobalLocation::Hash { .. } => Some(layout),
+            GlobalLocation::PerCpuScalar { .. } | GlobalLocation::PerCpuArray(_) => None,
         }
     }
 
@@ -205,8 +205,9 @@ impl KernelState {
     /// Stores the initial values of scalars in the shared area.
     pub fn initialise(&self, program: &Program) {
         for (i, global) in program.globals.iter().enumerate() {
-            let place = self.shared(GlobalId(i.fit())).map(|l| &l.place);
-            let (Some(GlobalPlace::Scalar { offset, ty }), Some(init)) = (place, &global.init)
+            let location = self.shared(GlobalId(i.fit())).map(|l| &l.location);
+            let (Some(GlobalLocation::Scalar { offset, ty }), Some(init)) =
+                (location, &global.init)
             else {
                 continue;
             };
@@ -324,8 +325,8 @@ impl KernelState {
         // The files that these elements refer to had time to become known.
         let waiting = self.waiting.take();
         for (g, elements) in waiting {
-            let place = self.layout.globals.get(g.index()).and_then(Option::as_ref);
-            let Some(place) = place.map(|l| &l.place) else {
+            let location = self.layout.globals.get(g.index()).and_then(Option::as_ref);
+            let Some(location) = location.map(|l| &l.location) else {
                 continue;
             };
             let mut merge = DeltaMerge {
@@ -333,7 +334,7 @@ impl KernelState {
                 key_text,
                 all: true,
             };
-            let (missed, _) = merge.deltas(g, place, GlobalDeltas::Array(elements))?;
+            let (missed, _) = merge.deltas(g, location, GlobalDeltas::Array(elements))?;
             full.extend((missed > 0).then_some((g, missed)));
         }
         for (i, layout) in self.layout.globals.iter().enumerate() {
@@ -349,7 +350,9 @@ impl KernelState {
             let generation = if double { generation } else { 0 };
             let reading = |e| Fault::from(format!("reading {}: {}", global.name, error_text(&e)));
             let elements = self.elements.get(i).and_then(Option::as_ref);
-            if let (Some(elements), GlobalPlace::PerCpuArray(array)) = (elements, &layout.place) {
+            if let (Some(elements), GlobalLocation::PerCpuArray(array)) =
+                (elements, &layout.location)
+            {
                 let (mut missed, mut unknown) = (0, Vec::new());
                 let mut merge = DeltaMerge {
                     mem: &mut *mem,
@@ -381,7 +384,7 @@ impl KernelState {
                     key_text,
                     all: last,
                 };
-                let (missed, unknown) = merge.deltas(g, &layout.place, deltas)?;
+                let (missed, unknown) = merge.deltas(g, &layout.location, deltas)?;
                 if missed > 0 {
                     full.push((g, missed));
                 }
@@ -411,7 +414,7 @@ impl DeltaMerge<'_> {
     fn deltas(
         &mut self,
         g: GlobalId,
-        place: &GlobalPlace,
+        location: &GlobalLocation,
         deltas: GlobalDeltas,
     ) -> Result<(u64, Elements), Fault> {
         let elements = match deltas {
@@ -425,7 +428,7 @@ impl DeltaMerge<'_> {
             }
             GlobalDeltas::Array(elements) => elements,
         };
-        let GlobalPlace::PerCpuArray(PerCpuArray { keys: types, .. }) = place else {
+        let GlobalLocation::PerCpuArray(PerCpuArray { keys: types, .. }) = location else {
             return Ok((0, Vec::new()));
         };
         let (mut missed, mut unknown) = (0, Vec::new());

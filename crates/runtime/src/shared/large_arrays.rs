@@ -65,14 +65,14 @@ impl LargeElements {
         Ok(memory.words())
     }
 
-    /// The memory of the first generation up to the last room that was given out: to map a page takes as long as to
+    /// The memory of the first generation up to the last slot that was given out: to map a page takes as long as to
     /// read it, and most arrays have few elements.
     fn map_used(&self, map: &OwnedFd, large: &LargeLayout) -> io::Result<WordMemory> {
         let page = rustix::param::page_size();
         let head = WordMemory::map(map.as_fd(), 0, page)?;
         let given = head.words()[LargeLayout::GIVEN as usize / 8].load(Ordering::Acquire);
-        let given = given.min(large.rooms.into()).fit::<usize>();
-        let bytes = large.rooms_offset() as usize + given * large.room as usize;
+        let given = given.min(large.slots.into()).fit::<usize>();
+        let bytes = large.slots_offset() as usize + given * large.slot_size as usize;
         WordMemory::map(map.as_fd(), 0, bytes.min(self.bytes).next_multiple_of(page))
     }
 
@@ -110,12 +110,12 @@ impl LargeElements {
             key_size: array.key_size,
         };
         let given = view.word(LargeLayout::GIVEN).load(Ordering::Acquire);
-        let given = given.min(large.rooms.into()).fit::<u32>();
+        let given = given.min(large.slots.into()).fit::<u32>();
         take_caches(state, array, generation, &view, &mut visit);
         let mut key = vec![0; array.key_size as usize];
-        for room in (1..=given).filter(|room| spares.iter().all(|s| s.low32() != *room)) {
-            view.key(room, &mut key);
-            visit(&key, view.cell(room, &array.value));
+        for slot in (1..=given).filter(|slot| spares.iter().all(|s| s.low32() != *slot)) {
+            view.key(slot, &mut key);
+            visit(&key, view.cell(slot, &array.value));
         }
         if !last {
             view.clear(given);
@@ -145,14 +145,14 @@ fn take_caches(
                 .collect();
             let value = at + 8 + array.key_size;
             match view.find(&key) {
-                Some(room) => {
+                Some(slot) => {
                     for o in (0..size).step_by(8) {
                         let delta = state.cpu(cpu, value + o).load(Ordering::Relaxed);
-                        view.word(view.value(room) + o)
+                        view.word(view.value(slot) + o)
                             .fetch_add(delta, Ordering::Relaxed);
                     }
                 }
-                // The key's room is in no cell.
+                // The key's slot is in no cell.
                 None => visit(
                     &state.bytes(cpu, at + 8, array.key_size),
                     state.take(cpu, value, &array.value),
@@ -186,16 +186,16 @@ impl GenerationView<'_> {
         })
     }
 
-    fn room(&self, number: u32) -> u32 {
-        self.large.rooms_offset() + (number - 1) * self.large.room
+    fn slot(&self, number: u32) -> u32 {
+        self.large.slots_offset() + (number - 1) * self.large.slot_size
     }
 
     fn value(&self, number: u32) -> u32 {
-        self.room(number) + self.key_size
+        self.slot(number) + self.key_size
     }
 
     fn key_word(&self, number: u32, i: u32) -> u64 {
-        self.word(self.room(number) + 8 * i).load(Ordering::Relaxed)
+        self.word(self.slot(number) + 8 * i).load(Ordering::Relaxed)
     }
 
     fn key(&self, number: u32, to: &mut [u8]) {
@@ -218,8 +218,8 @@ impl GenerationView<'_> {
         LargeLayout::CELLS + 4 * cell
     }
 
-    /// The rooms of a key's cells with matching tags, up to the first free cell, with the cells.
-    fn rooms<'v>(&'v self, key: &[u64]) -> impl Iterator<Item = (u32, u32)> + use<'v> {
+    /// The slots of a key's cells with matching tags, up to the first free cell, with the cells.
+    fn slots<'v>(&'v self, key: &[u64]) -> impl Iterator<Item = (u32, u32)> + use<'v> {
         self.large
             .probe_cells(key)
             .map(|(cell, tag)| (cell, tag, self.u32_at(GenerationView::cell_at(cell))))
@@ -227,16 +227,16 @@ impl GenerationView<'_> {
             .filter(|(_, tag, content)| content & LargeLayout::TAG == *tag)
             .map(|(cell, _, content)| (cell, content & !LargeLayout::TAG))
             // Programs write this memory too, so the number is checked.
-            .filter(|(_, room)| (1..=self.large.rooms).contains(room))
+            .filter(|(_, slot)| (1..=self.large.slots).contains(slot))
     }
 
-    /// The room of a key.
+    /// The slot of a key.
     fn find(&self, key: &[u64]) -> Option<u32> {
-        let same = |room: &u32| (0..).zip(key).all(|(i, w)| self.key_word(*room, i) == *w);
-        self.rooms(key).map(|(_, room)| room).find(same)
+        let same = |slot: &u32| (0..).zip(key).all(|(i, w)| self.key_word(*slot, i) == *w);
+        self.slots(key).map(|(_, slot)| slot).find(same)
     }
 
-    /// Zeroes the memory, of which `given` rooms were given out.
+    /// Zeroes the memory, of which `given` slots were given out.
     fn clear(&self, given: u32) {
         let zero = |from: u32, to: u32| {
             for word in &self.words[from as usize / 8..to as usize / 8] {
@@ -244,13 +244,13 @@ impl GenerationView<'_> {
             }
         };
         if given > self.large.groups / FEW {
-            zero(LargeLayout::CELLS, self.large.rooms_offset());
+            zero(LargeLayout::CELLS, self.large.slots_offset());
         } else {
-            // Each room leads to its cells while all of them are present.
+            // Each slot leads to its cells while all of them are present.
             let cells: Vec<u32> = (1..=given)
-                .filter_map(|room| {
-                    let keys = self.keys(room);
-                    let found = self.rooms(&keys).find(|(_, at)| *at == room)?;
+                .filter_map(|slot| {
+                    let keys = self.keys(slot);
+                    let found = self.slots(&keys).find(|(_, at)| *at == slot)?;
                     Some(GenerationView::cell_at(found.0))
                 })
                 .collect();
@@ -262,7 +262,7 @@ impl GenerationView<'_> {
                 self.word(at).store(word, Ordering::Relaxed);
             }
         }
-        zero(self.room(1), self.room(given + 1));
+        zero(self.slot(1), self.slot(given + 1));
         self.word(LargeLayout::GIVEN).store(0, Ordering::Relaxed);
         self.word(LargeLayout::LIVE).store(0, Ordering::Release);
     }
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
     use spile_ir::Ty;
     use spile_ir::interp::Value;
-    use spile_layout::{Colocation, GlobalLayout, GlobalPlace, Layout};
+    use spile_layout::{Colocation, GlobalLayout, GlobalLocation, Layout};
 
     const CACHE: u32 = 256;
 
@@ -300,12 +300,15 @@ mod tests {
     }
 
     fn state(array: &PerCpuArray) -> StateMemory {
-        let place = GlobalPlace::PerCpuArray(array.clone());
+        let location = GlobalLocation::PerCpuArray(array.clone());
         StateMemory::in_memory(&Layout {
             shared_size: spile_layout::shared::END,
             cpu_stride: 1024,
             cpus: 2,
-            globals: vec![Some(GlobalLayout { lock: None, place })],
+            globals: vec![Some(GlobalLayout {
+                lock: None,
+                location,
+            })],
             ..Layout::default()
         })
         .expect("a layout that fits")
@@ -313,12 +316,12 @@ mod tests {
 
     /// Inserts a key as handlers do, into a cell or not.
     fn put(view: &GenerationView<'_>, key: u64, value: u64, linked: bool) {
-        let room = view
+        let slot = view
             .word(LargeLayout::GIVEN)
             .fetch_add(1, Ordering::Relaxed) as u32
             + 1;
         view.word(LargeLayout::LIVE).fetch_add(1, Ordering::Relaxed);
-        let at = view.room(room);
+        let at = view.slot(slot);
         view.word(at).store(key, Ordering::Relaxed);
         view.word(at + 8).store(value, Ordering::Relaxed);
         if !linked {
@@ -329,7 +332,7 @@ mod tests {
         let (cell, tag) = cells.iter().find(free).or(cells.last()).expect("cells");
         let at = GenerationView::cell_at(*cell);
         let mut bytes = view.word(at).load(Ordering::Relaxed).to_ne_bytes();
-        bytes[at as usize % 8..][..4].copy_from_slice(&(tag | room).to_ne_bytes());
+        bytes[at as usize % 8..][..4].copy_from_slice(&(tag | slot).to_ne_bytes());
         view.word(at)
             .store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
     }
@@ -341,8 +344,8 @@ mod tests {
         for (groups, keys) in [(2, 100), (60, 100), (1000, 100), (60, 3)] {
             let large = LargeLayout {
                 groups,
-                rooms: 102,
-                room: 16,
+                slots: 102,
+                slot_size: 16,
                 spare: 512,
             };
             let array = array(large);
@@ -357,7 +360,7 @@ mod tests {
                 for n in 0..keys {
                     put(&view, n << 20, n, true);
                 }
-                // A room that processor 1 did not use, and a slot of processor 0's cache with the
+                // A slot that processor 1 did not use, and a slot of processor 0's cache with the
                 // last key.
                 put(&view, 7 << 40, 0, false);
                 let used = 1 << 32;

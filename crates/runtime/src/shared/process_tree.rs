@@ -12,18 +12,18 @@ use crate::shared::state::StateMemory;
 
 /// Sets the bit of a process; the bits are at offset `at` of the shared area.
 pub(crate) fn insert(state: &StateMemory, at: u32, pid: u32) {
-    if let Some((word, bit)) = place(at, pid) {
+    if let Some((word, bit)) = location(at, pid) {
         state.shared(word).fetch_or(bit, Ordering::Relaxed);
     }
 }
 
 /// Whether the bit of a process is set.
 pub(crate) fn contains(state: &StateMemory, at: u32, pid: i64) -> bool {
-    let place = u32::try_from(pid).ok().and_then(|pid| place(at, pid));
-    place.is_some_and(|(word, bit)| state.shared(word).load(Ordering::Relaxed) & bit != 0)
+    let location = u32::try_from(pid).ok().and_then(|pid| location(at, pid));
+    location.is_some_and(|(word, bit)| state.shared(word).load(Ordering::Relaxed) & bit != 0)
 }
 
-fn place(at: u32, pid: u32) -> Option<(u32, u64)> {
+fn location(at: u32, pid: u32) -> Option<(u32, u64)> {
     (pid < 8 * TREE_BYTES).then(|| (at + pid / 64 * 8, 1 << (pid % 64)))
 }
 

@@ -13,7 +13,7 @@ use spile_ir::Ty;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::stats::Stat;
 use spile_layout::{
-    AggLayout, GlobalPlace, Layout, PerCpuArray, ValueLayout, counters, percpu, shared,
+    AggLayout, GlobalLocation, Layout, PerCpuArray, ValueLayout, counters, percpu, shared,
 };
 
 use crate::error::Error;
@@ -86,8 +86,8 @@ pub fn cell_bytes(cell: &Cell, layout: &ValueLayout) -> Vec<u8> {
     match (cell, layout) {
         (Cell::Stats(s), ValueLayout::Stats(agg)) => write_stats(s, agg, |at, word| {
             let at = at as usize;
-            if let Some(place) = bytes.get_mut(at..at + 8) {
-                place.copy_from_slice(&word.to_ne_bytes());
+            if let Some(location) = bytes.get_mut(at..at + 8) {
+                location.copy_from_slice(&word.to_ne_bytes());
             }
         }),
         (Cell::Scalar(v), ValueLayout::Scalar(ty)) => return value_bytes(v, *ty),
@@ -410,11 +410,11 @@ fn check(layout: &Layout, len: usize) -> Result<(), LayoutError> {
         {
             return bad("lock");
         }
-        let ok = match &global.place {
-            GlobalPlace::Scalar { offset, ty } => fits(*offset, ty.size(), layout.shared_size),
-            GlobalPlace::Stats { offset, agg } => fits(*offset, agg.size, layout.shared_size),
-            GlobalPlace::Hash { .. } => true,
-            GlobalPlace::PerCpuScalar {
+        let ok = match &global.location {
+            GlobalLocation::Scalar { offset, ty } => fits(*offset, ty.size(), layout.shared_size),
+            GlobalLocation::Stats { offset, agg } => fits(*offset, agg.size, layout.shared_size),
+            GlobalLocation::Hash { .. } => true,
+            GlobalLocation::PerCpuScalar {
                 offset,
                 gen_stride,
                 value,
@@ -423,7 +423,7 @@ fn check(layout: &Layout, len: usize) -> Result<(), LayoutError> {
                 value.size(),
                 layout.cpu_stride,
             ),
-            GlobalPlace::PerCpuArray(
+            GlobalLocation::PerCpuArray(
                 array @ PerCpuArray {
                     cache,
                     gen_stride,
@@ -443,7 +443,7 @@ fn check(layout: &Layout, len: usize) -> Result<(), LayoutError> {
                     .into_iter()
                     .flatten()
                     .all(|at| fits(at, 8 * generations, layout.cpu_stride))
-                    && large.is_none_or(|l| l.room == key_size + value.size())
+                    && large.is_none_or(|l| l.slot_size == key_size + value.size())
                     && colocated.at.saturating_add(value.size()) <= colocated.size
                     && key_size.saturating_add(colocated.size) <= slot_size.saturating_sub(8)
                     && fits(
@@ -471,14 +471,14 @@ mod tests {
     use spile_layout::GlobalLayout;
 
     /// A layout with one global.
-    pub(crate) fn layout(place: GlobalPlace) -> Layout {
+    pub(crate) fn layout(location: GlobalLocation) -> Layout {
         Layout {
             shared_size: 256,
             cpu_stride: 1024,
             cpus: 2,
             globals: vec![Some(GlobalLayout {
                 lock: Some(shared::END),
-                place,
+                location,
             })],
             handlers: vec![None],
             ..Layout::default()
@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn values_survive() {
-        let state = StateMemory::in_memory(&layout(GlobalPlace::Scalar {
+        let state = StateMemory::in_memory(&layout(GlobalLocation::Scalar {
             offset: 136,
             ty: Ty::Long,
         }))
@@ -538,7 +538,7 @@ mod tests {
 
     #[test]
     fn locks_exclude() {
-        let state = StateMemory::in_memory(&layout(GlobalPlace::Scalar {
+        let state = StateMemory::in_memory(&layout(GlobalLocation::Scalar {
             offset: 136,
             ty: Ty::Long,
         }))
@@ -551,7 +551,7 @@ mod tests {
 
     #[test]
     fn generations_alternate() {
-        let state = StateMemory::in_memory(&layout(GlobalPlace::Scalar {
+        let state = StateMemory::in_memory(&layout(GlobalLocation::Scalar {
             offset: 136,
             ty: Ty::Long,
         }))
@@ -565,7 +565,7 @@ mod tests {
 
     #[test]
     fn wrong_layouts_are_refused() {
-        let ok = layout(GlobalPlace::Scalar {
+        let ok = layout(GlobalLocation::Scalar {
             offset: 136,
             ty: Ty::Long,
         });
@@ -578,19 +578,19 @@ mod tests {
         for bad in [
             small,
             none,
-            layout(GlobalPlace::Scalar {
+            layout(GlobalLocation::Scalar {
                 offset: 256,
                 ty: Ty::Long,
             }),
-            layout(GlobalPlace::Scalar {
+            layout(GlobalLocation::Scalar {
                 offset: 250,
                 ty: Ty::Long,
             }),
-            layout(GlobalPlace::Stats {
+            layout(GlobalLocation::Stats {
                 offset: 200,
                 agg: agg(),
             }),
-            layout(GlobalPlace::PerCpuScalar {
+            layout(GlobalLocation::PerCpuScalar {
                 offset: 1016,
                 gen_stride: 8,
                 value,

@@ -19,7 +19,7 @@ use crate::shared::ring_record::{FieldValue, OutputRecord};
 use crate::shared::state::StateMemory;
 use crate::text::deferred::WORD;
 use crate::text::kernel_files::KernelLines;
-use crate::text::user_files::{FrameInfo, FramePlace, UserFiles};
+use crate::text::user_files::{FrameInfo, FrameLocation, UserFiles};
 
 /// Renders symbolic texts.
 #[derive(Default)]
@@ -294,35 +294,35 @@ impl Symbolizer {
             return;
         };
         for (i, word) in of.split(|b| *b == b' ').enumerate() {
-            let Some(place) = place(word) else {
+            let Some(location) = location(word) else {
                 continue;
             };
-            let all = if place.file == COPIED.into() {
+            let all = if location.file == COPIED.into() {
                 // The mark for further addresses contains the number of those before.
-                let before = i.max(place.addr.unwrap_or(0).try_into().unwrap_or(i));
+                let before = i.max(location.addr.unwrap_or(0).try_into().unwrap_or(i));
                 let left = self.frames.saturating_sub(before);
                 files
-                    .frames_of_copy(place.offset)
+                    .frames_of_copy(location.offset)
                     .into_iter()
                     .take(left)
                     .collect()
             } else {
-                vec![place]
+                vec![location]
             };
-            for (n, mut place) in all.into_iter().enumerate() {
+            for (n, mut location) in all.into_iter().enumerate() {
                 if n > 0 && form == SymbolicForm::UserAddresses {
                     out.push(b' ');
                 }
-                place.back = u64::from(form.of_stack() && i > 0 && place.offset & EXACT == 0);
-                place.offset &= !EXACT;
-                out.extend_from_slice(user_text(form, place, files).as_bytes());
+                location.back = u64::from(form.of_stack() && i > 0 && location.offset & EXACT == 0);
+                location.offset &= !EXACT;
+                out.extend_from_slice(user_text(form, location, files).as_bytes());
             }
         }
     }
 }
 
 /// Parses the numbers of a frame: see `crates/bpf/src/lower/event/unwind/mod.rs`.
-fn place(word: &[u8]) -> Option<FramePlace> {
+fn location(word: &[u8]) -> Option<FrameLocation> {
     let word = std::str::from_utf8(word).ok()?;
     let numbers: Vec<u64> = word
         .split('.')
@@ -333,7 +333,7 @@ fn place(word: &[u8]) -> Option<FramePlace> {
         [addr, file, offset] => (Some(addr), file, offset),
         _ => return None,
     };
-    Some(FramePlace {
+    Some(FrameLocation {
         addr,
         file,
         offset,
@@ -368,9 +368,12 @@ fn kernel_text(
         }
         SymbolicForm::KernelFileLines => {
             let data = symbol_data(addr);
-            let place = line(addr).map(|(file, n)| format!(" at {file}:{n}"));
+            let location = line(addr).map(|(file, n)| format!(" at {file}:{n}"));
             let (name, module) = data.split_at(data.find(" [").unwrap_or(data.len()));
-            format!(" {addr:#x} : {name}{}{module}\n", place.unwrap_or_default())
+            format!(
+                " {addr:#x} : {name}{}{module}\n",
+                location.unwrap_or_default()
+            )
         }
         _ => format!(" {addr:#x} : {}\n", symbol_data(addr)),
     }
@@ -389,8 +392,8 @@ fn escaped_file((file, line): (String, u32)) -> (String, u32) {
 }
 
 /// One frame in a form. Unknown parts are omitted; without a symbol the address is printed.
-fn user_text(form: SymbolicForm, place: FramePlace, files: &mut UserFiles) -> String {
-    let found = files.find(place);
+fn user_text(form: SymbolicForm, location: FrameLocation, files: &mut UserFiles) -> String {
+    let found = files.find(location);
     let (symbol, module) = (found.symbol, found.module);
     let symbol = symbol.map(|(name, at, size)| (escaped_name(name), at, size));
     let found = FrameInfo {
@@ -398,10 +401,10 @@ fn user_text(form: SymbolicForm, place: FramePlace, files: &mut UserFiles) -> St
         module: module.map(escaped_name),
         ..found
     };
-    let addr = place.addr.unwrap_or(found.linked + place.back);
+    let addr = location.addr.unwrap_or(found.linked + location.back);
     let module = found.module.as_deref();
     let base = |m: &str| m.rsplit('/').next().unwrap_or(m).to_owned();
-    let offset = found.linked + place.back;
+    let offset = found.linked + location.back;
     let inside = |m: &str| format!("{addr:#x} [{m}+{offset:#x}]");
     // `at` is a position in the source: behind the symbol, or behind the module if there is no
     // symbol.
@@ -423,13 +426,16 @@ fn user_text(form: SymbolicForm, place: FramePlace, files: &mut UserFiles) -> St
     };
     match form {
         SymbolicForm::UserLines => line(""),
-        SymbolicForm::UserFileLines => match files.line(place).map(escaped_file) {
+        SymbolicForm::UserFileLines => match files.line(location).map(escaped_file) {
             Some((file, n)) => line(&format!(" at {file}:{n}")),
             None => line(""),
         },
         SymbolicForm::UserSimple | SymbolicForm::UserSimpleLines => {
             let lines = form == SymbolicForm::UserSimpleLines;
-            let at = lines.then(|| files.line(place)).flatten().map(escaped_file);
+            let at = lines
+                .then(|| files.line(location))
+                .flatten()
+                .map(escaped_file);
             let at = at.map_or_else(String::new, |(file, n)| format!(" at {file}:{n}"));
             match (&found.symbol, module) {
                 (Some((name, offset, _)), Some(m)) => {
@@ -447,7 +453,7 @@ fn user_text(form: SymbolicForm, place: FramePlace, files: &mut UserFiles) -> St
         SymbolicForm::UserAddresses => format!("{addr:#x}"),
         SymbolicForm::UserAddressLines => format!(" {addr:#x} : {}\n", data("")),
         SymbolicForm::UserName => name(),
-        SymbolicForm::UserPlace => match files.line(place).map(escaped_file) {
+        SymbolicForm::UserLocation => match files.line(location).map(escaped_file) {
             Some((file, n)) => format!("{}\t{file}:{n}", name()),
             None => format!("{}\t{addr:#x}", name()),
         },
@@ -458,7 +464,7 @@ fn user_text(form: SymbolicForm, place: FramePlace, files: &mut UserFiles) -> St
         SymbolicForm::UserData => data(""),
         SymbolicForm::UserModule => module.unwrap_or("<unknown>").to_owned(),
         SymbolicForm::UserFileLine | SymbolicForm::UserFile | SymbolicForm::UserLine => {
-            match (files.line(place).map(escaped_file), form) {
+            match (files.line(location).map(escaped_file), form) {
                 (Some((file, n)), SymbolicForm::UserFileLine) => format!("{file}:{n}"),
                 (Some((file, _)), SymbolicForm::UserFile) => file,
                 (Some((_, n)), _) => n.to_string(),
@@ -521,7 +527,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_become_places_in_the_source() {
+    fn marks_become_locations_in_the_source() {
         let mut line = |at| (at == 7).then(|| ("a/b.c".to_owned(), 12));
         let mut text = |form, at| kernel_text(form, at, &mut line);
         assert_eq!(text(SymbolicForm::KernelFileLine, 7), "a/b.c:12");

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use spile_debuginfo::sdt::{self, ArgPlace, Marker};
+use spile_debuginfo::sdt::{self, ArgLocation, Marker};
 
 const C: [&str; 6] = ["gnu89", "c99", "gnu99", "c11", "c17", "gnu17"];
 const CXX: [&str; 5] = ["c++98", "c++11", "c++14", "c++17", "c++20"];
@@ -46,10 +46,10 @@ fn markers(compiler: &str, options: &[&str]) -> Vec<Marker> {
     for m in &found {
         for o in &m.args {
             assert!(
-                !matches!(o.place, ArgPlace::Unreadable(_)),
+                !matches!(o.location, ArgLocation::Unreadable(_)),
                 "{}: {:?}",
                 m.name,
-                o.place
+                o.location
             );
         }
         if cfg!(target_arch = "x86_64") {

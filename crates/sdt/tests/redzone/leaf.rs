@@ -32,7 +32,7 @@ macro_rules! marker {
 fn leaf(seed: i64) -> i64 {
     let mut kept = [0_i64; 8];
     let at = &raw mut kept;
-    // SAFETY: all places are in the array.
+    // SAFETY: all locations are in the array.
     unsafe {
         for i in 0..8 {
             write_volatile(at.cast::<i64>().add(i), seed + i as i64);

@@ -52,7 +52,7 @@ fn compilers() -> Vec<String> {
     found
 }
 
-/// A built program, and the place of its marker.
+/// A built program, and the location of its marker.
 struct Program {
     what: String,
     path: PathBuf,
@@ -91,13 +91,13 @@ impl Program {
         let nop = [0x0f, 0x1f, 0x44, 0, 0];
         let in_page =
             |at: usize| at as u64 % 4096 == address % 4096 && bytes[at..].starts_with(&nop);
-        let places: Vec<_> = (0..bytes.len() - 5).filter(|at| in_page(*at)).collect();
-        assert_eq!(places.len(), 1, "{what}");
+        let locations: Vec<_> = (0..bytes.len() - 5).filter(|at| in_page(*at)).collect();
+        assert_eq!(locations.len(), 1, "{what}");
         Program {
             what,
             path,
             address,
-            offset: places[0] as u64,
+            offset: locations[0] as u64,
             semaphore: 0,
         }
     }

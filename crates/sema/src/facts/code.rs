@@ -1,8 +1,8 @@
-//! Facts about code: modules, places in them, and the variables there.
+//! Facts about code: modules, locations in them, and the variables there.
 
 use std::sync::Arc;
 
-use spile_ir::{CodePlace, Exits};
+use spile_ir::{CodeLocation, Exits};
 
 use super::CTypeId;
 
@@ -62,7 +62,7 @@ pub struct FoundModule {
 
 /// The location of a variable in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DataPlace {
+pub struct DataLocation {
     /// Its address in the running kernel or process.
     pub address: u64,
     /// Size in bytes; 0 where unknown.
@@ -120,7 +120,7 @@ pub enum FunctionPart {
     Label(Arc<str>),
 }
 
-/// The places that a query selects. Patterns consist of `*`, `?` and `[...]`.
+/// The locations that a query selects. Patterns consist of `*`, `?` and `[...]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CodeQuery {
     /// `function("NAME@FILE:LINES")`
@@ -165,10 +165,10 @@ pub enum CodeQuery {
     Plt(Arc<str>),
 }
 
-/// A place that was found.
+/// A location that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundPlace {
-    /// The id for [`super::CodeFacts::place_variables`], unique within the module.
+pub struct FoundLocation {
+    /// The id for [`super::CodeFacts::location_variables`], unique within the module.
     pub id: u64,
     /// The function, or the marker.
     pub name: Arc<str>,
@@ -180,10 +180,10 @@ pub struct FoundPlace {
     pub provider: Option<Arc<str>>,
     /// The label, for a label in the function.
     pub label: Option<Arc<str>>,
-    /// The place is in an inlined copy of the function, which has no return.
+    /// The location is in an inlined copy of the function, which has no return.
     pub inlined: bool,
     /// The location of the code.
-    pub place: CodePlace,
+    pub location: CodeLocation,
     /// Its address as the module's symbols have it.
     pub address: u64,
     /// File offset of the marker's semaphore; 0 for none.
@@ -196,11 +196,11 @@ pub struct FoundPlace {
     pub inexact: Option<Arc<str>>,
 }
 
-impl FoundPlace {
-    /// A place at an address of which nothing else is known: no source, label, semaphore or exits.
+impl FoundLocation {
+    /// A location at an address of which nothing else is known: no source, label, semaphore or exits.
     #[must_use]
-    pub fn new(id: u64, name: Arc<str>, place: CodePlace, address: u64) -> FoundPlace {
-        FoundPlace {
+    pub fn new(id: u64, name: Arc<str>, location: CodeLocation, address: u64) -> FoundLocation {
+        FoundLocation {
             id,
             name,
             file: None,
@@ -208,7 +208,7 @@ impl FoundPlace {
             provider: None,
             label: None,
             inlined: false,
-            place,
+            location,
             address,
             semaphore: 0,
             exits: None,
@@ -233,7 +233,7 @@ pub enum VarKind {
     Return,
 }
 
-/// A variable at a place.
+/// A variable at a location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variable {
     /// Its name without `$`.

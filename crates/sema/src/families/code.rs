@@ -1,4 +1,4 @@
-//! Families of places in code: their components become queries, and queries become places.
+//! Families of locations in code: their components become queries, and queries become locations.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use spile_glob::is_pattern;
 /// Maximum of `.callees(N)`.
 const MOST_CALLS: u32 = 16;
 
-/// Places that a point means.
+/// Locations that a point means.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CodeMatch {
     /// The address space of the code.
@@ -25,45 +25,45 @@ pub(crate) struct CodeMatch {
     pub ret: bool,
     /// Only in the target's processes.
     pub tree: bool,
-    /// The point matches several places, or can: some of them may be left out.
+    /// The point matches several locations, or can: some of them may be left out.
     pub several: bool,
     /// The component that names them: `function`.
     word: Arc<str>,
     /// The components after it: `.call`.
     tail: String,
-    /// The places.
-    pub places: Vec<MatchedPlace>,
+    /// The locations.
+    pub locations: Vec<MatchedLocation>,
 }
 
-/// A place that a point matches.
+/// A location that a point matches.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct MatchedPlace {
-    /// The module of the place.
+pub(crate) struct MatchedLocation {
+    /// The module of the location.
     pub module: FoundModule,
-    /// The place.
-    pub place: FoundPlace,
+    /// The location.
+    pub location: FoundLocation,
 }
 
 impl CodeMatch {
-    /// The point of one place, as a script would write it.
-    pub(crate) fn point(&self, found: &MatchedPlace) -> String {
-        let place = &found.place;
+    /// The point of one location, as a script would write it.
+    pub(crate) fn point(&self, found: &MatchedLocation) -> String {
+        let location = &found.location;
         let quoted = |text: &str| literal(&Literal::Str(text.as_bytes().into()));
         let head = match &found.module.module {
             ProbeModule::Kernel => "kernel".to_owned(),
             ProbeModule::KernelModule(name) => format!("module({})", quoted(name)),
             ProbeModule::File(path) => format!("process({})", quoted(path)),
         };
-        let mut what = place.name.to_string();
-        if let Some(file) = &place.file {
+        let mut what = location.name.to_string();
+        if let Some(file) = &location.file {
             what.push_str(&format!("@{file}"));
-            if place.line != 0 {
-                what.push_str(&format!(":{}", place.line));
+            if location.line != 0 {
+                what.push_str(&format!(":{}", location.line));
             }
         }
-        let provider = place.provider.as_ref();
+        let provider = location.provider.as_ref();
         let provider = provider.map_or(String::new(), |p| format!(".provider({})", quoted(p)));
-        let label = place.label.as_ref();
+        let label = location.label.as_ref();
         let label = label.map(|name| format!(".label({})", quoted(name)));
         // No spare capacity: listings hold tens of thousands.
         [
@@ -102,21 +102,21 @@ pub(super) fn resolve(
     };
     let what = &comps[at];
     let query = query(comps, what)?;
-    let mut places = Vec::new();
+    let mut locations = Vec::new();
     let mut why = None;
     for module in &modules {
-        match facts.places(&module.module, &query) {
-            Ok(found) => places.extend(found.into_iter().map(|place| MatchedPlace {
+        match facts.locations(&module.module, &query) {
+            Ok(found) => locations.extend(found.into_iter().map(|location| MatchedLocation {
                 module: module.clone(),
-                place,
+                location,
             })),
             Err(reason) => why = Some(reason),
         }
     }
     let ret = named(comps, "return").is_some();
-    if places.is_empty() {
+    if locations.is_empty() {
         let unknown = why.is_none();
-        let error = no_places(&modules, what, why);
+        let error = no_locations(&modules, what, why);
         return Err(Box::new(match suggest && unknown {
             true => with_way_out(facts, &modules, what, error),
             false => error,
@@ -136,14 +136,14 @@ pub(super) fn resolve(
         space: if user { Space::User } else { Space::Kernel },
         ret,
         tree: user && !one && facts.has_target(),
-        several: places.len() > 1 || comps.iter().any(matches_several),
+        several: locations.len() > 1 || comps.iter().any(matches_several),
         word: what.name.as_ref().into(),
         tail,
-        places,
+        locations,
     })])
 }
 
-/// Whether a component can match several places: a pattern, all lines, or a range of lines.
+/// Whether a component can match several locations: a pattern, all lines, or a range of lines.
 fn matches_several(c: &Component) -> bool {
     match &c.arg {
         Some(Literal::Str(s)) => {
@@ -207,7 +207,7 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
             absolute: has("absolute"),
         });
     }
-    let text = place_text(what);
+    let text = location_text(what);
     Ok(match &*what.name {
         "plt" => CodeQuery::Plt(text),
         "mark" => CodeQuery::Mark {
@@ -215,7 +215,7 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
             name: text,
         },
         "statement" => {
-            let (name, file, lines) = place(&text, what)?;
+            let (name, file, lines) = location(&text, what)?;
             CodeQuery::Statement {
                 name,
                 file,
@@ -224,7 +224,7 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
             }
         }
         _ => {
-            let (name, file, lines) = place(&text, what)?;
+            let (name, file, lines) = location(&text, what)?;
             let kinds = [
                 ("return", FunctionKind::Return),
                 ("call", FunctionKind::Call),
@@ -265,7 +265,7 @@ fn callees(c: &Component) -> DiagResult<FunctionPart> {
 }
 
 /// Splits `NAME@FILE:LINES` into its parts.
-fn place(text: &str, c: &Component) -> DiagResult<(Arc<str>, Option<Arc<str>>, LinePattern)> {
+fn location(text: &str, c: &Component) -> DiagResult<(Arc<str>, Option<Arc<str>>, LinePattern)> {
     let Some((name, rest)) = text.split_once('@') else {
         return Ok((text.into(), None, LinePattern::Any));
     };
@@ -297,26 +297,26 @@ fn place(text: &str, c: &Component) -> DiagResult<(Arc<str>, Option<Arc<str>>, L
 /// Maximum number of markers that an error names.
 const MOST_MARKERS: usize = 40;
 
-/// The error for places that do not exist.
-fn no_places(modules: &[FoundModule], what: &Component, why: Option<String>) -> Diagnostic {
+/// The error for locations that do not exist.
+fn no_locations(modules: &[FoundModule], what: &Component, why: Option<String>) -> Diagnostic {
     let of = match modules {
         [one] => one.module.to_string(),
         _ => "these modules".to_owned(),
     };
-    let text = place_text(what);
+    let text = location_text(what);
     let message = match why {
         Some(why) => format!("cannot probe the {} `{text}` of {of}: {why}", &*what.name),
         None => format!("no match: {of} has no {} `{text}`", &*what.name),
     };
-    Diagnostic::error(codes::NO_PLACE, message).at(what.span)
+    Diagnostic::error(codes::NO_LOCATION, message).at(what.span)
 }
 
-/// The place that a component names.
-fn place_text(what: &Component) -> Arc<str> {
+/// The location that a component names.
+fn location_text(what: &Component) -> Arc<str> {
     string_of(what).unwrap_or_else(|| "*".into())
 }
 
-/// Adds a way out to the error for a place that does not exist: the most similar name, the markers
+/// Adds a way out to the error for a location that does not exist: the most similar name, the markers
 /// that there are, or where the symbols of a stripped program could come from. This may read all symbols.
 fn with_way_out(
     facts: &dyn Facts,
@@ -324,7 +324,7 @@ fn with_way_out(
     what: &Component,
     error: Diagnostic,
 ) -> Diagnostic {
-    let text = place_text(what);
+    let text = location_text(what);
     let name = text.split('@').next().unwrap_or("");
     let like = |name: &str| match &*what.name {
         "function" => Some(CodeQuery::Function {
@@ -342,10 +342,10 @@ fn with_way_out(
     };
     // The start of a misspelt name is usually right; of markers there are only a few.
     let start = |letters| -> String { name.chars().take(letters).collect() };
-    let found = |letters| -> Vec<FoundPlace> {
+    let found = |letters| -> Vec<FoundLocation> {
         let query = like(&format!("{}*", start(letters))).filter(|_| !is_pattern(name));
         query.map_or_else(Vec::new, |query| {
-            let of = |m: &FoundModule| facts.places(&m.module, &query).ok();
+            let of = |m: &FoundModule| facts.locations(&m.module, &query).ok();
             modules.iter().filter_map(of).flatten().collect()
         })
     };
@@ -370,7 +370,7 @@ fn with_way_out(
 }
 
 /// Adds the names of the markers that there are.
-fn with_markers(error: Diagnostic, markers: &[FoundPlace]) -> Diagnostic {
+fn with_markers(error: Diagnostic, markers: &[FoundLocation]) -> Diagnostic {
     let mut names: Vec<&str> = markers.iter().map(|p| &*p.name).collect();
     names.sort_unstable();
     names.dedup();
@@ -388,14 +388,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_in_files_are_parsed() {
+    fn locations_in_files_are_parsed() {
         let c = Component {
             name: "statement".into(),
             arg: None,
             span: Default::default(),
         };
         let parts = |text: &str| {
-            let (name, file, lines) = place(text, &c).expect("a place");
+            let (name, file, lines) = location(text, &c).expect("a location");
             (name.to_string(), file.map(|f| f.to_string()), lines)
         };
         let some = |t: &str| Some(t.to_owned());
@@ -416,6 +416,6 @@ mod tests {
             parts("*@x.c:1,5-7").2,
             LinePattern::Absolute(vec![(1, 1), (5, 7)])
         );
-        assert!(place("f@x.c:1-", &c).is_err());
+        assert!(location("f@x.c:1-", &c).is_err());
     }
 }

@@ -8,7 +8,7 @@ use spile_syntax::pretty::point_text;
 
 use super::kinds::PointMatch;
 use crate::codes;
-use crate::facts::{CodeFacts, DataPlace, ModuleQuery, ProbeModule};
+use crate::facts::{CodeFacts, DataLocation, ModuleQuery, ProbeModule};
 use crate::probe::handler::HandlerKind;
 use crate::probe::point::{bad_argument, modules, named, number_of, process_number};
 
@@ -52,14 +52,14 @@ fn watch_match(
     data: &Component,
     of: WatchOwner,
 ) -> DiagResult<PointMatch> {
-    let place = match &data.arg {
-        Some(Literal::Num(n)) => DataPlace {
+    let location = match &data.arg {
+        Some(Literal::Num(n)) => DataLocation {
             address: n.cast_unsigned(),
             size: 0,
         },
         Some(Literal::Str(s)) => facts
-            .data_place(&of, &String::from_utf8_lossy(s))
-            .map_err(|why| Box::new(Diagnostic::error(codes::NO_PLACE, why).at(data.span)))?,
+            .data_location(&of, &String::from_utf8_lossy(s))
+            .map_err(|why| Box::new(Diagnostic::error(codes::NO_LOCATION, why).at(data.span)))?,
         None => return Err(bad_argument(data, "an address or the name of a variable")),
     };
     let length = match named(comps, "length") {
@@ -67,18 +67,18 @@ fn watch_match(
             Some(n @ (1 | 2 | 4 | 8)) => n,
             _ => return Err(bad_argument(c, "1, 2, 4 or 8 bytes")),
         },
-        None => natural_size(place),
+        None => natural_size(location),
     };
-    if !place.address.is_multiple_of(length) {
+    if !location.address.is_multiple_of(length) {
         let text = format!(
             "the address {:#x} is not a multiple of the {length} bytes that are watched",
-            place.address
+            location.address
         );
         let d = Diagnostic::error(codes::BAD_ARGUMENT, text).at(data.span);
         return Err(Box::new(d.help("`.length(1)` watches one byte")));
     }
     let watch = Watch {
-        address: place.address,
+        address: location.address,
         length: length.fit(),
         reads: named(comps, "rw").is_some(),
         of,
@@ -92,12 +92,12 @@ fn watch_match(
 
 /// The number of bytes to watch: as much of a variable as possible; for an address four bytes, or
 /// fewer if it is not aligned.
-fn natural_size(place: DataPlace) -> u64 {
-    let most = match place.size {
+fn natural_size(location: DataLocation) -> u64 {
+    let most = match location.size {
         0 => 4,
         size => size.min(MOST),
     };
-    let fits = |n: &u64| *n <= most && place.address.is_multiple_of(*n);
+    let fits = |n: &u64| *n <= most && location.address.is_multiple_of(*n);
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn lengths_of_watched_data_are_natural() {
-        let of = |address, size| natural_size(DataPlace { address, size });
+        let of = |address, size| natural_size(DataLocation { address, size });
         assert_eq!(of(0x1000, 0), 4);
         assert_eq!(of(0x1002, 0), 2);
         assert_eq!(of(0x1001, 0), 1);

@@ -65,13 +65,13 @@ pub(super) fn netfilter(facts: &dyn TypeFacts, comps: &[Component]) -> DiagResul
     let (Some(hook), Some(pf)) = (named(comps, "hook"), named(comps, "pf")) else {
         return Ok(Vec::new());
     };
-    let place = Netfilter {
+    let location = Netfilter {
         pf: family(facts, pf)?,
         hook: hook_number(facts, hook)?,
         priority: named(comps, "priority").map_or(Ok(0), priority)?,
     };
     Ok(vec![PointMatch::Hook {
-        event: Event::Netfilter(place),
+        event: Event::Netfilter(location),
         point: point_text(comps),
         name: literal(hook),
         targets: packet(facts),
@@ -207,7 +207,7 @@ pub(super) fn lsm(
     let hooks = facts.lsm_hooks(&pattern);
     if hooks.is_empty() {
         let text = format!("the kernel has no LSM hook `{pattern}` that programs can attach to");
-        let d = Diagnostic::error(codes::NO_PLACE, text).at(c.span);
+        let d = Diagnostic::error(codes::NO_LOCATION, text).at(c.span);
         if is_pattern(&pattern) {
             return Err(Box::new(d));
         }

@@ -50,7 +50,7 @@ pub struct Family {
     pub options: &'static [ComponentSpec],
     /// The way to make the event.
     pub(crate) make: EventMaker,
-    /// The place where its handlers run, and their variables.
+    /// The location where its handlers run, and their variables.
     pub context: HandlerKind,
     /// One line for `--dump-probe-types`.
     pub doc: &'static str,
@@ -89,7 +89,7 @@ pub(crate) enum EventMaker {
     Syscall(bool),
     /// All system calls; `true` for their return.
     SyscallAny(bool),
-    /// Places in code: made from all components.
+    /// Locations in code: made from all components.
     Code,
     /// Watched memory.
     Data,
@@ -113,7 +113,7 @@ pub(crate) enum PointMatch {
         point: String,
         program: Option<Arc<str>>,
     },
-    /// A place where the kernel calls BPF programs, with the arguments it passes.
+    /// A location where the kernel calls BPF programs, with the arguments it passes.
     Hook {
         event: Event,
         point: String,
@@ -130,6 +130,6 @@ pub(crate) enum PointMatch {
     Syscalls { calls: Vec<usize>, ret: bool },
     /// All system calls.
     SyscallAny { ret: bool },
-    /// Places in code.
+    /// Locations in code.
     Code(CodeMatch),
 }

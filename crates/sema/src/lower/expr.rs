@@ -7,7 +7,7 @@ use super::builder::Builder;
 use crate::types::hir::*;
 use crate::types::unify::Base;
 
-/// An assignable place whose keys are evaluated.
+/// An assignable location whose keys are evaluated.
 enum AssignTarget {
     Local(Reg),
     Scalar(GlobalId, Ty),
@@ -39,11 +39,15 @@ impl Builder<'_, '_> {
     /// Evaluates an expression for its effect alone.
     pub(super) fn effect(&mut self, e: &HirExpr) {
         match &e.kind {
-            HirExprKind::Assign { place, op, rhs } => {
-                self.assign(place, *op, rhs, false, e.span);
+            HirExprKind::Assign { lvalue, op, rhs } => {
+                self.assign(lvalue, *op, rhs, false, e.span);
             }
-            HirExprKind::IncDec { place, prefix, inc } => {
-                self.inc_dec(place, *prefix, *inc, false, e.span);
+            HirExprKind::IncDec {
+                lvalue,
+                prefix,
+                inc,
+            } => {
+                self.inc_dec(lvalue, *prefix, *inc, false, e.span);
             }
             HirExprKind::Logic { and, a, b } => {
                 let (more, join) = (self.block(), self.block());
@@ -93,11 +97,11 @@ impl Builder<'_, '_> {
         for e in later {
             walk_expr(e, &mut |e| {
                 if let HirExprKind::Assign {
-                    place: LValue::Local(l),
+                    lvalue: LValue::Local(l),
                     ..
                 }
                 | HirExprKind::IncDec {
-                    place: LValue::Local(l),
+                    lvalue: LValue::Local(l),
                     ..
                 } = &e.kind
                 {
@@ -156,10 +160,12 @@ impl Builder<'_, '_> {
             HirExprKind::Str(s) => self.l.string(s),
             HirExprKind::Read(LValue::Local(l)) => Val::Reg(self.local(*l)),
             HirExprKind::ProbeName { of } => self.probe_name(*of, e.span),
-            HirExprKind::Assign { place, op, rhs } => self.assign(place, *op, rhs, true, e.span),
-            HirExprKind::IncDec { place, prefix, inc } => {
-                self.inc_dec(place, *prefix, *inc, true, e.span)
-            }
+            HirExprKind::Assign { lvalue, op, rhs } => self.assign(lvalue, *op, rhs, true, e.span),
+            HirExprKind::IncDec {
+                lvalue,
+                prefix,
+                inc,
+            } => self.inc_dec(lvalue, *prefix, *inc, true, e.span),
             HirExprKind::Raise(m) => {
                 let msg = self.value(m);
                 self.emit(Inst::Raise { msg }, e.span);
@@ -168,8 +174,8 @@ impl Builder<'_, '_> {
                     _ => Val::Imm(0),
                 }
             }
-            HirExprKind::StatAdd { place, rhs } => {
-                let Some((g, keys)) = place.global() else {
+            HirExprKind::StatAdd { lvalue, rhs } => {
+                let Some((g, keys)) = lvalue.global() else {
                     return Val::Imm(0);
                 };
                 let Some(g) = self.global(g) else {
@@ -192,11 +198,11 @@ impl Builder<'_, '_> {
                 Val::Imm(0)
             }
             HirExprKind::PrintHist {
-                place,
+                lvalue,
                 newline,
                 to_string: false,
             } => {
-                self.print_hist(None, place, *newline, e.span);
+                self.print_hist(None, lvalue, *newline, e.span);
                 Val::Imm(0)
             }
             HirExprKind::Call { func, args } if self.l.result(*func).is_none() => {
@@ -358,10 +364,10 @@ impl Builder<'_, '_> {
                 self.sprint(dst, form, args, e.span);
             }
             HirExprKind::PrintHist {
-                place,
+                lvalue,
                 newline,
                 to_string: true,
-            } => self.print_hist(Some(dst), place, *newline, e.span),
+            } => self.print_hist(Some(dst), lvalue, *newline, e.span),
             // The cases that `value` handles without a register of its own.
             _ => {
                 let src = self.value(e);
@@ -446,8 +452,12 @@ impl Builder<'_, '_> {
                 let keys = self.optional_operands(keys);
                 self.emit(Inst::AHas { dst, g, keys }, e.span);
             }
-            HirExprKind::Stat { place, what, shift } => {
-                let Some((g, keys)) = place.global() else {
+            HirExprKind::Stat {
+                lvalue,
+                what,
+                shift,
+            } => {
+                let Some((g, keys)) = lvalue.global() else {
                     return;
                 };
                 let Some(g) = self.global(g) else { return };
@@ -463,8 +473,8 @@ impl Builder<'_, '_> {
                     e.span,
                 );
             }
-            HirExprKind::HistGet { place, idx } => {
-                let Some((g, keys)) = place.global() else {
+            HirExprKind::HistGet { lvalue, idx } => {
+                let Some((g, keys)) = lvalue.global() else {
                     return;
                 };
                 let Some(g) = self.global(g) else { return };
@@ -521,20 +531,20 @@ impl Builder<'_, '_> {
 
     fn assign(
         &mut self,
-        place: &LValue,
+        lvalue: &LValue,
         op: Option<AssignOp>,
         rhs: &HirExpr,
         used: bool,
         span: Span,
     ) -> Val {
-        if let (LValue::Local(l), None) = (place, op) {
+        if let (LValue::Local(l), None) = (lvalue, op) {
             let dst = self.local(*l);
             self.value_to(dst, rhs);
             return Val::Reg(dst);
         }
         // Keys first, then the right side, which may change the variables that a key was computed
         // from.
-        let Some(mut t) = self.target(place) else {
+        let Some(mut t) = self.target(lvalue) else {
             return self.value(rhs);
         };
         if let AssignTarget::Elem(_, keys, _) = &mut t {
@@ -639,8 +649,8 @@ impl Builder<'_, '_> {
         Val::Reg(dst)
     }
 
-    fn inc_dec(&mut self, place: &LValue, prefix: bool, inc: bool, used: bool, span: Span) -> Val {
-        let Some(t) = self.target(place) else {
+    fn inc_dec(&mut self, lvalue: &LValue, prefix: bool, inc: bool, used: bool, span: Span) -> Val {
+        let Some(t) = self.target(lvalue) else {
             return Val::Imm(0);
         };
         let by = Val::Imm(if inc { 1 } else { -1 });

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use spile_cast::Cast;
-use spile_ir::{Body, CodePlace, CodeProbe, Event, Func, FuncId, Handler, Inst, Program, SiteId};
+use spile_ir::{
+    Body, CodeLocation, CodeProbe, Event, Func, FuncId, Handler, Inst, Program, SiteId,
+};
 
 /// Merges identical handlers of a probe. `patterns` has an entry for each handler: its point where
 /// it serves several.
@@ -70,7 +72,7 @@ fn functions(program: &mut Program) {
 struct HandlersByBody(FxHashMap<(SiteId, u64), Vec<usize>>);
 
 impl HandlersByBody {
-    /// Adds a handler, or its places to an identical one, which then has the pattern as its point.
+    /// Adds a handler, or its locations to an identical one, which then has the pattern as its point.
     fn add(&mut self, handlers: &mut Vec<Handler>, handler: Handler, pattern: &Arc<str>) {
         let Event::Code(probe) = &handler.event else {
             handlers.push(handler);
@@ -84,13 +86,13 @@ impl HandlersByBody {
             let Some(first) = handlers.get_mut(*at).filter(|h| h.body == handler.body) else {
                 continue;
             };
-            let Event::Code(places) = &mut first.event else {
+            let Event::Code(locations) = &mut first.event else {
                 continue;
             };
-            if !can_attach_together(places, probe) {
+            if !can_attach_together(locations, probe) {
                 continue;
             }
-            places.sites.extend(probe.sites.iter().cloned());
+            locations.sites.extend(probe.sites.iter().cloned());
             first.points += handler.points;
             if first.point != handler.point {
                 first.point = pattern.clone();
@@ -102,14 +104,14 @@ impl HandlersByBody {
     }
 }
 
-/// Whether the places of two probes can be attached together, as one probe.
+/// Whether the locations of two probes can be attached together, as one probe.
 fn can_attach_together(a: &CodeProbe, b: &CodeProbe) -> bool {
     let at_once = |p: &CodeProbe| {
         p.sites.iter().all(|s| {
-            let place = &s.place;
+            let location = &s.location;
             matches!(
-                place,
-                CodePlace::Symbol { offset: 0, .. } | CodePlace::Traced(_)
+                location,
+                CodeLocation::Symbol { offset: 0, .. } | CodeLocation::Traced(_)
             )
         })
     };

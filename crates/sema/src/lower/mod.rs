@@ -10,7 +10,7 @@
 //! | `expr`, `stmt` | the walk over expressions and statements |
 //! | `print` | print calls |
 //! | `merge` | handlers that came out the same |
-//! | `sites` | the places that run-time errors name |
+//! | `sites` | the locations that run-time errors name |
 
 mod builder;
 mod expr;
@@ -67,7 +67,7 @@ pub(crate) struct Lower<'a> {
     tables: FxHashMap<usize, TableId>,
     /// By unit: the names that it takes as hidden parameters.
     names: Vec<[bool; NameFunction::COUNT]>,
-    /// Tables of names of handlers' places, which handlers of one probe share.
+    /// Tables of names of handlers' locations, which handlers of one probe share.
     name_tables: FxHashMap<(*const SiteNames, NameFunction), TableId>,
     /// The point of each handler where it serves several.
     patterns: Vec<Arc<str>>,
@@ -317,7 +317,7 @@ impl<'a> Lower<'a> {
         Some((self.program.intern_regex(re), keep))
     }
 
-    /// The table of names of a handler's places, by place number.
+    /// The table of names of a handler's locations, by location number.
     fn name_table(&mut self, unit: UnitIx, of: NameFunction) -> TableId {
         let kind = &self.tree.units[unit.0].kind;
         let shared = match kind {

@@ -48,11 +48,11 @@ impl Builder<'_, '_> {
     pub(super) fn print_hist(
         &mut self,
         dst: Option<Reg>,
-        place: &LValue,
+        lvalue: &LValue,
         newline: bool,
         span: Span,
     ) {
-        let Some((g, keys)) = place.global() else {
+        let Some((g, keys)) = lvalue.global() else {
             return;
         };
         let Some(g) = self.global(g) else { return };

@@ -1,4 +1,4 @@
-//! The places that run-time errors name: `identifier 'x' at script.stp:3:4`.
+//! The locations that run-time errors name: `identifier 'x' at script.stp:3:4`.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl<'a> Sites<'a> {
     }
 
     /// The site of the operator between two operands; `fallback` where a macro makes the two
-    /// lie in different places.
+    /// lie in different locations.
     pub(crate) fn between(&mut self, a: Span, b: Span, fallback: Span) -> SiteId {
         let text = self.sources.text(a.file);
         let gap = match text.get(a.end as usize..b.start as usize) {
@@ -85,7 +85,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// The token at the start of a span, and its place.
+    /// The token at the start of a span, and its location.
     fn token_text(&self, span: Span) -> Arc<str> {
         let (kind, text) = token(self.rest(span));
         let mut near = String::with_capacity(64);

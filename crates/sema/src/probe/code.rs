@@ -1,10 +1,10 @@
-//! From places in code to handlers. Places share a handler if all variables that the bodies mention
+//! From locations in code to handlers. Locations share a handler if all variables that the bodies mention
 //! have the same type and location there.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, OptionalSites, Space};
+use spile_ir::{CodeLocation, CodeProbe, CodeSite, Event, OptionalSites, Space};
 
 use spile_syntax::ast::{Expr, ExprKind, Pretty, Span};
 
@@ -12,13 +12,13 @@ use super::handler::{HandlerContext, HandlerKind, SiteNames, TargetSource, Targe
 use super::mentions::Mentions;
 use crate::ctype::CTy;
 use crate::facts::{COUNT_OF, CTypeId, Facts, LocOp, ProbeModule, VarKind, VarLocation, Variable};
-use crate::families::{CodeMatch, MatchedPlace};
+use crate::families::{CodeMatch, MatchedLocation};
 
-/// Places that share a handler.
-pub(crate) struct PlaceGroup<'h> {
-    /// The places.
-    pub sites: Vec<&'h MatchedPlace>,
-    /// The number of each place among all places of the point.
+/// Locations that share a handler.
+pub(crate) struct LocationGroup<'h> {
+    /// The locations.
+    pub sites: Vec<&'h MatchedLocation>,
+    /// The number of each location among all locations of the point.
     numbers: Vec<u32>,
     pid: Option<u32>,
     targets: Vec<TargetVar>,
@@ -31,7 +31,7 @@ pub(crate) struct PlaceGroup<'h> {
 
 /// The properties that are equal within a group.
 #[derive(PartialEq, Eq, Hash)]
-struct PlaceGroupKey<'h> {
+struct LocationGroupKey<'h> {
     pid: Option<u32>,
     module: Option<&'h ProbeModule>,
     variables: Vec<Mentioned>,
@@ -46,7 +46,7 @@ struct PlaceGroupKey<'h> {
     callers: Option<Arc<VarLocation>>,
 }
 
-/// A variable that the bodies mention, as it is at a place.
+/// A variable that the bodies mention, as it is at a location.
 #[derive(PartialEq, Eq, Hash)]
 struct Mentioned {
     name: Arc<str>,
@@ -55,35 +55,35 @@ struct Mentioned {
     loc: Arc<VarLocation>,
 }
 
-/// Whether a place is attached together with others.
-fn at_once(place: &CodePlace) -> bool {
+/// Whether a location is attached together with others.
+fn at_once(location: &CodeLocation) -> bool {
     matches!(
-        place,
-        CodePlace::Symbol { offset: 0, .. } | CodePlace::Traced(_)
+        location,
+        CodeLocation::Symbol { offset: 0, .. } | CodeLocation::Traced(_)
     )
 }
 
-/// Groups the places by the meaning of the bodies, in the order of their first place.
+/// Groups the locations by the meaning of the bodies, in the order of their first place.
 pub(crate) fn groups<'h>(
     facts: &dyn Facts,
     hit: &'h CodeMatch,
     m: &Mentions,
-) -> Vec<PlaceGroup<'h>> {
+) -> Vec<LocationGroup<'h>> {
     let wanted = m.all_targets || !m.targets.is_empty();
-    let mut order: FxHashMap<PlaceGroupKey<'h>, usize> = FxHashMap::default();
-    let mut list: Vec<PlaceGroup<'h>> = Vec::new();
-    // One table for all groups: places that differ only by name share a handler.
+    let mut order: FxHashMap<LocationGroupKey<'h>, usize> = FxHashMap::default();
+    let mut list: Vec<LocationGroup<'h>> = Vec::new();
+    // One table for all groups: locations that differ only by name share a handler.
     let names = m.point.then(|| {
-        let places = hit.places.iter();
+        let locations = hit.locations.iter();
         Arc::new(SiteNames::new(
-            places.clone().map(|f| hit.point(f).into()).collect(),
-            places.map(|f| f.place.name.clone()).collect(),
+            locations.clone().map(|f| hit.point(f).into()).collect(),
+            locations.map(|f| f.location.name.clone()).collect(),
         ))
     });
-    for (number, found) in (0..).zip(&hit.places) {
+    for (number, found) in (0..).zip(&hit.locations) {
         let module = &found.module.module;
         let in_scope = match wanted {
-            true => facts.place_variables(module, found.place.id, hit.ret),
+            true => facts.location_variables(module, found.location.id, hit.ret),
             false => Ok(Vec::new()),
         };
         let (mut variables, mut missing): (_, Option<Arc<str>>) = match in_scope {
@@ -92,7 +92,7 @@ pub(crate) fn groups<'h>(
         };
         let named = |t: &str| variables.iter().any(|v| *v.name == *t);
         if wanted && (m.all_targets || m.targets.iter().any(|t| !named(t))) {
-            match facts.place_locals(module, &found.place, hit.ret) {
+            match facts.location_locals(module, &found.location, hit.ret) {
                 Ok(more) => {
                     let names: Vec<_> = variables.iter().map(|v| v.name.clone()).collect();
                     let more = more.into_iter().filter(|v| !names.contains(&v.name));
@@ -101,9 +101,9 @@ pub(crate) fn groups<'h>(
                 Err(why) => missing = missing.or(Some(why.into())),
             }
         }
-        // A message about one place names the variables that exist.
+        // A message about one location names the variables that exist.
         let exists = |t: &str| variables.iter().any(|v| *v.name == *t);
-        let strange = hit.places.len() == 1 && m.targets.iter().any(|t| !exists(t));
+        let strange = hit.locations.len() == 1 && m.targets.iter().any(|t| !exists(t));
         let all = m.all_targets || strange;
         let mentioned = |v: &Variable| all || m.targets.contains(own_name(&v.name));
         let variables: Vec<_> = variables
@@ -116,17 +116,21 @@ pub(crate) fn groups<'h>(
                 loc: Arc::new(v.loc),
             })
             .collect();
-        let key = PlaceGroupKey {
+        let key = LocationGroupKey {
             pid: found.module.pid,
             module: (wanted || m.types).then_some(module),
-            provider: found.place.provider.clone().filter(|_| m.system),
-            at_once: at_once(&found.place.place),
-            exits: found.place.exits.as_ref().map(|e| (e.goroutines, e.shared)),
-            callers: found.place.callers.clone(),
+            provider: found.location.provider.clone().filter(|_| m.system),
+            at_once: at_once(&found.location.location),
+            exits: found
+                .location
+                .exits
+                .as_ref()
+                .map(|e| (e.goroutines, e.shared)),
+            callers: found.location.callers.clone(),
             variables,
         };
         let at = *order.entry(key).or_insert_with_key(|key| {
-            list.push(PlaceGroup {
+            list.push(LocationGroup {
                 sites: Vec::new(),
                 numbers: Vec::new(),
                 pid: key.pid,
@@ -169,7 +173,7 @@ fn target(variable: &Mentioned) -> TargetVar {
 /// The name of the `$` variable that tests a callee's callers. No script can write it.
 const CALLERS: &str = "(callers)";
 
-impl PlaceGroup<'_> {
+impl LocationGroup<'_> {
     /// The condition that the point itself sets: the callers of a callee.
     pub(crate) fn condition(&self, span: Span) -> Option<Expr> {
         self.callers.as_ref()?;
@@ -184,12 +188,12 @@ impl PlaceGroup<'_> {
 }
 
 /// The event of a group.
-pub(crate) fn event(hit: &CodeMatch, group: &PlaceGroup<'_>, optional: bool) -> Event {
-    let site = |(found, number): (&&MatchedPlace, &u32)| CodeSite {
-        place: found.place.place.clone(),
-        semaphore: found.place.semaphore,
+pub(crate) fn event(hit: &CodeMatch, group: &LocationGroup<'_>, optional: bool) -> Event {
+    let site = |(found, number): (&&MatchedLocation, &u32)| CodeSite {
+        location: found.location.location.clone(),
+        semaphore: found.location.semaphore,
         number: *number,
-        exits: found.place.exits.clone(),
+        exits: found.location.exits.clone(),
     };
     Event::Code(CodeProbe {
         space: hit.space,
@@ -206,9 +210,9 @@ pub(crate) fn event(hit: &CodeMatch, group: &PlaceGroup<'_>, optional: bool) -> 
 }
 
 /// The context of a group.
-pub(crate) fn context(hit: &CodeMatch, group: PlaceGroup<'_>) -> HandlerContext {
+pub(crate) fn context(hit: &CodeMatch, group: LocationGroup<'_>) -> HandlerContext {
     let single = match *group.sites {
-        [one] => Some(&one.place),
+        [one] => Some(&one.location),
         _ => None,
     };
     let mut targets = group.targets;
@@ -218,7 +222,7 @@ pub(crate) fn context(hit: &CodeMatch, group: PlaceGroup<'_>) -> HandlerContext 
         ty: CTy::LONG,
         kind: VarKind::Global,
     }));
-    let addresses = group.sites.iter().map(|f| f.place.address);
+    let addresses = group.sites.iter().map(|f| f.location.address);
     let addresses = group.numbers.iter().copied().zip(addresses).collect();
     HandlerContext {
         targets,

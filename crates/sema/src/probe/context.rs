@@ -127,7 +127,7 @@ pub(crate) fn bind(call: &Syscall, name: &str, ret: bool) -> PlainBinding {
     BoundCall { call, native: None }.bind(name, ret)
 }
 
-/// Makes expressions for initial values, all at one place of the script.
+/// Makes expressions for initial values, all at one location of the script.
 pub(crate) struct ExprBuilder(pub Span);
 
 impl ExprBuilder {

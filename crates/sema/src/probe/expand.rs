@@ -265,12 +265,12 @@ impl Derivation<'_> {
 
     fn code(&mut self, hit: &CodeMatch) {
         for group in code::groups(self.facts, hit, &self.mentions) {
-            let places = &group.sites;
-            let shown = match **places {
+            let locations = &group.sites;
+            let shown = match **locations {
                 [one] => hit.point(one),
                 _ => self.found.point.clone(),
             };
-            let points = places.len().fit::<u32>();
+            let points = locations.len().fit::<u32>();
             let layer = &self.found.layer;
             let event = code::event(hit, &group, layer.lenient);
             let own = group.condition(layer.span);

@@ -88,18 +88,18 @@ pub struct HandlerContext {
     pub name: Option<Arc<str>>,
     /// `$$system`: the tracepoint's subsystem, or the marker's provider.
     pub system: Option<Arc<str>>,
-    /// For code probes whose bodies ask: the names of each place.
+    /// For code probes whose bodies ask: the names of each location.
     pub sites: Option<Arc<SiteNames>>,
-    /// For code probes: the module, if all places are in one.
+    /// For code probes: the module, if all locations are in one.
     pub module: Option<ProbeModule>,
-    /// For code probes that run at the place itself: the numbers of the places and their addresses
+    /// For code probes that run at the location itself: the numbers of the locations and their addresses
     /// as linked.
     pub addresses: Arc<[(u32, u64)]>,
     /// The reason why there are no `$` variables, where it is known.
     pub missing: Option<Arc<str>>,
 }
 
-/// Names of all places of a probe point, by place number. Handlers of some of the places share it.
+/// Names of all locations of a probe point, by location number. Handlers of some of the locations share it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SiteNames {
     /// `pp()`

@@ -18,7 +18,7 @@ use super::resolve::{PointSearch, ResolvedPoint};
 use crate::ctype::CTy;
 use crate::facts::{COUNT_OF, Facts, VarLocation};
 use crate::families::{
-    ArgSpec, CodeMatch, ComponentName, FAMILIES, Family, MatchedPlace, PointMatch,
+    ArgSpec, CodeMatch, ComponentName, FAMILIES, Family, MatchedLocation, PointMatch,
 };
 use crate::library::{Library, PointEntry};
 
@@ -48,8 +48,8 @@ impl ListedPoint {
 }
 
 /// The points that `points` match, sorted and without duplicates. Errors go to `diags`. Variables
-/// of places in code are listed only if `variables` is set: there may be tens of thousands of
-/// places.
+/// of locations in code are listed only if `variables` is set: there may be tens of thousands of
+/// locations.
 pub fn list(
     lib: &Library,
     facts: &dyn Facts,
@@ -128,8 +128,8 @@ fn listed(
             let point = format!("kernel.trace(\"{system}{name}\")");
             vec![lister.line(point, Vec::new(), lister.spelled(&targets))]
         }
-        PointMatch::Code(hit) => (hit.places.iter())
-            .map(|place| lister.place(hit, place, variables))
+        PointMatch::Code(hit) => (hit.locations.iter())
+            .map(|location| lister.location(hit, location, variables))
             .collect(),
         PointMatch::SyscallAny { ret } => vec![lister.any_syscall(*ret, span)],
         PointMatch::Syscalls { calls, ret } => {
@@ -173,13 +173,21 @@ impl Lister<'_> {
             .collect()
     }
 
-    fn place(&self, hit: &CodeMatch, place: &MatchedPlace, variables: bool) -> ListedPoint {
-        let module = &place.module.module;
+    fn location(
+        &self,
+        hit: &CodeMatch,
+        location: &MatchedLocation,
+        variables: bool,
+    ) -> ListedPoint {
+        let module = &location.module.module;
         let found = match variables {
             true => self
                 .facts
-                .place_variables(module, place.place.id, hit.ret)
-                .or_else(|_| self.facts.place_locals(module, &place.place, hit.ret)),
+                .location_variables(module, location.location.id, hit.ret)
+                .or_else(|_| {
+                    self.facts
+                        .location_locals(module, &location.location, hit.ret)
+                }),
             false => Ok(Vec::new()),
         };
         let found = found.unwrap_or_default();
@@ -187,7 +195,7 @@ impl Lister<'_> {
             .iter()
             .filter(|v| !matches!(v.loc, VarLocation::Absent(_)) && !v.name.starts_with(COUNT_OF));
         let spelled = there.map(|v| (v.name.to_string(), CTy::id(v.ty).spell(self.facts)));
-        self.line(hit.point(place), Vec::new(), spelled.collect())
+        self.line(hit.point(location), Vec::new(), spelled.collect())
     }
 
     fn any_syscall(&self, ret: bool, span: Span) -> ListedPoint {

@@ -15,7 +15,7 @@
 //! | `missing` | names that only SystemTap's aliases set |
 //! | `context` | the meaning of names at an event |
 //! | `process` | events of processes |
-//! | `code` | places in code to handlers |
+//! | `code` | locations in code to handlers |
 //! | `expand` | events to handlers; grouping of system calls |
 //! | `list` | listings: `-l`, `-L`, `--dump-probe-*` |
 

@@ -276,7 +276,7 @@ impl<'a> PointSearch<'a> {
         inner.parts.extend(body.after.iter().cloned());
         let errors = self.points(&body.points, suffix, &inner, body.file);
         let user = self.lib.is_user(body.file);
-        // Places in the library do not help the user; the probe's own place does.
+        // Locations in the library do not help the user; the probe's own location does.
         errors
             .into_iter()
             .map(|mut d| {
@@ -324,7 +324,7 @@ impl<'a> PointSearch<'a> {
         let hits = family.resolve(self.facts, &shown, option, !layer.quiet);
         let texts = self.facts.take_warnings();
         let hits = hits?;
-        let warning = |text| Diagnostic::warning(codes::OTHER_PLACE, text).at(layer.span);
+        let warning = |text| Diagnostic::warning(codes::OTHER_LOCATION, text).at(layer.span);
         self.warnings.extend(texts.into_iter().map(warning));
         let program = match family.make {
             EventMaker::PerfRaw | EventMaker::PerfNamed => perf::program(&shown),

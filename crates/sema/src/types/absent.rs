@@ -115,7 +115,7 @@ impl Copies {
         }
     }
 
-    /// The function that the controller calls in place of this one.
+    /// The function that the controller calls instead of this one.
     fn copy(&mut self, func: UnitIx, tree: &mut Tree, todo: &mut Vec<usize>) -> UnitIx {
         if !self.lacking.get(func.0).is_some_and(|l| *l) {
             return func;

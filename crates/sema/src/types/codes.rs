@@ -17,7 +17,7 @@ code_table! { BODY_CODES:
     FORMAT_ARGUMENTS = "E0511", "A format needs more or fewer arguments than are given.";
     OUTSIDE_LOOP = "E0512", "`break` or `continue` outside a loop.";
     NO_VALUE = "E0514", "An expression without a value is used as a value.";
-    NOT_A_STATISTIC = "E0515", "A statistic is needed at this place.";
+    NOT_A_STATISTIC = "E0515", "A statistic is needed here.";
     HISTOGRAM_CONFLICT = "E0516", "One statistic is used with two different histograms.";
     FOREACH_KEYS = "E0517", "`foreach` has a number of key variables that the array does not have.";
     FOREACH_CHANGES = "E0518", "An array is modified inside a `foreach` over it.";

@@ -60,8 +60,8 @@ fn expr_effect(e: &HirExpr, units: &[bool], locals_free: bool) -> bool {
         HirExprKind::Raise(_) | HirExprKind::StatAdd { .. } => true,
         // `matched()` can read it.
         HirExprKind::Match { .. } => true,
-        HirExprKind::Assign { place, .. } | HirExprKind::IncDec { place, .. } => {
-            !(locals_free && matches!(place, LValue::Local(_)))
+        HirExprKind::Assign { lvalue, .. } | HirExprKind::IncDec { lvalue, .. } => {
+            !(locals_free && matches!(lvalue, LValue::Local(_)))
         }
         _ => false,
     })
@@ -72,7 +72,7 @@ fn expr_effect(e: &HirExpr, units: &[bool], locals_free: bool) -> bool {
 pub struct RemovedStmt {
     /// A description for messages.
     pub what: String,
-    /// Its place.
+    /// Its location.
     pub span: Span,
 }
 
@@ -101,7 +101,7 @@ pub fn prune(tree: &mut Tree) -> Vec<RemovedStmt> {
     removed
 }
 
-/// Called for each removed statement, with a description, the variable and the place.
+/// Called for each removed statement, with a description, the variable and the location.
 type OnRemoved<'a> = &'a mut dyn FnMut(&str, Option<LocalIx>, Span);
 
 fn count(body: &[HirStmt]) -> usize {
@@ -126,11 +126,11 @@ fn reads(body: &[HirStmt], out: &mut FxHashSet<LocalIx>) {
                         out.insert(*ix);
                     }
                     HirExprKind::IncDec {
-                        place: LValue::Local(ix),
+                        lvalue: LValue::Local(ix),
                         ..
                     }
                     | HirExprKind::Assign {
-                        place: LValue::Local(ix),
+                        lvalue: LValue::Local(ix),
                         ..
                     } if !discarded => {
                         out.insert(*ix);
@@ -152,13 +152,13 @@ fn remove_dead(
         let dead = match &mut s.kind {
             HirStmtKind::Expr(e) => match &e.kind {
                 HirExprKind::Assign {
-                    place: LValue::Local(ix),
+                    lvalue: LValue::Local(ix),
                     rhs,
                     ..
                 } => (!read.contains(ix) && !expr_effect(rhs, effects, false))
                     .then_some(("assignment to", Some(*ix))),
                 HirExprKind::IncDec {
-                    place: LValue::Local(ix),
+                    lvalue: LValue::Local(ix),
                     ..
                 } => (!read.contains(ix)).then_some(("change of", Some(*ix))),
                 _ => None,

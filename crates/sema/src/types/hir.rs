@@ -133,7 +133,7 @@ pub enum UnitKind {
         pattern: Arc<str>,
         /// The event.
         event: Event,
-        /// For code probes where it matters: the names of the places.
+        /// For code probes where it matters: the names of the locations.
         sites: Option<Arc<SiteNames>>,
     },
 }
@@ -213,7 +213,7 @@ impl UnitKind {
         }
     }
 
-    /// The texts of a name of a handler's point: one for each place, or one for all.
+    /// The texts of a name of a handler's point: one for each location, or one for all.
     pub fn names(&self, of: NameFunction) -> &[Arc<str>] {
         let UnitKind::Handler {
             point, name, sites, ..
@@ -237,7 +237,7 @@ impl UnitKind {
 pub struct Unit {
     /// Name of the function, text of the probe point.
     pub name: Name,
-    /// The item's place in the script.
+    /// The item's location in the script.
     pub span: Span,
     /// From the user's script.
     pub user: bool,
@@ -272,7 +272,7 @@ impl Unit {
 pub struct HirStmt {
     /// The statement itself.
     pub kind: HirStmtKind,
-    /// Its place in the script.
+    /// Its location in the script.
     pub span: Span,
 }
 
@@ -332,7 +332,7 @@ pub struct HirForeach {
     pub body: Vec<HirStmt>,
 }
 
-/// An assignable place.
+/// An assignable location.
 #[derive(Debug, Clone)]
 pub enum LValue {
     /// A local variable.
@@ -350,7 +350,7 @@ pub struct HirExpr {
     pub kind: HirExprKind,
     /// Its type.
     pub ty: TyVar,
-    /// Its place in the script.
+    /// Its location in the script.
     pub span: Span,
 }
 
@@ -423,17 +423,17 @@ pub enum HirExprKind {
     },
     Ternary(Box<HirExpr>, Box<HirExpr>, Box<HirExpr>),
     Assign {
-        place: LValue,
+        lvalue: LValue,
         op: Option<AssignOp>,
         rhs: Box<HirExpr>,
     },
     IncDec {
-        place: LValue,
+        lvalue: LValue,
         prefix: bool,
         inc: bool,
     },
     StatAdd {
-        place: LValue,
+        lvalue: LValue,
         rhs: Box<HirExpr>,
     },
     In {
@@ -441,12 +441,12 @@ pub enum HirExprKind {
         keys: Vec<Option<HirExpr>>,
     },
     Stat {
-        place: LValue,
+        lvalue: LValue,
         what: Extract,
         shift: u8,
     },
     HistGet {
-        place: LValue,
+        lvalue: LValue,
         idx: Box<HirExpr>,
     },
     Load {
@@ -464,14 +464,14 @@ pub enum HirExprKind {
     },
     /// `print(@hist_log(x))`; with `to_string` the text is the value.
     PrintHist {
-        place: LValue,
+        lvalue: LValue,
         newline: bool,
         to_string: bool,
     },
 }
 
 impl LValue {
-    /// The global of the place, with its keys.
+    /// The global of the location, with its keys.
     pub fn global(&self) -> Option<(GlobalIx, &[HirExpr])> {
         match self {
             LValue::Local(_) => None,
@@ -485,7 +485,7 @@ impl LValue {
 macro_rules! children {
     ($kind:expr, $f:expr, $iter:ident) => {{
         let f = $f;
-        macro_rules! place {
+        macro_rules! lvalue {
             ($p:expr) => {
                 if let LValue::Elem(_, keys) = $p {
                     keys.$iter().for_each(&mut *f);
@@ -494,9 +494,9 @@ macro_rules! children {
         }
         match $kind {
             HirExprKind::Num(_) | HirExprKind::Str(_) | HirExprKind::ProbeName { .. } => {}
-            HirExprKind::Read(p) | HirExprKind::IncDec { place: p, .. } => place!(p),
-            HirExprKind::Stat { place: p, .. } | HirExprKind::PrintHist { place: p, .. } => {
-                place!(p)
+            HirExprKind::Read(p) | HirExprKind::IncDec { lvalue: p, .. } => lvalue!(p),
+            HirExprKind::Stat { lvalue: p, .. } | HirExprKind::PrintHist { lvalue: p, .. } => {
+                lvalue!(p)
             }
             HirExprKind::Call { args, .. }
             | HirExprKind::Intr { args, .. }
@@ -518,13 +518,14 @@ macro_rules! children {
                 f(b);
                 f(c);
             }
-            HirExprKind::Assign { place: p, rhs, .. } | HirExprKind::StatAdd { place: p, rhs } => {
-                place!(p);
+            HirExprKind::Assign { lvalue: p, rhs, .. }
+            | HirExprKind::StatAdd { lvalue: p, rhs } => {
+                lvalue!(p);
                 f(rhs);
             }
             HirExprKind::In { keys, .. } => keys.$iter().flatten().for_each(f),
-            HirExprKind::HistGet { place: p, idx } => {
-                place!(p);
+            HirExprKind::HistGet { lvalue: p, idx } => {
+                lvalue!(p);
                 f(idx);
             }
         }

@@ -38,7 +38,7 @@ fn message(re: &ScriptRegex, e: &regex::Error) -> Diagnostic {
         true => codes::LARGE_REGEX,
         false => codes::BAD_REGEX,
     };
-    let d = Diagnostic::error(code, e.message.clone()).at(place(re, e.at));
+    let d = Diagnostic::error(code, e.message.clone()).at(location(re, e.at));
     match e.remedy() {
         "" => d,
         help => d.help(help),
@@ -46,7 +46,7 @@ fn message(re: &ScriptRegex, e: &regex::Error) -> Diagnostic {
 }
 
 /// The position in the literal, or the whole literal if it has escapes.
-fn place(re: &ScriptRegex, at: Option<usize>) -> Span {
+fn location(re: &ScriptRegex, at: Option<usize>) -> Span {
     let whole = re.span;
     let plain = (whole.end - whole.start) as usize == re.pattern.len() + 2;
     match at.and_then(|at| u32::try_from(at).ok()) {

@@ -104,8 +104,8 @@ fn steady_node(e: &HirExpr, locals: bool) -> bool {
         | HirExprKind::Print {
             to_string: true, ..
         } => true,
-        HirExprKind::Assign { place, .. } | HirExprKind::IncDec { place, .. } => {
-            locals && matches!(place, LValue::Local(_))
+        HirExprKind::Assign { lvalue, .. } | HirExprKind::IncDec { lvalue, .. } => {
+            locals && matches!(lvalue, LValue::Local(_))
         }
         _ => false,
     }
@@ -128,7 +128,7 @@ fn handler(body: &mut Vec<HirStmt>, quiet: &[bool]) {
         let HirStmtKind::Expr(HirExpr {
             kind:
                 HirExprKind::Assign {
-                    place: LValue::Local(l),
+                    lvalue: LValue::Local(l),
                     op: None,
                     rhs,
                 },
@@ -171,7 +171,7 @@ fn reader_behind_tests(body: &[HirStmt], l: LocalIx) -> Option<usize> {
             &s.kind,
             HirStmtKind::Expr(HirExpr {
                 kind: HirExprKind::Assign {
-                    place: LValue::Local(_),
+                    lvalue: LValue::Local(_),
                     ..
                 },
                 ..
@@ -195,7 +195,7 @@ fn flatten(body: &mut Vec<HirStmt>) {
     }
 }
 
-/// The new place of an assignment.
+/// The new location of an assignment.
 enum Motion {
     /// It stays.
     None,
@@ -268,14 +268,14 @@ fn count(body: &[HirStmt], in_loop: bool, out: &mut FxHashMap<LocalIx, LocalUse>
                 match &e.kind {
                     HirExprKind::Read(LValue::Local(l)) => note(*l, 1, 0),
                     HirExprKind::Assign {
-                        place: LValue::Local(l),
+                        lvalue: LValue::Local(l),
                         op,
                         ..
                     } => {
                         note(*l, usize::from(op.is_some()), 1);
                     }
                     HirExprKind::IncDec {
-                        place: LValue::Local(l),
+                        lvalue: LValue::Local(l),
                         ..
                     } => note(*l, 1, 1),
                     _ => {}

@@ -1,6 +1,6 @@
 //! Type variables. A value is a number, a string or a statistic. There is no subtyping, so
 //! inference is unification: each constraint says that two values have the same type, or that one
-//! has a given type. Each decision remembers its place in the script.
+//! has a given type. Each decision remembers its location in the script.
 
 use spile_cast::Cast;
 use spile_syntax::ast::Span;
@@ -34,13 +34,13 @@ impl Base {
 /// Two decisions that contradict each other: the newer one and the older one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conflict {
-    /// The type required at the newer place.
+    /// The type required at the newer location.
     pub here: Base,
-    /// The place that decided `here`, if it is another one.
+    /// The location that decided `here`, if it is another one.
     pub here_at: Span,
     /// The type decided before.
     pub before: Base,
-    /// The place that decided `before`.
+    /// The location that decided `before`.
     pub before_at: Span,
 }
 

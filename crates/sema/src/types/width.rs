@@ -209,8 +209,8 @@ impl Widths {
         }
     }
 
-    fn grow_place(&mut self, unit: usize, place: &LValue, len: usize) {
-        match place {
+    fn grow_lvalue(&mut self, unit: usize, lvalue: &LValue, len: usize) {
+        match lvalue {
             LValue::Local(l) => self.grow_local(unit, *l, len),
             LValue::Scalar(g) | LValue::Elem(g, _) => {
                 let slot = &mut self.values[g.0];
@@ -236,8 +236,8 @@ impl Widths {
         }
     }
 
-    fn place_keys(&mut self, env: &WidthInputs, unit: usize, place: &LValue) {
-        if let LValue::Elem(g, keys) = place {
+    fn lvalue_keys(&mut self, env: &WidthInputs, unit: usize, lvalue: &LValue) {
+        if let LValue::Elem(g, keys) = lvalue {
             self.grow_keys(env, unit, *g, keys.iter().map(Some));
         }
     }
@@ -267,23 +267,23 @@ impl Widths {
             _ => {}
         });
         walk_exprs(&u.body, &mut |e| match &e.kind {
-            HirExprKind::Assign { place, rhs, op } => {
+            HirExprKind::Assign { lvalue, rhs, op } => {
                 let len = if !env.is_str(rhs.ty) {
                     0
                 } else if *op == Some(AssignOp::Concat) {
-                    self.len(env, unit, rhs) + self.place_len(unit, place)
+                    self.len(env, unit, rhs) + self.lvalue_len(unit, lvalue)
                 } else {
                     self.len(env, unit, rhs)
                 };
-                self.grow_place(unit, place, len);
-                self.place_keys(env, unit, place);
+                self.grow_lvalue(unit, lvalue, len);
+                self.lvalue_keys(env, unit, lvalue);
             }
-            HirExprKind::Read(place)
-            | HirExprKind::StatAdd { place, .. }
-            | HirExprKind::IncDec { place, .. }
-            | HirExprKind::Stat { place, .. }
-            | HirExprKind::PrintHist { place, .. }
-            | HirExprKind::HistGet { place, .. } => self.place_keys(env, unit, place),
+            HirExprKind::Read(lvalue)
+            | HirExprKind::StatAdd { lvalue, .. }
+            | HirExprKind::IncDec { lvalue, .. }
+            | HirExprKind::Stat { lvalue, .. }
+            | HirExprKind::PrintHist { lvalue, .. }
+            | HirExprKind::HistGet { lvalue, .. } => self.lvalue_keys(env, unit, lvalue),
             HirExprKind::In { g, keys } => {
                 self.grow_keys(env, unit, *g, keys.iter().map(Option::as_ref));
             }
@@ -316,7 +316,7 @@ impl Widths {
         }
     }
 
-    fn place_len(&self, unit: usize, p: &LValue) -> usize {
+    fn lvalue_len(&self, unit: usize, p: &LValue) -> usize {
         match p {
             LValue::Local(l) => self.locals[unit][l.0],
             LValue::Scalar(g) | LValue::Elem(g, _) => self.values[g.0],
@@ -337,7 +337,7 @@ impl Widths {
             },
             HirExprKind::Read(p) => match (f.argument(p), f.call) {
                 (Some(a), Some((_, caller))) => self.len_in(env, caller, a),
-                _ => self.place_len(f.unit, p),
+                _ => self.lvalue_len(f.unit, p),
             },
             HirExprKind::Call { func, args } => self.call_len(env, f, *func, args),
             HirExprKind::Intr { f: i, args } => self.intrinsic_len(env, f, *i, args),
@@ -350,8 +350,10 @@ impl Widths {
             HirExprKind::Concat(a, b) => self.len_in(env, f, a) + self.len_in(env, f, b),
             HirExprKind::Ternary(_, a, b) => self.len_in(env, f, a).max(self.len_in(env, f, b)),
             HirExprKind::Assign {
-                place, op: Some(_), ..
-            } => self.place_len(f.unit, place),
+                lvalue,
+                op: Some(_),
+                ..
+            } => self.lvalue_len(f.unit, lvalue),
             HirExprKind::Assign { rhs, .. } => self.len_in(env, f, rhs),
             HirExprKind::Print { form, args, .. } => self.print_len(env, f, form, args),
             HirExprKind::PrintHist { .. } => self.max,

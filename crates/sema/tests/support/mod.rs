@@ -239,8 +239,8 @@ pub(crate) fn bpf_options() -> BpfOptions {
             uprobe: Some(spile_bpf::target::UprobeOffsets {
                 task_utask: 2496,
                 utask_vaddr: 104,
-                hit_place: 0,
-                place_argument: 264,
+                hit_location: 0,
+                location_argument: 264,
                 argument_value: 8,
             }),
             unwind: Some(spile_bpf::target::UnwindOffsets {

@@ -272,7 +272,7 @@ impl Uses<'_> {
             E::Call { func, .. } if e.span.file == self.script => self.call(*func),
             // The library sets a variable that is read: one of the handler's alias, or of one below it.
             E::Assign {
-                place: LValue::Local(ix),
+                lvalue: LValue::Local(ix),
                 ..
             } if read.contains(ix) && e.span.file != self.script => {
                 let variable = &unit.locals[ix.0].name;
@@ -280,14 +280,14 @@ impl Uses<'_> {
                 self.used.extend(names.map(|n| ("variable", n)));
             }
             E::In { g, .. } => self.global(e.span, *g),
-            E::Read(place)
-            | E::Assign { place, .. }
-            | E::IncDec { place, .. }
-            | E::StatAdd { place, .. }
-            | E::Stat { place, .. }
-            | E::HistGet { place, .. }
-            | E::PrintHist { place, .. } => {
-                if let Some((g, _)) = place.global() {
+            E::Read(lvalue)
+            | E::Assign { lvalue, .. }
+            | E::IncDec { lvalue, .. }
+            | E::StatAdd { lvalue, .. }
+            | E::Stat { lvalue, .. }
+            | E::HistGet { lvalue, .. }
+            | E::PrintHist { lvalue, .. } => {
+                if let Some((g, _)) = lvalue.global() {
                     self.global(e.span, g);
                 }
             }

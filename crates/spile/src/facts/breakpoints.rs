@@ -1,22 +1,22 @@
-//! The one check that all places in programs pass: whether a breakpoint may go there.
+//! The one check that all locations in programs pass: whether a breakpoint may go there.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use spile_cast::Cast;
 use spile_debuginfo::DebugFile as File;
-use spile_debuginfo::breakpoints::{Breakpoints, PlaceUse};
+use spile_debuginfo::breakpoints::{Breakpoints, LocationUse};
 use spile_debuginfo::uprobes::KernelVersion;
-use spile_ir::{CodePlace, Exit, Exits};
-use spile_sema::facts::{CodeQuery, FoundPlace};
+use spile_ir::{CodeLocation, Exit, Exits};
+use spile_sema::facts::{CodeQuery, FoundLocation};
 
-use super::place_notes::PlaceNotes;
+use super::location_notes::LocationNotes;
 
 /// The decisions about breakpoints so far.
 pub(crate) struct BreakpointDecisions {
     kernel: KernelVersion,
-    /// Places that match and were left out.
-    pub left_out: PlaceNotes,
+    /// Locations that match and were left out.
+    pub left_out: LocationNotes,
 }
 
 impl BreakpointDecisions {
@@ -24,31 +24,31 @@ impl BreakpointDecisions {
     pub(crate) fn new(release: &str) -> BreakpointDecisions {
         BreakpointDecisions {
             kernel: KernelVersion::of_release(release),
-            left_out: PlaceNotes::default(),
+            left_out: LocationNotes::default(),
         }
     }
 
-    /// The places of a file at which a breakpoint does not change what the program does. Entries of
-    /// functions may be moved to an instruction that means the same; `moved` describes the place
-    /// there. Other places are left out.
+    /// The locations of a file at which a breakpoint does not change what the program does. Entries of
+    /// functions may be moved to an instruction that means the same; `moved` describes the location
+    /// there. Other locations are left out.
     ///
     /// # Errors
-    /// When none of the places is left.
+    /// When none of the locations is left.
     pub(crate) fn harmless(
         &self,
         path: &Path,
         file: &File,
         query: &CodeQuery,
-        found: Vec<FoundPlace>,
-        moved: impl Fn(FoundPlace, u64) -> FoundPlace,
-    ) -> Result<Vec<FoundPlace>, String> {
+        found: Vec<FoundLocation>,
+        moved: impl Fn(FoundLocation, u64) -> FoundLocation,
+    ) -> Result<Vec<FoundLocation>, String> {
         let mut breakpoints = Breakpoints::new(file, self.kernel);
         let (mut harmless, mut refused) = (Vec::new(), Vec::new());
-        for place in found {
-            match check(&mut breakpoints, file, &place, usage(query, &place)) {
-                Ok(to) if to == place.address => harmless.push(place),
-                Ok(to) => harmless.push(move_place(file, moved(place, to), to)),
-                Err(why) => refused.push((place.name, why)),
+        for location in found {
+            match check(&mut breakpoints, file, &location, usage(query, &location)) {
+                Ok(to) if to == location.address => harmless.push(location),
+                Ok(to) => harmless.push(move_location(file, moved(location, to), to)),
+                Err(why) => refused.push((location.name, why)),
             }
         }
         if let ([], [(_, why), ..]) = (&*harmless, &*refused) {
@@ -63,44 +63,46 @@ impl BreakpointDecisions {
     }
 }
 
-/// What to do about a place that is refused.
+/// What to do about a location that is refused.
 const WAY_OUT: &str =
     "probe another line of the function, or a function that calls it or is called by it";
 
-/// What a place means in a query.
-fn usage(query: &CodeQuery, place: &FoundPlace) -> PlaceUse {
+/// What a location means in a query.
+fn usage(query: &CodeQuery, location: &FoundLocation) -> LocationUse {
     match query {
-        CodeQuery::Mark { .. } => PlaceUse::Marker,
+        CodeQuery::Mark { .. } => LocationUse::Marker,
         // The test of the callers is bound to the address.
-        CodeQuery::Function { part: None, .. } if !place.inlined && place.callers.is_none() => {
-            PlaceUse::Entry
+        CodeQuery::Function { part: None, .. }
+            if !location.inlined && location.callers.is_none() =>
+        {
+            LocationUse::Entry
         }
-        _ => PlaceUse::Exact,
+        _ => LocationUse::Exact,
     }
 }
 
-/// The address to probe for a place, whose return instructions are checked, too.
+/// The address to probe for a location, whose return instructions are checked, too.
 fn check(
     breakpoints: &mut Breakpoints<'_>,
     file: &File,
-    place: &FoundPlace,
-    usage: PlaceUse,
+    location: &FoundLocation,
+    usage: LocationUse,
 ) -> Result<u64, String> {
-    let to = breakpoints.check(place.address, usage)?;
-    for exit in place.exits.iter().flat_map(|e| &e.at) {
+    let to = breakpoints.check(location.address, usage)?;
+    for exit in location.exits.iter().flat_map(|e| &e.at) {
         let at = file.image().address_of_offset(exit.offset);
         let at = at.ok_or("a return instruction is not in the file")?;
-        breakpoints.check(at, PlaceUse::Exact)?;
+        breakpoints.check(at, LocationUse::Exact)?;
     }
     Ok(to)
 }
 
-/// A place that was moved to an address: where it is in the file, and the distances of its return
+/// A location that was moved to an address: where it is in the file, and the distances of its return
 /// instructions from there.
-fn move_place(file: &File, place: FoundPlace, to: u64) -> FoundPlace {
-    let distance = to.wrapping_sub(place.address).low32().cast_signed();
+fn move_location(file: &File, location: FoundLocation, to: u64) -> FoundLocation {
+    let distance = to.wrapping_sub(location.address).low32().cast_signed();
     let offset = file.image().file_offset(to);
-    let exits = place.exits.map(|exits| {
+    let exits = location.exits.map(|exits| {
         let at = exits.at.iter().map(|exit| Exit {
             distance: exit.distance - distance,
             ..*exit
@@ -110,14 +112,14 @@ fn move_place(file: &File, place: FoundPlace, to: u64) -> FoundPlace {
             ..*exits
         })
     });
-    let there = match (place.place, offset) {
-        (CodePlace::File { path, .. }, Some(offset)) => CodePlace::File { path, offset },
+    let there = match (location.location, offset) {
+        (CodeLocation::File { path, .. }, Some(offset)) => CodeLocation::File { path, offset },
         (other, _) => other,
     };
-    FoundPlace {
-        place: there,
+    FoundLocation {
+        location: there,
         address: to,
         exits,
-        ..place
+        ..location
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use spile_debuginfo::relocations::{self, VersionedSymbol};
 use spile_debuginfo::{Binding, DebugFile as File, ElfSymbol, ElfSymbols, SymbolKind, demangle};
 use spile_glob as glob;
-use spile_ir::CodePlace;
-use spile_sema::facts::{FoundPlace, FunctionKind};
+use spile_ir::CodeLocation;
+use spile_sema::facts::{FoundLocation, FunctionKind};
 
 use super::ifunc::{Choices, Implementations, IndirectFunctions};
 
@@ -25,8 +25,8 @@ pub(super) struct SymbolSearch<'a> {
     choices: OnceCell<Choices>,
     seen: BTreeSet<u64>,
     /// What was found.
-    pub places: Vec<FoundPlace>,
-    /// Why a symbol that matches has no place.
+    pub locations: Vec<FoundLocation>,
+    /// Why a symbol that matches has no location.
     pub refused: Option<String>,
     /// Resolvers of indirect functions that match, with the implementations.
     indirect_found: BTreeMap<u64, (String, BTreeSet<u64>)>,
@@ -48,7 +48,7 @@ impl<'a> SymbolSearch<'a> {
             indirect,
             choices: OnceCell::new(),
             seen: BTreeSet::new(),
-            places: Vec::new(),
+            locations: Vec::new(),
             refused: None,
             indirect_found: BTreeMap::new(),
             unknown: BTreeMap::new(),
@@ -78,7 +78,7 @@ impl<'a> SymbolSearch<'a> {
                 _ => {}
             }
         }
-        self.places
+        self.locations
             .sort_by(|a, b| (&a.name, a.address).cmp(&(&b.name, b.address)));
     }
 
@@ -111,13 +111,13 @@ impl<'a> SymbolSearch<'a> {
         let of_name = |v: &&VersionedSymbol<'_>| glob::matches(name, v.name);
         let wanted = |v: &&VersionedSymbol<'_>| v.version == version && (v.default || !default);
         for v in all.iter().filter(of_name).filter(wanted) {
-            let before = self.places.len();
+            let before = self.locations.len();
             let mut here = self.file.symbols().starting_at(v.address);
             if let Some(s) = here.find(|s| s.name == v.name) {
                 self.add(v.name, s);
             }
-            for place in &mut self.places[before..] {
-                place.file = Some(version.into());
+            for location in &mut self.locations[before..] {
+                location.file = Some(version.into());
             }
         }
         let others = all.iter().filter(of_name).map(|v| match v.default {
@@ -125,32 +125,33 @@ impl<'a> SymbolSearch<'a> {
             false => format!("`{}@{}`", v.name, v.version),
         });
         let others: Vec<String> = others.take(MOST_SHOWN).collect();
-        match self.places.is_empty() && self.refused.is_none() && !others.is_empty() {
+        match self.locations.is_empty() && self.refused.is_none() && !others.is_empty() {
             true => Err(format!("it has no such version, but {}", others.join(", "))),
             false => Ok(true),
         }
     }
 
-    /// Adds the places of a symbol that a name or a pattern matched.
+    /// Adds the locations of a symbol that a name or a pattern matched.
     fn add(&mut self, name: &str, s: &ElfSymbol<'_>) {
         let exported = s.binding != Binding::Local;
         if *self.kind == FunctionKind::Exported && !exported {
             return;
         }
         match s.kind {
-            SymbolKind::Func => self.place(name, s.address),
+            SymbolKind::Func => self.location(name, s.address),
             SymbolKind::IFunc => self.add_indirect(name, s.address),
             _ => {}
         }
     }
 
-    fn place(&mut self, name: &str, address: u64) {
+    fn location(&mut self, name: &str, address: u64) {
         let image = self.file.image();
         if let Some(offset) = image.file_offset(address)
             && image.is_code(address)
             && self.seen.insert(address)
         {
-            self.places.push(place(self.path, name, address, offset));
+            self.locations
+                .push(location(self.path, name, address, offset));
         }
     }
 
@@ -179,7 +180,7 @@ impl<'a> SymbolSearch<'a> {
             }
         };
         for address in &found {
-            self.place(name, *address);
+            self.location(name, *address);
         }
         self.indirect_found.insert(resolver, (name.into(), found));
     }
@@ -242,27 +243,27 @@ impl<'a> SymbolSearch<'a> {
     }
 }
 
-/// Adds the places of symbols to those that debugging information gave, where it has none of the same
+/// Adds the locations of symbols to those that debugging information gave, where it has none of the same
 /// function.
 pub(super) fn add_missing(
-    found: &mut Vec<FoundPlace>,
+    found: &mut Vec<FoundLocation>,
     file: &File,
-    more: Vec<FoundPlace>,
-    alias: impl Fn(FoundPlace) -> Option<FoundPlace>,
+    more: Vec<FoundLocation>,
+    alias: impl Fn(FoundLocation) -> Option<FoundLocation>,
 ) {
     let mut addresses: BTreeSet<u64> = found.iter().map(|p| p.address).collect();
-    for place in more {
+    for location in more {
         // At its start or after its prologue.
-        let here = file.symbols().starting_at(place.address);
+        let here = file.symbols().starting_at(location.address);
         let size = here.map(|s| s.size).max().unwrap_or(0).max(1);
-        let end = place.address.saturating_add(size);
-        if addresses.range(place.address..end).next().is_some() {
+        let end = location.address.saturating_add(size);
+        if addresses.range(location.address..end).next().is_some() {
             continue;
         }
-        if let Some(place) = alias(place)
-            && addresses.insert(place.address)
+        if let Some(location) = alias(location)
+            && addresses.insert(location.address)
         {
-            found.push(place);
+            found.push(location);
         }
     }
 }
@@ -290,11 +291,11 @@ fn matches_scoped(pattern: &str, name: &str) -> bool {
         .any(|n| glob::matches(pattern, n))
 }
 
-/// A place in a program.
-pub(super) fn place(path: &Arc<str>, name: &str, address: u64, offset: u64) -> FoundPlace {
+/// A location in a program.
+pub(super) fn location(path: &Arc<str>, name: &str, address: u64, offset: u64) -> FoundLocation {
     let path = path.clone();
-    let place = CodePlace::File { path, offset };
-    FoundPlace::new(address, name.into(), place, address)
+    let location = CodeLocation::File { path, offset };
+    FoundLocation::new(address, name.into(), location, address)
 }
 
 #[cfg(test)]

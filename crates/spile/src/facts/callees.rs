@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use spile_abi::HOST;
 use spile_cast::Cast;
-use spile_debuginfo::{CallKind, Calls, Die, Dwarf, FunctionPlace, PlaceKinds};
+use spile_debuginfo::{CallKind, Calls, Die, Dwarf, FunctionLocation, LocationKinds};
 use spile_glob as glob;
 use spile_ir::BinOp;
 
 use spile_runtime::text::kernel_files::LoadAddress;
-use spile_sema::facts::{FoundPlace, FunctionKind, LinePattern, LocOp, VarLocation};
+use spile_sema::facts::{FoundLocation, FunctionKind, LinePattern, LocOp, VarLocation};
 
 use super::code_owner::CodeOwner;
-use super::dwarf::{PlaceInfo, QueriedFile, in_lines, pattern};
+use super::dwarf::{LocationInfo, QueriedFile, in_lines, pattern};
 
 /// Maximum number of ways to the callees of one point.
 const MOST_WAYS: usize = 2000;
@@ -34,13 +34,13 @@ pub(super) struct CalleeQuery<'a> {
 /// A function whose calls are followed, and the addresses to which its callers' calls return, the innermost
 /// first.
 struct Caller {
-    place: FunctionPlace,
+    location: FunctionLocation,
     returns: Vec<u64>,
 }
 
 /// A callee at one address.
 struct Callee {
-    place: FunctionPlace,
+    location: FunctionLocation,
     /// The addresses to which the calls on a way to it return, the innermost first; for each way.
     ways: Vec<Vec<u64>>,
     /// It is probed at a jump to it.
@@ -62,9 +62,9 @@ impl QueriedFile<'_> {
         file: Option<&str>,
         lines: &LinePattern,
         query: &CalleeQuery<'_>,
-    ) -> Result<Vec<FoundPlace>, String> {
+    ) -> Result<Vec<FoundLocation>, String> {
         let dwarf = self.dwarf()?;
-        let all = PlaceKinds {
+        let all = LocationKinds {
             outline: true,
             inlined: true,
         };
@@ -72,12 +72,12 @@ impl QueriedFile<'_> {
         let mut callers: Vec<Caller> = named
             .into_iter()
             .filter(|p| in_lines(dwarf, p, lines))
-            .map(|place| Caller {
-                place,
+            .map(|location| Caller {
+                location,
                 returns: Vec::new(),
             })
             .collect();
-        let first: Vec<Die> = callers.iter().map(|c| c.place.die).collect();
+        let first: Vec<Die> = callers.iter().map(|c| c.location.die).collect();
         let mut found = CalleeMap::new();
         for left in (0..query.depth).rev() {
             let mut next = Vec::new();
@@ -94,34 +94,36 @@ impl QueriedFile<'_> {
         if found.is_empty() && !first.is_empty() {
             return Err(no_callee(dwarf, &first, query.name));
         }
-        let places = found.into_iter();
-        places.map(|(key, c)| self.callee(key, &c, query)).collect()
+        let locations = found.into_iter();
+        locations
+            .map(|(key, c)| self.callee(key, &c, query))
+            .collect()
     }
 
-    /// The place of a callee.
+    /// The location of a callee.
     fn callee(
         &self,
         (address, die): (u64, Die),
         callee: &Callee,
         query: &CalleeQuery<'_>,
-    ) -> Result<FoundPlace, String> {
-        let place = &callee.place;
-        let found = self.found(&place.qualified, die, address);
+    ) -> Result<FoundLocation, String> {
+        let location = &callee.location;
+        let found = self.found(&location.qualified, die, address);
         let found = found.ok_or_else(|| self.home.no_code(address))?;
         let variables = match callee.jump {
-            true => place.entry,
+            true => location.entry,
             false => address,
         };
-        let id = self.table.place_id(PlaceInfo {
+        let id = self.table.location_id(LocationInfo {
             die,
             address: variables,
             counter: address,
         });
-        Ok(FoundPlace {
+        Ok(FoundLocation {
             id,
-            file: place.file.clone(),
-            line: place.line,
-            inlined: place.inlined,
+            file: location.file.clone(),
+            line: location.line,
+            inlined: location.inlined,
             callers: self.callers(address, callee, *query.kind == FunctionKind::Return)?,
             ..found
         })
@@ -151,7 +153,8 @@ impl QueriedFile<'_> {
                 LocOp::Bin(BinOp::Sub),
             ],
         };
-        let first = !ret && !callee.place.inlined && (callee.jump || address == callee.place.entry);
+        let first =
+            !ret && !callee.location.inlined && (callee.jump || address == callee.location.entry);
         let mut ops = Vec::new();
         // The addresses of the stack as linked, the innermost on top.
         for n in (1..=deepest).rev() {
@@ -209,8 +212,8 @@ fn follow(
     further: bool,
     (found, next): (&mut CalleeMap, &mut Vec<Caller>),
 ) -> Result<(), String> {
-    let name = &caller.place.name;
-    let calls = described_calls(dwarf, &caller.place)?;
+    let name = &caller.location.name;
+    let calls = described_calls(dwarf, &caller.location)?;
     for call in &calls.list {
         let wanted = match glob::is_pattern(query.name) {
             true => glob::matches(query.name, &call.name),
@@ -219,11 +222,11 @@ fn follow(
         if !wanted && !further {
             continue;
         }
-        let mut add = |place: FunctionPlace, address: u64, returns: Vec<u64>, jump: bool| {
-            let key = (address, place.die);
-            if wanted && !(place.inlined && *query.kind != FunctionKind::Any) {
+        let mut add = |location: FunctionLocation, address: u64, returns: Vec<u64>, jump: bool| {
+            let key = (address, location.die);
+            if wanted && !(location.inlined && *query.kind != FunctionKind::Any) {
                 let callee = found.entry(key).or_insert_with(|| Callee {
-                    place: place.clone(),
+                    location: location.clone(),
                     ways: Vec::new(),
                     jump,
                 });
@@ -232,43 +235,48 @@ fn follow(
                 }
             }
             if further {
-                next.push(Caller { place, returns });
+                next.push(Caller { location, returns });
             }
         };
         match call.kind {
             CallKind::Inlined(die) => {
-                if let Some(place) = dwarf.inlined_copy(die) {
-                    add(place.clone(), place.entry, caller.returns.clone(), false);
+                if let Some(location) = dwarf.inlined_copy(die) {
+                    add(
+                        location.clone(),
+                        location.entry,
+                        caller.returns.clone(),
+                        false,
+                    );
                 }
             }
             CallKind::Called {
                 function,
                 returns_to,
             } => {
-                for place in dwarf.called_functions(function) {
+                for location in dwarf.called_functions(function) {
                     let address = match query.kind {
-                        FunctionKind::Return => place.entry,
-                        _ => place.body,
+                        FunctionKind::Return => location.entry,
+                        _ => location.body,
                     };
                     let returns = [&[returns_to], &*caller.returns].concat();
-                    add(place, address, returns, false);
+                    add(location, address, returns, false);
                 }
             }
             CallKind::Jumped { function, jump } => {
-                for place in dwarf.called_functions(function) {
+                for location in dwarf.called_functions(function) {
                     if wanted && *query.kind == FunctionKind::Return {
                         return Err(jumped(name, &call.name, "its return is one of `", "`"));
                     }
-                    if further && !dwarf.calls(place.die).list.is_empty() {
+                    if further && !dwarf.calls(location.die).list.is_empty() {
                         let why = "the calls in it cannot be told from those of other ways; take \
                                    `.callees(1)`, or probe `";
                         return Err(jumped(name, &call.name, why, "` by itself"));
                     }
-                    let Some(at) = dwarf.jump_to(jump, place.entry) else {
+                    let Some(at) = dwarf.jump_to(jump, location.entry) else {
                         let why = "that jump cannot be probed, because it has a condition; probe `";
                         return Err(jumped(name, &call.name, why, "` by itself"));
                     };
-                    add(place, at, caller.returns.clone(), true);
+                    add(location, at, caller.returns.clone(), true);
                 }
             }
         }
@@ -319,7 +327,7 @@ fn jumped(caller: &str, callee: &str, why: &str, end: &str) -> String {
 ///
 /// # Errors
 /// When debugging information does not describe them.
-fn described_calls(dwarf: &Dwarf, caller: &FunctionPlace) -> Result<Calls, String> {
+fn described_calls(dwarf: &Dwarf, caller: &FunctionLocation) -> Result<Calls, String> {
     let calls = dwarf.calls(caller.die);
     let around = || dwarf.function_at(caller.entry).map(|f| dwarf.calls(f));
     if calls.described || (caller.inlined && around().is_some_and(|c| c.described)) {

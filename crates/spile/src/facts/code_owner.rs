@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use spile_debuginfo::{DebugFile as File, LocBinary, LocStep as Op, Location, Unavailable};
-use spile_ir::{CodePlace, Space};
+use spile_ir::{CodeLocation, Space};
 use spile_kernel::symbols::Symbols;
 use spile_runtime::text::kernel_files::{KernelImage, LoadAddress};
 use spile_sema::facts::{CTypeId, KernelVar, LocOp, VarLocation};
@@ -45,23 +45,23 @@ impl CodeOwner {
         }
     }
 
-    /// The place of an address as linked.
-    pub(super) fn place(&self, file: &File, address: u64) -> Option<CodePlace> {
+    /// The location of an address as linked.
+    pub(super) fn location(&self, file: &File, address: u64) -> Option<CodeLocation> {
         match self {
-            CodeOwner::Program(path) => Some(CodePlace::File {
+            CodeOwner::Program(path) => Some(CodeLocation::File {
                 path: path.clone(),
                 offset: file.image().file_offset(address)?,
             }),
             CodeOwner::Kernel(loaded) => match loaded.at {
                 LoadAddress::Elsewhere => {
                     let (symbol, offset) = file.symbols().function_at(address)?;
-                    Some(CodePlace::Symbol {
+                    Some(CodeLocation::Symbol {
                         module: loaded.module.clone(),
                         name: symbol.name.into(),
                         offset,
                     })
                 }
-                _ => loaded.to_load_address(address).map(CodePlace::Address),
+                _ => loaded.to_load_address(address).map(CodeLocation::Address),
             },
         }
     }

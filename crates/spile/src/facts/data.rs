@@ -6,7 +6,7 @@ use spile_debuginfo::{DebugFile, SearchPaths, SymbolKind};
 use spile_ir::WatchOwner;
 use spile_kernel::process::mappings;
 use spile_kernel::symbols::Symbols;
-use spile_sema::facts::{DataPlace, FileIdentity};
+use spile_sema::facts::{DataLocation, FileIdentity};
 
 /// See [`spile_sema::facts::CodeFacts::file_identity`].
 pub(super) fn file_identity(path: &str) -> Option<FileIdentity> {
@@ -14,8 +14,8 @@ pub(super) fn file_identity(path: &str) -> Option<FileIdentity> {
     Some(FileIdentity { device, inode })
 }
 
-/// See [`spile_sema::facts::CodeFacts::data_place`].
-pub(super) fn place(of: &WatchOwner, name: &str) -> Result<DataPlace, String> {
+/// See [`spile_sema::facts::CodeFacts::data_location`].
+pub(super) fn location(of: &WatchOwner, name: &str) -> Result<DataLocation, String> {
     match of {
         WatchOwner::Kernel => kernel(name),
         WatchOwner::Process(pid) => process(*pid, name),
@@ -24,13 +24,13 @@ pub(super) fn place(of: &WatchOwner, name: &str) -> Result<DataPlace, String> {
     }
 }
 
-fn kernel(name: &str) -> Result<DataPlace, String> {
+fn kernel(name: &str) -> Result<DataLocation, String> {
     let symbols = Symbols::kernel().map_err(|e| e.to_string())?;
     let mut found = symbols.find(name);
     let first = found.next();
     let first = first.ok_or_else(|| format!("the kernel has no variable `{name}`"))?;
     match found.next() {
-        None => Ok(DataPlace {
+        None => Ok(DataLocation {
             address: first.address,
             size: 0,
         }),
@@ -39,7 +39,7 @@ fn kernel(name: &str) -> Result<DataPlace, String> {
 }
 
 /// Searches the program, then its libraries.
-fn process(pid: u32, name: &str) -> Result<DataPlace, String> {
+fn process(pid: u32, name: &str) -> Result<DataLocation, String> {
     let all = mappings(pid).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => super::paths::no_process(pid),
         _ => format!("the memory of process {pid} cannot be read: {e}"),
@@ -49,15 +49,15 @@ fn process(pid: u32, name: &str) -> Result<DataPlace, String> {
         .iter()
         .filter(|m| m.offset == 0 && m.path.starts_with('/'));
     for mapping in starts {
-        if let Some(place) = in_file(&mapping.path, mapping.start, name, &search) {
-            return Ok(place);
+        if let Some(location) = in_file(&mapping.path, mapping.start, name, &search) {
+            return Ok(location);
         }
     }
     Err(format!("process {pid} has no variable `{name}`"))
 }
 
 /// Searches a file whose first byte is mapped at `start`.
-fn in_file(path: &str, start: u64, name: &str, search: &SearchPaths) -> Option<DataPlace> {
+fn in_file(path: &str, start: u64, name: &str, search: &SearchPaths) -> Option<DataLocation> {
     let file = DebugFile::open(Path::new(path), search).ok()?;
     let symbol = file
         .symbols()
@@ -65,7 +65,7 @@ fn in_file(path: &str, start: u64, name: &str, search: &SearchPaths) -> Option<D
         .find(|s| s.kind == SymbolKind::Data)?;
     let first = file.image().segments().first()?;
     let linked = first.address.wrapping_sub(first.offset);
-    Some(DataPlace {
+    Some(DataLocation {
         address: start.wrapping_sub(linked).wrapping_add(symbol.address),
         size: symbol.size,
     })

@@ -1,4 +1,4 @@
-//! Places, variables and types of programs, of the kernel and of its modules, from their
+//! Locations, variables and types of programs, of the kernel and of its modules, from their
 //! debugging information.
 
 use std::collections::HashMap;
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use spile_abi::HOST;
 use spile_cast::Cast;
 use spile_debuginfo::{
-    CType, DebugFile as File, Die, Dwarf, FunctionPlace, LineQuery, Location, Pattern, PlaceKinds,
-    Unavailable, plt,
+    CType, DebugFile as File, Die, Dwarf, FunctionLocation, LineQuery, Location, LocationKinds,
+    Pattern, Unavailable, plt,
 };
 use spile_glob as glob;
 use spile_ir::{BinOp, Space};
 use spile_sema::facts::{
-    self, COUNT_OF, CTypeId, CodeQuery, FoundPlace, FunctionKind, FunctionPart, LinePattern, LocOp,
-    LocationPiece, Member, TypeHome, VarKind, VarLocation, Variable, Variants,
+    self, COUNT_OF, CTypeId, CodeQuery, FoundLocation, FunctionKind, FunctionPart, LinePattern,
+    LocOp, LocationPiece, Member, TypeHome, VarKind, VarLocation, Variable, Variants,
 };
 
 use super::callees::CalleeQuery;
@@ -22,7 +22,7 @@ use super::code_owner::CodeOwner;
 use super::convention::{Arguments, FLOATING, first_seen, structure};
 use super::locations::{IMPLICIT, extend_to_type, join_pieces, locate_pieces, pointer_to, program};
 
-/// Maximum number of statement places that one probe point may match.
+/// Maximum number of statement locations that one probe point may match.
 const MAX_ANY_LINE: u32 = 100_000;
 
 /// The files and places that analysis has ids of.
@@ -35,13 +35,13 @@ pub(crate) struct FileTable {
 struct FileEntries {
     /// Each with the memory that its objects are in.
     files: Vec<(Arc<File>, Space)>,
-    places: Vec<PlaceInfo>,
-    ids: HashMap<PlaceInfo, u64>,
+    locations: Vec<LocationInfo>,
+    ids: HashMap<LocationInfo, u64>,
 }
 
-/// A place that a query found.
+/// A location that a query found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct PlaceInfo {
+pub(super) struct LocationInfo {
     /// The function or inlined instance.
     pub die: Die,
     /// The address where its variables are looked up.
@@ -50,7 +50,7 @@ pub(super) struct PlaceInfo {
     pub counter: u64,
 }
 
-/// Ids of places from here on belong to this table; smaller ones are addresses.
+/// Ids of locations from here on belong to this table; smaller ones are addresses.
 const FIRST_ID: u64 = 1 << 62;
 
 impl FileTable {
@@ -84,26 +84,26 @@ impl FileTable {
         Some(self.file(id)?.1)
     }
 
-    /// Whether a place was found by debugging information.
-    pub(crate) fn has_place(&self, id: u64) -> bool {
-        self.place(id).is_some()
+    /// Whether a location was found by debugging information.
+    pub(crate) fn has_location(&self, id: u64) -> bool {
+        self.location(id).is_some()
     }
 
-    pub(super) fn place_id(&self, info: PlaceInfo) -> u64 {
+    pub(super) fn location_id(&self, info: LocationInfo) -> u64 {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&id) = table.ids.get(&info) {
             return id;
         }
-        let id = FIRST_ID + table.places.len() as u64;
-        table.places.push(info);
+        let id = FIRST_ID + table.locations.len() as u64;
+        table.locations.push(info);
         table.ids.insert(info, id);
         id
     }
 
-    fn place(&self, id: u64) -> Option<PlaceInfo> {
+    fn location(&self, id: u64) -> Option<LocationInfo> {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let at = usize::try_from(id.checked_sub(FIRST_ID)?).ok()?;
-        table.places.get(at).copied()
+        table.locations.get(at).copied()
     }
 }
 
@@ -147,21 +147,21 @@ impl QueriedFile<'_> {
         })
     }
 
-    pub(super) fn found(&self, name: &str, die: Die, address: u64) -> Option<FoundPlace> {
-        let id = self.table.place_id(PlaceInfo {
+    pub(super) fn found(&self, name: &str, die: Die, address: u64) -> Option<FoundLocation> {
+        let id = self.table.location_id(LocationInfo {
             die,
             address,
             counter: address,
         });
-        let place = self.home.place(self.file, address)?;
-        Some(FoundPlace::new(id, name.into(), place, address))
+        let location = self.home.location(self.file, address)?;
+        Some(FoundLocation::new(id, name.into(), location, address))
     }
 
     /// Functions and statements that a query matches; empty for other queries.
     ///
     /// # Errors
     /// Those of [`QueriedFile::functions`], [`QueriedFile::callees`] and [`QueriedFile::statements`].
-    pub(super) fn places(&self, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+    pub(super) fn locations(&self, query: &CodeQuery) -> Result<Vec<FoundLocation>, String> {
         match query {
             CodeQuery::Function {
                 name,
@@ -214,24 +214,24 @@ impl QueriedFile<'_> {
         file: Option<&str>,
         lines: &LinePattern,
         kind: &FunctionKind,
-    ) -> Result<Vec<FoundPlace>, String> {
+    ) -> Result<Vec<FoundLocation>, String> {
         let dwarf = self.dwarf()?;
-        let which = PlaceKinds {
+        let which = LocationKinds {
             outline: *kind != FunctionKind::Inline,
             inlined: matches!(kind, FunctionKind::Any | FunctionKind::Inline),
         };
         let all = dwarf.functions(pattern(name), file.map(pattern), which);
-        let wanted = |p: &&FunctionPlace| {
+        let wanted = |p: &&FunctionLocation| {
             (*kind != FunctionKind::Exported || p.external) && in_lines(dwarf, p, lines)
         };
-        let place = |p: &FunctionPlace| {
+        let location = |p: &FunctionLocation| {
             // Variables visible at the return have to be caught at the first instruction.
             let address = match kind {
                 FunctionKind::Return => p.entry,
                 _ => p.body,
             };
             let found = self.found(&p.qualified, p.die, address)?;
-            Some(FoundPlace {
+            Some(FoundLocation {
                 file: p.file.clone(),
                 line: p.line,
                 inlined: p.inlined,
@@ -239,27 +239,27 @@ impl QueriedFile<'_> {
                 ..found
             })
         };
-        Ok(all.iter().filter(wanted).filter_map(place).collect())
+        Ok(all.iter().filter(wanted).filter_map(location).collect())
     }
 
     /// A function found by a symbol, completed by the debugging information of the function of
     /// another name that begins there: aliases have no entries of their own.
-    pub(super) fn by_alias(&self, place: FoundPlace, kind: &FunctionKind) -> FoundPlace {
+    pub(super) fn by_alias(&self, location: FoundLocation, kind: &FunctionKind) -> FoundLocation {
         let dwarf = self.file.dwarf();
-        let Some(p) = dwarf.and_then(|d| d.function_starting_at(place.address)) else {
-            return place;
+        let Some(p) = dwarf.and_then(|d| d.function_starting_at(location.address)) else {
+            return location;
         };
         let address = match kind {
             FunctionKind::Return => p.entry,
             _ => p.body,
         };
-        match self.found(&place.name, p.die, address) {
-            Some(found) => FoundPlace {
+        match self.found(&location.name, p.die, address) {
+            Some(found) => FoundLocation {
                 file: p.file,
                 line: p.line,
                 ..found
             },
-            None => place,
+            None => location,
         }
     }
 
@@ -272,18 +272,18 @@ impl QueriedFile<'_> {
         name: &str,
         file: Option<&str>,
         label: &str,
-    ) -> Result<Vec<FoundPlace>, String> {
+    ) -> Result<Vec<FoundLocation>, String> {
         let dwarf = self.dwarf()?;
-        let outline = PlaceKinds {
+        let outline = LocationKinds {
             outline: true,
             inlined: false,
         };
         let functions = dwarf.functions(pattern(name), file.map(pattern), outline);
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         for function in &functions {
             for label in dwarf.labels(function.die, pattern(label)) {
                 let found = self.found(&function.qualified, function.die, label.address);
-                places.extend(found.map(|found| FoundPlace {
+                locations.extend(found.map(|found| FoundLocation {
                     file: function.file.clone(),
                     line: function.line,
                     label: Some(label.name),
@@ -291,7 +291,7 @@ impl QueriedFile<'_> {
                 }));
             }
         }
-        if places.is_empty() && !functions.is_empty() {
+        if locations.is_empty() && !functions.is_empty() {
             let all = functions
                 .iter()
                 .flat_map(|f| dwarf.labels(f.die, pattern("*")));
@@ -301,7 +301,7 @@ impl QueriedFile<'_> {
                 false => format!("it has no label `{label}`, but {}", names.join(", ")),
             });
         }
-        Ok(places)
+        Ok(locations)
     }
 
     /// Statements by function, file and lines.
@@ -314,7 +314,7 @@ impl QueriedFile<'_> {
         file: Option<&str>,
         lines: &LinePattern,
         nearest: bool,
-    ) -> Result<Vec<FoundPlace>, String> {
+    ) -> Result<Vec<FoundLocation>, String> {
         let dwarf = self.dwarf()?;
         let queries: Vec<LineQuery> = match lines {
             LinePattern::Any => return self.functions(name, file, lines, &FunctionKind::Any),
@@ -328,22 +328,22 @@ impl QueriedFile<'_> {
                 })
                 .collect(),
         };
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         let mut why = None;
         for query in queries {
             let ask = |query| dwarf.statements(pattern(name), file.map(pattern), query);
             let mut found = ask(query);
             let (below, above) = found.nearest;
-            if found.places.is_empty() && nearest {
+            if found.locations.is_empty() && nearest {
                 let line = above.or(below);
                 found = line.map(|l| ask(LineQuery::At(l))).unwrap_or_default();
             }
-            if let (true, LineQuery::At(line)) = (found.places.is_empty(), query) {
+            if let (true, LineQuery::At(line)) = (found.locations.is_empty(), query) {
                 why = Some(no_line(line, (below, above)));
             }
-            places.extend(found.places.iter().filter_map(|p| {
+            locations.extend(found.locations.iter().filter_map(|p| {
                 let found = self.found(&p.name, p.die, p.address)?;
-                Some(FoundPlace {
+                Some(FoundLocation {
                     file: Some(p.file.clone()),
                     line: p.line,
                     ..found
@@ -351,62 +351,67 @@ impl QueriedFile<'_> {
             }));
         }
         match why {
-            Some(why) if places.is_empty() => Err(match dwarf.missing_units() {
+            Some(why) if locations.is_empty() => Err(match dwarf.missing_units() {
                 Some(missing) => format!("no function is known there: {missing}"),
                 None => why,
             }),
-            _ => Ok(places),
+            _ => Ok(locations),
         }
     }
 
     /// Entries of the procedure linkage table.
-    pub(super) fn stubs(&self, name: &str) -> Vec<FoundPlace> {
+    pub(super) fn stubs(&self, name: &str) -> Vec<FoundLocation> {
         let image = self.file.image();
         let entry = |p: &plt::PltEntry<'_>| {
-            let place = self.home.place(self.file, p.address)?;
-            Some(FoundPlace::new(p.address, p.name.into(), place, p.address))
+            let location = self.home.location(self.file, p.address)?;
+            Some(FoundLocation::new(
+                p.address,
+                p.name.into(),
+                location,
+                p.address,
+            ))
         };
         let all = plt::entries(image);
         let wanted = all.iter().filter(|p| glob::matches(name, p.name));
         wanted.filter_map(entry).collect()
     }
 
-    /// A place at an address, completed by its function and line.
-    pub(super) fn describe(&self, place: FoundPlace) -> FoundPlace {
+    /// A location at an address, completed by its function and line.
+    pub(super) fn describe(&self, location: FoundLocation) -> FoundLocation {
         let Some(dwarf) = self.file.dwarf() else {
-            return place;
+            return location;
         };
-        let Some(frame) = dwarf.frames(place.address).into_iter().next() else {
-            return place;
+        let Some(frame) = dwarf.frames(location.address).into_iter().next() else {
+            return location;
         };
-        let id = dwarf.function_at(place.address).map(|die| {
-            self.table.place_id(PlaceInfo {
+        let id = dwarf.function_at(location.address).map(|die| {
+            self.table.location_id(LocationInfo {
                 die,
-                address: place.address,
-                counter: place.address,
+                address: location.address,
+                counter: location.address,
             })
         });
-        FoundPlace {
-            id: id.unwrap_or(place.id),
+        FoundLocation {
+            id: id.unwrap_or(location.id),
             name: frame.function,
             file: frame.file,
             line: frame.line,
             inlined: frame.inlined,
-            ..place
+            ..location
         }
     }
 
-    /// A place whose instruction is another one: variables are looked up there.
-    pub(super) fn moved(&self, place: FoundPlace, to: u64) -> FoundPlace {
-        let id = match self.table.place(place.id) {
-            Some(info) => self.table.place_id(PlaceInfo {
+    /// A location whose instruction is another one: variables are looked up there.
+    pub(super) fn moved(&self, location: FoundLocation, to: u64) -> FoundLocation {
+        let id = match self.table.location(location.id) {
+            Some(info) => self.table.location_id(LocationInfo {
                 address: to,
                 counter: to,
                 ..info
             }),
-            None => place.id,
+            None => location.id,
         };
-        FoundPlace { id, ..place }
+        FoundLocation { id, ..location }
     }
 
     /// The number of one of the file's types for analysis.
@@ -414,24 +419,24 @@ impl QueriedFile<'_> {
         CTypeId::new(self.table.home(self.file, self.home.space()), ty)
     }
 
-    /// The variables at a place.
+    /// The variables at a location.
     ///
     /// # Errors
     /// When there is no information about them.
     pub(super) fn variables(&self, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
         let dwarf = self.dwarf()?;
-        let Some(place) = self.table.place(id) else {
+        let Some(location) = self.table.location(id) else {
             return Err(format!(
                 "{} has no information about variables there",
                 self.home
             ));
         };
         let mut found = Vec::new();
-        let mut arguments = Arguments::for_function(dwarf, place.die);
-        for v in dwarf.variables(place.address, Some(place.die)) {
+        let mut arguments = Arguments::for_function(dwarf, location.die);
+        for v in dwarf.variables(location.address, Some(location.die)) {
             let ty = dwarf.ctype(v.ty);
             let passed = v.parameter.then(|| arguments.next(&ty)).flatten();
-            let loc = self.loc(dwarf, &v, place.address, Some(place.counter));
+            let loc = self.loc(dwarf, &v, location.address, Some(location.counter));
             let loc = match loc {
                 VarLocation::Address(_) if ret && v.parameter => first_seen(loc, passed, &ty),
                 loc => loc,
@@ -447,19 +452,19 @@ impl QueriedFile<'_> {
                 loc,
             });
             for (array, dimension) in dwarf.counted_arrays(v.ty) {
-                let count = dwarf.locate_count(dimension, place.address);
+                let count = dwarf.locate_count(dimension, location.address);
                 found.push(Variable {
                     name: format!("{COUNT_OF}{}", v.name).into(),
                     ty: self.ctype_id(array),
                     kind: VarKind::Global,
-                    loc: self.place_of(dwarf, count, Some(place.counter)),
+                    loc: self.location_of(dwarf, count, Some(location.counter)),
                 });
             }
         }
         // Parameters first, in order.
         found.sort_by_key(|v| v.kind != VarKind::Parameter);
         if ret {
-            found.extend(self.result(dwarf, place.die));
+            found.extend(self.result(dwarf, location.die));
         }
         Ok(found)
     }
@@ -513,14 +518,14 @@ impl QueriedFile<'_> {
             Ok(Location::Implicit { to, offset }) => {
                 let object = dwarf.variable_at(to);
                 let located = dwarf.locate(&object, address);
-                pointer_to(self.place_of(dwarf, (object.ty, located), at), offset)
+                pointer_to(self.location_of(dwarf, (object.ty, located), at), offset)
             }
-            located => self.place_of(dwarf, (v.ty, located), at),
+            located => self.location_of(dwarf, (v.ty, located), at),
         }
     }
 
     /// A location in analysis' representation, by the type of the object.
-    fn place_of(
+    fn location_of(
         &self,
         dwarf: &Dwarf,
         (ty, located): (u32, Result<Location, Unavailable>),
@@ -572,14 +577,14 @@ impl QueriedFile<'_> {
             }
             Ok(Location::Pieces(pieces)) => match join_pieces(&pieces, &bias) {
                 Some(ops) => VarLocation::Value(extend_to_type(ops, &ty)),
-                None => absent("it is in several places at once"),
+                None => absent("it is in several locations at once"),
             },
         }
     }
 }
 
 /// Whether a function is declared on one of the lines.
-pub(super) fn in_lines(dwarf: &Dwarf, p: &FunctionPlace, lines: &LinePattern) -> bool {
+pub(super) fn in_lines(dwarf: &Dwarf, p: &FunctionLocation, lines: &LinePattern) -> bool {
     let LinePattern::Absolute(parts) = lines else {
         return true;
     };

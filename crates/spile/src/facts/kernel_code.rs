@@ -11,19 +11,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use spile_abi::HOST;
 use spile_cast::Cast;
 use spile_debuginfo::ReturnWord;
-use spile_ir::{BinOp, CodePlace};
+use spile_ir::{BinOp, CodeLocation};
 use spile_kernel::btf::{Btf, Type};
 use spile_kernel::functions::{self, FunctionMatches, Functions, KernelFunction, signature};
 use spile_kernel::symbols::Symbols;
 use spile_sema::facts::{
-    CodeQuery, FoundModule, FoundPlace, FunctionKind, LinePattern, LocOp, LocationPiece,
+    CodeQuery, FoundLocation, FoundModule, FunctionKind, LinePattern, LocOp, LocationPiece,
     ProbeModule, VarKind, VarLocation, Variable,
 };
 
 use super::convention::in_registers;
 use super::types::{KernelTypes, Types};
 
-/// Flag in [`FoundPlace::id`], above a BTF number: the rest is the reason why there are no
+/// Flag in [`FoundLocation::id`], above a BTF number: the rest is the reason why there are no
 /// variables.
 const WHY: u64 = 1 << 32;
 const REASONS: [&str; 5] = [
@@ -71,7 +71,7 @@ fn is_module(line: &str, name: &str) -> bool {
     own.replace('-', "_") == name
 }
 
-/// Flag in [`FoundPlace::id`], above an index into the kernel's symbols: the BTF number is looked
+/// Flag in [`FoundLocation::id`], above an index into the kernel's symbols: the BTF number is looked
 /// up when it is needed.
 const LATER: u64 = 1 << 40;
 /// Maximum number of functions that are looked up one by one.
@@ -85,7 +85,7 @@ pub(crate) struct KernelCode {
     ids: Mutex<Option<(&'static Btf, HashMap<&'static str, u32>)>>,
 }
 
-type PlaceResult = Result<Vec<FoundPlace>, String>;
+type LocationResult = Result<Vec<FoundLocation>, String>;
 
 impl KernelCode {
     /// Number of functions that were left out of answers because they cannot be probed.
@@ -122,14 +122,14 @@ impl KernelCode {
         }
     }
 
-    /// The places in the kernel, or in a module of it, that a query matches. The query is not one
+    /// The locations in the kernel, or in a module of it, that a query matches. The query is not one
     /// that [`needs_source`].
-    pub(crate) fn places(
+    pub(crate) fn locations(
         &self,
         types: &KernelTypes,
         module: Option<&str>,
         query: &CodeQuery,
-    ) -> PlaceResult {
+    ) -> LocationResult {
         match query {
             CodeQuery::Function { name, kind, .. } => {
                 self.functions(types, module, name, *kind == FunctionKind::Exported)
@@ -146,7 +146,7 @@ impl KernelCode {
         module: Option<&str>,
         name: &str,
         exported: bool,
-    ) -> PlaceResult {
+    ) -> LocationResult {
         // A single function of the kernel that may be probed. Several of one name, and copies, are
         // probed by address.
         let kernel = KernelTypes::kernel();
@@ -163,7 +163,7 @@ impl KernelCode {
             && kernel.btf.find_func(name).is_some()
             && functions::can_be_probed(name)
         {
-            return Ok(vec![place(name, id(kernel, name), named(None, name))]);
+            return Ok(vec![location(name, id(kernel, name), named(None, name))]);
         }
         let all = Functions::kernel().map_err(ToString::to_string)?;
         let FunctionMatches {
@@ -264,19 +264,19 @@ fn is_hidden(name: &str) -> bool {
     name.starts_with("__pfx_") || name.starts_with("__cfi_")
 }
 
-fn named(module: Option<&str>, name: &str) -> CodePlace {
-    CodePlace::Symbol {
+fn named(module: Option<&str>, name: &str) -> CodeLocation {
+    CodeLocation::Symbol {
         module: module.map(Into::into),
         name: name.into(),
         offset: 0,
     }
 }
 
-fn place(name: &str, id: u64, place: CodePlace) -> FoundPlace {
-    FoundPlace::new(id, name.into(), place, 0)
+fn location(name: &str, id: u64, location: CodeLocation) -> FoundLocation {
+    FoundLocation::new(id, name.into(), location, 0)
 }
 
-fn function(f: &KernelFunction<'_>, id: impl Fn(&KernelFunction<'_>) -> u64) -> FoundPlace {
+fn function(f: &KernelFunction<'_>, id: impl Fn(&KernelFunction<'_>) -> u64) -> FoundLocation {
     let id = match f.shared {
         true => no_variables(Unprobeable::Shared),
         false if !f.as_declared() => no_variables(Unprobeable::Copy),
@@ -284,28 +284,28 @@ fn function(f: &KernelFunction<'_>, id: impl Fn(&KernelFunction<'_>) -> u64) -> 
     };
     let at = match f.traced {
         _ if spile_kernel::foreign_kernel::is_active() => named(f.module, f.symbol),
-        true => CodePlace::Traced(f.address),
-        false => CodePlace::Address(f.address),
+        true => CodeLocation::Traced(f.address),
+        false => CodeLocation::Address(f.address),
     };
-    FoundPlace {
+    FoundLocation {
         address: f.address,
-        ..place(f.name, id, at)
+        ..location(f.name, id, at)
     }
 }
 
-fn at_address(address: u64) -> FoundPlace {
+fn at_address(address: u64) -> FoundLocation {
     let name: Arc<str> = match Symbols::kernel() {
         Ok(symbols) => symbols
             .resolve(address)
             .map_or_else(|| format!("{address:#x}").into(), |(s, _)| s.name.into()),
         Err(_) => format!("{address:#x}").into(),
     };
-    FoundPlace {
+    FoundLocation {
         address,
-        ..place(
+        ..location(
             &name,
             no_variables(Unprobeable::Address),
-            CodePlace::Address(address),
+            CodeLocation::Address(address),
         )
     }
 }
@@ -423,15 +423,15 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_the_running_kernel_have_places() {
+    fn functions_of_the_running_kernel_have_locations() {
         let (code, types) = (KernelCode::default(), KernelTypes::default());
         let kernel = KernelTypes::kernel().expect("the running kernel has BTF");
         let read = query("vfs_read", FunctionKind::Return);
-        let found = code.places(&types, None, &read).expect("known");
+        let found = code.locations(&types, None, &read).expect("known");
         let [one] = &found[..] else {
             panic!("{found:?}")
         };
-        assert_eq!(one.place, named(None, "vfs_read"));
+        assert_eq!(one.location, named(None, "vfs_read"));
         let vars = code.variables(&types, None, one.id, true).expect("known");
         let names: Vec<&str> = vars.iter().map(|v| &*v.name).collect();
         assert_eq!(names, ["file", "buf", "count", "pos", "return"]);

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_debuginfo::{DebugFile as File, Image, KernelQuery, SearchPaths};
-use spile_ir::CodePlace;
+use spile_ir::CodeLocation;
 use spile_kernel::functions::{self, Functions};
 use spile_kernel::symbols::Symbols;
 use spile_runtime::text::kernel_files::{KernelImage, build_id};
 use spile_sema::facts::{
-    CTypeId, CodeQuery, FoundPlace, FunctionKind, LinePattern, ProbeModule, Variable,
+    CTypeId, CodeQuery, FoundLocation, FunctionKind, LinePattern, ProbeModule, Variable,
 };
 
 use super::code_owner::CodeOwner;
@@ -49,9 +49,9 @@ struct OpenedFile {
     home: CodeOwner,
 }
 
-type PlaceResult = Result<Vec<FoundPlace>, String>;
+type LocationResult = Result<Vec<FoundLocation>, String>;
 
-/// Maximum number of places that are named by symbols, which stay right when the kernel is
+/// Maximum number of locations that are named by symbols, which stay right when the kernel is
 /// relocated.
 const FEW: usize = 16;
 
@@ -113,7 +113,7 @@ impl KernelDebug {
     /// The image of a kernel other than the running one, from which symbols and BTF come.
     ///
     /// # Errors
-    /// Those of [`KernelDebug::places`].
+    /// Those of [`KernelDebug::locations`].
     pub(crate) fn image_of_other(&self) -> Result<Arc<File>, String> {
         Ok(self.opened(None, true)?.file.clone())
     }
@@ -121,18 +121,18 @@ impl KernelDebug {
     /// Functions and statements that a query matches.
     ///
     /// # Errors
-    /// When there is no debugging information, with the way out, or why there are no such places.
-    pub(crate) fn places(
+    /// When there is no debugging information, with the way out, or why there are no such locations.
+    pub(crate) fn locations(
         &self,
         table: &FileTable,
         module: Option<&Arc<str>>,
         query: &CodeQuery,
-    ) -> PlaceResult {
+    ) -> LocationResult {
         let opened = self.opened(module, true)?;
         if let CodeQuery::Address { address, .. } = query {
             return opened.address(table, *address);
         }
-        let found = opened.queried_file(table).places(query)?;
+        let found = opened.queried_file(table).locations(query)?;
         self.best_attachable(module, found)
     }
 
@@ -144,7 +144,7 @@ impl KernelDebug {
         module: Option<&Arc<str>>,
         name: &str,
         kind: &FunctionKind,
-        found: &mut Vec<FoundPlace>,
+        found: &mut Vec<FoundLocation>,
     ) {
         let Ok(opened) = self.opened(module, false) else {
             return;
@@ -153,8 +153,11 @@ impl KernelDebug {
         let ask = |kind| asked.functions(name, None, &LinePattern::Any, kind);
         if !spile_glob::is_pattern(name) {
             for f in ask(&FunctionKind::Call).unwrap_or_default() {
-                for place in found.iter_mut().filter(|p| same_place(&p.place, &f.place)) {
-                    (place.file, place.line) = (f.file.clone(), f.line);
+                for location in found
+                    .iter_mut()
+                    .filter(|p| same_location(&p.location, &f.location))
+                {
+                    (location.file, location.line) = (f.file.clone(), f.line);
                 }
             }
         }
@@ -164,7 +167,7 @@ impl KernelDebug {
         }
     }
 
-    /// The variables at a place that these queries found.
+    /// The variables at a location that these queries found.
     ///
     /// # Errors
     /// Those of [`QueriedFile::variables`].
@@ -188,18 +191,25 @@ impl KernelDebug {
         &self,
         table: &FileTable,
         module: Option<&Arc<str>>,
-        place: &FoundPlace,
+        location: &FoundLocation,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
         let opened = self.opened(module, true)?;
         let asked = opened.queried_file(table);
-        let all = asked.functions(&place.name, None, &LinePattern::Any, &FunctionKind::Return)?;
-        let own = all.iter().find(|f| same_place(&place.place, &f.place));
+        let all = asked.functions(
+            &location.name,
+            None,
+            &LinePattern::Any,
+            &FunctionKind::Return,
+        )?;
+        let own = all
+            .iter()
+            .find(|f| same_location(&location.location, &f.location));
         match own {
             Some(own) => asked.variables(own.id, ret),
             None => Err(format!(
                 "the debugging information of {} has no function `{}`",
-                opened.home, place.name
+                opened.home, location.name
             )),
         }
     }
@@ -237,22 +247,22 @@ impl KernelDebug {
         self.opened(module, true).err()
     }
 
-    /// Places in the form in which they attach best: a few by their symbols, many by ftrace where
-    /// they begin functions. Places that the kernel forbids are left out.
+    /// Locations in the form in which they attach best: a few by their symbols, many by ftrace where
+    /// they begin functions. Locations that the kernel forbids are left out.
     fn best_attachable(
         &self,
         module: Option<&Arc<str>>,
-        mut found: Vec<FoundPlace>,
-    ) -> PlaceResult {
+        mut found: Vec<FoundLocation>,
+    ) -> LocationResult {
         if self.kernel.other || found.is_empty() {
             return Ok(found);
         }
         if found.len() > FEW {
             let all = Functions::kernel().map_err(ToString::to_string)?;
-            found.retain_mut(|f| match f.place {
-                CodePlace::Address(at) => match all.at(at) {
+            found.retain_mut(|f| match f.location {
+                CodeLocation::Address(at) => match all.at(at) {
                     Some(true) => {
-                        f.place = CodePlace::Traced(at);
+                        f.location = CodeLocation::Traced(at);
                         true
                     }
                     other => other.is_some(),
@@ -262,14 +272,14 @@ impl KernelDebug {
         } else if let Ok(symbols) = Symbols::kernel() {
             let alone = found.len() == 1;
             for f in &mut found {
-                if let CodePlace::Address(at) = f.place {
-                    let place = by_symbol(symbols, module, at, alone);
-                    f.place = place.unwrap_or_else(|| by_address(symbols, at));
+                if let CodeLocation::Address(at) = f.location {
+                    let location = by_symbol(symbols, module, at, alone);
+                    f.location = location.unwrap_or_else(|| by_address(symbols, at));
                 }
             }
         }
         match found.is_empty() {
-            true => Err("the kernel forbids probing the places that were found".into()),
+            true => Err("the kernel forbids probing the locations that were found".into()),
             false => Ok(found),
         }
     }
@@ -285,55 +295,55 @@ impl OpenedFile {
     }
 
     /// `statement(ADDRESS)`: an address as linked.
-    fn address(&self, known: &FileTable, address: u64) -> PlaceResult {
-        let place = self.home.place(&self.file, address);
-        let place = place.filter(|_| self.file.image().is_code(address));
-        let place = place.ok_or_else(|| self.home.no_code(address))?;
+    fn address(&self, known: &FileTable, address: u64) -> LocationResult {
+        let location = self.home.location(&self.file, address);
+        let location = location.filter(|_| self.file.image().is_code(address));
+        let location = location.ok_or_else(|| self.home.no_code(address))?;
         let named = self.file.symbols().function_at(address);
         let name = named.map_or("", |(s, _)| s.name).into();
-        let found = FoundPlace::new(0, name, place, address);
+        let found = FoundLocation::new(0, name, location, address);
         Ok(vec![self.queried_file(known).describe(found)])
     }
 }
 
-/// The place of an address by its symbol, if the symbol's name is unique. ftrace attaches functions
+/// The location of an address by its symbol, if the symbol's name is unique. ftrace attaches functions
 /// by name and has to have all of one name, so only a function that is `alone` is named.
 fn by_symbol(
     symbols: &Symbols,
     module: Option<&Arc<str>>,
     at: u64,
     alone: bool,
-) -> Option<CodePlace> {
+) -> Option<CodeLocation> {
     let (symbol, offset) = symbols.resolve(at)?;
     let one = symbols.find(symbol.name).count() == 1;
     // ftrace does not check whether they may be probed.
     let allowed = offset != 0 || (alone && functions::can_be_probed(symbol.name));
-    (one && allowed).then(|| CodePlace::Symbol {
+    (one && allowed).then(|| CodeLocation::Symbol {
         module: module.cloned(),
         name: symbol.name.into(),
         offset,
     })
 }
 
-/// The place of an address without a unique symbol.
-fn by_address(symbols: &Symbols, at: u64) -> CodePlace {
+/// The location of an address without a unique symbol.
+fn by_address(symbols: &Symbols, at: u64) -> CodeLocation {
     let begins = symbols.resolve(at).is_some_and(|(_, offset)| offset == 0);
     let traced = || Functions::kernel().ok()?.at(at);
     match begins && traced() == Some(true) {
-        true => CodePlace::Traced(at),
-        false => CodePlace::Address(at),
+        true => CodeLocation::Traced(at),
+        false => CodeLocation::Address(at),
     }
 }
 
-/// Whether two places are the same.
-fn same_place(a: &CodePlace, b: &CodePlace) -> bool {
-    let address = |place: &CodePlace| match place {
-        CodePlace::Address(at) | CodePlace::Traced(at) => Some(*at),
-        CodePlace::Symbol { name, offset, .. } => {
+/// Whether two locations are the same.
+fn same_location(a: &CodeLocation, b: &CodeLocation) -> bool {
+    let address = |location: &CodeLocation| match location {
+        CodeLocation::Address(at) | CodeLocation::Traced(at) => Some(*at),
+        CodeLocation::Symbol { name, offset, .. } => {
             let at = Symbols::kernel().ok()?.address_of(name)?;
             Some(at.wrapping_add(*offset))
         }
-        CodePlace::File { .. } => None,
+        CodeLocation::File { .. } => None,
     };
     a == b || address(a).is_some_and(|at| address(b) == Some(at))
 }
@@ -366,7 +376,7 @@ fn missing(wanted: &KernelQuery<'_>, notes: &[String]) -> String {
     )
 }
 
-/// Makes the image of another kernel the source of types and symbols, in place of the running
+/// Makes the image of another kernel the source of types and symbols, instead of the running
 /// kernel.
 pub(crate) fn stand_in(file: &File) {
     let image: &Image = file.image();

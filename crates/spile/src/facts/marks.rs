@@ -1,16 +1,16 @@
-//! Static markers of programs and libraries: their places, and their arguments as location
+//! Static markers of programs and libraries: their locations, and their arguments as location
 //! programs.
 
 use std::sync::Arc;
 
-use spile_debuginfo::sdt::{ArgPlace, Marker, MarkerArg};
+use spile_debuginfo::sdt::{ArgLocation, Marker, MarkerArg};
 use spile_glob as glob;
-use spile_ir::{BinOp, CodePlace};
-use spile_sema::facts::{FoundPlace, LONG, LocOp, VarKind, VarLocation, Variable};
+use spile_ir::{BinOp, CodeLocation};
+use spile_sema::facts::{FoundLocation, LONG, LocOp, VarKind, VarLocation, Variable};
 
 use spile_abi::HOST;
 
-/// Flag in the id of a place that is a marker; the rest is its index among the markers of the file.
+/// Flag in the id of a location that is a marker; the rest is its index among the markers of the file.
 /// Addresses of programs have the bit clear.
 pub(super) const MARK: u64 = 1 << 63;
 
@@ -20,12 +20,12 @@ fn pc() -> u16 {
 }
 
 /// Markers whose provider and name match. As in SystemTap, `-` in a name stands for `__`.
-pub(super) fn places(
+pub(super) fn locations(
     path: &Arc<str>,
     markers: &[Marker],
     provider: Option<&str>,
     name: &str,
-) -> Vec<FoundPlace> {
+) -> Vec<FoundLocation> {
     let dashed = match glob::is_pattern(name) {
         // In a pattern, `-` can also be part of a range.
         true => name.to_owned(),
@@ -34,24 +34,24 @@ pub(super) fn places(
     let wanted = |m: &Marker| {
         provider.is_none_or(|p| glob::matches(p, &m.provider)) && glob::matches(&dashed, &m.name)
     };
-    let mut found: Vec<FoundPlace> = markers
+    let mut found: Vec<FoundLocation> = markers
         .iter()
         .enumerate()
         .filter(|(_, m)| wanted(m))
         .map(|(i, m)| {
             let name = m.name.as_str().into();
-            let place = CodePlace::File {
+            let location = CodeLocation::File {
                 path: path.clone(),
                 offset: m.offset,
             };
-            FoundPlace {
+            FoundLocation {
                 provider: Some(m.provider.as_str().into()),
                 semaphore: m.semaphore,
-                ..FoundPlace::new(MARK | i as u64, name, place, m.address)
+                ..FoundLocation::new(MARK | i as u64, name, location, m.address)
             }
         })
         .collect();
-    let key = |p: &FoundPlace| (p.provider.clone(), p.name.clone(), p.address);
+    let key = |p: &FoundLocation| (p.provider.clone(), p.name.clone(), p.address);
     found.sort_by_key(key);
     found
 }
@@ -83,22 +83,22 @@ fn location(operand: &MarkerArg, site: u64) -> VarLocation {
         size: operand.size,
         signed: operand.signed,
     };
-    let mut ops = match &operand.place {
-        ArgPlace::Constant(value) => {
+    let mut ops = match &operand.location {
+        ArgLocation::Constant(value) => {
             return VarLocation::Value(vec![LocOp::Const(sign_extend(*value, operand))]);
         }
-        ArgPlace::Register { number, .. } if *number > pc() => {
+        ArgLocation::Register { number, .. } if *number > pc() => {
             return VarLocation::Absent("it is in a register that the kernel does not save".into());
         }
-        ArgPlace::Register { number, shift } => {
+        ArgLocation::Register { number, shift } => {
             let mut ops = vec![LocOp::Reg(*number)];
             binary(&mut ops, BinOp::UShr, i64::from(*shift));
             extend(&mut ops, operand);
             return VarLocation::Value(ops);
         }
-        ArgPlace::LinkedAddress(address) => return VarLocation::Value(loaded(*address)),
-        ArgPlace::Linked(address) => loaded(*address),
-        ArgPlace::Memory {
+        ArgLocation::LinkedAddress(address) => return VarLocation::Value(loaded(*address)),
+        ArgLocation::Linked(address) => loaded(*address),
+        ArgLocation::Memory {
             base,
             index,
             displacement,
@@ -118,7 +118,7 @@ fn location(operand: &MarkerArg, site: u64) -> VarLocation {
             binary(&mut ops, BinOp::Add, *displacement);
             ops
         }
-        ArgPlace::Unreadable(text) => {
+        ArgLocation::Unreadable(text) => {
             return VarLocation::Absent(format!("its operand `{text}` is not supported").into());
         }
     };
@@ -162,17 +162,17 @@ fn sign_extend(value: i64, operand: &MarkerArg) -> i64 {
 mod tests {
     use super::*;
 
-    fn operand(size: u8, signed: bool, place: ArgPlace) -> MarkerArg {
+    fn operand(size: u8, signed: bool, at: ArgLocation) -> MarkerArg {
         MarkerArg {
             size,
             signed,
             float: false,
-            place,
+            location: at,
         }
     }
 
-    fn value(size: u8, signed: bool, place: ArgPlace) -> Vec<LocOp> {
-        match location(&operand(size, signed, place), 0x1000) {
+    fn value(size: u8, signed: bool, at: ArgLocation) -> Vec<LocOp> {
+        match location(&operand(size, signed, at), 0x1000) {
             VarLocation::Value(ops) => ops,
             other => panic!("{other:?}"),
         }
@@ -180,8 +180,9 @@ mod tests {
 
     #[test]
     fn constants_have_the_size_of_the_argument() {
-        let constant =
-            |size, signed, value| sign_extend(value, &operand(size, signed, ArgPlace::Constant(0)));
+        let constant = |size, signed, value| {
+            sign_extend(value, &operand(size, signed, ArgLocation::Constant(0)))
+        };
         assert_eq!(constant(4, false, -1), 0xffff_ffff);
         assert_eq!(constant(4, true, 0xffff_fffe), -2);
         assert_eq!(constant(1, false, 200), 200);
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn registers_and_memory_become_operations() {
         use LocOp::{Bin, Const, Reg};
-        let rdx = ArgPlace::Register {
+        let rdx = ArgLocation::Register {
             number: 1,
             shift: 0,
         };
@@ -204,7 +205,7 @@ mod tests {
             Bin(BinOp::Shr),
         ];
         assert_eq!(value(4, true, rdx), cut);
-        let indexed = ArgPlace::Memory {
+        let indexed = ArgLocation::Memory {
             base: Some(0),
             index: Some((1, 4)),
             displacement: -8,
@@ -225,17 +226,17 @@ mod tests {
         ];
         assert_eq!(value(4, false, indexed), sum);
         let global = [Reg(pc()), Const(0x234), Bin(BinOp::Add), load];
-        assert_eq!(value(4, false, ArgPlace::Linked(0x1234)), global);
+        assert_eq!(value(4, false, ArgLocation::Linked(0x1234)), global);
     }
 
     #[test]
     fn what_cannot_be_read_says_why() {
         let xmm = MarkerArg {
             float: true,
-            ..operand(8, true, ArgPlace::Constant(0))
+            ..operand(8, true, ArgLocation::Constant(0))
         };
         assert!(matches!(location(&xmm, 0), VarLocation::Absent(_)));
-        let odd = operand(8, true, ArgPlace::Unreadable("8@?".into()));
+        let odd = operand(8, true, ArgLocation::Unreadable("8@?".into()));
         assert!(matches!(location(&odd, 0), VarLocation::Absent(_)));
     }
 
@@ -256,7 +257,7 @@ mod tests {
         ];
         let path: Arc<str> = "/bin/x".into();
         let of = |provider, name| -> Vec<u64> {
-            let found = places(&path, &all, provider, name);
+            let found = locations(&path, &all, provider, name);
             found.iter().map(|p| p.address).collect()
         };
         assert_eq!(of(None, "sold"), [3, 1]);

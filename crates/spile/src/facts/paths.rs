@@ -329,8 +329,8 @@ fn library(name: &str) -> Option<PathBuf> {
 /// The library of that name in the first directory that has one. As the dynamic linker, it skips files for
 /// programs of another kind, such as those of 32 bits.
 fn library_in(folders: &mut dyn Iterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
-    let mut places = folders.map(|folder| folder.join(name));
-    places.find(|path| path.is_file() && Image::open(path).is_ok())
+    let mut locations = folders.map(|folder| folder.join(name));
+    locations.find(|path| path.is_file() && Image::open(path).is_ok())
 }
 
 /// The files that a name or a pattern matches: a path, or a name that is searched in `$PATH`, or a

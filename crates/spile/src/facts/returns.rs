@@ -1,5 +1,5 @@
 //! The way in which returns of functions of programs are caught: at their return instructions, and
-//! at those of functions that they jump to, which return in their place.
+//! at those of functions that they jump to, which return instead.
 //!
 //! A probe never kills its target, and the kernel's own uretprobe can. It replaces the return
 //! address of the call. Exceptions, `longjmp`, ends of threads, coroutines and signal handlers on a
@@ -14,10 +14,10 @@ use spile_debuginfo::tail_calls::ExitFinder;
 use spile_debuginfo::{DebugFile as File, Image, stack_hazards};
 use spile_ir::{Exit, Exits};
 use spile_kernel::machine::{self, Version};
-use spile_sema::facts::FoundPlace;
+use spile_sema::facts::FoundLocation;
 
+use super::location_notes::LocationNotes;
 use super::paths;
-use super::place_notes::PlaceNotes;
 
 /// The kernels whose uretprobe makes a system call that a seccomp filter can punish by death.
 const SYSCALL_IS_FILTERED: std::ops::Range<Version> = Version::new(6, 11)..Version::new(6, 14);
@@ -32,7 +32,7 @@ pub(crate) struct ReturnDecisions {
     /// By file: why a uretprobe could kill a program that has it.
     hazards: Mutex<HashMap<PathBuf, Option<String>>>,
     /// Functions that match and were left out.
-    pub left_out: PlaceNotes,
+    pub left_out: LocationNotes,
 }
 
 impl ReturnDecisions {
@@ -51,25 +51,25 @@ impl ReturnDecisions {
         &self,
         path: &Path,
         file: &File,
-        found: Vec<FoundPlace>,
-    ) -> Result<Vec<FoundPlace>, String> {
+        found: Vec<FoundLocation>,
+    ) -> Result<Vec<FoundLocation>, String> {
         if self.take_risks {
             return Ok(found);
         }
         let finder = ExitFinder::new(file);
         let mut harm: Option<Option<String>> = None;
         let (mut safe, mut refused, mut endless) = (Vec::new(), Vec::new(), None);
-        for place in found {
-            match exits(file, &finder, &place) {
-                Ok(exits) if exits.at.is_empty() => endless = Some(place.name),
-                Ok(exits) => safe.push(FoundPlace {
+        for location in found {
+            match exits(file, &finder, &location) {
+                Ok(exits) if exits.at.is_empty() => endless = Some(location.name),
+                Ok(exits) => safe.push(FoundLocation {
                     exits: Some(Arc::new(exits)),
-                    ..place
+                    ..location
                 }),
                 Err(reason) => match harm.get_or_insert_with(|| self.harm(path)) {
-                    None => safe.push(place),
+                    None => safe.push(location),
                     Some(harm) => refused.push((
-                        place.name,
+                        location.name,
                         format!(
                             "{reason}; and the kernel's return probe can kill the program: {harm}"
                         ),
@@ -162,26 +162,26 @@ fn preloaded() -> Option<String> {
 }
 
 /// The instructions by which a function returns.
-fn exits(file: &File, finder: &ExitFinder<'_>, place: &FoundPlace) -> Result<Exits, String> {
+fn exits(file: &File, finder: &ExitFinder<'_>, location: &FoundLocation) -> Result<Exits, String> {
     // Functions of C and of the linker have no package in their names.
-    let goroutines = file.image().is_go() && place.name.contains('.');
+    let goroutines = file.image().is_go() && location.name.contains('.');
     if goroutines && !hands_over_goroutine(file) {
         return Err("it was built by Go before 1.18".into());
     }
-    let places = finder.return_places(place.address)?;
+    let locations = finder.return_locations(location.address)?;
     let exit = |address: &u64| {
-        let distance = address.wrapping_sub(place.address).cast_signed();
+        let distance = address.wrapping_sub(location.address).cast_signed();
         Some(Exit {
             offset: file.image().file_offset(*address)?,
             distance: i32::try_from(distance).ok()?,
         })
     };
-    let all = places.own.iter().chain(&places.shared);
+    let all = locations.own.iter().chain(&locations.shared);
     let at: Option<Vec<Exit>> = all.map(exit).collect();
     Ok(Exits {
         at: at.ok_or("its parts are too far apart")?,
         goroutines,
-        shared: !places.shared.is_empty(),
+        shared: !locations.shared.is_empty(),
     })
 }
 

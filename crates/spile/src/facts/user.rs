@@ -1,4 +1,4 @@
-//! Programs and libraries: the files that a script names, and the places in them.
+//! Programs and libraries: the files that a script names, and the locations in them.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use spile_debuginfo::{DebugFile as File, ElfSymbol, SearchPaths};
 use spile_glob as glob;
 use spile_runtime::{FileState, TargetProcess};
 use spile_sema::facts::{
-    CTypeId, CodeQuery, FoundModule, FoundPlace, FunctionKind, LinePattern, ModuleQuery,
+    CTypeId, CodeQuery, FoundLocation, FoundModule, FunctionKind, LinePattern, ModuleQuery,
     ProbeModule, Variable,
 };
 
 use super::breakpoints::BreakpointDecisions;
-use super::by_symbol::{SymbolSearch, add_missing, place};
+use super::by_symbol::{SymbolSearch, add_missing, location};
 use super::code_owner::CodeOwner;
 use super::dwarf::{self, QueriedFile};
 use super::ifunc::IndirectFunctions;
+use super::location_notes::LocationNotes;
 use super::marks;
 use super::paths;
-use super::place_notes::PlaceNotes;
 use super::returns::ReturnDecisions;
 use super::types::similar_type;
 
@@ -70,7 +70,7 @@ pub(crate) struct Programs {
     pub breakpoints: BreakpointDecisions,
     indirect: IndirectFunctions,
     /// Functions whose hits are not exactly their calls.
-    pub inexact: PlaceNotes,
+    pub inexact: LocationNotes,
     /// Warnings about the latest answers.
     warnings: Mutex<Vec<String>>,
     /// Programs with lost debugging information that a warning told of.
@@ -92,7 +92,7 @@ impl Programs {
             returns: ReturnDecisions::default(),
             breakpoints: BreakpointDecisions::new(release),
             indirect: IndirectFunctions::default(),
-            inexact: PlaceNotes::default(),
+            inexact: LocationNotes::default(),
             warnings: Mutex::default(),
             told: Mutex::default(),
         }
@@ -207,7 +207,7 @@ impl Programs {
         Some(found)
     }
 
-    /// Libraries with the C library in place of those whose functions moved there, with a warning.
+    /// Libraries with the C library instead of those whose functions moved there, with a warning.
     fn with_functions(&self, found: Vec<PathBuf>) -> Vec<PathBuf> {
         let instead = |path: PathBuf| match paths::moved_to_libc(&path) {
             Some(libc) => {
@@ -225,18 +225,18 @@ impl Programs {
         found
     }
 
-    /// See [`spile_sema::facts::CodeFacts::places`], for files.
-    pub(crate) fn places(
+    /// See [`spile_sema::facts::CodeFacts::locations`], for files.
+    pub(crate) fn locations(
         &self,
         path: &Arc<str>,
         query: &CodeQuery,
-    ) -> Result<Vec<FoundPlace>, String> {
+    ) -> Result<Vec<FoundLocation>, String> {
         let file = &self.file(path)?;
         let table = &self.file_table;
         let home = &CodeOwner::Program(path.clone());
         let asked = QueriedFile { home, file, table };
         let found = self.matching(path, &asked, query)?;
-        let moved = |place, to| asked.moved(place, to);
+        let moved = |location, to| asked.moved(location, to);
         let harmless = &self.breakpoints;
         let found = harmless.harmless(Path::new(&**path), file, query, found, moved)?;
         if let CodeQuery::Function {
@@ -254,25 +254,27 @@ impl Programs {
         &self,
         path: &str,
         file: &File,
-        found: impl Iterator<Item = &'f FoundPlace>,
+        found: impl Iterator<Item = &'f FoundLocation>,
     ) {
-        self.inexact.add(found.filter_map(|place| {
-            let why = match &place.inexact {
+        self.inexact.add(found.filter_map(|location| {
+            let why = match &location.inexact {
                 Some(why) => why,
-                None if !place.inlined && begins_with_loop(file, place.address) => BEGINS_WITH_LOOP,
+                None if !location.inlined && begins_with_loop(file, location.address) => {
+                    BEGINS_WITH_LOOP
+                }
                 None => return None,
             };
-            Some(format!("{} in {path}: {why}", place.name))
+            Some(format!("{} in {path}: {why}", location.name))
         }));
     }
 
-    /// The places that a query matches.
+    /// The locations that a query matches.
     fn matching(
         &self,
         path: &Arc<str>,
         asked: &QueriedFile<'_>,
         query: &CodeQuery,
-    ) -> Result<Vec<FoundPlace>, String> {
+    ) -> Result<Vec<FoundLocation>, String> {
         let file = asked.file;
         if let CodeQuery::Function { .. } | CodeQuery::Statement { .. } = query {
             self.warn_of_missing(path, file);
@@ -288,19 +290,19 @@ impl Programs {
                 }
                 Ok(found)
             }
-            CodeQuery::Statement { .. } => asked.places(query),
+            CodeQuery::Statement { .. } => asked.locations(query),
             CodeQuery::Address { address, .. } => match file.image().file_offset(*address) {
                 Some(offset) if file.image().is_code(*address) => {
                     let named = file.symbols().function_at(*address);
                     let name = named.map_or("", |(s, _)| s.name);
-                    Ok(vec![asked.describe(place(path, name, *address, offset))])
+                    Ok(vec![asked.describe(location(path, name, *address, offset))])
                 }
                 _ => Err(format!("{path} has no code at {address:#x}")),
             },
             CodeQuery::Plt(name) => Ok(asked.stubs(name)),
             CodeQuery::Mark { provider, name } => {
                 let provider = provider.as_deref();
-                Ok(marks::places(path, file.markers(), provider, name))
+                Ok(marks::locations(path, file.markers(), provider, name))
             }
         }
     }
@@ -311,7 +313,7 @@ impl Programs {
         path: &Arc<str>,
         asked: &QueriedFile<'_>,
         query: &CodeQuery,
-    ) -> Result<Vec<FoundPlace>, String> {
+    ) -> Result<Vec<FoundLocation>, String> {
         let CodeQuery::Function {
             name,
             file: source,
@@ -324,22 +326,22 @@ impl Programs {
         };
         let file = asked.file;
         if *lines != LinePattern::Any || part.is_some() || *kind == FunctionKind::Inline {
-            return asked.places(query);
+            return asked.locations(query);
         }
         let mut search = SymbolSearch::new((path, file), kind, &self.indirect);
-        let alias = |place| asked.by_alias(place, kind);
+        let alias = |location| asked.by_alias(location, kind);
         let pattern = glob::is_pattern(name);
         let found = match source {
             Some(version) if search.of_version(name, version)? => None,
-            Some(_) => return asked.places(query),
-            None => Some(asked.places(query)),
+            Some(_) => return asked.locations(query),
+            None => Some(asked.locations(query)),
         };
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         let mut why = None;
         match found {
             None => {}
             Some(Ok(found)) if !found.is_empty() => {
-                places = found;
+                locations = found;
                 match pattern {
                     true => search.exported(name),
                     false => search.named(name),
@@ -351,22 +353,22 @@ impl Programs {
                 search.matching(name);
             }
         }
-        let more = std::mem::take(&mut search.places);
-        let described = !places.is_empty();
-        add_missing(&mut places, file, more, |place| {
-            let address = place.address;
-            let place = alias(place);
+        let more = std::mem::take(&mut search.locations);
+        let described = !locations.is_empty();
+        add_missing(&mut locations, file, more, |location| {
+            let address = location.address;
+            let location = alias(location);
             // A pattern does not match code without debugging information in a file that has some.
-            (!(pattern && described) || place.id != address).then_some(place)
+            (!(pattern && described) || location.id != address).then_some(location)
         });
-        if places.is_empty() {
+        if locations.is_empty() {
             let why = why.map(|why| format!("no symbol `{name}`, and {why}"));
             if let Some(why) = search.refused.take().or(why) {
                 return Err(why);
             }
         }
         self.warn(search.warnings(pattern));
-        Ok(places)
+        Ok(locations)
     }
 
     /// Warns once of debugging information that was split off and is lost. Where all of it is, errors
@@ -392,7 +394,7 @@ impl Programs {
         std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// See [`spile_sema::facts::CodeFacts::place_variables`], for files.
+    /// See [`spile_sema::facts::CodeFacts::location_variables`], for files.
     pub(crate) fn variables(
         &self,
         path: &Arc<str>,
@@ -450,9 +452,9 @@ impl Programs {
 }
 
 /// Moves a function of Go behind its stack check, where a call arrives once.
-fn behind_stack_check(file: &File, found: &mut FoundPlace) {
+fn behind_stack_check(file: &File, found: &mut FoundLocation) {
     let behind = go_entry::behind_stack_check(file, found.address);
-    if let spile_ir::CodePlace::File { offset, .. } = &mut found.place {
+    if let spile_ir::CodeLocation::File { offset, .. } = &mut found.location {
         *offset += behind - found.address;
         found.address = behind;
     }
@@ -476,13 +478,13 @@ mod tests {
             kind: FunctionKind::Call,
             part: None,
         };
-        let main = programs.places(path, &query("main")).expect("a main");
+        let main = programs.locations(path, &query("main")).expect("a main");
         assert!(main.iter().any(|p| &*p.name == "main"), "{main:?}");
-        let here = programs.places(path, &query("*functions_of_this_program*"));
+        let here = programs.locations(path, &query("*functions_of_this_program*"));
         assert!(!here.expect("this").is_empty());
         assert!(
             programs
-                .places(path, &query("nosuch"))
+                .locations(path, &query("nosuch"))
                 .expect("none")
                 .is_empty()
         );

@@ -77,7 +77,7 @@ pub(super) fn analyse(cli: &Cli, front: &mut Frontend) -> Result<Option<Analysis
     Ok(analysis)
 }
 
-/// If analysis found errors and the running kernel's types cannot be read, says so in place of the
+/// If analysis found errors and the running kernel's types cannot be read, says so instead of the
 /// errors that follow from it: without types, tracepoints and structures are never found, and that
 /// is no mistake of the script.
 pub(super) fn check_types(cli: &Cli, front: &mut Frontend, color: bool) -> Result<(), Failure> {
@@ -198,7 +198,7 @@ pub(super) fn report_unused_parts(cli: &Cli, analysis: &Analysis, front: &Fronte
             verbose,
         );
         report_left_out(
-            "place(s) that match are left out, because a breakpoint there would change the program",
+            "location(s) that match are left out, because a breakpoint there would change the program",
             &front.facts.without_breakpoints(),
             verbose,
         );
@@ -222,7 +222,7 @@ pub(super) fn report_unused_parts(cli: &Cli, analysis: &Analysis, front: &Fronte
     }
 }
 
-/// Warns of places that match and are left out, with the first of them, or all.
+/// Warns of locations that match and are left out, with the first of them, or all.
 fn report_left_out(why: &str, left_out: &[String], all: bool) {
     let count = left_out.len();
     match left_out {

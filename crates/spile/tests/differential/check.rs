@@ -153,8 +153,8 @@ fn told(program: &Program, outcome: &Outcome) -> Vec<String> {
     let errors = outcome.errors.iter().zip(&outcome.callers);
     let line = |((message, site), callers): (&(String, SiteId), &Vec<SiteId>)| {
         let trace = program.trace(*site, callers);
-        let places: Vec<&str> = trace.iter().map(|s| &*s.near).collect();
-        format!("{message} near {}", places.join(" called from "))
+        let locations: Vec<&str> = trace.iter().map(|s| &*s.near).collect();
+        format!("{message} near {}", locations.join(" called from "))
     };
     errors.map(line).collect()
 }

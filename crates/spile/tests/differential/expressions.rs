@@ -134,8 +134,8 @@ impl Gen<'_> {
         Some(g.name)
     }
 
-    /// An element of an array, or the place of a statistic.
-    pub(crate) fn place(&mut self, g: &Global, d: u32) -> String {
+    /// An element of an array, or the location of a statistic.
+    pub(crate) fn location(&mut self, g: &Global, d: u32) -> String {
         if g.keys.is_empty() {
             return g.name.clone();
         }
@@ -143,7 +143,7 @@ impl Gen<'_> {
         format!("{}[{}]", g.name, keys.join(", "))
     }
 
-    /// A place whose keys are literals.
+    /// A location whose keys are literals.
     pub(crate) fn exact(&mut self, g: &Global) -> String {
         if g.keys.is_empty() {
             return g.name.clone();
@@ -177,7 +177,7 @@ impl Gen<'_> {
 
     fn element(&mut self, ty: T, d: u32) -> Option<String> {
         let g = self.global(|g| !g.keys.is_empty() && g.holds == Holds::Scalar(ty))?;
-        Some(self.place(&g, d))
+        Some(self.location(&g, d))
     }
 
     /// A string literal, sometimes as long as strings can be.
@@ -208,7 +208,7 @@ impl Gen<'_> {
         Some(format!("({c} ? {a} : {b})"))
     }
 
-    /// An assignable place.
+    /// An assignable location.
     pub(crate) fn target(&mut self, ty: T, d: u32) -> String {
         let name = if ty == T::Long { "l" } else { "s" };
         loop {
@@ -225,18 +225,18 @@ impl Gen<'_> {
                 6 | 7 => self.scalar(ty),
                 _ => self
                     .changing(|g| !g.keys.is_empty() && g.holds == Holds::Scalar(ty))
-                    .map(|g| self.place(&g, d)),
+                    .map(|g| self.location(&g, d)),
             };
-            if let Some(place) = found {
-                return place;
+            if let Some(location) = found {
+                return location;
             }
         }
     }
 
     fn assignment(&mut self, ty: T, d: u32) -> Option<String> {
         let value = self.expr(ty, d);
-        let place = self.target(ty, d);
-        Some(format!("({place} = {value})"))
+        let location = self.target(ty, d);
+        Some(format!("({location} = {value})"))
     }
 
     fn apply(&mut self, name: &str, params: &[T], d: u32) -> Option<String> {
@@ -417,11 +417,11 @@ fn compound(g: &mut Gen<'_>, d: u32) -> Option<String> {
 }
 
 fn increment(g: &mut Gen<'_>, d: u32) -> Option<String> {
-    let place = g.target(T::Long, d);
+    let location = g.target(T::Long, d);
     let op = g.rng.pick(&["++", "--"]);
     Some(match g.rng.chance(50) {
-        true => format!("({op}{place})"),
-        false => format!("({place}{op})"),
+        true => format!("({op}{location})"),
+        false => format!("({location}{op})"),
     })
 }
 
@@ -442,7 +442,7 @@ fn membership(g: &mut Gen<'_>, d: u32) -> Option<String> {
 /// The statistic of an extractor.
 fn statistic(g: &mut Gen<'_>, d: u32) -> Option<String> {
     let st = g.global(|g| matches!(g.holds, Holds::Stat(_)))?;
-    Some(g.place(&st, d))
+    Some(g.location(&st, d))
 }
 
 fn extract(g: &mut Gen<'_>, d: u32) -> Option<String> {
@@ -462,12 +462,12 @@ fn bucket(g: &mut Gen<'_>, d: u32) -> Option<String> {
     let Holds::Stat(Some(hist)) = st.holds.clone() else {
         return None;
     };
-    let place = g.place(&st, d.min(1));
+    let location = g.location(&st, d.min(1));
     let index = match g.rng.chance(60) {
         true => g.rng.pick(&["0", "1", "7", "64", "65", "70"]).into(),
         false => g.small(d.min(1)),
     };
-    Some(format!("{}[{index}]", hist.replace('%', &place)))
+    Some(format!("{}[{index}]", hist.replace('%', &location)))
 }
 
 fn to_number(g: &mut Gen<'_>, d: u32) -> Option<String> {

@@ -458,20 +458,20 @@ impl Gen<'_> {
         self.unit = Unit::default();
         let mut out = String::new();
         for g in self.globals.clone() {
-            let place = self.exact(&g);
+            let location = self.exact(&g);
             let _ = match &g.holds {
-                Holds::Scalar(T::Long) => writeln!(out, "{place} = 1;"),
-                Holds::Scalar(T::Str) => writeln!(out, "{place} = \"a\";"),
+                Holds::Scalar(T::Long) => writeln!(out, "{location} = 1;"),
+                Holds::Scalar(T::Str) => writeln!(out, "{location} = \"a\";"),
                 Holds::Stat(hist) => {
-                    let _ = writeln!(out, "{place} <<< 1");
+                    let _ = writeln!(out, "{location} <<< 1");
                     for what in ["@sum", "@min", "@max", "@avg", "@variance"] {
                         if self.rng.chance(35) {
-                            let _ = writeln!(out, "println({what}({place}))");
+                            let _ = writeln!(out, "println({what}({location}))");
                         }
                     }
                     let shown = hist.as_ref().filter(|_| self.rng.chance(50));
                     match shown {
-                        Some(h) => writeln!(out, "print({})", h.replace('%', &place)),
+                        Some(h) => writeln!(out, "print({})", h.replace('%', &location)),
                         None => Ok(()),
                     }
                 }
@@ -485,8 +485,8 @@ impl Gen<'_> {
             let mut shown = String::new();
             for g in self.globals.clone() {
                 if self.rng.chance(30) && g.holds == Holds::Scalar(T::Long) {
-                    let place = self.exact(&g);
-                    let _ = writeln!(shown, "println({place})");
+                    let location = self.exact(&g);
+                    let _ = writeln!(shown, "println({location})");
                 }
             }
             let _ = write!(text, "probe timer.s(1) {{\n{shown}}}\n");

@@ -129,13 +129,13 @@ fn compound(g: &mut Gen<'_>, d: u32) -> Option<String> {
 fn count(g: &mut Gen<'_>, d: u32) -> Option<String> {
     let op = g.rng.pick(&["++", "--"]);
     let array = g.changing(|g| g.holds == Holds::Scalar(T::Long))?;
-    Some(format!("{}{op};\n", g.place(&array, d)))
+    Some(format!("{}{op};\n", g.location(&array, d)))
 }
 
 fn aggregate(g: &mut Gen<'_>, d: u32) -> Option<String> {
     let st = g.changing(|g| matches!(g.holds, Holds::Stat(_)))?;
     let value = g.expr(T::Long, d);
-    Some(format!("{} <<< {value};\n", g.place(&st, d)))
+    Some(format!("{} <<< {value};\n", g.location(&st, d)))
 }
 
 fn print(g: &mut Gen<'_>, d: u32) -> Option<String> {
@@ -380,7 +380,7 @@ fn foreach_bucket(g: &mut Gen<'_>, d: u32) -> Option<String> {
     let Holds::Stat(Some(hist)) = &st.holds else {
         return None;
     };
-    let hist = hist.replace('%', &g.place(&st, d.min(1)));
+    let hist = hist.replace('%', &g.location(&st, d.min(1)));
     let (key, value) = (g.counter(), g.counter());
     g.unit.longs.extend([key.clone(), value.clone()]);
     let body = g.walking(&st.name);
@@ -392,7 +392,7 @@ fn print_hist(g: &mut Gen<'_>, d: u32) -> Option<String> {
     let Holds::Stat(Some(hist)) = &st.holds else {
         return None;
     };
-    let hist = hist.replace('%', &g.place(&st, d.min(1)));
+    let hist = hist.replace('%', &g.location(&st, d.min(1)));
     let name = g.rng.pick(&["print", "println"]);
     Some(format!("{name}({hist})\n"))
 }

@@ -190,8 +190,8 @@ const NEEDS: &[Need] = &[
         have: || {
             let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
             let line = mounts.lines().find(|l| l.contains(" - cgroup2 "));
-            let place = line.and_then(|l| l.split(' ').nth(4));
-            let made = place.map(|p| Path::new(p).join(format!("spile-{}", std::process::id())));
+            let location = line.and_then(|l| l.split(' ').nth(4));
+            let made = location.map(|p| Path::new(p).join(format!("spile-{}", std::process::id())));
             made.is_some_and(|p| {
                 std::fs::create_dir(&p)
                     .and_then(|()| std::fs::remove_dir(&p))

@@ -214,11 +214,11 @@ impl Gen {
 
     /// An addition to an array, and the expression that reads an element for the sum.
     fn addition(&mut self, keys: &[&str]) -> (String, &'static str) {
-        let place = format!("a#[{}]", keys.join(", "));
+        let location = format!("a#[{}]", keys.join(", "));
         match self.rng.below(4) {
-            0 => (format!("{place} += v\n"), "a#[K]"),
-            1 => (format!("{place} = {place} + v\n"), "a#[K]"),
-            _ => (format!("{place} <<< v\n"), "@sum(a#[K])"),
+            0 => (format!("{location} += v\n"), "a#[K]"),
+            1 => (format!("{location} = {location} + v\n"), "a#[K]"),
+            _ => (format!("{location} <<< v\n"), "@sum(a#[K])"),
         }
     }
 

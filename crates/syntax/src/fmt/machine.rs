@@ -167,7 +167,7 @@ impl<'a> FormatMachine<'a> {
         let kind = self.kind(i);
         let after_block = std::mem::take(&mut self.after_block);
         let opened = after_block && self.previous(i) == Tok::LBrace;
-        let mut d = self.place(i, kind);
+        let mut d = self.location(i, kind);
         d.indent += self.extra;
         d.comments += self.extra;
         d.tight |= opened;
@@ -204,7 +204,7 @@ impl<'a> FormatMachine<'a> {
         }
     }
 
-    fn place(&mut self, i: usize, kind: Tok) -> TokenLayout {
+    fn location(&mut self, i: usize, kind: Tok) -> TokenLayout {
         match kind {
             Tok::PpOpen => return self.pp_open(i),
             Tok::PpThen | Tok::PpElse | Tok::PpClose => return self.pp_mark(kind),

@@ -167,7 +167,7 @@ pub(super) fn print_op(name: &str) -> Option<PrintOp> {
 }
 
 /// For each token its position in [`BINARY`] and in [`ASSIGN`], from 1; 0 for none.
-static PLACES: [(u8, u8); 128] = {
+static LOCATIONS: [(u8, u8); 128] = {
     let mut table = [(0, 0); 128];
     let mut i = 0;
     while i < BINARY.len() {
@@ -183,13 +183,13 @@ static PLACES: [(u8, u8); 128] = {
 };
 
 fn binary(kind: Tok) -> Option<(BinOp, u8)> {
-    let place = (PLACES[kind as usize].0 as usize).checked_sub(1)?;
-    Some((BINARY[place].1, BINARY[place].2))
+    let location = (LOCATIONS[kind as usize].0 as usize).checked_sub(1)?;
+    Some((BINARY[location].1, BINARY[location].2))
 }
 
 fn assign_op(kind: Tok) -> Option<BinOp> {
-    let place = (PLACES[kind as usize].1 as usize).checked_sub(1)?;
-    Some(ASSIGN[place].1)
+    let location = (LOCATIONS[kind as usize].1 as usize).checked_sub(1)?;
+    Some(ASSIGN[location].1)
 }
 
 /// Whether the expression can be on the left of `=`.

@@ -219,7 +219,7 @@ fn label(label: &'static str) -> ErrorExtras {
     }
 }
 
-/// A label under the caret, and another place.
+/// A label under the caret, and another location.
 fn labels(label: &'static str, at: Span, text: &'static str) -> ErrorExtras {
     ErrorExtras {
         label,

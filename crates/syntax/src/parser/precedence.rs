@@ -10,7 +10,7 @@ use crate::token::{Tok, Token};
 /// The operator outside all brackets of an expression; `None` if it is closed.
 pub(super) type OutermostOp = Option<Token>;
 
-/// An operand: its outermost operator and its place.
+/// An operand: its outermost operator and its location.
 pub(super) struct Operand {
     pub top: OutermostOp,
     pub span: Span,

@@ -23,7 +23,7 @@ pub struct Macro {
     pub params: Vec<Name>,
     /// Its body.
     pub body: Arc<[Token]>,
-    /// The place of its name.
+    /// The location of its name.
     pub span: Span,
 }
 
@@ -115,7 +115,7 @@ impl MacroLibrary {
     }
 
     /// Adds files to read on demand. They contain only `@define`s, and use no arguments of the
-    /// command line. Macros that are there take precedence. `index` gives places in `files`.
+    /// command line. Macros that are there take precedence. `index` gives locations in `files`.
     pub fn add_on_demand(&mut self, index: NameIndex, files: &[FileId]) {
         let files = files.iter().map(|id| (*id, OnceLock::new())).collect();
         self.on_demand = OnDemandMacros { index, files };

@@ -1,7 +1,7 @@
 //! The preprocessor: arguments, macros and conditionals; tokens in, tokens out.
 //!
 //! In: tokens of the lexer, arguments, the macros of the library, [`PreprocEnv`]. Out: tokens
-//! without `@macro` calls, `$1` and `%( %)`, each with its place in the text. Errors are in the
+//! without `@macro` calls, `$1` and `%( %)`, each with its location in the text. Errors are in the
 //! diagnostics; the stream goes on after them.
 //!
 //! SystemTap describes two passes, macros first and conditionals second. Here both are one lazy
@@ -50,7 +50,7 @@ pub const MAX_ARG: usize = 999;
 pub struct PreprocOutput {
     /// Only tokens of the grammar.
     pub tokens: Vec<Token>,
-    /// Places of macro calls and arguments; [`Token::expansion`] counts them from 1.
+    /// Locations of macro calls and arguments; [`Token::expansion`] counts them from 1.
     pub expansions: Vec<Span>,
     /// Where conditions on `systemtap_v` stood: the numbers of the tokens behind them.
     pub version_conditions: Vec<usize>,
@@ -195,7 +195,7 @@ fn arg_number(sources: &Sources, t: &Token) -> Option<usize> {
     sources.slice(t.span).get(1..)?.parse().ok()
 }
 
-/// The meaning of names at a place: the parameters of the macro whose body contains it.
+/// The meaning of names at a location: the parameters of the macro whose body contains it.
 struct MacroScope {
     of: Arc<Macro>,
     args: Vec<Arc<[Token]>>,
@@ -223,7 +223,7 @@ struct Preproc<'a> {
     diags: &'a mut Diagnostics,
     local: &'a mut Macros,
     frames: Vec<TokenFrame>,
-    /// Open conditionals whose taken branch is being read: place, and whether `%:` was passed.
+    /// Open conditionals whose taken branch is being read: location, and whether `%:` was passed.
     open: Vec<(Span, bool)>,
     out: Vec<Token>,
     expansions: Vec<Span>,
@@ -366,7 +366,7 @@ impl<'a> Preproc<'a> {
         false
     }
 
-    /// A command line argument: a token in its place, or a frame of its tokens.
+    /// A command line argument: a token instead, or a frame of its tokens.
     fn argument(&mut self, t: Token) -> Option<Token> {
         let stand_in = |found: Option<&Token>, kind: Tok| {
             found.map(|a| Token {
@@ -549,7 +549,7 @@ impl<'a> Preproc<'a> {
         self.stand_in(t);
     }
 
-    /// A value in place of a macro that cannot be expanded: one error is enough.
+    /// A value instead of a macro that cannot be expanded: one error is enough.
     fn stand_in(&mut self, t: Token) {
         let tokens = [Token {
             kind: Tok::Num,

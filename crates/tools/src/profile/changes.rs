@@ -49,18 +49,18 @@ pub(super) struct ChangeRing {
 
 impl ChangeRing {
     /// Takes the changes that the library wrote since the last time, without interpreting them: the
-    /// program may need the processor. `file` and `place` are as in [`CountFolder::read`].
+    /// program may need the processor. `file` and `location` are as in [`CountFolder::read`].
     ///
     /// # Errors
     /// When the file does not exist, or is not one of the library's.
     pub(super) fn take(
         &mut self,
         folder: &CountFolder,
-        (file, place): (u64, u64),
+        (file, location): (u64, u64),
     ) -> io::Result<()> {
         let wrong = || io::Error::from(io::ErrorKind::InvalidData);
         let file = folder.open(file, true)?;
-        let head = place.checked_mul(CHUNK).ok_or_else(wrong)?;
+        let head = location.checked_mul(CHUNK).ok_or_else(wrong)?;
         let [written, lost, _, first] = words(&file, head + WRITTEN)?;
         self.lost = lost;
         let count = written.checked_sub(self.taken).ok_or_else(wrong)?;
@@ -135,10 +135,10 @@ impl ChangeRing {
         let Ok(file) = folder.open(file, true) else {
             return;
         };
-        for place in &self.chunks {
+        for location in &self.chunks {
             let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // Where the file system cannot punch holes, the memory is freed with the folder.
-            let _ = rustix::fs::fallocate(&file, how, place * CHUNK, CHUNK);
+            let _ = rustix::fs::fallocate(&file, how, location * CHUNK, CHUNK);
         }
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     impl Library {
-        /// A file with room for a first chunk and, from place 2 on, a ring.
+        /// A file with room for a first chunk and, from location 2 on, a ring.
         fn new() -> Library {
             let folder = CountFolder::new(true).expect("a folder");
             let file = File::create(folder.path_of(5)).expect("made");
@@ -168,8 +168,8 @@ mod tests {
                 start,
             };
             library.put(CHUNK + 56, 3);
-            for place in 2..RING as u64 + 1 {
-                library.put(place * CHUNK + NEXT, place + 2);
+            for location in 2..RING as u64 + 1 {
+                library.put(location * CHUNK + NEXT, location + 2);
             }
             library
         }
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn damage_is_an_error() {
         let library = Library::new();
-        let take = |place| ChangeRing::default().take(&library.folder, (5, place));
+        let take = |location| ChangeRing::default().take(&library.folder, (5, location));
         library.put(CHUNK + WRITTEN, RING as u64 * CELLS + 1);
         assert!(take(1).is_err());
         library.put(CHUNK + WRITTEN, 1);
@@ -242,8 +242,8 @@ mod tests {
             library.put(CHUNK + 56, chunk);
             assert!(take(1).is_err(), "{chunk}");
         }
-        for place in [u64::MAX, 1 << 60, 40] {
-            assert!(take(place).is_err(), "{place}");
+        for location in [u64::MAX, 1 << 60, 40] {
+            assert!(take(location).is_err(), "{location}");
         }
     }
 }

@@ -19,7 +19,7 @@
 //! | `irq`, `softirq` | thread, region, count, time |
 //! | `ready` | thread, region, time ready within faults |
 //! | `part_off` | thread, region, 1 if it could run, time off its processor in the program itself; `user` has it too |
-//! | `counts` | thread, the program's bits, name of the file and place there where it counts its times in regions |
+//! | `counts` | thread, the program's bits, name of the file and location there where it counts its times in regions |
 //! | `changes` | thread: it has changes of regions to be taken |
 //! | `times` | thread, region, call, N, the calls below 2^(N - 64) ns: a bucket of the histogram |
 //! | `stack` | thread, region, call, count, sum, the frames: a line each, the innermost first |
@@ -36,7 +36,7 @@ mod builder;
 mod counts;
 mod intervals;
 mod lifetimes;
-mod places;
+mod locations;
 mod unfinished;
 
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ use spile_runtime::io::rows::Row;
 
 pub(super) use self::builder::{ProfileBuilder, ThreadIdentity};
 use self::builder::{REUSED, SingleCall, call_parts};
-use self::places::{ends_path, frame, in_file, variable};
+use self::locations::{ends_path, frame, in_file, variable};
 use crate::rows::Fields;
 
 /// Rows that report single events, and belong to no account.
@@ -132,7 +132,7 @@ impl ProfileBuilder {
             "start" => self.starts(f)?,
             "exec" => self.executes(f)?,
             "started" => {
-                let thread = self.place(f.number()?);
+                let thread = self.location(f.number()?);
                 self.single_call(thread, "(start)", f)?;
             }
             "exit" => self.exits(f)?,
@@ -146,9 +146,9 @@ impl ProfileBuilder {
                 thread.parts.blocked += blocked;
             }
             "part_off" => {
-                let place = self.place(f.number()?);
+                let location = self.location(f.number()?);
                 let (region, ready, ns) = (f.number()?, f.flag()?, f.ns()?);
-                self.in_context(place, region, |parts| {
+                self.in_context(location, region, |parts| {
                     *(if ready {
                         &mut parts.runnable
                     } else {
@@ -198,8 +198,8 @@ impl ProfileBuilder {
     }
 
     fn thread(&mut self, f: &mut Fields<'_>) -> Option<&mut Thread> {
-        let place = self.place(f.number()?);
-        self.snapshot.threads.get_mut(place)
+        let location = self.location(f.number()?);
+        self.snapshot.threads.get_mut(location)
     }
 
     fn fault(&mut self, f: &mut Fields<'_>) -> Option<()> {
@@ -217,10 +217,10 @@ impl ProfileBuilder {
         f: &mut Fields<'_>,
         of: fn(&mut TimeParts) -> &mut Ns,
     ) -> Option<()> {
-        let place = self.place(f.number()?);
+        let location = self.location(f.number()?);
         let (region, ns) = (f.number()?, f.ns()?);
-        *of(&mut self.snapshot.threads.get_mut(place)?.parts) += ns;
-        self.in_context(place, region, |parts| *of(parts) += ns)
+        *of(&mut self.snapshot.threads.get_mut(location)?.parts) += ns;
+        self.in_context(location, region, |parts| *of(parts) += ns)
     }
 
     fn interrupts(
@@ -238,23 +238,23 @@ impl ProfileBuilder {
         times: Times,
         of: fn(&mut TimeParts) -> &mut Times,
     ) -> Option<()> {
-        let place = self.place(thread);
+        let location = self.location(thread);
         let add = |parts: &mut TimeParts| {
             of(parts).count += times.count;
             of(parts).ns += times.ns;
         };
-        add(&mut self.snapshot.threads.get_mut(place)?.parts);
-        self.in_context(place, region, add)
+        add(&mut self.snapshot.threads.get_mut(location)?.parts);
+        self.in_context(location, region, add)
     }
 
     /// Adds to the parts of a thread's time in a region; does nothing if it is in none.
     fn in_context(
         &mut self,
-        place: usize,
+        location: usize,
         region: u64,
         add: impl Fn(&mut TimeParts),
     ) -> Option<()> {
-        let thread = self.snapshot.threads.get(place)?;
+        let thread = self.snapshot.threads.get(location)?;
         let (tid, pid) = (thread.tid, thread.pid);
         let context = self.context(pid, region);
         if context != ROOT {
@@ -266,7 +266,7 @@ impl ProfileBuilder {
     /// The row of a thread's time in a context.
     fn of_context(&mut self, tid: u32, context: u32) -> &mut ContextTime {
         let all = &mut self.snapshot.context_times;
-        let place = *self.in_contexts.entry((tid, context)).or_insert_with(|| {
+        let location = *self.in_contexts.entry((tid, context)).or_insert_with(|| {
             all.push(ContextTime {
                 tid,
                 context,
@@ -274,20 +274,20 @@ impl ProfileBuilder {
             });
             all.len() - 1
         });
-        &mut self.snapshot.context_times[place]
+        &mut self.snapshot.context_times[location]
     }
 
     fn region(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let (pid, number): (u32, u64) = (f.number()?, f.number()?);
         let parent: u64 = f.number()?;
         let kind = *KINDS.get(f.number::<usize>()?)?;
-        let (name, place) = (f.text()?.into_owned(), f.text()?);
-        let (function, place) = place.split_once('\t')?;
+        let (name, location) = (f.text()?.into_owned(), f.text()?);
+        let (function, location) = location.split_once('\t')?;
         let (module, address) = in_file(&f.text()?);
         let id = self.context(pid, number);
         let program = number & !u64::from(u32::MAX);
         let parent = (parent != 0).then(|| self.context(pid, program | parent));
-        let (file, line) = match place.rsplit_once(':') {
+        let (file, line) = match location.rsplit_once(':') {
             Some((file, line)) => (Some(file.to_owned()), line.parse().ok()),
             None => (None, None),
         };
@@ -331,7 +331,7 @@ impl ProfileBuilder {
     fn of_calls(&mut self, tid: u32, context: u32, call: &str) -> &mut CallTotals {
         let key = (tid, context, call.to_owned());
         let all = &mut self.snapshot.calls;
-        let place = *self.calls.entry(key).or_insert_with(|| {
+        let location = *self.calls.entry(key).or_insert_with(|| {
             all.push(CallTotals {
                 tid,
                 context,
@@ -340,17 +340,17 @@ impl ProfileBuilder {
             });
             all.len() - 1
         });
-        &mut self.snapshot.calls[place]
+        &mut self.snapshot.calls[location]
     }
 
     fn calls(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let place = self.place(f.number()?);
+        let location = self.location(f.number()?);
         let (region, name) = (f.number()?, f.text()?);
         let count = f.number()?;
         let [total, min, max] = [f.ns()?, f.ns()?, f.ns()?];
         let parts = call_parts(total, f)?;
         let bytes = f.number()?;
-        self.add_calls(place, region, &name, parts, |call| {
+        self.add_calls(location, region, &name, parts, |call| {
             (call.count, call.total, call.min, call.max) = (count, total, min, max);
             call.bytes = bytes;
         })
@@ -359,7 +359,7 @@ impl ProfileBuilder {
     /// Adds calls that have ended. `set` completes their row.
     fn add_calls(
         &mut self,
-        place: usize,
+        location: usize,
         region: u64,
         name: &str,
         parts: CallParts,
@@ -368,12 +368,12 @@ impl ProfileBuilder {
         if is_own(region) {
             // Calls of the library that reports regions are not the program's: they count as its user
             // code.
-            let sums = &mut self.snapshot.threads.get_mut(place)?.parts;
+            let sums = &mut self.snapshot.threads.get_mut(location)?.parts;
             CallParts { cpu: 0, ..parts }.add_to(sums);
             sums.user += parts.cpu;
             return Some(());
         }
-        let call = self.with_time(place, region, name, parts)?;
+        let call = self.with_time(location, region, name, parts)?;
         (call.cpu, call.blocked, call.runnable) = (parts.cpu, parts.blocked, parts.runnable);
         set(call);
         Some(())
@@ -382,15 +382,15 @@ impl ProfileBuilder {
     /// Adds the time of calls to their thread and to their region; gives the row of the calls.
     fn with_time(
         &mut self,
-        place: usize,
+        location: usize,
         region: u64,
         name: &str,
         parts: CallParts,
     ) -> Option<&mut CallTotals> {
-        let thread = self.snapshot.threads.get_mut(place)?;
+        let thread = self.snapshot.threads.get_mut(location)?;
         parts.add_to(&mut thread.parts);
         let (tid, pid) = (thread.tid, thread.pid);
-        self.in_context(place, region, |sums| parts.add_to(sums))?;
+        self.in_context(location, region, |sums| parts.add_to(sums))?;
         let context = self.context(pid, region);
         Some(self.of_calls(tid, context, name))
     }
@@ -421,8 +421,8 @@ impl ProfileBuilder {
     }
 
     fn histogram(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let place = self.place(f.number()?);
-        let thread = self.snapshot.threads.get(place)?;
+        let location = self.location(f.number()?);
+        let thread = self.snapshot.threads.get(location)?;
         let (tid, pid) = (thread.tid, thread.pid);
         let (region, name) = (f.number()?, f.text()?);
         if is_own(region) {
@@ -441,8 +441,8 @@ impl ProfileBuilder {
     }
 
     fn stack(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let place = self.place(f.number()?);
-        let thread = self.snapshot.threads.get(place)?;
+        let location = self.location(f.number()?);
+        let thread = self.snapshot.threads.get(location)?;
         let (tid, pid) = (thread.tid, thread.pid);
         let (region, call) = (f.number()?, f.text()?.into_owned());
         let (count, ns, path) = (f.number()?, f.ns()?, f.text()?);
@@ -472,7 +472,7 @@ impl ProfileBuilder {
         let (pid, address, region) = (f.number()?, f.number::<i64>()?.cast_unsigned(), f.number()?);
         let context = self.context(pid, region);
         let all = &mut self.snapshot.futexes;
-        let place = *self
+        let location = *self
             .futexes
             .entry((pid, address, context))
             .or_insert_with(|| {
@@ -484,7 +484,7 @@ impl ProfileBuilder {
                 });
                 all.len() - 1
             });
-        all.get_mut(place)
+        all.get_mut(location)
     }
 
     fn futex(&mut self, f: &mut Fields<'_>) -> Option<()> {
@@ -502,7 +502,7 @@ impl ProfileBuilder {
         let _futex: (i64, i64, i64) = (rest.number()?, rest.number()?, rest.number()?);
         let (waker, woken): (u32, i64) = (rest.number()?, rest.number()?);
         let times = times(&mut rest)?;
-        let woken = self.place(woken);
+        let woken = self.location(woken);
         let woken = self.snapshot.threads.get(woken)?.tid;
         // The last thread that had the id.
         let again = self
@@ -521,11 +521,11 @@ impl ProfileBuilder {
 
     /// Adds a call to the trace.
     fn event(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let place = self.place(f.number()?);
+        let location = self.location(f.number()?);
         let (region, call) = (f.number()?, f.text()?);
         let (start, end) = (f.number()?, f.number()?);
         let span = (self.since(start), self.since(end));
-        let event = self.add_event(place, region, &call, span)?;
+        let event = self.add_event(location, region, &call, span)?;
         event.ret = f.number()?;
         Some(())
     }
@@ -533,30 +533,30 @@ impl ProfileBuilder {
     /// Adds a time off the processor to the trace: the thread waited for an event until it was
     /// ready, and then for a processor.
     fn off_cpu(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let place = self.place(f.number()?);
+        let location = self.location(f.number()?);
         let (region, runs) = (f.number()?, f.flag()?);
         let (left, ready, back) = (f.number()?, f.ns()?, f.number()?);
         let (left, back) = (self.since(left), self.since(back));
         if runs {
-            self.add_event(place, region, PREEMPTED, (left, back))?;
+            self.add_event(location, region, PREEMPTED, (left, back))?;
             return Some(());
         }
         let woken = back.saturating_sub(ready).max(left);
-        self.add_event(place, region, BLOCKED, (left, woken))?;
+        self.add_event(location, region, BLOCKED, (left, woken))?;
         if woken < back {
-            self.add_event(place, region, READY, (woken, back))?;
+            self.add_event(location, region, READY, (woken, back))?;
         }
         Some(())
     }
 
     fn add_event(
         &mut self,
-        place: usize,
+        location: usize,
         region: u64,
         call: &str,
         (start_ns, end_ns): (Ns, Ns),
     ) -> Option<&mut TimedEvent> {
-        let thread = self.snapshot.threads.get(place)?;
+        let thread = self.snapshot.threads.get(location)?;
         let (tid, pid) = (thread.tid, thread.pid);
         let event = TimedEvent {
             tid,

@@ -48,7 +48,7 @@ pub(super) struct CountedRegions {
 }
 
 impl CountFolder {
-    /// Makes the folder, in memory where the system has a place for it. `trace`: changes of regions
+    /// Makes the folder, in memory where the system has a location for it. `trace`: changes of regions
     /// are recorded.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl CountFolder {
         self.clock.start.is_some() && !counter_is_trusted()
     }
 
-    /// The times that a thread counted. `file` is the name of its process's file and `place` its
+    /// The times that a thread counted. `file` is the name of its process's file and `location` its
     /// first chunk there, as the library announced them. Region numbers are below `numbers`.
     /// `until` is the monotonic clock when the thread ended, or now.
     ///
@@ -100,18 +100,20 @@ impl CountFolder {
     pub(super) fn read(
         &self,
         file: u64,
-        place: u64,
+        location: u64,
         numbers: u32,
         until: Ns,
     ) -> io::Result<CountedRegions> {
         let file = self.open(file, false)?;
         let mut out = CountedRegions::default();
         let rate = self.clock.rate();
-        let mut next = Some(place);
+        let mut next = Some(location);
         let mut since = 0;
         for nth in 0..CHUNKS {
-            let Some(place) = next else { break };
-            let at = place.checked_mul(CHUNK).ok_or(io::ErrorKind::InvalidData)?;
+            let Some(location) = next else { break };
+            let at = location
+                .checked_mul(CHUNK)
+                .ok_or(io::ErrorKind::InvalidData)?;
             let [begun, number, following, base] = words(&file, at)?;
             if nth == 0 {
                 since = begun;
@@ -395,8 +397,8 @@ mod tests {
         // Unannounced numbers are not read, nor are files of another kind.
         let few = folder.read(7, 1, 1, ns).expect("read").regions;
         assert_eq!(few, [(4097, 0, 0)]);
-        for place in [u64::MAX, 1 << 60, 3] {
-            assert!(folder.read(7, place, 1, ns).is_err(), "{place}");
+        for location in [u64::MAX, 1 << 60, 3] {
+            assert!(folder.read(7, location, 1, ns).is_err(), "{location}");
         }
         assert!(folder.read(8, 0, 1, ns).is_err());
     }

@@ -90,8 +90,8 @@ pub(super) fn cgroup(path: &str) -> Result<(u64, u64), Failure> {
 /// Where control groups of version 2 are mounted.
 fn mount_of(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
-        let (place, kind) = line.split_once(" - ")?;
-        let path = place.split(' ').nth(4)?;
+        let (location, kind) = line.split_once(" - ")?;
+        let path = location.split(' ').nth(4)?;
         let escaped = path.replace("\\040", " ").replace("\\134", "\\");
         (kind.split(' ').next() == Some("cgroup2")).then(|| PathBuf::from(escaped))
     })

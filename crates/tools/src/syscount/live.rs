@@ -126,7 +126,7 @@ impl ViewState {
         ControlFlow::Continue(())
     }
 
-    /// Sorts by the column `by` places to the right.
+    /// Sorts by the column `by` locations to the right.
     fn sort_by_neighbour(&mut self, by: isize) {
         let columns = self.shape.columns();
         let at = columns.iter().position(|c| *c == self.order).unwrap_or(0);

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use spile_kernel::bpf::{self, ProgSpec, attach_type, insn, prog_type};
 use spile_kernel::functions::Functions;
-use spile_kernel::perf::{PerfEvent, ProbePlace};
+use spile_kernel::perf::{PerfEvent, ProbeLocation};
 
 fn program(attach_type: u32) -> OwnedFd {
     let spec = ProgSpec {
@@ -107,7 +107,7 @@ fn main() {
     let few = &addresses[..single.min(addresses.len())];
     let plain = program(0);
     let one = |at: &u64| {
-        let event = PerfEvent::open_at(&ProbePlace::Address(*at), false, None).ok()?;
+        let event = PerfEvent::open_at(&ProbeLocation::Address(*at), false, None).ok()?;
         let link = bpf::perf_link(plain.as_fd(), event.as_fd(), 0).ok()?;
         Some((link, event))
     };

@@ -53,7 +53,7 @@ fn calls(threads: u64, count: u64) {
         }
     });
     let ns = start.elapsed().as_nanos() as f64 / count as f64;
-    // One write: lines of the tracer go to the same place.
+    // One write: lines of the tracer go to the same location.
     let line = format!("{ns:.1} ns a call\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

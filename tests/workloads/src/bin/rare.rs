@@ -224,7 +224,7 @@ fn memory_on(node: u64, length: usize) -> usize {
 fn nodes(count: usize) {
     let null = File::options().write(true).open("/dev/null");
     let null = null.expect("/dev/null");
-    let place = |at: usize| {
+    let location = |at: usize| {
         let mut node = i32::MIN;
         let none = std::ptr::null::<i32>();
         call!(SYS_move_pages, 0, 1, &raw const at, none, &raw mut node, 0);
@@ -234,21 +234,21 @@ fn nodes(count: usize) {
     let small = [0, 1].map(|node| memory_on(node, count * SMALL));
     for start in small {
         touch(start, count, SMALL);
-        tell(start + 10, place(start + 10));
+        tell(start + 10, location(start + 10));
     }
     let large = memory_on(1, 2 * HUGE).next_multiple_of(HUGE);
     touch(large, HUGE / SMALL, SMALL);
     make_huge(large);
     let inside = large + HUGE / 2 + SMALL;
-    tell(inside, place(inside));
+    tell(inside, location(inside));
     let hidden = memory_on(1, SMALL);
     touch(hidden, 1, SMALL);
     // Older kernels do not say it of a page without access.
-    let length = place(hidden);
+    let length = location(hidden);
     call!(SYS_mprotect, hidden, SMALL, libc::PROT_NONE);
     tell(hidden, length);
     let absent = memory_on(1, SMALL);
-    tell(absent, place(absent));
+    tell(absent, location(absent));
     in_child(|| small.iter().for_each(|&start| touch(start, count, SMALL)));
 }
 

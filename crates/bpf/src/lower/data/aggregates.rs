@@ -12,7 +12,7 @@ use spile_ebpf::isa::helpers::{Helper, NOEXIST};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Ty, Val};
-use spile_layout::{AggLayout, GOLDEN, GlobalPlace, PerCpuArray, SEQUENCE, ValueLayout, percpu};
+use spile_layout::{AggLayout, GOLDEN, GlobalLocation, PerCpuArray, SEQUENCE, ValueLayout, percpu};
 
 use crate::error::{LowerError, Res};
 use crate::lower::codegen::HandlerCodegen;
@@ -31,10 +31,10 @@ const SMALL: u32 = 1 << 15;
 const JUMPS: usize = 8;
 
 impl HandlerCodegen<'_> {
-    /// The place of an array that is stored as per-CPU deltas.
+    /// The location of an array that is stored as per-CPU deltas.
     pub(in crate::lower) fn per_cpu_array(&self, g: GlobalId) -> Res<PerCpuArray> {
-        match self.ctx.place(g)? {
-            GlobalPlace::PerCpuArray(array) => Ok(array),
+        match self.ctx.location(g)? {
+            GlobalLocation::PerCpuArray(array) => Ok(array),
             _ => Err("not a per-CPU array".into()),
         }
     }
@@ -107,14 +107,14 @@ impl HandlerCodegen<'_> {
     }
 
     pub(in crate::lower) fn stat_add(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
-        match self.ctx.place(g)? {
-            GlobalPlace::Stats { offset, agg } => {
+        match self.ctx.location(g)? {
+            GlobalLocation::Stats { offset, agg } => {
                 let at = self.shared_address(offset);
                 self.update(at, &ValueLayout::Stats(agg), val)
             }
-            GlobalPlace::PerCpuScalar { .. } => self.per_cpu_scalar_add(g, val),
-            GlobalPlace::PerCpuArray(_) => self.per_cpu_array_add(g, keys, val),
-            GlobalPlace::Hash {
+            GlobalLocation::PerCpuScalar { .. } => self.per_cpu_scalar_add(g, val),
+            GlobalLocation::PerCpuArray(_) => self.per_cpu_array_add(g, keys, val),
+            GlobalLocation::Hash {
                 keys: types, value, ..
             } => {
                 self.build_key(&types, keys)?;
@@ -123,17 +123,17 @@ impl HandlerCodegen<'_> {
                     c.update(at, &value, val)
                 })
             }
-            GlobalPlace::Scalar { .. } => Err("a statistic is stored as a scalar".into()),
+            GlobalLocation::Scalar { .. } => Err("a statistic is stored as a scalar".into()),
         }
     }
 
     /// Adds to this generation of a scalar.
     pub(in crate::lower) fn per_cpu_scalar_add(&mut self, g: GlobalId, val: Val) -> Res {
-        let GlobalPlace::PerCpuScalar {
+        let GlobalLocation::PerCpuScalar {
             offset,
             gen_stride,
             value,
-        } = self.ctx.place(g)?
+        } = self.ctx.location(g)?
         else {
             return Err("not a per-CPU scalar".into());
         };

@@ -5,7 +5,7 @@ use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Extract, GlobalId, Hist, Reg as IrReg, Val};
-use spile_layout::{AggLayout, ErrorKind, GlobalPlace, ValueLayout};
+use spile_layout::{AggLayout, ErrorKind, GlobalLocation, ValueLayout};
 
 use crate::error::{LowerError, Res};
 use crate::lower::codegen::HandlerCodegen;
@@ -18,9 +18,9 @@ impl HandlerCodegen<'_> {
         keys: &[Val],
         missing: Label,
     ) -> Res<(Reg, AggLayout)> {
-        match self.ctx.place(g)? {
-            GlobalPlace::Stats { offset, agg } => Ok((self.shared_address(offset), agg)),
-            GlobalPlace::Hash {
+        match self.ctx.location(g)? {
+            GlobalLocation::Stats { offset, agg } => Ok((self.shared_address(offset), agg)),
+            GlobalLocation::Hash {
                 map,
                 keys: types,
                 seq,
@@ -62,7 +62,7 @@ impl HandlerCodegen<'_> {
         };
         let value = self.asm.word(at, off.fit());
         if counts {
-            if !matches!(self.ctx.place(g)?, GlobalPlace::Stats { .. }) {
+            if !matches!(self.ctx.location(g)?, GlobalLocation::Stats { .. }) {
                 let end = self.asm.label();
                 self.asm.jump(end);
                 self.asm.bind(missing);
@@ -112,7 +112,7 @@ impl HandlerCodegen<'_> {
         let buckets = self.histogram(g)?.buckets().cast_signed();
         let (missing, end) = (self.asm.label(), self.asm.label());
         let range = self.fail_label(ErrorKind::HistIndex);
-        let array = !matches!(self.ctx.place(g)?, GlobalPlace::Stats { .. });
+        let array = !matches!(self.ctx.location(g)?, GlobalLocation::Stats { .. });
         let (at, agg) = self.statistic(g, keys, missing)?;
         let (off, _) = agg.hist.ok_or("a statistic without a histogram")?;
         let (bucket, count) = (self.number_copy(idx)?, self.asm.new_reg());

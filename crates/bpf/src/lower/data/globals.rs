@@ -13,7 +13,7 @@ use spile_ebpf::isa::helpers::{Helper, NOEXIST};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use spile_ir::{GlobalId, Reg as IrReg, Ty, Val};
-use spile_layout::{GlobalPlace, ValueLayout, percpu, shared};
+use spile_layout::{GlobalLocation, ValueLayout, percpu, shared};
 use spile_lir::library::eviction::{DROP_OLD, OLDEST};
 use spile_lir::library::walks::{KeyFields, Slice, slice};
 
@@ -29,7 +29,7 @@ const TRIES: i32 = 16;
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn global_load(&mut self, dst: IrReg, g: GlobalId) -> Res {
-        let GlobalPlace::Scalar { offset, ty } = self.ctx.place(g)? else {
+        let GlobalLocation::Scalar { offset, ty } = self.ctx.location(g)? else {
             return Err("reading a global that only the controller can read".into());
         };
         match ty {
@@ -75,7 +75,7 @@ impl HandlerCodegen<'_> {
     }
 
     pub(in crate::lower) fn global_store(&mut self, g: GlobalId, val: Val) -> Res {
-        let GlobalPlace::Scalar { offset, ty } = self.ctx.place(g)? else {
+        let GlobalLocation::Scalar { offset, ty } = self.ctx.location(g)? else {
             return Err("setting a global that only the controller can set".into());
         };
         match ty {
@@ -129,10 +129,10 @@ impl HandlerCodegen<'_> {
         val: Val,
         old: Option<IrReg>,
     ) -> Res {
-        match (self.ctx.place(g)?, old) {
-            (GlobalPlace::PerCpuScalar { .. }, None) => self.per_cpu_scalar_add(g, val),
+        match (self.ctx.location(g)?, old) {
+            (GlobalLocation::PerCpuScalar { .. }, None) => self.per_cpu_scalar_add(g, val),
             (
-                GlobalPlace::Scalar {
+                GlobalLocation::Scalar {
                     offset,
                     ty: Ty::Long,
                 },
@@ -165,16 +165,16 @@ impl HandlerCodegen<'_> {
             };
             gen_.text_to(&empty, to, bytes);
         };
-        match self.ctx.place(g)? {
-            GlobalPlace::Scalar { offset, ty } => {
+        match self.ctx.location(g)? {
+            GlobalLocation::Scalar { offset, ty } => {
                 zero(self, offset, ty.size());
                 Ok(())
             }
-            GlobalPlace::Stats { offset, agg } => {
+            GlobalLocation::Stats { offset, agg } => {
                 zero(self, offset, agg.size);
                 Ok(())
             }
-            GlobalPlace::Hash { keys, .. } => {
+            GlobalLocation::Hash { keys, .. } => {
                 let all = vec![None; keys.len()];
                 self.array_delete(g, &all)
             }
@@ -200,13 +200,13 @@ impl HandlerCodegen<'_> {
         if let Some(field) = self.ctx.field(g)? {
             return self.field_get(dst, &field, keys);
         }
-        let GlobalPlace::Hash {
+        let GlobalLocation::Hash {
             map,
             keys: types,
             seq,
             value: ValueLayout::Scalar(ty),
             ..
-        } = self.ctx.place(g)?
+        } = self.ctx.location(g)?
         else {
             return Err("reading an array that only the controller can read".into());
         };
@@ -248,11 +248,11 @@ impl HandlerCodegen<'_> {
         if let Some(field) = self.ctx.field(g)? {
             return self.field_set(&field, keys, val);
         }
-        let GlobalPlace::Hash {
+        let GlobalLocation::Hash {
             keys: types,
             value: ValueLayout::Scalar(ty),
             ..
-        } = self.ctx.place(g)?
+        } = self.ctx.location(g)?
         else {
             return Err("setting an array that only the controller can set".into());
         };
@@ -291,9 +291,9 @@ impl HandlerCodegen<'_> {
         if let Some(field) = self.ctx.field(g)? {
             return self.field_add(&field, keys, val, old);
         }
-        match self.ctx.place(g)? {
-            GlobalPlace::PerCpuArray(_) if old.is_none() => self.per_cpu_array_add(g, keys, val),
-            GlobalPlace::Hash {
+        match self.ctx.location(g)? {
+            GlobalLocation::PerCpuArray(_) if old.is_none() => self.per_cpu_array_add(g, keys, val),
+            GlobalLocation::Hash {
                 keys: types,
                 value: ValueLayout::Scalar(Ty::Long),
                 ..
@@ -331,14 +331,14 @@ impl HandlerCodegen<'_> {
         full: Option<Label>,
         skip: Label,
     ) -> Res<Reg> {
-        let GlobalPlace::Hash {
+        let GlobalLocation::Hash {
             map,
             seq,
             wrap,
             value,
             max,
             ..
-        } = self.ctx.place(g)?
+        } = self.ctx.location(g)?
         else {
             return Err("not an array in a hash map".into());
         };
@@ -511,9 +511,9 @@ impl HandlerCodegen<'_> {
         if let Some(field) = self.ctx.field(g)? {
             return self.field_has(dst, &field, keys);
         }
-        let GlobalPlace::Hash {
+        let GlobalLocation::Hash {
             map, keys: types, ..
-        } = self.ctx.place(g)?
+        } = self.ctx.location(g)?
         else {
             return Err("asking an array that only the controller can ask".into());
         };
@@ -538,9 +538,9 @@ impl HandlerCodegen<'_> {
         if let Some(field) = self.ctx.field(g)? {
             return self.field_delete(&field, keys);
         }
-        let GlobalPlace::Hash {
+        let GlobalLocation::Hash {
             map, keys: types, ..
-        } = self.ctx.place(g)?
+        } = self.ctx.location(g)?
         else {
             return Err("deleting from an array that only the controller can change".into());
         };

@@ -11,7 +11,7 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{BlockId, Extract, GlobalId, IterId, Reg as IrReg, SortKey, SortSpec, Ty, Val};
-use spile_layout::{GlobalPlace, SEQUENCE, ValueLayout};
+use spile_layout::{GlobalLocation, SEQUENCE, ValueLayout};
 use spile_lir::library::heap::{HeapLayout, HeapOrder, words};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::statistics::bucket;
@@ -100,13 +100,13 @@ impl HandlerCodegen<'_> {
         }
         let foreach = self.iterator(it)?;
         let snapshot = self.snapshot(g)?;
-        let GlobalPlace::Hash {
+        let GlobalLocation::Hash {
             map,
             keys: types,
             seq: true,
             value,
             ..
-        } = self.ctx.place(g)?
+        } = self.ctx.location(g)?
         else {
             return Err(
                 "walking through an array that only the controller can walk through".into(),

@@ -1,7 +1,7 @@
 //! Globals, arrays, aggregates and `foreach`.
 //!
-//! In: operations on globals, whose places the plan has chosen. Out: code that reads and changes
-//! these places. Invariant: a lost update is counted. Locks are taken at the handler's entry, not
+//! In: operations on globals, whose locations the plan has chosen. Out: code that reads and changes
+//! these locations. Invariant: a lost update is counted. Locks are taken at the handler's entry, not
 //! here; deltas are collected by the controller.
 //!
 //! | file | what it lowers |

@@ -4,7 +4,7 @@
 use spile_ir::analysis::dataflow::{self, ExitFacts, Forward, Lattice};
 use spile_ir::storage::ThreadIdRegs;
 use spile_ir::{Block, BlockId, Body, GlobalId, Inst, Term, Val};
-use spile_layout::{GlobalPlace, ThreadSlots};
+use spile_layout::{GlobalLocation, ThreadSlots};
 
 use crate::error::{LowerError, Res};
 
@@ -21,12 +21,12 @@ pub(in crate::lower) struct FieldRef {
 
 impl FieldRef {
     /// The field in which a global is, if it has one.
-    pub(crate) fn for_global(g: GlobalId, place: GlobalPlace) -> Res<Option<FieldRef>> {
-        let GlobalPlace::Hash {
+    pub(crate) fn for_global(g: GlobalId, location: GlobalLocation) -> Res<Option<FieldRef>> {
+        let GlobalLocation::Hash {
             map,
             field: Some(field),
             ..
-        } = place
+        } = location
         else {
             return Ok(None);
         };

@@ -52,7 +52,7 @@ impl HandlerCodegen<'_> {
                 [ref one] => Ok(self.asm.copy(one.number.cast_signed())),
                 _ => {
                     let exits = probe.at_exits();
-                    let cookie = self.place_cookie();
+                    let cookie = self.location_cookie();
                     if exits {
                         self.asm.mov32(cookie, cookie);
                     }
@@ -62,9 +62,9 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// The cookie of the place that was hit. An attachment that follows processes has the cookie in the
-    /// trace event's description of the place.
-    fn place_cookie(&mut self) -> Reg {
+    /// The cookie of the location that was hit. An attachment that follows processes has the cookie in the
+    /// trace event's description of the location.
+    fn location_cookie(&mut self) -> Reg {
         let cookie = self.call_with_context(Helper::GetAttachCookie);
         let uprobe = self.options.offsets.uprobe;
         let (Event::Code(probe), Some(uprobe)) = (self.event(), uprobe) else {
@@ -80,8 +80,8 @@ impl HandlerCodegen<'_> {
         let utask = self.asm.read(Size::DW, task, uprobe.task_utask.fit());
         let mut word = self.asm.read(Size::DW, utask, uprobe.utask_vaddr.fit());
         for offset in [
-            uprobe.hit_place,
-            uprobe.place_argument,
+            uprobe.hit_location,
+            uprobe.location_argument,
             uprobe.argument_value,
         ] {
             self.asm.add(word, offset.cast_signed());
@@ -183,7 +183,7 @@ impl HandlerCodegen<'_> {
         match self.event() {
             Event::Code(probe) if probe.at_exits() && probe.space == wanted => {
                 // The cookie's upper half holds the distance to the function's start.
-                let distance = self.place_cookie();
+                let distance = self.location_cookie();
                 self.asm.alu(AluOp::Arsh, distance, 32);
                 let at = self.asm.word(R10, CTX);
                 if let Some(pc) = self.options.abi.offset(self.options.abi.program_counter) {

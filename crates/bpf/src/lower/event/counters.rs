@@ -10,7 +10,7 @@ use spile_ir::{Inst, Intrinsic, Program, Reg as IrReg, Val};
 
 use spile_layout::ErrorKind;
 use spile_lir::builder::{Builder, Scalar as Value, build};
-use spile_lir::func::{LirFunc, MemoryPlace, Module};
+use spile_lir::func::{LirFunc, MemoryOperand, Module};
 use spile_lir::helpers::Helper;
 
 use crate::compiled::counter_map;
@@ -93,7 +93,7 @@ pub(crate) fn maps(count: usize, cpus: u32) -> Vec<MapSpec> {
 
 /// The value of the processor's counter, or an error.
 fn count_of(f: &Builder, n: usize) -> Value<'_> {
-    let events = f.addr(MemoryPlace::Map(counter_map(n)));
+    let events = f.addr(MemoryOperand::Map(counter_map(n)));
     f.helper(Helper::EventCount, &[events, f.constant(CURRENT_CPU)])
 }
 
@@ -101,14 +101,14 @@ fn count_of(f: &Builder, n: usize) -> Value<'_> {
 fn base(f: &Builder) -> Value<'_> {
     let key = f.slot(8);
     key.store_u64(0, 0);
-    let map = f.addr(MemoryPlace::Map(BASE_MAP.into()));
+    let map = f.addr(MemoryOperand::Map(BASE_MAP.into()));
     f.helper(Helper::MapLookup, &[map, key])
 }
 
 /// The current thread's task storage, or 0.
 fn task(f: &Builder) -> Value<'_> {
     let current = f.helper(Helper::Task, &[]);
-    let map = f.addr(MemoryPlace::Map(TASK_MAP.into()));
+    let map = f.addr(MemoryOperand::Map(TASK_MAP.into()));
     let args = [map, current, f.constant(0), f.constant(CREATE)];
     f.helper(Helper::TaskStorage, &args)
 }

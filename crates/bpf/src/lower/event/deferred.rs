@@ -4,7 +4,7 @@
 //! handler cannot wait. The controller can, because it is an ordinary process that reads another
 //! process's memory. A string that a handler only prints is therefore left to it. `user_defer` of the
 //! run-time library ([`spile_lir::library::defer`]) immediately sends a record with the process and the
-//! address, and puts a mark in place of the string, which the controller replaces when it prints.
+//! address, and puts a mark instead of the string, which the controller replaces when it prints.
 //!
 //! A string that a handler compares, stores or measures is never deferred: [`super::deferred_modes`] finds the
 //! registers that are used only in output. All other reads fail, with the address.

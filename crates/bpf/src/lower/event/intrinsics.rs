@@ -112,7 +112,7 @@ impl HandlerCodegen<'_> {
             EventOp::CtxActivation => self.call_of_function()?,
             EventOp::CtxAddr => self.interrupted_at()?,
             EventOp::CtxEntry => self.returning_from(args[0]),
-            EventOp::CtxRecord | EventOp::CtxPlace => self.context_address(),
+            EventOp::CtxRecord | EventOp::CtxStackAddress => self.context_address(),
             EventOp::NextTid => self.next_task_number(self.options.offsets.task_pid)?,
             EventOp::NextPid => self.next_task_number(self.options.offsets.task_tgid)?,
             EventOp::UserMode => self.user_mode(),

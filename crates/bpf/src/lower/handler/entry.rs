@@ -7,7 +7,7 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use spile_ir::{BlockId, Event, GlobalId, Space};
-use spile_layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
+use spile_layout::{GlobalLocation, HELD, counters, critical, percpu, shared};
 use spile_lir::func::LoopForm;
 use spile_lir::library::lock::{GOT, OWN, WAIT_LOCK, wait_lock};
 
@@ -131,9 +131,9 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn uses_generation(&self) -> bool {
         self.facts.globals().any(|g| {
             let layout = self.plan.globals.get(g.index()).and_then(Option::as_ref);
-            layout.is_some_and(|l| match &l.place {
-                GlobalPlace::PerCpuScalar { gen_stride, .. } => *gen_stride > 0,
-                GlobalPlace::PerCpuArray(array) => array.double(),
+            layout.is_some_and(|l| match &l.location {
+                GlobalLocation::PerCpuScalar { gen_stride, .. } => *gen_stride > 0,
+                GlobalLocation::PerCpuArray(array) => array.double(),
                 _ => false,
             })
         })

@@ -292,7 +292,7 @@ impl HandlerCodegen<'_> {
     // Arrays.
 
     /// Does something to the element of the key in the key buffer, with a number: here, or in a function
-    /// if handlers share this. `code` gets the number, and the places to go to if the array is full and
+    /// if handlers share this. `code` gets the number, and the locations to go to if the array is full and
     /// if there is no memory. Raises the overflow error if the array is full.
     pub(in crate::lower) fn with_element(
         &mut self,

@@ -6,7 +6,7 @@ use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::Size;
 use spile_ir::storage::Storage;
 use spile_ir::{BlockId, Event, Inst, NrSet, Term, Ty, Val, intrinsics::Intrinsic};
-use spile_layout::GlobalPlace;
+use spile_layout::GlobalLocation;
 
 use crate::error::Res;
 use crate::lower::body_context::BodyContext;
@@ -207,10 +207,10 @@ impl BodyContext<'_> {
             Inst::Tick { n } => self.ticking && *n > 0,
             Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } => {
                 inst.fallible(self.program)
-                    && self.place(*g).is_ok_and(|place| match place {
-                        GlobalPlace::Hash { .. } => true,
+                    && self.location(*g).is_ok_and(|location| match location {
+                        GlobalLocation::Hash { .. } => true,
                         // Co-located elements share the room of their host's elements.
-                        GlobalPlace::PerCpuArray(array) => array.colocated.of.is_none(),
+                        GlobalLocation::PerCpuArray(array) => array.colocated.of.is_none(),
                         _ => false,
                     })
             }

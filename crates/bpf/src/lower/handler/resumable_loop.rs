@@ -30,8 +30,8 @@ const BLOCK_WORD: i16 = TMP[0];
 impl HandlerCodegen<'_> {
     /// The label to jump to from the current block to reach `to`.
     pub(in crate::lower) fn branch_target(&mut self, to: BlockId) -> Label {
-        let place = |b: BlockId| self.alloc.layout_index[b.index()];
-        if self.alloc.resume.is_empty() || place(to) > place(self.cur_block) {
+        let location = |b: BlockId| self.alloc.layout_index[b.index()];
+        if self.alloc.resume.is_empty() || location(to) > location(self.cur_block) {
             return self.labels[to.index()];
         }
         let same = |c: &OutOfLine| match c {

@@ -186,14 +186,14 @@ impl NameLists {
     }
 
     /// A text in as many entries as it needs; the last one has a field.
-    fn pieces(&mut self, mut text: &'static str, descriptor: u64, place: u64) {
+    fn pieces(&mut self, mut text: &'static str, descriptor: u64, location: u64) {
         while let Some((head, tail)) = text.split_at_checked(NAME as usize - 1)
             && !tail.is_empty()
         {
             self.entry(kind::SHOWN as u64, 0, head);
             text = tail;
         }
-        self.entry(descriptor, place, text);
+        self.entry(descriptor, location, text);
     }
 
     /// A descriptor: the kind, the number of upper bits to drop from the value, and the list.

@@ -196,27 +196,27 @@ impl HandlerCodegen<'_> {
     /// The address of the registers becomes argument n of a part of `ipc`. `served` has a bit for each part that
     /// the number can be of.
     fn ipc_word(&mut self, number: Reg, word: Reg, n: usize, served: u64) {
-        let mut places: Vec<(Word, Vec<u32>)> = Vec::new();
+        let mut locations: Vec<(Word, Vec<u32>)> = Vec::new();
         for (call, words) in IPC_WORDS {
             let Some(at) = words.get(n).filter(|_| served >> call & 1 != 0) else {
                 continue;
             };
-            match places.iter_mut().find(|(word, _)| word == at) {
+            match locations.iter_mut().find(|(word, _)| word == at) {
                 Some((_, calls)) => calls.push(call),
-                None => places.push((*at, vec![call])),
+                None => locations.push((*at, vec![call])),
             }
         }
         let arguments = self.compat_arguments();
         let end = self.asm.label();
-        let labels: Vec<_> = places.iter().map(|_| self.asm.label()).collect();
-        for ((_, calls), label) in places.iter().zip(&labels) {
+        let labels: Vec<_> = locations.iter().map(|_| self.asm.label()).collect();
+        for ((_, calls), label) in locations.iter().zip(&labels) {
             for call in calls {
                 let nr = NrSet::IPC_PARTS + call;
                 self.asm.jump_if(Cond::Eq, number, nr.cast_signed(), *label);
             }
         }
         self.asm.mov(word, 0);
-        for ((at, _), label) in places.iter().zip(labels) {
+        for ((at, _), label) in locations.iter().zip(labels) {
             self.asm.jump(end);
             self.asm.bind(label);
             match *at {

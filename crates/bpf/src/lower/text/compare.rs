@@ -26,7 +26,7 @@ fn split(words: u32) -> (u32, u32) {
 impl HandlerCodegen<'_> {
     /// Splits a comparison of two strings into words to compare inline, and chunks for
     /// [`HandlerCodegen::compare_rest`].
-    pub(in crate::lower) fn words_in_place(
+    pub(in crate::lower) fn words_in_location(
         &self,
         a: &StrOperand,
         b: &StrOperand,

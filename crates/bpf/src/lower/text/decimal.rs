@@ -14,7 +14,7 @@ use crate::lower::slots::block_at;
 pub(crate) fn room<'i>(mut insts: impl Iterator<Item = &'i Inst>) -> u32 {
     let f = Intrinsic::StrToFp;
     match insts.any(|i| matches!(i, Inst::Intr { f: x, .. } if *x == f)) {
-        true => decimal::ROOM,
+        true => decimal::AREA,
         false => 0,
     }
 }

@@ -70,7 +70,10 @@ impl HandlerCodegen<'_> {
         let text = self.text(text)?;
         let compiled = regex.compiled.clone();
         if keep {
-            let finder = compiled.find.as_ref().ok_or("a match without its place")?;
+            let finder = compiled
+                .find
+                .as_ref()
+                .ok_or("a match without its location")?;
             return self.find_match(dst, re, &compiled.classes, finder, &text);
         }
         if let StrOperand::Const { bytes } = &text {

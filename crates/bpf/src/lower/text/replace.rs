@@ -29,7 +29,7 @@ impl HandlerCodegen<'_> {
             text: text.width(),
             part: part.width(),
             new: new.width().min(max + 1),
-            room: max,
+            capacity: max,
         }))?;
         let length = self.strlen(&part);
         self.store(scratch.tmp, length);

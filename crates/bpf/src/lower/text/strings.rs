@@ -138,7 +138,7 @@ impl HandlerCodegen<'_> {
             StrOperand::Const { bytes } => bytes.len().fit::<u32>() / 8 + 1,
             StrOperand::Slot { .. } => a.width().max(b.width()) / 8,
         };
-        let (words, chunks) = self.words_in_place(a, b, words);
+        let (words, chunks) = self.words_in_location(a, b, words);
         let early = words > 4 || chunks > 0;
         let pair = [(); 2].map(|()| self.asm.new_reg());
         for i in 0..words {

@@ -114,7 +114,7 @@ impl Asm {
         self.copy(R0)
     }
 
-    /// Inserts the code of a function in place of a call ([`Asm::insert`]). The result is in a new virtual
+    /// Inserts the code of a function instead of a call ([`Asm::insert`]). The result is in a new virtual
     /// register.
     pub fn insert_with(&mut self, function: &AsmFunction, args: &[CallArg]) -> Reg {
         self.set_arguments(args);

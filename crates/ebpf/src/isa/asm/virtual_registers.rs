@@ -71,7 +71,7 @@ impl Asm {
         }
     }
 
-    /// Puts machine registers in place of the virtual ones.
+    /// Puts machine registers instead of the virtual ones.
     pub(super) fn allocate(&mut self) -> Result<(), AsmError> {
         self.end_piece();
         if self.sequences.iter().all(|s| s.virtuals == 0) {
@@ -104,7 +104,7 @@ impl Asm {
             }
         }
         placed.sort_by_key(|p| p.origin);
-        self.place(&placed, &covered, &index_at);
+        self.location(&placed, &covered, &index_at);
         Ok(())
     }
 
@@ -120,7 +120,7 @@ impl Asm {
     }
 
     /// Replaces the covered instructions, and moves all that names an instruction.
-    fn place(&mut self, placed: &[Placed], covered: &[bool], index_at: &[u32]) {
+    fn location(&mut self, placed: &[Placed], covered: &[bool], index_at: &[u32]) {
         let old = std::mem::take(&mut self.function.insns);
         let mut placed = placed.iter().peekable();
         // The slot in front of an instruction's spill code, and the index and slot of itself.

@@ -41,14 +41,14 @@ Cost: a read of up to the longest text, and put_escaped.";
             let args = [t.staged(0), t.f.number(layout.most), address];
             let length = f.helper(Helper::ReadUserText, &args);
             f.if_(length.slt(0), || {
-                let room = t.f.number(layout.most - 1);
-                let status = f.call("user_text", &[room, address, t.f.number(0)]);
+                let capacity = t.f.number(layout.most - 1);
+                let status = f.call("user_text", &[capacity, address, t.f.number(0)]);
                 f.if_(status.ne(0), || {
                     if let Some(defer) = &layout.defer {
                         f.if_(status.eq(defer.absent), || {
                             let allowed = (t.block + defer.allowed).load_u64(0);
                             f.if_(allowed.ne(0), || {
-                                let args = [address, room, t.f.number(defer.quoted)];
+                                let args = [address, capacity, t.f.number(defer.quoted)];
                                 f.ret_if(f.call("user_defer", &args).eq(0), 0);
                             });
                         });

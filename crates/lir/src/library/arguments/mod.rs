@@ -40,7 +40,7 @@ mod variants;
 
 use super::quote;
 use crate::builder::{Builder, Comparison, Scalar, build};
-use crate::func::{ConstantData, Extern, LirFunc, MemoryPlace, Module};
+use crate::func::{ConstantData, Extern, LirFunc, MemoryOperand, Module};
 use crate::helpers::Helper;
 use crate::op::{AluOp, ExtOp, Size, Width};
 
@@ -212,8 +212,8 @@ const LITERALS: [&str; 30] = [
     ", addr=",
     " ",
 ];
-/// Places for literals; those behind the last one are empty.
-const PLACES: i32 = 32;
+/// Slots for literals; those behind the last one are empty.
+const LOCATIONS: i32 = 32;
 /// Bytes of a literal with its NUL, padded.
 const LITERAL: i32 = 32;
 
@@ -260,7 +260,7 @@ pub fn module(layout: &ArgumentLayout, names: Vec<u8>, escapes: &[u8]) -> Module
         bytes
     };
     let mut literals: Vec<u8> = LITERALS.iter().flat_map(padded).collect();
-    literals.resize((PLACES * LITERAL) as usize, 0);
+    literals.resize((LOCATIONS * LITERAL) as usize, 0);
     let data = |name: &str, bytes| ConstantData {
         name: name.into(),
         bytes,
@@ -329,7 +329,7 @@ fn texts<const N: usize>(
     code: impl for<'b> FnOnce(ArgumentAppender<'_, 'b>, [Scalar<'b>; N]),
 ) -> LirFunc {
     build(name, contract, params, |f, p| {
-        let block = f.addr(MemoryPlace::Cpu(0));
+        let block = f.addr(MemoryOperand::Cpu(0));
         let at = layout;
         code(ArgumentAppender { f, at, block }, p);
     })
@@ -340,7 +340,9 @@ impl<'b> ArgumentAppender<'_, 'b> {
     fn literal(&self, text: &str) {
         let which = LITERALS.iter().position(|l| *l == text);
         debug_assert!(which.is_some(), "no literal {text}");
-        let which = self.f.number(which.map_or(PLACES - 1, |n| n.fit::<i32>()));
+        let which = self
+            .f
+            .number(which.map_or(LOCATIONS - 1, |n| n.fit::<i32>()));
         self.f.call("put_literal", &[which]);
     }
 

@@ -42,16 +42,17 @@ Cost: a read, and a text and a value for each field.";
                 f.break_if(entry.gt(last));
                 // Linux 6.1 forgets what a comparison says of a number that is in the frame.
                 let row = f.data(NAMES) + entry.get().bound(last.cast_unsigned());
-                let (field, place) = (row.load_u64(0), row.load_u64(8));
-                let word = (t.staged(0) + (place & most).bound(structure::MOST)).load_u64(0);
+                let (field, location) = (row.load_u64(0), row.load_u64(8));
+                let word = (t.staged(0) + (location & most).bound(structure::MOST)).load_u64(0);
                 let kind = field & 255;
-                let word = word >> ((place >> structure::SHIFT.cast_signed()) & 63);
+                let word = word >> ((location >> structure::SHIFT.cast_signed()) & 63);
                 let value = t.sized(field, kind, word);
                 f.if_else(
                     kind.eq(structure::TEST),
                     || {
                         f.if_(value.ne(row.load_u64(16)), || {
-                            let skip = (place >> structure::SKIP.cast_signed()) & structure::LIST;
+                            let skip =
+                                (location >> structure::SKIP.cast_signed()) & structure::LIST;
                             entry.set(entry + skip);
                         });
                     },

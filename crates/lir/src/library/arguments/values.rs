@@ -1,6 +1,8 @@
 //! Numbers, names and the texts around them.
 
-use super::{ArgumentLayout, DECIMAL, ENTRY, LITERAL, MAX_NAMES, NAME, NAMES, PLACES, kind, texts};
+use super::{
+    ArgumentLayout, DECIMAL, ENTRY, LITERAL, LOCATIONS, MAX_NAMES, NAME, NAMES, kind, texts,
+};
 use crate::func::LirFunc;
 
 pub(super) fn put_literal(layout: &ArgumentLayout) -> LirFunc {
@@ -13,7 +15,7 @@ Cost: that of append_text for 32 bytes.";
         ("put_literal", contract),
         ["which"],
         |t, [which]| {
-            let index = which & (PLACES - 1);
+            let index = which & (LOCATIONS - 1);
             t.text(t.f.data("literals") + (index * LITERAL), LITERAL);
         },
     )

@@ -126,7 +126,7 @@ fn without_size<'b>(t: &StackTexts<'_, 'b>, symbol: Scalar<'b>, ends: BlockExit<
 /// `kernel_frame_line`.
 pub(super) fn kernel_frame_line(layout: &StackLayout) -> Module {
     let contract = "\
-Appends the line of a frame in the room; 1 behind the last one.
+Appends the line of a frame in the buffer; 1 behind the last one.
 index: of the frame. how: as for kernel_line.
 Cost: kernel_line.";
     let name = ("kernel_frame_line", contract);
@@ -140,7 +140,7 @@ Cost: kernel_line.";
 /// `kernel_frame_lines`.
 pub(super) fn kernel_frame_lines(layout: &StackLayout) -> Module {
     let contract = "\
-Appends the lines of up to `most` frames of the room from `first` on.
+Appends the lines of up to `most` frames of the buffer from `first` on.
 how: as for kernel_line.
 Cost: kernel_line for each frame.";
     let name = ("kernel_frame_lines", contract);

@@ -1,7 +1,7 @@
 //! Texts of stacks and addresses, for handlers that look into the text. The host's controller writes
 //! the same texts from marks.
 //!
-//! In: addresses of frames in a room of the per-CPU area, files and offsets of user frames
+//! In: addresses of frames in a buffer of the per-CPU area, files and offsets of user frames
 //! ([`super::unwind`]), and tables of names and lines ([`rows`]). Out: functions that append to the text
 //! in the block ([`super::append`]). Each finds the block itself and has numbers as parameters, so that
 //! a host can make them global: the kernel's verifier then follows each one once.
@@ -10,28 +10,28 @@
 //! |---|---|
 //! | `texts` | what the functions are written with |
 //! | `rows` | rows of the tables that they search |
-//! | `room` | the frames of the kernel's stack: which are the probe's own, their addresses |
+//! | `buffer` | the frames of the kernel's stack: which are the probe's own, their addresses |
 //! | `frames` | frames of user stacks in marks |
 //! | `names` | user symbols, their files and lines |
 //! | `lines` | lines of kernel addresses |
-//! | `places` | positions in the kernel's source |
+//! | `locations` | positions in the kernel's source |
 //!
 //! A handler's loop in front of them leaves five of the kernel's eight frames: `kernel_lines_of_N`, its
 //! loop, `kernel_line_of_word`, `kernel_line` and `append_hex`.
 
+mod buffer;
 mod frames;
 mod lines;
+mod locations;
 mod names;
-mod places;
-mod room;
 pub mod rows;
 mod texts;
 
+pub use buffer::address;
 pub use frames::frame;
 pub use lines::{line, of_text};
+pub use locations::location;
 pub use names::part;
-pub use places::place;
-pub use room::address;
 pub use texts::{OWN_FRAMES, StackLayout};
 
 use crate::func::Module;
@@ -44,27 +44,27 @@ const FUNCTIONS: &[(&str, BuildText)] = &[
     ("append_frame", frames::append_frame),
     ("append_frames", frames::append_frames),
     ("append_file", names::append_file),
-    ("append_place", names::append_place),
-    (WITH_PLACES, names::append_symbol),
+    ("append_location", names::append_location),
+    (WITH_LOCATIONS, names::append_symbol),
     ("append_symbols", names::append_symbols),
     ("find_symbol", names::find_symbol),
-    ("stack_first", room::stack_first),
-    ("append_address", room::append_address),
-    ("append_stack", room::append_stack),
+    ("stack_first", buffer::stack_first),
+    ("append_address", buffer::append_address),
+    ("append_stack", buffer::append_stack),
     ("kernel_line", lines::kernel_line),
     ("kernel_frame_line", lines::kernel_frame_line),
     ("kernel_frame_lines", lines::kernel_frame_lines),
-    ("kernel_place", places::kernel_place),
+    ("kernel_location", locations::kernel_location),
     ("kernel_line_of_word", |layout| {
         lines::of_word(layout, "kernel_line")
     }),
-    ("kernel_place_of_word", |layout| {
-        lines::of_word(layout, "kernel_place")
+    ("kernel_location_of_word", |layout| {
+        lines::of_word(layout, "kernel_location")
     }),
 ];
 
 /// The only function that [`StackLayout::lines`] changes.
-const WITH_PLACES: &str = "append_symbol";
+const WITH_LOCATIONS: &str = "append_symbol";
 
 /// A function of this module, with the layout that it is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl StackText {
     /// The function of that name; `None` if there is none.
     pub fn named(name: &str, mut layout: StackLayout) -> Option<StackText> {
         let (name, _) = FUNCTIONS.iter().find(|(n, _)| *n == name)?;
-        layout.lines &= *name == WITH_PLACES;
+        layout.lines &= *name == WITH_LOCATIONS;
         Some(StackText { name, layout })
     }
 

@@ -1,4 +1,4 @@
-//! User symbols: the text for a frame of the room, from tables that the controller loads with the
+//! User symbols: the text for a frame of the buffer, from tables that the controller loads with the
 //! frame's file ([`symbol_row`]).
 
 use super::rows::symbol_row;
@@ -40,7 +40,7 @@ pub mod part {
     /// The line number, or the address if the position is unknown.
     pub const NUMBER: i32 = 1024;
     /// A tab and the position in the source, behind the name.
-    pub const PLACE: i32 = 2048;
+    pub const LOCATION: i32 = 2048;
 }
 
 /// What `find_symbol` finds, in words that a walk uses only for one frame.
@@ -53,7 +53,7 @@ mod word {
     /// Position of the file's name in the map of names; 0 for none.
     pub(super) const MODULE: u32 = at::VALUE + 8;
     /// The position in the file.
-    pub(super) const PLACE: u32 = at::VALUE + 16;
+    pub(super) const LOCATION: u32 = at::VALUE + 16;
     /// The two words in front of a name.
     pub(super) const BASE: u32 = at::READ;
     pub(super) const SIZE: u32 = at::READ + 8;
@@ -106,7 +106,7 @@ Cost: up to 22 look-ups.";
     let func = texts(layout, name, ["index", "how"], |t, [index, how]| {
         let f = t.f;
         t.set_walk(word::KEY, -1);
-        let found = [word::FILE, word::NAME, word::MODULE, word::PLACE];
+        let found = [word::FILE, word::NAME, word::MODULE, word::LOCATION];
         for field in found.into_iter().chain([word::BASE, word::SIZE]) {
             t.set_walk(field, 0);
         }
@@ -114,7 +114,7 @@ Cost: up to 22 look-ups.";
         f.ret_if(file.eq(0), 0);
         t.set_walk(word::FILE, file);
         let position = offset & f.constant(EXACT - 1);
-        t.set_walk(word::PLACE, position);
+        t.set_walk(word::LOCATION, position);
         f.block(|none| {
             f.block(|unnamed| {
                 unnamed.leave_if(position.gt(POSITIONS));
@@ -159,7 +159,7 @@ Cost: a look-up, a read and a copy.";
             end.leave_if(position.eq(0));
             let name = t.name(position, end);
             t.two_words(name, end);
-            // The verifier knows no bound of the component's place: only the kernel reads there.
+            // The verifier knows no bound of the component's location: only the kernel reads there.
             t.set_walk(at::LO, name);
             let from = f.var("from", t.walk(at::LO));
             t.if_any(how, part::BASE, || from.set(from + t.walk(word::BASE)));
@@ -169,37 +169,43 @@ Cost: a look-up, a read and a copy.";
     module(func, &[])
 }
 
-/// `append_place`.
-pub(super) fn append_place(layout: &StackLayout) -> Module {
+/// `append_location`.
+pub(super) fn append_location(layout: &StackLayout) -> Module {
     let contract = "\
 Appends the position in the source of what find_symbol found; 1 if it is unknown.
 how: `part::AT`, `part::FILE`, `part::NUMBER`.
 Cost: up to 23 look-ups, a copy and a number.";
-    let func = texts(layout, ("append_place", contract), ["how"], |t, [how]| {
-        let f = t.f;
-        f.block(|unknown| {
-            let file = t.file(unknown);
-            let rows = [symbol_row::FIRST_LINE, symbol_row::LINES].map(|off| file.load_u64(off));
-            unknown.leave_if(rows[1].eq(0));
-            let key = t.walk(word::KEY);
-            unknown.leave_if(key.eq(-1));
-            let row = t.row(layout.line_rows, (rows[0], rows[1]), (key, unknown));
-            let line = row.load_bytes(Size::U32, 8);
-            let name = row.load_bytes(Size::U32, 4);
-            unknown.leave_if(name.eq(0));
-            let name = t.name(name, unknown);
-            t.if_any(how, part::AT, || t.literal(" at "));
-            f.block(|end| {
-                t.if_any(how, part::FILE, || {
-                    t.copy(name, end);
-                    t.if_any(how, part::NUMBER, || t.literal(":"));
+    let func = texts(
+        layout,
+        ("append_location", contract),
+        ["how"],
+        |t, [how]| {
+            let f = t.f;
+            f.block(|unknown| {
+                let file = t.file(unknown);
+                let rows =
+                    [symbol_row::FIRST_LINE, symbol_row::LINES].map(|off| file.load_u64(off));
+                unknown.leave_if(rows[1].eq(0));
+                let key = t.walk(word::KEY);
+                unknown.leave_if(key.eq(-1));
+                let row = t.row(layout.line_rows, (rows[0], rows[1]), (key, unknown));
+                let line = row.load_bytes(Size::U32, 8);
+                let name = row.load_bytes(Size::U32, 4);
+                unknown.leave_if(name.eq(0));
+                let name = t.name(name, unknown);
+                t.if_any(how, part::AT, || t.literal(" at "));
+                f.block(|end| {
+                    t.if_any(how, part::FILE, || {
+                        t.copy(name, end);
+                        t.if_any(how, part::NUMBER, || t.literal(":"));
+                    });
+                    t.if_any(how, part::NUMBER, || t.decimal(line));
                 });
-                t.if_any(how, part::NUMBER, || t.decimal(line));
+                f.ret(0);
             });
-            f.ret(0);
-        });
-        f.ret(1);
-    });
+            f.ret(1);
+        },
+    );
     module(func, &[DECIMAL])
 }
 
@@ -208,7 +214,7 @@ pub(super) fn append_symbol(layout: &StackLayout) -> Module {
     let contract = "\
 Appends the text for a frame.
 index: of the frame. how: bits of `part`.
-Cost: find_symbol, append_place, append_file, three numbers and a copy.";
+Cost: find_symbol, append_location, append_file, three numbers and a copy.";
     let name = ("append_symbol", contract);
     let func = texts(layout, name, ["index", "how"], |t, [index, how]| {
         let f = t.f;
@@ -222,10 +228,10 @@ Cost: find_symbol, append_place, append_file, three numbers and a copy.";
             f.call("append_file", &[how]);
             f.ret(0);
         });
-        let place = part::FILE | part::NUMBER;
+        let location = part::FILE | part::NUMBER;
         if layout.lines {
-            t.if_any(how, place, || {
-                place_or_address(&t, how, address);
+            t.if_any(how, location, || {
+                location_or_address(&t, how, address);
                 f.ret(0);
             });
         }
@@ -245,9 +251,9 @@ Cost: find_symbol, append_place, append_file, three numbers and a copy.";
             unnamed(&t, how, address, ends);
         });
         if layout.lines {
-            t.if_any(how, part::PLACE, || {
+            t.if_any(how, part::LOCATION, || {
                 t.literal("\t");
-                place_or_address(&t, f.number(place), address);
+                location_or_address(&t, f.number(location), address);
             });
         }
         t.if_any(how, part::END, || t.literal("\n"));
@@ -256,15 +262,15 @@ Cost: find_symbol, append_place, append_file, three numbers and a copy.";
         HEX,
         ("find_symbol", 2),
         ("append_file", 1),
-        ("append_place", 1),
+        ("append_location", 1),
     ];
     let lines = usize::from(!layout.lines);
     module(func, &externs[..externs.len() - lines])
 }
 
 /// Appends the position in the source, or the address.
-fn place_or_address<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>, address: Scalar<'b>) {
-    let unknown = t.f.call("append_place", &[how]);
+fn location_or_address<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>, address: Scalar<'b>) {
+    let unknown = t.f.call("append_location", &[how]);
     t.f.if_(unknown.ne(0), || t.marked_hex(address));
 }
 
@@ -273,7 +279,7 @@ fn append_at<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>) {
     if t.at.lines {
         let parts = part::AT | part::FILE | part::NUMBER;
         t.if_any(how, part::AT, || {
-            t.f.call("append_place", &[t.f.number(parts)]);
+            t.f.call("append_location", &[t.f.number(parts)]);
         });
     }
 }
@@ -294,7 +300,7 @@ fn named<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>, address: Scalar<'b>, ends:
     t.copy(t.walk(word::NAME), ends);
     ends.leave_if((how & part::OFFSET).eq(0));
     t.literal("+");
-    t.marked_hex(t.walk(word::PLACE) - t.walk(word::BASE));
+    t.marked_hex(t.walk(word::LOCATION) - t.walk(word::BASE));
     t.if_any(how, part::SIZE, || {
         t.literal("/");
         t.marked_hex(t.walk(word::SIZE));
@@ -312,7 +318,7 @@ fn unnamed<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>, address: Scalar<'b>, end
     t.marked_hex(address);
     without_file(t, how, ends);
     t.literal(" [");
-    let distance = t.walk(word::PLACE) - t.walk(word::BASE);
+    let distance = t.walk(word::LOCATION) - t.walk(word::BASE);
     f.call("append_file", &[how]);
     t.literal("+");
     t.marked_hex(distance);

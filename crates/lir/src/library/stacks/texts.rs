@@ -4,7 +4,7 @@
 use spile_cast::Cast;
 
 use crate::builder::{BlockExit, Builder, IntoOperand, Scalar, build};
-use crate::func::{Extern, LirFunc, MemoryPlace, Module};
+use crate::func::{Extern, LirFunc, MemoryOperand, Module};
 use crate::helpers::Helper;
 use crate::library::append::{self, flag};
 use crate::library::tables::RowTable;
@@ -97,7 +97,7 @@ pub(super) fn texts<const N: usize>(
     code: impl for<'b> FnOnce(StackTexts<'_, 'b>, [Scalar<'b>; N]),
 ) -> LirFunc {
     build(name, contract, params, |f, p| {
-        let block = f.addr(MemoryPlace::Cpu(0));
+        let block = f.addr(MemoryOperand::Cpu(0));
         let at = layout;
         code(StackTexts { f, at, block }, p);
     })
@@ -184,7 +184,7 @@ impl<'b> StackTexts<'_, 'b> {
     pub(super) fn copy(&self, from: Scalar<'b>, fail: BlockExit<'b>) {
         let length = self.length();
         let end = self.block + self.at.text.text + length;
-        // A byte more than the longest text has room for, so that a cut text is noticed.
+        // A byte more than the longest text has space for, so that a cut text is noticed.
         let args = [end, self.f.number(self.at.text.most + 1), from];
         let with_nul = self.f.helper(Helper::ReadText, &args);
         fail.leave_if(with_nul.sle(0));
@@ -229,7 +229,7 @@ impl<'b> StackTexts<'_, 'b> {
         self.f.ret_if(index.gt(self.at.most.cast_signed()), 0);
         let words = self.block + (index << 3);
         let (files, offsets) = (at::FILES, at::offsets(self.at.most));
-        let places = [self.at.frames, self.at.walk + files, self.at.walk + offsets];
-        places.map(|place| words.load_u64(place.fit()))
+        let locations = [self.at.frames, self.at.walk + files, self.at.walk + offsets];
+        locations.map(|location| words.load_u64(location.fit()))
     }
 }

@@ -6,8 +6,8 @@ use crate::library::PAGE;
 
 /// The file number of the vDSO, the kernel's own code in programs.
 pub const VDSO: u32 = 0xffff;
-/// In place of a frame's file: the controller has all frames from there on, in the copy of the
-/// stack whose number is in place of the offset.
+/// Instead of a frame's file: the controller has all frames from there on, in the copy of the
+/// stack whose number is instead of the offset.
 pub const COPIED: u32 = 0xfffe;
 /// In a file offset: the address is in memory right behind a mapping of the file.
 pub const BEHIND: u64 = 1 << 63;
@@ -155,7 +155,7 @@ pub mod at {
 }
 
 /// Bytes in each per-CPU area for walks of this number of frames.
-pub const fn room(frames: u32) -> u32 {
+pub const fn buffer(frames: u32) -> u32 {
     at::offsets(frames) + 8 * (frames + 1)
 }
 
@@ -210,7 +210,7 @@ pub struct UnwindLayout {
     pub next_file: u32,
     /// Offsets in the kernel's structures.
     pub offsets: UnwindOffsets,
-    /// Maps: files by device and inode, unwind rows, rooms for copies by processor; the ring.
+    /// Maps: files by device and inode, unwind rows, buffers for copies by processor; the ring.
     pub files: &'static str,
     /// See `files`.
     pub rows: &'static str,

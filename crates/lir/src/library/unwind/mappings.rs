@@ -9,7 +9,7 @@ use spile_cast::Cast;
 use super::layout::{FILE_FIELDS, FILE_NAME, FILE_NAMES, UnwindLayout, VDSO, at};
 use super::walker::{StackWalker, displacement, walk};
 use crate::builder::{BlockExit, Scalar};
-use crate::func::{LirFunc, MemoryPlace};
+use crate::func::{LirFunc, MemoryOperand};
 use crate::helpers::Helper;
 use crate::op::{ExtOp, Size};
 
@@ -139,7 +139,7 @@ fn file_of<'b>(w: &StackWalker<'_, 'b>, file: Scalar<'b>, end: BlockExit<'b>) {
     let device = w.word(superblock, o.sb_dev, end);
     w.set(at::KEY, device.ext(ExtOp::Zext, Size::U32));
     known_file(w, end);
-    let last = f.addr(MemoryPlace::State(w.at.next_file));
+    let last = f.addr(MemoryOperand::State(w.at.next_file));
     let number = last.fetch_add(0, 1) + 1;
     w.set(at::VALUE, number);
     w.set(at::VALUE + 8, 0);

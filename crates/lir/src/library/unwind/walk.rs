@@ -12,7 +12,7 @@ const RETURNS: u32 = 64;
 
 pub(super) fn user_walk(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
-Fills the room with frames of the current program's stack.
+Fills the buffer with frames of the current program's stack.
 most: the largest number of frames, or `GIVEN`: all, from the registers that the words have.
 Cost: user_frame and user_return for each frame.";
     walk(layout, ("user_walk", contract), ["most"], |w, [most]| {
@@ -123,7 +123,7 @@ Cost: two reads for each element.";
     walk(layout, ("user_return", contract), [], |w, []| {
         let f = w.f;
         f.block(|end| {
-            let place = w.get(at::SP) - 8;
+            let location = w.get(at::SP) - 8;
             let element = f.var("element", w.get(at::RETURN));
             f.if_(element.eq(0), || {
                 let task = f.helper(Helper::Task, &[]);
@@ -134,7 +134,7 @@ Cost: two reads for each element.";
             f.block(|found| {
                 f.repeat(RETURNS, || {
                     end.leave_if(element.eq(0));
-                    found.leave_if(w.word(element.get(), stack, end).eq(place));
+                    found.leave_if(w.word(element.get(), stack, end).eq(location));
                     element.set(w.word(element.get(), next, end));
                 });
                 end.leave();
@@ -161,9 +161,9 @@ Cost: user_map, outside of files twice.";
             let tgid = displacement(layout.offsets.task_tgid);
             w.set(at::TGID, task.load_bytes(Size::U32, tgid));
             w.set(at::ADDR, address);
-            let place = 8 * layout.most;
+            let location = 8 * layout.most;
             w.block
-                .store_u64(displacement(layout.frames + place), address);
+                .store_u64(displacement(layout.frames + location), address);
             f.call("user_map", &[]);
             let behind = f.var("behind", 0);
             f.block(|known| {
@@ -176,10 +176,10 @@ Cost: user_map, outside of files twice.";
                 behind.set(f.constant(BEHIND));
             });
             let file = w.get(at::FILE);
-            w.set(at::FILES + place, file);
+            w.set(at::FILES + location, file);
             f.ret_if(file.eq(0), 0);
             let offset = (w.get(at::OFF) + address) | behind;
-            w.set(at::offsets(layout.most) + place, offset);
+            w.set(at::offsets(layout.most) + location, offset);
         },
     )
 }

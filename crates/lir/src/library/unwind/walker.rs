@@ -4,7 +4,7 @@ use spile_cast::Cast;
 
 use super::layout::{UnwindLayout, at};
 use crate::builder::{BlockExit, Builder, IntoOperand, Scalar, build};
-use crate::func::{LirFunc, MemoryPlace};
+use crate::func::{LirFunc, MemoryOperand};
 use crate::helpers::Helper;
 use crate::library::tables::RowTable;
 
@@ -23,7 +23,7 @@ pub(super) fn walk<const N: usize>(
     code: impl for<'b> FnOnce(StackWalker<'_, 'b>, [Scalar<'b>; N]),
 ) -> LirFunc {
     build(name, contract, params, |f, p| {
-        let block = f.addr(MemoryPlace::Cpu(0));
+        let block = f.addr(MemoryOperand::Cpu(0));
         let at = layout;
         code(StackWalker { f, at, block }, p);
     })
@@ -56,7 +56,7 @@ impl<'b> StackWalker<'_, 'b> {
     }
 
     pub(super) fn map(&self, name: &str) -> Scalar<'b> {
-        self.f.addr(MemoryPlace::Map(name.to_owned()))
+        self.f.addr(MemoryOperand::Map(name.to_owned()))
     }
 
     /// The word at `base + off` in the kernel's memory.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
-use spile_lir::library::unwind::{FILE_NAME, VDSO, copy, room, row};
+use spile_lir::library::unwind::{FILE_NAME, VDSO, buffer, copy, row};
 
 use super::super::kernel::{tree, words};
 use super::world::*;
@@ -22,7 +22,7 @@ pub(super) struct Kernel<'a> {
     pub(super) rows: Vec<u64>,
     pub(super) copy: u64,
     pub(super) records: Vec<Vec<u8>>,
-    /// Records for which the ring has no room.
+    /// Records for which the ring has no space.
     pub(super) lost: u64,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn row_word((start, rule, distance, saved): Row) -> u64 {
 
 impl<'a> Kernel<'a> {
     pub(super) fn new(memory: &mut Memory, world: &'a World) -> Kernel<'a> {
-        let mut block = vec![0; BASE + room(MOST) as usize + 64];
+        let mut block = vec![0; BASE + buffer(MOST) as usize + 64];
         // What an earlier walk has left.
         block[FRAMES..].fill(0xa5);
         let block = memory.add(block, RegionKind::Memory);
@@ -126,8 +126,8 @@ impl<'a> Kernel<'a> {
         let vdso = world.vdso.map_or(0, |n| world.range(n).0);
         let mm = structure(memory, &[top, vdso]);
         let mut returns = 0;
-        for (place, original) in world.returns.iter().rev() {
-            returns = structure(memory, &[*place, *original, returns]);
+        for (location, original) in world.returns.iter().rev() {
+            returns = structure(memory, &[*location, *original, returns]);
         }
         let utask = structure(memory, &[returns]);
         kernel.task = structure(memory, &[mm, 0xdead_0000_0000 | 77, utask]);
@@ -189,7 +189,7 @@ impl Host for Kernel<'_> {
             }
             (Helper::MapLookup, [_, key]) => {
                 assert_eq!(memory.read(*key, 4)?, (CPU as u32).to_le_bytes());
-                if self.world.room { self.copy } else { 0 }
+                if self.world.buffer { self.copy } else { 0 }
             }
             (Helper::MapUpdate, [_, key, value, 1]) => {
                 let key = memory.read(*key, 16)?.to_vec();
@@ -224,11 +224,11 @@ impl Host for Kernel<'_> {
         })
     }
 
-    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
+    fn location(&mut self, of: &MemoryOperand) -> Option<u64> {
         Some(match of {
-            MemoryPlace::Cpu(off) => self.block + u64::from(*off),
-            MemoryPlace::State(off) => self.state + u64::from(*off),
-            MemoryPlace::Map(name) => match &**name {
+            MemoryOperand::Cpu(off) => self.block + u64::from(*off),
+            MemoryOperand::State(off) => self.state + u64::from(*off),
+            MemoryOperand::Map(name) => match &**name {
                 "files" => TASK + 1,
                 "rows" => TASK + 2,
                 "copies" => TASK + 3,

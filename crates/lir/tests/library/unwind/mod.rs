@@ -47,7 +47,7 @@ fn mapping() -> impl Strategy<Value = Mapping> {
 }
 
 fn world() -> impl Strategy<Value = World> {
-    // Some are more than a copy has room for.
+    // Some are more than a copy has space for.
     let mappings = prop_oneof![30 => vec(mapping(), 1..40), 1 => vec(mapping(), 190..198)];
     let files = [table(), table(), table()];
     // A word of the stack: an address of code, one of the stack, or anything.
@@ -84,7 +84,7 @@ fn world() -> impl Strategy<Value = World> {
             (compat, returns, copies, most),
             kernel,
         )| {
-            let (depth, full, waiting, room, update, vdso_rows, no_rows, long) = kernel;
+            let (depth, full, waiting, buffer, update, vdso_rows, no_rows, long) = kernel;
             let vdso = mappings.iter().position(|m| m.file.is_none());
             let (mut mappings, mut slots) = (mappings, slots);
             if mappings.len() > 60 {
@@ -109,7 +109,7 @@ fn world() -> impl Strategy<Value = World> {
                 depth,
                 full,
                 waiting,
-                room,
+                buffer,
                 update,
                 vdso_rows,
                 no_rows,
@@ -142,13 +142,13 @@ fn world() -> impl Strategy<Value = World> {
                 stack = stack.repeat(10);
             }
             let ip = code(ip);
-            let mut places: Vec<(u64, u64)> = returns
+            let mut locations: Vec<(u64, u64)> = returns
                 .iter()
                 .map(|(at, n)| (STACK + 8 * at, code(*n)))
                 .collect();
-            places.sort_unstable();
-            places.dedup_by_key(|p| p.0);
-            (world.stack, world.ip, world.returns) = (stack, ip, places);
+            locations.sort_unstable();
+            locations.dedup_by_key(|p| p.0);
+            (world.stack, world.ip, world.returns) = (stack, ip, locations);
             world
         },
     )

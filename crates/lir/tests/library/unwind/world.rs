@@ -124,18 +124,18 @@ pub(super) struct World {
     pub(super) sp: u64,
     pub(super) bp: u64,
     pub(super) compat: bool,
-    /// Places of replaced return addresses, in order, with the original ones.
+    /// Locations of replaced return addresses, in order, with the original ones.
     pub(super) returns: Vec<(u64, u64)>,
     /// Whether the controller may complete the stack.
     pub(super) copies: bool,
     pub(super) most: i64,
     /// Components of the files' paths.
     pub(super) depth: usize,
-    /// Whether the ring has no room, and what waits in it.
+    /// Whether the ring has no space, and what waits in it.
     pub(super) full: bool,
     pub(super) waiting: u64,
-    /// Whether the processor has a room for copies.
-    pub(super) room: bool,
+    /// Whether the processor has a buffer for copies.
+    pub(super) buffer: bool,
     pub(super) update: Update,
     /// Whether the vDSO has the rows of the first file.
     pub(super) vdso_rows: bool,
@@ -232,7 +232,7 @@ pub(super) struct Reference<'a> {
     pub(super) copies: bool,
     pub(super) guessed: u64,
     pub(super) cut: u64,
-    /// Files for which the map has no room.
+    /// Files for which the map has no space.
     pub(super) unknown: u64,
     pub(super) returned: usize,
     /// For a copy: what is looked up, and the registers.
@@ -279,7 +279,7 @@ impl<'a> Reference<'a> {
     }
 
     pub(super) fn can_copy(&self) -> bool {
-        !self.world.full && self.world.waiting <= WAITING && self.world.room
+        !self.world.full && self.world.waiting <= WAITING && self.world.buffer
     }
 
     pub(super) fn map(&mut self, address: u64) {
@@ -460,9 +460,9 @@ impl<'a> Reference<'a> {
                     }
                 }
             }
-            let place = self.registers[1].wrapping_sub(8);
+            let location = self.registers[1].wrapping_sub(8);
             let returns = self.world.returns.iter().enumerate().skip(self.returned);
-            if let Some((i, (_, original))) = returns.clone().find(|(_, r)| r.0 == place) {
+            if let Some((i, (_, original))) = returns.clone().find(|(_, r)| r.0 == location) {
                 self.returned = i;
                 self.registers[0] = *original;
             }

@@ -149,13 +149,13 @@ impl HashArray<'_> {
         let mut aliases = texts.all.aliases.borrow_mut();
         let of_array = match aliases.entry(texts.g) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
+            Entry::Vacant(location) => {
                 let mut found = KeyAliases::new();
                 for (key, _) in self.table.entries().map_err(system)? {
                     let as_text = texts.keys(self.types, read_keys(self.types, &key));
                     found.entry(as_text).or_default().push(key);
                 }
-                place.insert(found)
+                location.insert(found)
             }
         };
         let found = of_array.get(keys);

@@ -20,7 +20,7 @@ use spile_ir::{
     ElemTy, Extract, GlobalId, GlobalKind, Hist, Program, SortKey, SortSpec, StatsSpec, Ty,
     UNSEEN_ENTRIES,
 };
-use spile_layout::{GlobalPlace, Layout, ValueLayout};
+use spile_layout::{GlobalLocation, Layout, ValueLayout};
 
 use crate::report::losses::LossReport;
 use crate::shared::handler_effects::HandlerEffects;
@@ -97,10 +97,10 @@ impl SessionGlobals {
         }
     }
 
-    /// The place of a global that is shared with the kernel.
-    fn shared(&self, g: GlobalId) -> Option<(&KernelState, &GlobalPlace)> {
+    /// The location of a global that is shared with the kernel.
+    fn shared(&self, g: GlobalId) -> Option<(&KernelState, &GlobalLocation)> {
         let kernel = self.kernel.as_ref().filter(|_| !self.copied.contains(&g))?;
-        Some((kernel, &kernel.shared(g)?.place))
+        Some((kernel, &kernel.shared(g)?.location))
     }
 
     /// The values of the locked globals at one moment. Those that the handler takes are empty
@@ -169,8 +169,8 @@ impl SessionGlobals {
             )));
         }
         let layout = match self.shared(g) {
-            Some((_, GlobalPlace::Scalar { offset, ty })) => (*offset, ValueLayout::Scalar(*ty)),
-            Some((_, GlobalPlace::Stats { offset, agg })) => {
+            Some((_, GlobalLocation::Scalar { offset, ty })) => (*offset, ValueLayout::Scalar(*ty)),
+            Some((_, GlobalLocation::Stats { offset, agg })) => {
                 (*offset, ValueLayout::Stats(agg.clone()))
             }
             _ => return Ok(None),
@@ -257,14 +257,14 @@ impl SessionGlobals {
     }
 
     fn hash(&self, g: GlobalId) -> Option<HashArray<'_>> {
-        let (kernel, place) = self.shared(g)?;
-        let GlobalPlace::Hash {
+        let (kernel, location) = self.shared(g)?;
+        let GlobalLocation::Hash {
             keys,
             seq,
             wrap,
             value,
             ..
-        } = place
+        } = location
         else {
             return None;
         };
@@ -316,10 +316,10 @@ impl SessionGlobals {
     /// Clears a scalar or a statistic in the shared area; false for other globals.
     fn clear_shared(&self, g: GlobalId) -> bool {
         let (kernel, offset, layout) = match self.shared(g) {
-            Some((kernel, GlobalPlace::Scalar { offset, ty })) => {
+            Some((kernel, GlobalLocation::Scalar { offset, ty })) => {
                 (kernel, *offset, ValueLayout::Scalar(*ty))
             }
-            Some((kernel, GlobalPlace::Stats { offset, agg })) => {
+            Some((kernel, GlobalLocation::Stats { offset, agg })) => {
                 (kernel, *offset, ValueLayout::Stats(agg.clone()))
             }
             _ => return false,
@@ -359,7 +359,7 @@ impl SessionGlobals {
                 hash.set(keys, &sum)?;
                 true
             }
-            (None, Some((kernel, GlobalPlace::Stats { offset, agg }))) => {
+            (None, Some((kernel, GlobalLocation::Stats { offset, agg }))) => {
                 let layout = ValueLayout::Stats(agg.clone());
                 let sum = add(Some(kernel.state().get(*offset, &layout)), self.zero(g));
                 kernel.state().set(*offset, &layout, &sum);
@@ -375,7 +375,7 @@ impl SessionGlobals {
 impl Globals for SessionGlobals {
     fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
         match self.shared(g) {
-            Some((kernel, GlobalPlace::Scalar { offset, ty })) => Ok(kernel
+            Some((kernel, GlobalLocation::Scalar { offset, ty })) => Ok(kernel
                 .state()
                 .get(*offset, &ValueLayout::Scalar(*ty))
                 .value()),
@@ -387,7 +387,7 @@ impl Globals for SessionGlobals {
         // A copy is changed in no other way.
         self.emptied.extend(self.copied.contains(&g).then_some(g));
         match self.shared(g) {
-            Some((kernel, GlobalPlace::Scalar { offset, ty })) => {
+            Some((kernel, GlobalLocation::Scalar { offset, ty })) => {
                 let cell = Cell::Scalar(v.truncated_to(*ty).0);
                 kernel
                     .state()
@@ -402,7 +402,7 @@ impl Globals for SessionGlobals {
         match self.shared(g) {
             Some((
                 kernel,
-                GlobalPlace::Scalar {
+                GlobalLocation::Scalar {
                     offset,
                     ty: Ty::Long,
                 },
@@ -484,7 +484,7 @@ impl Globals for SessionGlobals {
     fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
         let cell = if let Some(mut hash) = self.hash(g) {
             hash.get(keys)?
-        } else if let Some((kernel, GlobalPlace::Stats { offset, agg })) = self.shared(g) {
+        } else if let Some((kernel, GlobalLocation::Stats { offset, agg })) = self.shared(g) {
             let layout = ValueLayout::Stats(agg.clone());
             Some(kernel.state().get(*offset, &layout))
         } else {

@@ -86,7 +86,7 @@ fn program() -> Program {
 /// The program's globals in plain memory instead of the kernel's.
 fn kernel() -> KernelState {
     let keys = vec![Ty::Str(16), Ty::Long];
-    let hash = |seq, value| GlobalPlace::Hash {
+    let hash = |seq, value| GlobalLocation::Hash {
         map: "m".into(),
         key_size: 24,
         keys: keys.clone(),
@@ -97,7 +97,7 @@ fn kernel() -> KernelState {
         field: None,
     };
     let long = || ValueLayout::Scalar(Ty::Long);
-    let deltas = GlobalPlace::PerCpuArray(PerCpuArray {
+    let deltas = GlobalLocation::PerCpuArray(PerCpuArray {
         cache: 64,
         gen_stride: 512,
         slots: 4,
@@ -116,16 +116,16 @@ fn kernel() -> KernelState {
         wraps: false,
         large: None,
     });
-    let places = [
-        GlobalPlace::Scalar {
+    let locations = [
+        GlobalLocation::Scalar {
             offset: 128,
             ty: Ty::Long,
         },
-        GlobalPlace::Scalar {
+        GlobalLocation::Scalar {
             offset: 136,
             ty: Ty::Str(16),
         },
-        GlobalPlace::Stats {
+        GlobalLocation::Stats {
             offset: 152,
             agg: agg(),
         },
@@ -133,10 +133,15 @@ fn kernel() -> KernelState {
         hash(true, long()),
         deltas,
     ];
-    let place = |place| Some(GlobalLayout { lock: None, place });
-    let mut globals: Vec<_> = places.into_iter().map(place).collect();
+    let location = |location| {
+        Some(GlobalLayout {
+            lock: None,
+            location,
+        })
+    };
+    let mut globals: Vec<_> = locations.into_iter().map(location).collect();
     globals.push(None);
-    globals.push(place(hash(false, ValueLayout::Stats(agg()))));
+    globals.push(location(hash(false, ValueLayout::Stats(agg()))));
     let layout = Layout {
         shared_size: 256,
         cpu_stride: 2048,

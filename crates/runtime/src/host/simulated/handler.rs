@@ -8,7 +8,9 @@ use spile_ir::interp::{self, Cell, Element, Env, Fault, Globals, ScriptError, Va
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::stats::Stat;
 use spile_ir::{FormatId, GlobalId, HandlerId, Program, Space, Stream};
-use spile_layout::{ErrorKind, GlobalPlace, PerCpuArray, RecordKind, SEQUENCE, counters, shared};
+use spile_layout::{
+    ErrorKind, GlobalLocation, PerCpuArray, RecordKind, SEQUENCE, counters, shared,
+};
 
 use super::{Process, Tables};
 use crate::controller::globals::{MarkTexts, SessionGlobals};
@@ -76,9 +78,9 @@ impl HandlerGlobals {
         self.session.kernel.as_ref().expect("a view of the memory")
     }
 
-    fn place(&self, g: GlobalId) -> Option<GlobalPlace> {
+    fn location(&self, g: GlobalId) -> Option<GlobalLocation> {
         let layout = self.memory().layout().globals[g.index()].as_ref();
-        layout.map(|l| l.place.clone())
+        layout.map(|l| l.location.clone())
     }
 
     fn generation(&self, double: bool) -> u32 {
@@ -91,8 +93,8 @@ impl HandlerGlobals {
 
     /// Adds to a per-CPU global; `false` if it is none.
     fn add(&mut self, g: GlobalId, keys: &[Value], n: i64) -> Result<bool, Fault> {
-        match self.place(g) {
-            Some(GlobalPlace::PerCpuScalar {
+        match self.location(g) {
+            Some(GlobalLocation::PerCpuScalar {
                 offset,
                 gen_stride,
                 value,
@@ -107,7 +109,7 @@ impl HandlerGlobals {
                 }
                 Ok(true)
             }
-            Some(GlobalPlace::PerCpuArray(array)) => self.add_element(g, &array, keys, n),
+            Some(GlobalLocation::PerCpuArray(array)) => self.add_element(g, &array, keys, n),
             _ => Ok(false),
         }
     }
@@ -121,8 +123,8 @@ impl HandlerGlobals {
         n: i64,
     ) -> Result<bool, Fault> {
         assert!(array.large.is_none(), "large arrays are not simulated");
-        let host = match array.colocated.of.map(|host| self.place(host)) {
-            Some(Some(GlobalPlace::PerCpuArray(host))) => host,
+        let host = match array.colocated.of.map(|host| self.location(host)) {
+            Some(Some(GlobalLocation::PerCpuArray(host))) => host,
             _ => array.clone(),
         };
         let generation = self.generation(host.double());

@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::event::{EventfdFlags, eventfd};
 use spile_ir::{Executor, HandlerId, Program};
-use spile_layout::{GlobalPlace, Layout, percpu};
+use spile_layout::{GlobalLocation, Layout, percpu};
 
 use crate::error::Error;
 use crate::host::{Backend, Host, HostLosses, StartParams, Started};
@@ -213,9 +213,9 @@ impl Tables {
     fn new(layout: &Layout) -> Tables {
         let mut tables = Tables::default();
         for global in layout.globals.iter().flatten() {
-            let (maps, max) = match &global.place {
-                GlobalPlace::Hash { map, max, .. } => (std::slice::from_ref(map), *max),
-                GlobalPlace::PerCpuArray(array) => (&array.maps[..], array.max),
+            let (maps, max) = match &global.location {
+                GlobalLocation::Hash { map, max, .. } => (std::slice::from_ref(map), *max),
+                GlobalLocation::PerCpuArray(array) => (&array.maps[..], array.max),
                 _ => continue,
             };
             for map in maps {
@@ -233,8 +233,8 @@ impl Tables {
     /// The tables of each global, as [`KernelState`] wants them.
     fn of_globals(&self, layout: &Layout) -> Vec<Vec<BoxedTable>> {
         let boxed = |map: &String| -> Box<dyn ByteTable> { Box::new(self.0[map].clone()) };
-        let of = |place: &GlobalPlace| match place {
-            GlobalPlace::Hash {
+        let of = |location: &GlobalLocation| match location {
+            GlobalLocation::Hash {
                 map,
                 field: Some(field),
                 ..
@@ -245,15 +245,15 @@ impl Tables {
                     Box::new(FieldTable { records, field }) as Box<dyn ByteTable>
                 )]
             }
-            GlobalPlace::Hash { map, .. } => vec![RefCell::new(boxed(map))],
-            GlobalPlace::PerCpuArray(array) if array.colocated.of.is_none() => {
+            GlobalLocation::Hash { map, .. } => vec![RefCell::new(boxed(map))],
+            GlobalLocation::PerCpuArray(array) if array.colocated.of.is_none() => {
                 array.maps.iter().map(|m| RefCell::new(boxed(m))).collect()
             }
             _ => Vec::new(),
         };
         let globals = layout.globals.iter();
         globals
-            .map(|g| g.as_ref().map_or(Vec::new(), |g| of(&g.place)))
+            .map(|g| g.as_ref().map_or(Vec::new(), |g| of(&g.location)))
             .collect()
     }
 }
@@ -277,7 +277,7 @@ impl Host for SimulatedHost {
         for (n, _) in handlers() {
             if self.faults.attach == Some(n) {
                 let why = std::io::Error::from_raw_os_error(libc::ENOENT);
-                return Err(Error::Attach("a place".into(), why));
+                return Err(Error::Attach("a location".into(), why));
             }
             resources.push(Resource::new(&self.left));
         }

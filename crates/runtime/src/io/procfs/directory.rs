@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 /// Parent of the users' directories.
 const PARENT: &str = "/var/tmp";
-/// Name of a pipe before it is renamed into place.
+/// Name of a pipe before it is renamed into location.
 pub(super) const NEW: &str = ".new";
 /// Modification time of a session's empty files, their mark.
 const MARK: Timespec = Timespec {
@@ -25,8 +25,8 @@ const MARK: Timespec = Timespec {
 /// Limit on the depth of directories to search.
 const DEPTH: usize = 32;
 
-/// The place of a file.
-pub(super) struct FilePlace {
+/// The location of a file.
+pub(super) struct FileLocation {
     /// Its directory.
     pub directory: OwnedFd,
     /// Its name in the directory.
@@ -92,11 +92,11 @@ impl Directory {
         &self.path
     }
 
-    /// The place of a file; creates the directories on the path.
+    /// The location of a file; creates the directories on the path.
     ///
     /// # Errors
     /// A directory cannot be created.
-    pub(super) fn place(&mut self, path: &str) -> io::Result<FilePlace> {
+    pub(super) fn location(&mut self, path: &str) -> io::Result<FileLocation> {
         let mut parts: Vec<&str> = path.split('/').collect();
         let name = parts.pop().unwrap_or_default().to_owned();
         if name == NEW {
@@ -109,15 +109,15 @@ impl Directory {
             parents.push(part.to_owned());
             self.created.insert(parents.clone());
         }
-        Ok(FilePlace { directory, name })
+        Ok(FileLocation { directory, name })
     }
 
     /// Removes the files and all directories that are empty afterwards. Directories with other
     /// content stay.
-    pub(super) fn remove(&self, places: &[FilePlace]) {
-        for place in places {
-            for name in [&*place.name, NEW] {
-                let _ = rustix::fs::unlinkat(&place.directory, name, AtFlags::empty());
+    pub(super) fn remove(&self, locations: &[FileLocation]) {
+        for location in locations {
+            for name in [&*location.name, NEW] {
+                let _ = rustix::fs::unlinkat(&location.directory, name, AtFlags::empty());
             }
         }
         for path in self.created.iter().rev() {

@@ -4,7 +4,7 @@
 //! loop, and texts for readers. Handlers run elsewhere, between the two.
 //!
 //! A read-only file is a regular file, empty and leased (`lease.rs`). The kernel blocks an opener
-//! until the session has put a new file in its place, run the handler, written the text and
+//! until the session has put a new file instead, run the handler, written the text and
 //! released the lease. Each reader therefore gets a whole text that was made after it came, at any
 //! speed and with any number of readers; readers that come at the same moment get the same text.
 //!
@@ -40,7 +40,7 @@ use rustix::time::{
 };
 
 pub use directory::remove_abandoned;
-use directory::{Directory, FilePlace, NEW};
+use directory::{Directory, FileLocation, NEW};
 
 mod directory;
 mod lease;
@@ -114,7 +114,7 @@ struct Pipe {
 /// The files of a session, removed when this is dropped.
 pub struct ProcfsFiles {
     specs: Vec<FileSpec>,
-    places: Vec<FilePlace>,
+    locations: Vec<FileLocation>,
     /// The current pipes, in the order of the files.
     pipes: Vec<Pipe>,
     old: Vec<Pipe>,
@@ -135,16 +135,16 @@ impl ProcfsFiles {
         let mut directory = Directory::new(name)?;
         let path = directory.path().to_owned();
         let fail = |e: io::Error| (path.clone(), e);
-        let places: Result<Vec<FilePlace>, _> = specs
+        let locations: Result<Vec<FileLocation>, _> = specs
             .iter()
             .map(|spec| {
-                let place = directory.place(&spec.path);
-                place.map_err(|e| (format!("{path}/{}", spec.path), e))
+                let location = directory.location(&spec.path);
+                location.map_err(|e| (format!("{path}/{}", spec.path), e))
             })
             .collect();
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let mut files = ProcfsFiles {
-            places: places?,
+            locations: locations?,
             pipes: Vec::new(),
             old: Vec::new(),
             notify: inotify::init(flags).map_err(|e| fail(e.into()))?,
@@ -223,8 +223,8 @@ impl ProcfsFiles {
     /// Puts a leased file under the file's name; `None` if leases are not available.
     fn make_leased(&self, file: usize) -> Option<Pipe> {
         self.leases.as_ref()?;
-        let (spec, place) = (&self.specs[file], &self.places[file]);
-        let dir = place.directory.as_fd();
+        let (spec, location) = (&self.specs[file], &self.locations[file]);
+        let dir = location.directory.as_fd();
         for _ in 0..TRIES {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let fd = rustix::fs::openat(dir, NEW, flags, Mode::RUSR | Mode::WUSR).ok()?;
@@ -234,7 +234,7 @@ impl ProcfsFiles {
             if leased
                 && directory::mark(&fd).is_ok()
                 && rustix::fs::fchmod(&fd, mode).is_ok()
-                && rustix::fs::renameat(dir, NEW, dir, &*place.name).is_ok()
+                && rustix::fs::renameat(dir, NEW, dir, &*location.name).is_ok()
             {
                 return Some(Pipe::new(file, PipeUse::Lease, fd, None));
             }
@@ -243,9 +243,9 @@ impl ProcfsFiles {
         None
     }
 
-    /// Puts a pipe or a leased file under the file's name, in place of a previous one.
+    /// Puts a pipe or a leased file under the file's name, instead of a previous one.
     fn make(&self, file: usize) -> Result<Pipe, Errno> {
-        let (spec, place) = (&self.specs[file], &self.places[file]);
+        let (spec, location) = (&self.specs[file], &self.locations[file]);
         if spec.read
             && !spec.write
             && let Some(leased) = self.make_leased(file)
@@ -257,7 +257,7 @@ impl ProcfsFiles {
             (true, false) => PipeUse::Serve,
             _ => PipeUse::Collect,
         };
-        let dir = place.directory.as_fd();
+        let dir = location.directory.as_fd();
         rustix::fs::mkfifoat(dir, NEW, Mode::RUSR | Mode::WUSR)?;
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let open = |access| rustix::fs::openat(dir, NEW, flags | access, Mode::empty());
@@ -270,11 +270,11 @@ impl ProcfsFiles {
         rustix::fs::fchmod(&fd, Mode::from_bits_truncate(spec.mode.into()))?;
         let news = inotify::WatchFlags::OPEN | inotify::WatchFlags::CLOSE_WRITE;
         let watch = inotify::add_watch(&self.notify, own_path(&fd), news)?;
-        rustix::fs::renameat(dir, NEW, dir, &*place.name)?;
+        rustix::fs::renameat(dir, NEW, dir, &*location.name)?;
         Ok(Pipe::new(file, kind, fd, Some(watch)))
     }
 
-    /// Puts a new pipe in place of the file's; returns the old one.
+    /// Puts a new pipe instead of the file's; returns the old one.
     fn replace(&mut self, file: usize) -> io::Result<Pipe> {
         let new = self.make(file)?;
         Ok(std::mem::replace(&mut self.pipes[file], new))
@@ -382,7 +382,7 @@ impl ProcfsFiles {
 
 impl Drop for ProcfsFiles {
     fn drop(&mut self) {
-        self.directory.remove(&self.places);
+        self.directory.remove(&self.locations);
     }
 }
 
@@ -406,16 +406,16 @@ impl Pipe {
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open =
             |fd: &OwnedFd, access| rustix::fs::open(own_path(fd), flags | access, Mode::empty());
-        let place = open(&self.fd, OFlags::PATH)?;
+        let location = open(&self.fd, OFlags::PATH)?;
         let reads = match self.kind {
             PipeUse::Drain => None,
             // A non-blocking open of the writing end succeeds only if there is a reader.
-            _ => open(&place, OFlags::WRONLY).ok(),
+            _ => open(&location, OFlags::WRONLY).ok(),
         };
         drop(self.fd);
-        let (kind, fd) = match reads.or_else(|| open(&place, OFlags::WRONLY).ok()) {
+        let (kind, fd) = match reads.or_else(|| open(&location, OFlags::WRONLY).ok()) {
             Some(fd) => (PipeUse::Both, fd),
-            None => (PipeUse::Drain, open(&place, OFlags::RDONLY)?),
+            None => (PipeUse::Drain, open(&location, OFlags::RDONLY)?),
         };
         Ok(Pipe { kind, fd, ..self })
     }

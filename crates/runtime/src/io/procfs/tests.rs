@@ -230,12 +230,12 @@ fn unannounced(before: bool) -> String {
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | access;
         rustix::fs::open(path, flags, Mode::empty()).unwrap()
     };
-    let place = open(&format!("{}/v", files.path()), OFlags::PATH);
+    let location = open(&format!("{}/v", files.path()), OFlags::PATH);
     files.forget(&files.pipes[0]);
     let mut answer = |_| b"text".to_vec();
-    let early = before.then(|| open(&own_path(&place), OFlags::RDONLY));
+    let early = before.then(|| open(&own_path(&location), OFlags::RDONLY));
     files.let_writers_in(&mut answer).unwrap();
-    let reader = early.unwrap_or_else(|| open(&own_path(&place), OFlags::RDONLY));
+    let reader = early.unwrap_or_else(|| open(&own_path(&location), OFlags::RDONLY));
     files.let_writers_in(&mut answer).unwrap();
     let mut text = [0; 8];
     let n = rustix::io::read(&reader, &mut text).unwrap();

@@ -11,15 +11,20 @@ fn long(n: i64) -> Cell {
     Cell::Scalar(Value::Long(n))
 }
 
-fn layout(places: &[GlobalPlace]) -> Layout {
+fn layout(locations: &[GlobalLocation]) -> Layout {
     Layout {
         shared_size: spile_layout::shared::END,
         cpu_stride: 2048,
         cpus: 2,
-        globals: places
+        globals: locations
             .iter()
             .cloned()
-            .map(|place| Some(GlobalLayout { lock: None, place }))
+            .map(|location| {
+                Some(GlobalLayout {
+                    lock: None,
+                    location,
+                })
+            })
             .collect(),
         ..Layout::default()
     }
@@ -49,12 +54,12 @@ fn count_and_max() -> ValueLayout {
 #[test]
 fn numbers_add_up_and_are_zeroed() {
     let value = ValueLayout::Scalar(Ty::Long);
-    let place = GlobalPlace::PerCpuScalar {
+    let location = GlobalLocation::PerCpuScalar {
         offset: 64,
         gen_stride: 8,
         value,
     };
-    let layout = layout(&[place]);
+    let layout = layout(&[location]);
     let state = StateMemory::in_memory(&layout).unwrap();
     for (cpu, at, n) in [(0, 64, 5), (1, 64, 6), (0, 72, 100)] {
         state.cpu(cpu, at).store(n, Ordering::Relaxed);
@@ -67,12 +72,12 @@ fn numbers_add_up_and_are_zeroed() {
 
 #[test]
 fn empty_statistics_do_not_count() {
-    let place = GlobalPlace::PerCpuScalar {
+    let location = GlobalLocation::PerCpuScalar {
         offset: 64,
         gen_stride: 16,
         value: count_and_max(),
     };
-    let layout = layout(&[place]);
+    let layout = layout(&[location]);
     let state = StateMemory::in_memory(&layout).unwrap();
     // CPU 0 has no values: its zeroed maximum must not win over -3.
     state.cpu(1, 64).store(2, Ordering::Relaxed);
@@ -86,7 +91,7 @@ fn empty_statistics_do_not_count() {
 
 #[test]
 fn caches_and_maps_of_all_cpus_add_up() {
-    let place = GlobalPlace::PerCpuArray(PerCpuArray {
+    let location = GlobalLocation::PerCpuArray(PerCpuArray {
         cache: 64,
         gen_stride: 512,
         slots: 4,
@@ -105,7 +110,7 @@ fn caches_and_maps_of_all_cpus_add_up() {
         wraps: false,
         large: None,
     });
-    let layout = layout(&[place]);
+    let layout = layout(&[location]);
     let state = StateMemory::in_memory(&layout).unwrap();
     let slot = |cpu, at: u32, key: u64, count: u64, max: u64| {
         for (i, word) in [1, key, count, max].into_iter().enumerate() {
@@ -163,7 +168,7 @@ fn caches_and_maps_of_all_cpus_add_up() {
 #[test]
 fn arrays_side_by_side_are_taken_together() {
     let part = |of, at, value| {
-        GlobalPlace::PerCpuArray(PerCpuArray {
+        GlobalLocation::PerCpuArray(PerCpuArray {
             cache: 64,
             gen_stride: 0,
             slots: 2,
@@ -236,7 +241,7 @@ fn arrays_side_by_side_are_taken_together() {
 #[test]
 fn a_wrapping_array_is_taken_from_its_oldest_element_on() {
     let number = ValueLayout::Scalar(Ty::Long);
-    let layout = layout(&[GlobalPlace::PerCpuArray(PerCpuArray {
+    let layout = layout(&[GlobalLocation::PerCpuArray(PerCpuArray {
         cache: 64,
         gen_stride: 0,
         slots: 0,

@@ -4,7 +4,7 @@
 //! In: the names of modules and addresses in the kernel. Out: lines of source. A file that is
 //! missing or damaged gives no lines, and no error. Names of addresses come from the kernel itself.
 
-pub(crate) mod places;
+pub(crate) mod locations;
 
 use std::collections::HashMap;
 use std::sync::Arc;

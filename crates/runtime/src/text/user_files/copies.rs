@@ -10,7 +10,7 @@ use spile_debuginfo::cfi;
 use spile_layout::{EXACT, copy, unwind_row::kind};
 
 use super::packed_rows::{packed, packed_rule};
-use super::{FramePlace, UserFiles};
+use super::{FrameLocation, UserFiles};
 use crate::shared::ring_record::{FieldValue, OutputRecord};
 
 /// Number of copies that are remembered.
@@ -20,7 +20,7 @@ const PAGE: u64 = spile_abi::PAGE as u64;
 /// The frames found in copies, by the number of the copy.
 #[derive(Default)]
 pub(super) struct StackCopies {
-    frames: HashMap<u64, Vec<FramePlace>>,
+    frames: HashMap<u64, Vec<FrameLocation>>,
     order: VecDeque<u64>,
 }
 
@@ -105,14 +105,14 @@ impl StackWalk<'_> {
         if cfa < self.sp || cfa == self.sp && link.is_none() {
             return None;
         }
-        let place = cfa.wrapping_sub(8 * u64::from(saved));
+        let location = cfa.wrapping_sub(8 * u64::from(saved));
         let ip = match self.abi.link {
             None => self.word(cfa.wrapping_sub_signed(self.abi.calls.popped))?,
             Some(_) if saved == 0 => link?,
-            Some(_) => self.word(place.wrapping_add(8))?,
+            Some(_) => self.word(location.wrapping_add(8))?,
         };
         if saved != 0 {
-            self.bp = self.word(place)?;
+            self.bp = self.word(location)?;
         }
         (self.ip, self.sp) = (ip, cfa);
         self.at = self.ip.wrapping_sub(1);
@@ -121,10 +121,10 @@ impl StackWalk<'_> {
 }
 
 /// The file and offset of an address.
-fn place_of(maps: &[Mapping], address: u64, process: u64) -> FramePlace {
+fn location_of(maps: &[Mapping], address: u64, process: u64) -> FrameLocation {
     let mapping = maps.iter().find(|m| (m.start..m.end).contains(&address));
     let (file, offset) = mapping.map_or((0, process), |m| (m.file, address.wrapping_add(m.offset)));
-    FramePlace {
+    FrameLocation {
         addr: None,
         file,
         offset,
@@ -168,7 +168,7 @@ impl UserFiles {
                 file: m[3],
             })
             .collect();
-        let mut frames: Vec<FramePlace> = Vec::new();
+        let mut frames: Vec<FrameLocation> = Vec::new();
         let mut ended = false;
         while frames.len() < most {
             let (row, known) = self.row_at(&maps, walk.at);
@@ -187,14 +187,14 @@ impl UserFiles {
                 ended = true;
                 break;
             }
-            let mut place = place_of(&maps, walk.at, process);
-            place.addr = Some(walk.ip);
+            let mut location = location_of(&maps, walk.at, process);
+            location.addr = Some(walk.ip);
             // The offset belongs to the address itself.
-            if place.file != 0 {
-                place.offset += walk.ip.wrapping_sub(walk.at);
+            if location.file != 0 {
+                location.offset += walk.ip.wrapping_sub(walk.at);
             }
-            place.offset |= if signal { EXACT } else { 0 };
-            frames.push(place);
+            location.offset |= if signal { EXACT } else { 0 };
+            frames.push(location);
         }
         self.unfinished += u64::from(!ended && frames.len() < most);
         self.copies.frames.insert(id, frames);
@@ -208,31 +208,31 @@ impl UserFiles {
     }
 
     /// The frames found in a copy.
-    pub fn frames_of_copy(&self, id: u64) -> Vec<FramePlace> {
+    pub fn frames_of_copy(&self, id: u64) -> Vec<FrameLocation> {
         self.copies.frames.get(&id).cloned().unwrap_or_default()
     }
 
     /// The row of an address, and whether its file is known.
     fn row_at(&mut self, maps: &[Mapping], address: u64) -> (Option<u64>, bool) {
-        let place = place_of(maps, address, 0);
-        if let Some(row) = self.header_row(place) {
+        let location = location_of(maps, address, 0);
+        if let Some(row) = self.header_row(location) {
             return (Some(row), true);
         }
-        let Some(rows) = self.rows(place.file) else {
+        let Some(rows) = self.rows(location.file) else {
             return (None, false);
         };
-        let behind = rows.partition_point(|r| u64::from(r.low32()) <= place.offset);
+        let behind = rows.partition_point(|r| u64::from(r.low32()) <= location.offset);
         (behind.checked_sub(1).map(|at| rows[at]), true)
     }
 
     /// The row, from the table of functions that most files have: reading all rows takes long.
-    fn header_row(&mut self, place: FramePlace) -> Option<u64> {
-        let file = self.file(place.file)?;
+    fn header_row(&mut self, location: FrameLocation) -> Option<u64> {
+        let file = self.file(location.file)?;
         if file.rows.is_some() {
             return None;
         }
         let image = file.module.as_ref()?.image();
-        let row = cfi::by_header(image, image.address_of_offset(place.offset)?)?;
+        let row = cfi::by_header(image, image.address_of_offset(location.offset)?)?;
         Some(packed_rule(&row, image.abi()?))
     }
 

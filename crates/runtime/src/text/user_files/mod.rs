@@ -51,7 +51,7 @@ const LIBRARIES: [&str; 6] = [
 
 /// A frame in a program, as kernel handlers send it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FramePlace {
+pub struct FrameLocation {
     /// The address, if it was sent.
     pub addr: Option<u64>,
     /// The file's number, 0 for none.
@@ -68,7 +68,7 @@ pub struct FramePlace {
 pub struct FrameInfo {
     /// The symbol, the distance from its start, its size.
     pub symbol: Option<(String, u64, u64)>,
-    /// Path of the file, or a name in place of one.
+    /// Path of the file, or a name instead of one.
     pub module: Option<String>,
     /// Link-time address in the file.
     pub linked: u64,
@@ -338,14 +338,14 @@ impl UserFiles {
     }
 
     /// Describes a frame.
-    pub fn find(&mut self, place: FramePlace) -> FrameInfo {
-        if place.file == 0 {
-            return self.find_jit(place);
+    pub fn find(&mut self, location: FrameLocation) -> FrameInfo {
+        if location.file == 0 {
+            return self.find_jit(location);
         }
-        if self.file(place.file).is_none() {
+        if self.file(location.file).is_none() {
             self.met_unknown = true;
         }
-        let Some(file) = self.file(place.file) else {
+        let Some(file) = self.file(location.file) else {
             return FrameInfo::default();
         };
         let mut found = FrameInfo {
@@ -356,16 +356,16 @@ impl UserFiles {
             return found;
         };
         let image = module.image();
-        let meant = (place.offset & !BEHIND).wrapping_sub(place.back);
-        let Some(linked) = linked_at(image, meant | place.offset & BEHIND) else {
+        let meant = (location.offset & !BEHIND).wrapping_sub(location.back);
+        let Some(linked) = linked_at(image, meant | location.offset & BEHIND) else {
             // Memory that happens to lie behind a file.
-            let behind = place.offset & BEHIND != 0;
+            let behind = location.offset & BEHIND != 0;
             return if behind { FrameInfo::default() } else { found };
         };
         found.linked = linked;
         found.size = loaded_size(module);
         let symbol = symbol_at(image, module.symbols(), linked);
-        found.symbol = symbol.map(|(name, offset, size)| (name, offset + place.back, size));
+        found.symbol = symbol.map(|(name, offset, size)| (name, offset + location.back, size));
         found
     }
 
@@ -378,26 +378,26 @@ impl UserFiles {
     }
 
     /// Describes a frame in code without a file.
-    fn find_jit(&mut self, place: FramePlace) -> FrameInfo {
+    fn find_jit(&mut self, location: FrameLocation) -> FrameInfo {
         self.met_made = true;
-        let made = self.jit_files.entry(place.offset).or_default();
-        let addr = place.addr.unwrap_or(0).wrapping_sub(place.back);
+        let made = self.jit_files.entry(location.offset).or_default();
+        let addr = location.addr.unwrap_or(0).wrapping_sub(location.back);
         let holds = |n: &&(u64, u64, String)| (n.0..n.0.saturating_add(n.1)).contains(&addr);
         if !made.names.iter().any(|n| holds(&n)) {
-            made.reread(place.offset);
+            made.reread(location.offset);
         }
         // The entry that was written last is current.
         let symbol = made.names.iter().rev().find(holds);
         FrameInfo {
-            symbol: symbol.map(|n| (n.2.clone(), addr - n.0 + place.back, n.1)),
+            symbol: symbol.map(|n| (n.2.clone(), addr - n.0 + location.back, n.1)),
             ..FrameInfo::default()
         }
     }
 
     /// Source file and line of a frame.
-    pub fn line(&mut self, place: FramePlace) -> Option<(String, u32)> {
-        let linked = self.find(place).linked;
-        let file = self.file(place.file)?;
+    pub fn line(&mut self, location: FrameLocation) -> Option<(String, u32)> {
+        let linked = self.find(location).linked;
+        let file = self.file(location.file)?;
         let dwarf = file.module.as_ref()?.dwarf()?;
         let (name, line) = dwarf.line_at(linked)?;
         Some((name?.to_string(), line))
@@ -446,7 +446,7 @@ fn path_of(names: &[u8]) -> PathBuf {
 fn mounted(device: u64, path: &Path) -> Vec<PathBuf> {
     let device = format!("{}:{}", device >> 20, device & 0xf_ffff);
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let place = |line: &str| {
+    let location = |line: &str| {
         let mut words = line.split(' ').skip(2);
         if words.next()? != device {
             return None;
@@ -455,7 +455,7 @@ fn mounted(device: u64, path: &Path) -> Vec<PathBuf> {
         let below = path.strip_prefix(root).ok()?;
         Some(Path::new(point).join(below))
     };
-    mounts.lines().filter_map(place).collect()
+    mounts.lines().filter_map(location).collect()
 }
 
 /// Names of run-time generated code, from the file that `perf` and similar tools read.
@@ -475,7 +475,7 @@ impl JitNames {
         let own = own.and_then(|l| l.split_whitespace().next_back());
         let owner = fs::metadata(format!("/proc/{process}")).map(|m| m.uid());
         // In its own namespaces, if it still exists.
-        let places = [
+        let locations = [
             own.map(|own| {
                 (
                     format!("/proc/{process}/root"),
@@ -484,7 +484,7 @@ impl JitNames {
             }),
             Some(("/".to_owned(), format!("tmp/perf-{process}.map"))),
         ];
-        for (root, path) in places.into_iter().flatten() {
+        for (root, path) in locations.into_iter().flatten() {
             let Some(file) = names_file(Path::new(&root), &path, owner.as_ref().ok().copied())
             else {
                 continue;

@@ -144,7 +144,7 @@ impl FileTables {
         let image = module.image();
         let mut files: HashMap<Arc<str>, u32> = HashMap::new();
         let mut lines: Vec<[u32; 3]> = Vec::new();
-        for LinesFrom { address, place } in dwarf.all_lines() {
+        for LinesFrom { address, location } in dwarf.all_lines() {
             let before = || image.file_offset(address.wrapping_sub(1));
             let behind = || before().and_then(|o| o.checked_add(1));
             let offset = image.file_offset(address).or_else(behind);
@@ -152,7 +152,7 @@ impl FileTables {
             let Some(offset) = offset.filter(|o| u64::from(*o) < BEHIND_BIT) else {
                 continue;
             };
-            let (file, line) = match place {
+            let (file, line) = match location {
                 Some((file, line)) => {
                     let at = *files.entry(file).or_insert_with_key(|file| {
                         let at = self.words.len().fit::<u32>();
@@ -251,9 +251,9 @@ pub(crate) fn write(
 }
 
 /// Link-time address of a position, see [`spile_layout::BEHIND`].
-pub fn linked_at(image: &Image, place: u64) -> Option<u64> {
-    let offset = place & !BEHIND;
-    if place & BEHIND != 0 {
+pub fn linked_at(image: &Image, location: u64) -> Option<u64> {
+    let offset = location & !BEHIND;
+    if location & BEHIND != 0 {
         return image.address_behind(offset);
     }
     let in_file = image.address_of_offset(offset);
@@ -308,9 +308,9 @@ struct SymbolRow<'a> {
 fn rows_of(module: &DebugFile) -> Vec<(u64, SymbolRow<'_>)> {
     let (image, symbols) = (module.image(), module.symbols());
     let mut rows: Vec<(u64, SymbolRow<'_>)> = Vec::new();
-    for place in edges(image, symbols) {
-        let offset = place & !BEHIND_BIT;
-        let behind = if place == offset { 0 } else { BEHIND };
+    for location in edges(image, symbols) {
+        let offset = location & !BEHIND_BIT;
+        let behind = if location == offset { 0 } else { BEHIND };
         let linked = linked_at(image, offset | behind);
         let row = match linked.and_then(|l| found_at(image, symbols, l)) {
             Some((symbol, distance)) => SymbolRow {
@@ -331,7 +331,7 @@ fn rows_of(module: &DebugFile) -> Vec<(u64, SymbolRow<'_>)> {
             }
         };
         if rows.last().is_none_or(|r| r.1 != row) {
-            rows.push((place, row));
+            rows.push((location, row));
         }
     }
     rows
@@ -339,7 +339,7 @@ fn rows_of(module: &DebugFile) -> Vec<(u64, SymbolRow<'_>)> {
 
 /// Positions at which a symbol can begin or end, in order.
 fn edges(image: &Image, symbols: &ElfSymbols<'_>) -> Vec<u64> {
-    let mut places = Vec::new();
+    let mut locations = Vec::new();
     let mut addresses: Vec<u64> = Vec::with_capacity(2 * symbols.all().len());
     for s in symbols.all() {
         let size = match s.kind {
@@ -361,16 +361,16 @@ fn edges(image: &Image, symbols: &ElfSymbols<'_>) -> Vec<u64> {
         for address in inside.iter().copied().chain([s.address, ends[0], ends[1]]) {
             let offset = s.offset.wrapping_add(address.wrapping_sub(s.address));
             if fits(&offset) {
-                places.push(offset);
+                locations.push(offset);
                 if address >= ends[0] {
-                    places.push(offset | BEHIND_BIT);
+                    locations.push(offset | BEHIND_BIT);
                 }
             }
         }
     }
-    places.sort_unstable();
-    places.dedup();
-    places
+    locations.sort_unstable();
+    locations.dedup();
+    locations
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::ctype::{CBase, CTy, TypeShape};
 use crate::facts::TypeFacts;
 use crate::types::hir::*;
 
-/// C types of what a script stores in arrays, by the places of their declarations.
+/// C types of what a script stores in arrays, by the locations of their declarations.
 pub type ElementTypes = FxHashMap<Span, Vec<CTy>>;
 
 /// Where the C type of a value comes from.
@@ -83,13 +83,13 @@ pub(super) fn known(origins: &[Origin], facts: &dyn TypeFacts) -> Option<CTy> {
 
 impl Resolver<'_> {
     /// Notes what may give a variable's value its C type.
-    pub(super) fn note_origins(&mut self, place: &LValue, rhs: &HirExpr, cty: Option<CTy>) {
+    pub(super) fn note_origins(&mut self, lvalue: &LValue, rhs: &HirExpr, cty: Option<CTy>) {
         let mut found = Vec::new();
         self.origins(rhs, cty, &mut found);
         if found.is_empty() {
             return;
         }
-        let noted = match place {
+        let noted = match lvalue {
             LValue::Local(ix) => self.cur.ctypes.entry(*ix).or_default(),
             LValue::Elem(g, _) => {
                 self.stored(*g);

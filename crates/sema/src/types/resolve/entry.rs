@@ -15,7 +15,7 @@ use std::sync::Arc;
 use spile_abi::Abi;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{
-    BinOp, CodePlace, CodeProbe, CodeSite, ENTRY_ARRAY, Event, Space, UNSEEN_ENTRIES, UnOp,
+    BinOp, CodeLocation, CodeProbe, CodeSite, ENTRY_ARRAY, Event, Space, UNSEEN_ENTRIES, UnOp,
 };
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
@@ -155,7 +155,7 @@ impl Resolver<'_> {
     /// Functions that leave by jumps have two more: the function, as several can return by one
     /// instruction, and the return address. An exception or `longjmp` that ends a call leaves its
     /// element behind, and another function may then be called on the same stack and return by the
-    /// same instruction, but not to the same place.
+    /// same instruction, but not to the same location.
     fn entry_keys(&mut self, at_entry: bool, span: Span) -> Vec<HirExpr> {
         let mut keys = vec![self.intrinsic_of(Intrinsic::Tid, None, span)];
         let Some(Event::Code(probe)) = &self.cur.event else {
@@ -316,7 +316,7 @@ impl Resolver<'_> {
         });
         let ty = self.tree.globals[g].value;
         let kind = HirExprKind::Assign {
-            place: LValue::Scalar(GlobalIx(g)),
+            lvalue: LValue::Scalar(GlobalIx(g)),
             op: Some(AssignOp::Num(BinOp::Add)),
             rhs: Box::new(self.num(HirExprKind::Num(1), span)),
         };
@@ -404,17 +404,17 @@ fn hidden(name: ast::Name, value: TyVar, span: Span) -> HirGlobal {
 fn at_once(probe: &CodeProbe) -> bool {
     let traced = |site: &CodeSite| {
         matches!(
-            site.place,
-            CodePlace::Symbol { offset: 0, .. } | CodePlace::Traced(_)
+            site.location,
+            CodeLocation::Symbol { offset: 0, .. } | CodeLocation::Traced(_)
         )
     };
     probe.sites.iter().all(traced)
 }
 
-/// `place = value;`
-fn set(place: LValue, value: HirExpr, ty: TyVar, span: Span) -> HirStmt {
+/// `location = value;`
+fn set(lvalue: LValue, value: HirExpr, ty: TyVar, span: Span) -> HirStmt {
     let kind = HirExprKind::Assign {
-        place,
+        lvalue,
         op: None,
         rhs: Box::new(value),
     };

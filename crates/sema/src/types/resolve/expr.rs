@@ -179,11 +179,18 @@ impl Resolver<'_> {
         if let Some(set) = self.set_memory(Some(op), target, &one, (span, used)) {
             return set;
         }
-        let Some((place, ty)) = self.place(target, true, used) else {
+        let Some((lvalue, ty)) = self.lvalue(target, true, used) else {
             return self.bad(span);
         };
         self.set_type(ty, Base::Long, target.span);
-        self.num(HirExprKind::IncDec { place, prefix, inc }, span)
+        self.num(
+            HirExprKind::IncDec {
+                lvalue,
+                prefix,
+                inc,
+            },
+            span,
+        )
     }
 
     fn read_var(&mut self, name: &ast::Name, span: Span) -> (HirExpr, Option<CTy>) {
@@ -224,19 +231,19 @@ impl Resolver<'_> {
                 self.report(Diagnostic::error(codes::INDEX_COUNT, text).at(span));
                 return self.bad(span);
             };
-            let Some(place) = self.histogram(base) else {
+            let Some(lvalue) = self.histogram(base) else {
                 return self.bad(span);
             };
             let idx = Box::new(self.number(idx));
-            return self.num(HirExprKind::HistGet { place, idx }, span);
+            return self.num(HirExprKind::HistGet { lvalue, idx }, span);
         }
         match self.element(base, keys, span) {
-            Some((place, ty)) => {
-                if let Some((g, _)) = place.global() {
+            Some((lvalue, ty)) => {
+                if let Some((g, _)) = lvalue.global() {
                     self.tree.globals[g.0].read = true;
                 }
                 HirExpr {
-                    kind: HirExprKind::Read(place),
+                    kind: HirExprKind::Read(lvalue),
                     ty,
                     span,
                 }
@@ -245,7 +252,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// `a[k]` as an assignable place.
+    /// `a[k]` as an assignable lvalue.
     fn element(
         &mut self,
         base: &ast::Expr,
@@ -266,8 +273,8 @@ impl Resolver<'_> {
         Some((LValue::Elem(g, keys), self.tree.globals[g.0].value))
     }
 
-    /// The place of an assignment (`written`) or of a read before it (`read`).
-    pub(super) fn place(
+    /// The operand of an assignment (`written`) or of a read before it (`read`).
+    pub(super) fn lvalue(
         &mut self,
         e: &ast::Expr,
         written: bool,
@@ -288,11 +295,11 @@ impl Resolver<'_> {
                 }
             },
             ast::ExprKind::Index { base, keys } => {
-                let (place, ty) = self.element(base, keys, e.span)?;
-                if let Some((g, _)) = place.global() {
+                let (lvalue, ty) = self.element(base, keys, e.span)?;
+                if let Some((g, _)) = lvalue.global() {
                     self.touch(g, written, read);
                 }
-                Some((place, ty))
+                Some((lvalue, ty))
             }
             _ => {
                 self.report_unwritable(e);
@@ -441,7 +448,7 @@ impl Resolver<'_> {
         if let Some(set) = self.set_memory(op, lhs, rhs, (span, used)) {
             return (set, None);
         }
-        let Some((place, ty)) = self.place(lhs, true, op.is_some() && used) else {
+        let Some((lvalue, ty)) = self.lvalue(lhs, true, op.is_some() && used) else {
             self.expr(rhs);
             return (self.bad(span), None);
         };
@@ -459,12 +466,12 @@ impl Resolver<'_> {
             }
         };
         if op.is_none() {
-            self.note_origins(&place, &rhs, cty);
+            self.note_origins(&lvalue, &rhs, cty);
         }
         (
             HirExpr {
                 kind: HirExprKind::Assign {
-                    place,
+                    lvalue,
                     op,
                     rhs: Box::new(rhs),
                 },
@@ -476,17 +483,17 @@ impl Resolver<'_> {
     }
 
     fn stat_add(&mut self, lhs: &ast::Expr, rhs: &ast::Expr, span: Span) -> HirExpr {
-        let place = self.place(lhs, true, false);
+        let lvalue = self.lvalue(lhs, true, false);
         let rhs = Box::new(self.number(rhs));
-        let Some((place, ty)) = place else {
+        let Some((lvalue, ty)) = lvalue else {
             return self.bad(span);
         };
-        if let LValue::Local(_) = place {
+        if let LValue::Local(_) = lvalue {
             self.not_statistic(lhs);
             return self.bad(span);
         }
         self.set_type(ty, Base::Stats, lhs.span);
-        self.num(HirExprKind::StatAdd { place, rhs }, span)
+        self.num(HirExprKind::StatAdd { lvalue, rhs }, span)
     }
 
     fn not_statistic(&mut self, e: &ast::Expr) {
@@ -512,7 +519,7 @@ impl Resolver<'_> {
     }
 
     /// The operand of an extractor such as `@count(...)`.
-    fn stat_place(&mut self, arg: &ast::Expr) -> Option<(LValue, GlobalIx)> {
+    fn stat_location(&mut self, arg: &ast::Expr) -> Option<(LValue, GlobalIx)> {
         if !matches!(
             arg.kind,
             ast::ExprKind::Var(_) | ast::ExprKind::Index { .. }
@@ -525,14 +532,14 @@ impl Resolver<'_> {
             );
             return None;
         }
-        let (place, ty) = self.place(arg, false, false)?;
-        let Some((g, _)) = place.global() else {
+        let (lvalue, ty) = self.lvalue(arg, false, false)?;
+        let Some((g, _)) = lvalue.global() else {
             self.not_statistic(arg);
             return None;
         };
         self.set_type(ty, Base::Stats, arg.span);
         self.tree.globals[g.0].read = true;
-        Some((place, g))
+        Some((lvalue, g))
     }
 
     /// Notes an extractor that the script applies to a statistic.
@@ -567,7 +574,7 @@ impl Resolver<'_> {
     }
 
     fn stat(&mut self, op: StatOp, arg: &ast::Expr, params: &[i64], span: Span) -> HirExpr {
-        let Some((place, g)) = self.stat_place(arg) else {
+        let Some((lvalue, g)) = self.stat_location(arg) else {
             return self.bad(span);
         };
         let shift = params.first().copied().unwrap_or(0);
@@ -578,7 +585,7 @@ impl Resolver<'_> {
         let what = self.extract(g, op);
         self.num(
             HirExprKind::Stat {
-                place,
+                lvalue,
                 what,
                 shift: shift.clamp(0, 62).fit(),
             },
@@ -594,7 +601,7 @@ impl Resolver<'_> {
             );
             return None;
         };
-        let (place, g) = self.stat_place(arg)?;
+        let (lvalue, g) = self.stat_location(arg)?;
         let hist = match *kind {
             ast::HistKind::Log => Hist::Log,
             ast::HistKind::Linear { low, high, step } => {
@@ -632,7 +639,7 @@ impl Resolver<'_> {
             _ => {
                 global.stats.hist = Some(hist);
                 global.hist_at = e.span;
-                Some(place)
+                Some(lvalue)
             }
         }
     }

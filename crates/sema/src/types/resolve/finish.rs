@@ -115,12 +115,12 @@ impl Resolver<'_> {
         let mut found: Vec<(Span, String)> = Vec::new();
         for u in &self.tree.units {
             walk_exprs(&u.body, &mut |e| {
-                let place = match &e.kind {
-                    HirExprKind::Read(p) | HirExprKind::Assign { place: p, .. } => p,
+                let lvalue = match &e.kind {
+                    HirExprKind::Read(p) | HirExprKind::Assign { lvalue: p, .. } => p,
                     _ => return,
                 };
                 if self.types.get(e.ty) == Some(Base::Stats) {
-                    let name = match place {
+                    let name = match lvalue {
                         LValue::Local(ix) => &u.locals[ix.0].name,
                         LValue::Scalar(g) | LValue::Elem(g, _) => &self.tree.globals[g.0].name,
                     };

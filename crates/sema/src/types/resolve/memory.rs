@@ -20,7 +20,7 @@ type Typed = (HirExpr, Option<CTy>);
 
 /// Maximum number of parts of an expression made from a location program.
 const MOST_PARTS: usize = 2000;
-/// Maximum number of places of a handler whose own addresses are looked up.
+/// Maximum number of locations of a handler whose own addresses are looked up.
 const MOST_SITES: usize = 64;
 
 /// Why a variable of a position-independent module has no value.
@@ -202,9 +202,9 @@ impl Resolver<'_> {
         let Some(found) = found else {
             // The address alone needs no type.
             if let (ProbeModule::Kernel, true, []) = (&module, suffix.addr_of, suffix.access)
-                && let Ok(place) = self.facts.data_place(&WatchOwner::Kernel, short)
+                && let Ok(location) = self.facts.data_location(&WatchOwner::Kernel, short)
             {
-                let address = self.num(HirExprKind::Num(place.address.cast_signed()), span);
+                let address = self.num(HirExprKind::Num(location.address.cast_signed()), span);
                 return (address, None);
             }
             let text = match module {
@@ -289,7 +289,7 @@ impl Resolver<'_> {
     }
 
     /// The load bias of the probed code, and the number of parts of the expression: the program
-    /// counter less the place's address as linked.
+    /// counter less the location's address as linked.
     pub(super) fn bias(&mut self, pc: u16, span: Span) -> Option<(HirExpr, usize)> {
         if matches!(&self.cur.event, Some(Event::Code(probe)) if probe.ret) {
             return Some((self.entry_bias(pc, span)?, 1));
@@ -320,7 +320,7 @@ impl Resolver<'_> {
             && matches!(&self.cur.event, Some(Event::Code(probe)) if probe.space == Space::User)
     }
 
-    /// A register at the place that was hit.
+    /// A register at the location that was hit.
     fn register(&mut self, number: i64, span: Span) -> HirExpr {
         let f = match self.may_change() {
             true => Intrinsic::CtxRegNow,

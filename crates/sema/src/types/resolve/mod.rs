@@ -5,7 +5,7 @@
 //! In: probe handlers with their contexts, the library, [`crate::facts::Facts`]. Out: a tree in
 //! which every name is a local, a global or a function, every `$variable` is loads of memory, and
 //! every type is known. It never fails: after an error, which is in the diagnostics, it goes on
-//! with values of any type. String widths, unused stores and refusals by place are the work of
+//! with values of any type. String widths, unused stores and refusals by location are the work of
 //! later passes.
 
 mod autocast;
@@ -651,7 +651,7 @@ impl<'a> Resolver<'a> {
         self.unify(init.ty, ty, span);
         let rhs = Box::new(init);
         let kind = HirExprKind::Assign {
-            place: LValue::Local(ix),
+            lvalue: LValue::Local(ix),
             op: None,
             rhs,
         };

@@ -21,11 +21,11 @@ impl Resolver<'_> {
             },
         ] = args
         {
-            let Some(place) = self.histogram(arg) else {
+            let Some(lvalue) = self.histogram(arg) else {
                 return self.bad(span);
             };
             let kind = HirExprKind::PrintHist {
-                place,
+                lvalue,
                 newline: op.newline,
                 to_string: op.to_string,
             };

@@ -164,15 +164,15 @@ fn modified(body: &[HirStmt]) -> FxHashSet<GlobalIx> {
         }
     });
     walk_exprs(body, &mut |e| {
-        if let HirExprKind::StatAdd { place, .. } = &e.kind {
-            out.extend(place.global().map(|(g, _)| g));
+        if let HirExprKind::StatAdd { lvalue, .. } = &e.kind {
+            out.extend(lvalue.global().map(|(g, _)| g));
         }
     });
     out
 }
 
 /// Calls `f` for each change of a global variable, with the global, whether it is used as a scalar,
-/// and the place.
+/// and the location.
 fn changes(body: &[HirStmt], f: &mut dyn FnMut(GlobalIx, bool, Span)) {
     walk_stmts(body, &mut |s| {
         if let HirStmtKind::DeleteElem(g, _) = &s.kind {
@@ -180,12 +180,12 @@ fn changes(body: &[HirStmt], f: &mut dyn FnMut(GlobalIx, bool, Span)) {
         }
     });
     walk_exprs(body, &mut |e| {
-        if let HirExprKind::Assign { place, .. }
-        | HirExprKind::IncDec { place, .. }
-        | HirExprKind::StatAdd { place, .. } = &e.kind
-            && let Some((g, _)) = place.global()
+        if let HirExprKind::Assign { lvalue, .. }
+        | HirExprKind::IncDec { lvalue, .. }
+        | HirExprKind::StatAdd { lvalue, .. } = &e.kind
+            && let Some((g, _)) = lvalue.global()
         {
-            f(g, matches!(place, LValue::Scalar(_)), e.span);
+            f(g, matches!(lvalue, LValue::Scalar(_)), e.span);
         }
     });
 }

@@ -261,7 +261,7 @@ impl Resolver<'_> {
                     span: v.span,
                 };
                 let assign = HirExprKind::Assign {
-                    place: LValue::Scalar(g),
+                    lvalue: LValue::Scalar(g),
                     op: None,
                     rhs: Box::new(read),
                 };
@@ -283,8 +283,8 @@ impl Resolver<'_> {
         let (global, hist, name_span) = match &f.over {
             ast::ForeachOver::Array(id) => (self.array(&id.name, id.span)?, None, id.span),
             ast::ForeachOver::Hist(e) => {
-                let place = self.histogram(e)?;
-                let (g, keys) = place.global()?;
+                let lvalue = self.histogram(e)?;
+                let (g, keys) = lvalue.global()?;
                 (g, Some(keys.to_vec()), e.span)
             }
         };

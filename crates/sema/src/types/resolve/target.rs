@@ -226,13 +226,13 @@ impl Resolver<'_> {
 
     /// The error of a `$` variable where there are none.
     fn without_context(&mut self, name: &str, span: Span) -> HirExpr {
-        let place = if self.cur.ret.is_some() {
+        let location = if self.cur.ret.is_some() {
             "function"
         } else {
             "probe"
         };
         let text = "unresolved target-symbol expression: there is no";
-        let text = format!("{text} `{name}` in this {place}");
+        let text = format!("{text} `{name}` in this {location}");
         let d = Diagnostic::error(probe_codes::NO_CONTEXT, text).at(span);
         self.report(d.help(
             "context variables exist in probes of kernel events; \

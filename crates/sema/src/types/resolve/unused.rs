@@ -201,7 +201,7 @@ impl Visitor for Unused {
 /// The variable that an expression changes.
 pub(super) struct Change<'a> {
     pub(super) name: &'a Name,
-    /// Its place.
+    /// Its location.
     pub(super) span: Span,
     /// The value that it gets, unless that is its own and one more or less.
     pub(super) value: Option<&'a Expr>,

@@ -16,7 +16,7 @@ use crate::ctype::{CTy, FinalAccess, MemberWalk, TypeShape};
 use crate::facts;
 use crate::types::hir::*;
 
-/// In the key of a hidden function, in place of a depth: it checks that a word holds a number.
+/// In the key of a hidden function, instead of a depth: it checks that a word holds a number.
 const CHECK: u8 = 2;
 
 /// The kind of a type's numbers, where a word does not hold them as they are.

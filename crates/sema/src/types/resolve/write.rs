@@ -167,7 +167,7 @@ impl Resolver<'_> {
                 d.help("write it in a probe of the entry (without `.return`)")
             }
             _ if in_program => {
-                let text = "this value is computed from others here: it has no place of its own";
+                let text = "this value is computed from others here: it has no location of its own";
                 let d = Diagnostic::error(codes::NOT_SUPPORTED, text);
                 d.help("at another statement the variable may have one")
             }
@@ -193,7 +193,7 @@ impl Resolver<'_> {
     fn result_of_kernel(&self) -> Diagnostic {
         let text = "the result of the kernel's functions and system calls cannot be set";
         let d = Diagnostic::error(codes::NOT_SUPPORTED, text).note(
-            "eBPF programs can put a result in a function's place (`bpf_override_return`, which \
+            "eBPF programs can put a result in a function's location (`bpf_override_return`, which \
              distributions leave out), but not change it after the function has run",
         );
         let name = self.cur.ctx.as_ref().and_then(|ctx| ctx.name.clone());

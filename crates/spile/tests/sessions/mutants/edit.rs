@@ -53,7 +53,7 @@ const PATTERNS: &[&str] = &[
     "o(a|d)?$",
 ];
 
-/// Calls that are valid in most places.
+/// Calls that are valid in most locations.
 const CALLS: &[(Ty, &str)] = &[
     (Ty::Long, "tid"),
     (Ty::Long, "pid"),

@@ -98,38 +98,40 @@ impl Mutator {
 
 /// The keys of an array in all uses, and whether all keys have to be there.
 fn keys_of(file: &mut File, array: &Name, f: &mut dyn FnMut(&mut Vec<Key>, bool)) {
-    fn place(e: &mut Expr, array: &Name, f: &mut dyn FnMut(&mut Vec<Key>, bool), exact: bool) {
+    fn location(e: &mut Expr, array: &Name, f: &mut dyn FnMut(&mut Vec<Key>, bool), exact: bool) {
         match &mut e.kind {
             ExprKind::Index { base, keys } => match &mut base.kind {
                 ExprKind::Var(name) if name == array => f(keys, exact),
                 ExprKind::Var(_) => {}
-                _ => place(base, array, f, exact),
+                _ => location(base, array, f, exact),
             },
-            ExprKind::Hist { arg, .. } => place(arg, array, f, exact),
+            ExprKind::Hist { arg, .. } => location(arg, array, f, exact),
             _ => {}
         }
     }
     walk::exprs(file, &mut |e, _, _| {
         match &mut e.kind {
-            ExprKind::Index { .. } => place(e, array, f, true),
+            ExprKind::Index { .. } => location(e, array, f, true),
             ExprKind::In { keys, array: of } if of.name == *array => f(keys, false),
-            ExprKind::Stat { arg, .. } | ExprKind::Hist { arg, .. } => place(arg, array, f, true),
-            ExprKind::IncDec { target, .. } => place(target, array, f, true),
+            ExprKind::Stat { arg, .. } | ExprKind::Hist { arg, .. } => {
+                location(arg, array, f, true)
+            }
+            ExprKind::IncDec { target, .. } => location(target, array, f, true),
             ExprKind::Assign { lhs, .. } | ExprKind::StatAdd { lhs, .. } => {
-                place(lhs, array, f, true);
+                location(lhs, array, f, true);
             }
             ExprKind::Print { args, .. } => {
                 let hists = args
                     .iter_mut()
                     .filter(|a| matches!(a.kind, ExprKind::Hist { .. }));
-                hists.for_each(|a| place(a, array, f, true));
+                hists.for_each(|a| location(a, array, f, true));
             }
             _ => {}
         }
         false
     });
     walk::blocks(file, &mut |b, _, _| {
-        deletes(&mut b.stmts, &mut |e| place(e, array, f, false));
+        deletes(&mut b.stmts, &mut |e| location(e, array, f, false));
         false
     });
 }

@@ -140,9 +140,9 @@ impl Types {
         *self.functions.get(name)?.params.get(n)?
     }
 
-    fn set(&mut self, place: &Expr, ty: Option<Ty>, unit: usize) {
+    fn set(&mut self, location: &Expr, ty: Option<Ty>, unit: usize) {
         let Some(ty) = ty else { return };
-        match &place.kind {
+        match &location.kind {
             ExprKind::Var(name) => match self.globals.get_mut(name) {
                 Some((_, held)) => *held = held.or(Some(ty)),
                 None => _ = self.locals.entry((unit, name.clone())).or_insert(ty),

@@ -18,7 +18,7 @@ pub(super) type OnExpr<'f> = dyn FnMut(&mut Expr, Role, usize) -> bool + 'f;
 /// Called for each block with the item's index and whether it is in a loop; true ends the walk.
 pub(super) type OnBlock<'f> = dyn FnMut(&mut StmtBlock, usize, bool) -> bool + 'f;
 
-/// All expressions of a script, parents first, except assigned places, formats and required
+/// All expressions of a script, parents first, except assigned locations, formats and required
 /// literals.
 pub(super) fn exprs(file: &mut File, f: &mut OnExpr<'_>) -> bool {
     file.items.iter_mut().enumerate().any(|(unit, item)| {
@@ -51,7 +51,7 @@ impl Exprs<'_, '_> {
         match &mut s.kind {
             StmtKind::Expr(e) => self.expr(e, Role::Effect),
             StmtKind::Return(Some(e)) => self.value(e),
-            StmtKind::Delete(e) => self.place(e),
+            StmtKind::Delete(e) => self.location(e),
             StmtKind::Block(b) => self.block(b),
             StmtKind::If { cond, then, els } => {
                 self.value(cond) || self.stmt(then) || els.iter_mut().any(|s| self.stmt(s))
@@ -92,11 +92,11 @@ impl Exprs<'_, '_> {
         })
     }
 
-    /// Keys of places that are assigned, deleted or used by extractors.
-    fn place(&mut self, e: &mut Expr) -> bool {
+    /// Keys of locations that are assigned, deleted or used by extractors.
+    fn location(&mut self, e: &mut Expr) -> bool {
         match &mut e.kind {
             ExprKind::Index { keys, .. } => self.keys(keys),
-            ExprKind::Hist { arg, .. } => self.place(arg),
+            ExprKind::Hist { arg, .. } => self.location(arg),
             _ => false,
         }
     }
@@ -106,7 +106,7 @@ impl Exprs<'_, '_> {
             return true;
         }
         match &mut e.kind {
-            ExprKind::Index { base, keys } => self.place(base) || self.keys(keys),
+            ExprKind::Index { base, keys } => self.location(base) || self.keys(keys),
             ExprKind::In { keys, .. } => self.keys(keys),
             ExprKind::Call { args, .. } => args.iter_mut().any(|a| self.value(a)),
             ExprKind::Print { op, args } => {
@@ -115,18 +115,18 @@ impl Exprs<'_, '_> {
                 let mut args = args.iter_mut().skip(fixed);
                 args.any(|a| {
                     if hist(a) {
-                        self.place(a)
+                        self.location(a)
                     } else {
                         self.value(a)
                     }
                 })
             }
             ExprKind::Unary(_, a) | ExprKind::Match { subject: a, .. } => self.value(a),
-            ExprKind::Stat { arg, .. } | ExprKind::Hist { arg, .. } => self.place(arg),
-            ExprKind::IncDec { target, .. } => self.place(target),
+            ExprKind::Stat { arg, .. } | ExprKind::Hist { arg, .. } => self.location(arg),
+            ExprKind::IncDec { target, .. } => self.location(target),
             ExprKind::Binary(_, a, b) => self.value(a) || self.value(b),
             ExprKind::Assign { lhs, rhs, .. } | ExprKind::StatAdd { lhs, rhs } => {
-                self.place(lhs) || self.value(rhs)
+                self.location(lhs) || self.value(rhs)
             }
             ExprKind::Ternary(c, a, b) => self.value(c) || self.value(a) || self.value(b),
             _ => false,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use spile_profile::model::{CallParts, Ns, Process, Snapshot, TimedEvent};
 
 use super::super::times::CountFolder;
-use super::counts::CountPlace;
+use super::counts::CountLocation;
 use crate::rows::Fields;
 
 /// Number of bits of a thread's key that hold its id: the kernel's largest id is 4,194,304.
@@ -29,8 +29,8 @@ pub(crate) struct ProfileBuilder {
     pub(super) calls: HashMap<(u32, u32, String), usize>,
     /// Indexes into `snapshot.context_times` by thread and region.
     pub(super) in_contexts: HashMap<(u32, u32), usize>,
-    /// The places where threads count their times in regions.
-    pub(super) counts: Vec<CountPlace>,
+    /// The locations where threads count their times in regions.
+    pub(super) counts: Vec<CountLocation>,
     /// Indexes into `counts`, by the index of the thread that still counts there.
     pub(super) counting: HashMap<usize, usize>,
     /// Bytes of changes of regions that were not made intervals yet.

@@ -10,9 +10,9 @@ use super::builder::ProfileBuilder;
 use super::intervals::OpenRegions;
 use crate::rows::Fields;
 
-/// The place where a thread counts.
+/// The location where a thread counts.
 #[derive(Debug, Default)]
-pub(super) struct CountPlace {
+pub(super) struct CountLocation {
     /// Its index among the threads.
     pub(super) thread: usize,
     /// The bits of its program in region numbers.
@@ -31,16 +31,16 @@ pub(super) struct CountPlace {
 
 impl ProfileBuilder {
     pub(super) fn counts(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let thread = self.place(f.number()?);
-        let place = CountPlace {
+        let thread = self.location(f.number()?);
+        let location = CountLocation {
             thread,
             program: f.number()?,
             file: f.number::<i64>()?.cast_unsigned(),
             chunk: f.number()?,
-            ..CountPlace::default()
+            ..CountLocation::default()
         };
         self.counting.insert(thread, self.counts.len());
-        self.counts.push(place);
+        self.counts.push(location);
         Some(())
     }
 
@@ -60,20 +60,25 @@ impl ProfileBuilder {
         }
         // Some were counted only in part.
         let mut failed = HashSet::new();
-        for place in &self.counts {
-            let Some(thread) = snapshot.threads.get(place.thread) else {
+        for location in &self.counts {
+            let Some(thread) = snapshot.threads.get(location.thread) else {
                 continue;
             };
             let (tid, pid) = (thread.tid, thread.pid);
-            let until = place.until.or(thread.ended_ns).unwrap_or(snapshot.at_ns)
+            let until = location.until.or(thread.ended_ns).unwrap_or(snapshot.at_ns)
                 + self.origin.max(0).cast_unsigned();
-            let number = |n: u32| place.program | u64::from(n);
-            let below = ends.get(&(pid, place.program >> 32)).copied().unwrap_or(0);
+            let number = |n: u32| location.program | u64::from(n);
+            let below = ends
+                .get(&(pid, location.program >> 32))
+                .copied()
+                .unwrap_or(0);
             let folder = self.folder.as_ref();
-            let Some(counted) =
-                folder.and_then(|folder| folder.read(place.file, place.chunk, below, until).ok())
-            else {
-                failed.insert(place.thread);
+            let Some(counted) = folder.and_then(|folder| {
+                folder
+                    .read(location.file, location.chunk, below, until)
+                    .ok()
+            }) else {
+                failed.insert(location.thread);
                 continue;
             };
             for (n, entries, wall) in counted.regions {
@@ -91,8 +96,12 @@ impl ProfileBuilder {
         snapshot
             .context_times
             .sort_by_key(|row| (row.tid, row.context));
-        let lost = self.counts.iter().map(|place| place.ring.lost);
-        let unread = self.counts.iter().filter(|place| place.unread).count() as u64;
+        let lost = self.counts.iter().map(|location| location.ring.lost);
+        let unread = self
+            .counts
+            .iter()
+            .filter(|location| location.unread)
+            .count() as u64;
         for (n, what) in [
             (
                 failed.len() as u64,

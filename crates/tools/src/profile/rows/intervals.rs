@@ -87,7 +87,7 @@ fn chain(contexts: &[Context], of: u32) -> impl Iterator<Item = u32> {
 impl ProfileBuilder {
     /// Handles a `changes` row: a thread has new changes.
     pub(super) fn changes(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let thread = self.place(f.number()?);
+        let thread = self.location(f.number()?);
         if let Some(nth) = self.counting.get(&thread).copied() {
             self.fetch(nth);
             self.make_room();
@@ -95,16 +95,16 @@ impl ProfileBuilder {
         Some(())
     }
 
-    /// A thread has ended or executes another program: no more changes come from its place.
+    /// A thread has ended or executes another program: no more changes come from its location.
     pub(super) fn changes_end(&mut self, thread: usize, at: Ns) {
         let Some(nth) = self.counting.remove(&thread) else {
             return;
         };
         self.fetch(nth);
-        let place = &mut self.counts[nth];
-        place.until = Some(at);
+        let location = &mut self.counts[nth];
+        location.until = Some(at);
         if let (true, Some(folder)) = (self.trace, &self.folder) {
-            place.ring.release(folder, place.file);
+            location.ring.release(folder, location.file);
         }
         self.make_room();
     }
@@ -117,17 +117,21 @@ impl ProfileBuilder {
             }
             self.make_intervals(nth, false);
         }
-        self.raw = self.counts.iter().map(|place| place.ring.bytes()).sum();
+        self.raw = self
+            .counts
+            .iter()
+            .map(|location| location.ring.bytes())
+            .sum();
     }
 
     /// The recording ends: intervals in progress are marked as open.
     pub(super) fn intervals_stay_open(&mut self) {
         for nth in 0..self.counts.len() {
-            let place = &self.counts[nth];
-            let Some(thread) = self.snapshot.threads.get(place.thread) else {
+            let location = &self.counts[nth];
+            let Some(thread) = self.snapshot.threads.get(location.thread) else {
                 continue;
             };
-            if place.until.is_none() {
+            if location.until.is_none() {
                 let (at, open) = match thread.ended_ns {
                     Some(ended) => (ended, false),
                     None => (self.snapshot.at_ns, true),
@@ -146,11 +150,11 @@ impl ProfileBuilder {
         let (true, Some(folder)) = (self.trace, &self.folder) else {
             return;
         };
-        let place = &mut self.counts[nth];
-        let before = place.ring.bytes();
-        let taken = place.ring.take(folder, (place.file, place.chunk));
-        place.unread = taken.is_err();
-        self.raw += place.ring.bytes() - before;
+        let location = &mut self.counts[nth];
+        let before = location.ring.bytes();
+        let taken = location.ring.take(folder, (location.file, location.chunk));
+        location.unread = taken.is_err();
+        self.raw += location.ring.bytes() - before;
     }
 
     /// Changes stay uninterpreted until there are many, or until an account comes: a short program
@@ -163,13 +167,13 @@ impl ProfileBuilder {
 
     /// Makes intervals of the changes taken. `all`: including regions that were not announced.
     fn make_intervals(&mut self, nth: usize, all: bool) {
-        let (Some(place), Some(folder)) = (self.counts.get_mut(nth), &self.folder) else {
+        let (Some(location), Some(folder)) = (self.counts.get_mut(nth), &self.folder) else {
             return;
         };
-        let Some(pid) = self.snapshot.threads.get(place.thread).map(|t| t.pid) else {
+        let Some(pid) = self.snapshot.threads.get(location.thread).map(|t| t.pid) else {
             return;
         };
-        let (program, contexts, until) = (place.program, &self.contexts, place.until);
+        let (program, contexts, until) = (location.program, &self.contexts, location.until);
         // Contexts by region number; 0 where not looked up yet.
         let mut ids: Vec<u32> = Vec::new();
         let id_of = |n: u32| {
@@ -183,8 +187,8 @@ impl ProfileBuilder {
             }
             ids[n] != ROOT || all || until.is_some()
         };
-        let changes = place.ring.changes(folder, id_of);
-        let mut inside = std::mem::take(&mut place.inside);
+        let changes = location.ring.changes(folder, id_of);
+        let mut inside = std::mem::take(&mut location.inside);
         let mut out = Vec::new();
         for mut change in changes {
             let to = match ids.get(change.number as usize).copied() {
@@ -233,8 +237,8 @@ mod tests {
     /// Contexts by their parents: 1, 2 in 1, 3 in 2, 4 in 1, 5.
     fn contexts() -> Vec<Context> {
         let parents = [None, Some(1), Some(2), Some(1), None];
-        let with = |(place, parent)| Context {
-            id: place as u32 + 1,
+        let with = |(location, parent)| Context {
+            id: location as u32 + 1,
             parent,
             ..Context::default()
         };

@@ -13,18 +13,18 @@ fn tid_of_key(key: i64) -> u32 {
 
 impl ProfileBuilder {
     /// The index of the thread of a key, which is added if it is new.
-    pub(super) fn place(&mut self, key: i64) -> usize {
-        let (place, new) = self.thread_index(key);
+    pub(super) fn location(&mut self, key: i64) -> usize {
+        let (location, new) = self.thread_index(key);
         if new {
-            self.look_up(place, tid_of_key(key));
+            self.look_up(location, tid_of_key(key));
         }
-        place
+        location
     }
 
     /// Sets the process and the name of a thread that no row identifies.
-    pub(super) fn look_up(&mut self, place: usize, tid: u32) {
+    pub(super) fn look_up(&mut self, location: usize, tid: u32) {
         if let Some(who) = self.identify.and_then(|who| who(tid)) {
-            self.set_identity(place, who.pid, who.ppid, who.name);
+            self.set_identity(location, who.pid, who.ppid, who.name);
             self.name_process(who.pid, who.process);
         }
     }
@@ -56,8 +56,8 @@ impl ProfileBuilder {
 
     /// The index of the thread of a key, and whether it is new.
     fn thread_index(&mut self, key: i64) -> (usize, bool) {
-        if let Some(place) = self.threads.get(&key) {
-            return (*place, false);
+        if let Some(location) = self.threads.get(&key) {
+            return (*location, false);
         }
         let tid = tid_of_key(key);
         let used = self.earlier_threads.entry(tid).or_insert(0);
@@ -67,14 +67,14 @@ impl ProfileBuilder {
             ..Thread::default()
         });
         *used += 1;
-        let place = self.snapshot.threads.len() - 1;
-        self.threads.insert(key, place);
-        (place, true)
+        let location = self.snapshot.threads.len() - 1;
+        self.threads.insert(key, location);
+        (location, true)
     }
 
     /// Sets the process and the name of a thread.
-    fn set_identity(&mut self, place: usize, pid: u32, ppid: u32, name: String) {
-        let Some(thread) = self.snapshot.threads.get_mut(place) else {
+    fn set_identity(&mut self, location: usize, pid: u32, ppid: u32, name: String) {
+        let Some(thread) = self.snapshot.threads.get_mut(location) else {
             return;
         };
         thread.pid = pid;
@@ -97,8 +97,8 @@ impl ProfileBuilder {
         let key: i64 = f.number()?;
         let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
         let name = f.text()?.into_owned();
-        let (place, _) = self.thread_index(key);
-        self.set_identity(place, pid, ppid, name);
+        let (location, _) = self.thread_index(key);
+        self.set_identity(location, pid, ppid, name);
         Some(())
     }
 
@@ -109,9 +109,9 @@ impl ProfileBuilder {
         let (before, linked_statically): (u32, bool) = (f.number()?, f.flag()?);
         let name = f.text()?.into_owned();
         self.first.get_or_insert(pid);
-        let (place, new) = self.thread_index(key);
-        self.changes_end(place, at);
-        let thread = self.snapshot.threads.get_mut(place)?;
+        let (location, new) = self.thread_index(key);
+        self.changes_end(location, at);
+        let thread = self.snapshot.threads.get_mut(location)?;
         // A leader that had ended is known, though its times begin again.
         if new && first != 0 {
             thread.started_ns = at;
@@ -122,7 +122,7 @@ impl ProfileBuilder {
         if before != thread.tid % REUSED {
             self.renamed.insert(before, at);
         }
-        self.set_identity(place, pid, ppid, name.clone());
+        self.set_identity(location, pid, ppid, name.clone());
         let process = self.processes.get_mut(&pid)?;
         process.comm = name;
         process.linked_statically = linked_statically;
@@ -138,13 +138,13 @@ impl ProfileBuilder {
         let name = f.text()?.into_owned();
         let call = f.text()?;
         let at = self.since(when);
-        let (place, _) = self.thread_index(key);
-        self.set_identity(place, pid, ppid, name);
+        let (location, _) = self.thread_index(key);
+        self.set_identity(location, pid, ppid, name);
         if call != "-" {
-            self.single_call(place, &call, f)?;
+            self.single_call(location, &call, f)?;
         }
-        self.changes_end(place, at);
-        let thread = self.snapshot.threads.get_mut(place)?;
+        self.changes_end(location, at);
+        let thread = self.snapshot.threads.get_mut(location)?;
         thread.ended_ns = Some(at);
         let leads = thread.tid % REUSED == pid;
         let process = self.processes.get_mut(&pid)?;

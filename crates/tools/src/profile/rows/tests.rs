@@ -191,8 +191,8 @@ fn regions_belong_to_processes() {
         (ContextKind::Mpi, "MPI_Barrier")
     );
     assert_eq!((context(1).file.as_deref(), context(1).line), (None, None));
-    let place = (context(1).module.as_deref(), context(1).address);
-    assert_eq!(place, (Some("/lib/libsolver.so"), Some(0x55)));
+    let location = (context(1).module.as_deref(), context(1).address);
+    assert_eq!(location, (Some("/lib/libsolver.so"), Some(0x55)));
     assert_eq!(context(2).name, "(not announced)");
     assert_eq!((account.calls.len(), account.lost.len()), (3, 0));
 }

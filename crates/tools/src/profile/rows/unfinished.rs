@@ -12,7 +12,7 @@ fn ends_a_thread(call: &str) -> bool {
 
 impl ProfileBuilder {
     pub(super) fn is_open(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let thread = self.place(f.number()?);
+        let thread = self.location(f.number()?);
         let open = LiveThread {
             thread,
             what: f.number()?,
@@ -29,7 +29,7 @@ impl ProfileBuilder {
     }
 
     pub(super) fn is_cut(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let thread = self.place(f.number()?);
+        let thread = self.location(f.number()?);
         let (region, name) = (f.number()?, f.text()?.into_owned());
         let at = f.number().map(|when| self.since(when))?;
         let total = f.ns()?;
@@ -60,13 +60,13 @@ impl ProfileBuilder {
     /// Adds an unfinished call: to its thread, to its region, and to the calls.
     fn add_unfinished(
         &mut self,
-        place: usize,
+        location: usize,
         region: u64,
         name: &str,
         total: Ns,
         parts: CallParts,
     ) {
-        if let Some(call) = self.with_time(place, region, name, parts) {
+        if let Some(call) = self.with_time(location, region, name, parts) {
             call.unfinished = Some(total);
             call.unfinished_parts = Some(parts);
         }
@@ -108,15 +108,15 @@ impl ProfileBuilder {
             pid,
             ..Thread::default()
         });
-        let place = self.snapshot.threads.len() - 1;
-        self.look_up(place, tid);
+        let location = self.snapshot.threads.len() - 1;
+        self.look_up(location, tid);
         match call {
             Some(call) => {
                 let parts = CallParts {
                     blocked: at,
                     ..CallParts::default()
                 };
-                self.add_unfinished(place, 0, &call, at, parts);
+                self.add_unfinished(location, 0, &call, at, parts);
                 if self.trace {
                     self.events.push(TimedEvent {
                         tid,
@@ -127,7 +127,7 @@ impl ProfileBuilder {
                     });
                 }
             }
-            None => self.snapshot.threads[place].parts.user = at,
+            None => self.snapshot.threads[location].parts.user = at,
         }
     }
 

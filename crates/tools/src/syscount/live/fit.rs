@@ -40,11 +40,11 @@ pub(super) fn columns(
     order: Column,
     room: usize,
 ) -> Vec<(usize, usize)> {
-    let place = |wanted: Column| columns.iter().position(|c| *c == wanted);
+    let location = |wanted: Column| columns.iter().position(|c| *c == wanted);
     let ranks = std::iter::once(order).chain(RANKS.into_iter().filter(|c| *c != order));
     let mut left = room;
     let mut shown: Vec<(usize, usize)> = Vec::new();
-    for (at, column) in ranks.filter_map(|c| Some((place(c)?, c))) {
+    for (at, column) in ranks.filter_map(|c| Some((location(c)?, c))) {
         let width = min_width(column, widths[at]);
         let gap = if shown.is_empty() { 0 } else { SPACING };
         // After a column that does not fit, less important ones are not shown either.

@@ -116,12 +116,12 @@ fn mounted(dir: &str, kind: &str) -> bool {
 fn attach(source: &str, dir: &str, kind: &str, options: &str) {
     fs::create_dir_all(dir).unwrap_or_else(|e| panic!("{dir}: {e}"));
     let (source, kind, options) = (text(source), text(kind), text(options));
-    let place = text(dir);
+    let location = text(dir);
     // SAFETY: all texts outlive the call.
     let done = unsafe {
         libc::mount(
             source.as_ptr(),
-            place.as_ptr(),
+            location.as_ptr(),
             kind.as_ptr(),
             0,
             options.as_ptr().cast(),
@@ -131,9 +131,9 @@ fn attach(source: &str, dir: &str, kind: &str, options: &str) {
 }
 
 fn unmount(dir: &str) {
-    let place = text(dir);
+    let location = text(dir);
     // SAFETY: the text outlives the call.
-    checked(unsafe { libc::umount(place.as_ptr()) }.into(), dir);
+    checked(unsafe { libc::umount(location.as_ptr()) }.into(), dir);
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
@@ -242,7 +242,7 @@ fn start() {
         return;
     }
     load_modules();
-    // Both stay when a server stops. The kernel refuses to mount its interface a second time at the same place, and
+    // Both stay when a server stops. The kernel refuses to mount its interface a second time at the same location, and
     // a second file system in memory would hide the files of the first one.
     for (kind, dir) in [("tmpfs", EXPORT), ("nfsd", "/proc/fs/nfsd")] {
         if !mounted(dir, kind) {
@@ -354,7 +354,7 @@ fn lock_and_map(file: &File) {
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &lock) }.into(),
         "a lock",
     );
-    // SAFETY: the kernel chooses the place, and the page is unmapped below.
+    // SAFETY: the kernel chooses the location, and the page is unmapped below.
     let page = unsafe {
         let fd = file.as_raw_fd();
         libc::mmap(
@@ -392,9 +392,9 @@ fn work(dir: &str) -> io::Result<()> {
         checked(libc::setgid(GROUP).into(), "setgid");
         checked(libc::setuid(USER).into(), "setuid");
     }
-    let place = |name: &str| format!("{dir}/{name}");
-    write_uncached(&place("alpha.txt"))?;
-    let mut file = File::open(place("alpha.txt"))?;
+    let location = |name: &str| format!("{dir}/{name}");
+    write_uncached(&location("alpha.txt"))?;
+    let mut file = File::open(location("alpha.txt"))?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     assert_eq!(bytes.len(), 10_000);
@@ -405,13 +405,13 @@ fn work(dir: &str) -> io::Result<()> {
     );
     lock_and_map(&file);
     drop(file);
-    assert!(fs::metadata(place("missing")).is_err());
-    fs::rename(place("alpha.txt"), place("beta.txt"))?;
-    fs::create_dir(place("gamma"))?;
-    fs::remove_dir(place("gamma"))?;
+    assert!(fs::metadata(location("missing")).is_err());
+    fs::rename(location("alpha.txt"), location("beta.txt"))?;
+    fs::create_dir(location("gamma"))?;
+    fs::remove_dir(location("gamma"))?;
     let names = fs::read_dir(dir)?.count();
     assert_eq!(names, 1);
-    fs::remove_file(place("beta.txt"))?;
+    fs::remove_file(location("beta.txt"))?;
     for (name, numbers) in operations(dir, &counts) {
         let sent = numbers[0] - before.get(&name).map_or(0, |n| n[0]);
         if sent > 0 {
@@ -446,7 +446,7 @@ fn pages(dir: &str) -> io::Result<()> {
     drop(file);
     let file = OpenOptions::new().read(true).write(true).open(&path)?;
     file.write_at(b"y", 5000)?;
-    // SAFETY: the kernel chooses the place, and the page is unmapped below.
+    // SAFETY: the kernel chooses the location, and the page is unmapped below.
     let page = unsafe {
         let (fd, rights) = (file.as_raw_fd(), libc::PROT_READ | libc::PROT_WRITE);
         libc::mmap(std::ptr::null_mut(), 4096, rights, libc::MAP_SHARED, fd, 0)
@@ -459,10 +459,10 @@ fn pages(dir: &str) -> io::Result<()> {
     }
     file.sync_all()?;
     drop(file);
-    let place = text(&other);
+    let location = text(&other);
     // SAFETY: the text outlives the call.
     checked(
-        unsafe { libc::mknod(place.as_ptr(), libc::S_IFREG | 0o640, 0) }.into(),
+        unsafe { libc::mknod(location.as_ptr(), libc::S_IFREG | 0o640, 0) }.into(),
         &other,
     );
     fs::remove_file(other)?;
@@ -472,20 +472,20 @@ fn pages(dir: &str) -> io::Result<()> {
 /// Reads the pages of a mapped file, takes their memory back, and returns how many are still there.
 ///
 /// # Safety
-/// `place` is the mapping of that many pages of a file that has all their bytes.
-unsafe fn resident(place: *mut u8, pages: usize) -> usize {
+/// `location` is the mapping of that many pages of a file that has all their bytes.
+unsafe fn resident(location: *mut u8, pages: usize) -> usize {
     let mut there = vec![0; pages];
     // SAFETY: the caller says so, and `there` has a byte for each page.
     unsafe {
         for page in 0..pages {
-            assert_eq!(place.add(page * 4096).read_volatile(), b'x');
+            assert_eq!(location.add(page * 4096).read_volatile(), b'x');
         }
         checked(
-            libc::madvise(place.cast(), pages * 4096, libc::MADV_PAGEOUT).into(),
+            libc::madvise(location.cast(), pages * 4096, libc::MADV_PAGEOUT).into(),
             "madvise",
         );
         checked(
-            libc::mincore(place.cast(), pages * 4096, there.as_mut_ptr()).into(),
+            libc::mincore(location.cast(), pages * 4096, there.as_mut_ptr()).into(),
             "mincore",
         );
     }
@@ -502,12 +502,12 @@ fn reclaim(dir: &str) -> io::Result<()> {
     let mut file = (options.read(true).write(true).create_new(true)).open(&path)?;
     let fd = file.as_raw_fd();
     // A mapping that begins later could make the client look at the server's file again.
-    // SAFETY: the kernel chooses the place, which is unmapped below.
-    let place = unsafe {
+    // SAFETY: the kernel chooses the location, which is unmapped below.
+    let location = unsafe {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         libc::mmap(std::ptr::null_mut(), SIZE, rights, libc::MAP_SHARED, fd, 0)
     };
-    assert_ne!(place, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+    assert_ne!(location, libc::MAP_FAILED, "{}", io::Error::last_os_error());
     // One by one: a large write makes folios of several pages.
     for _ in 0..PAGES {
         file.write_all(&[b'x'; 4096])?;
@@ -519,12 +519,12 @@ fn reclaim(dir: &str) -> io::Result<()> {
         "sync_file_range",
     );
     // SAFETY: the mapping has these pages, and the file all their bytes.
-    let kept = unsafe { resident(place.cast(), PAGES) };
+    let kept = unsafe { resident(location.cast(), PAGES) };
     file.sync_all()?;
     // SAFETY: as above; nothing refers to the mapping later.
     let left = unsafe {
-        let left = resident(place.cast(), PAGES);
-        libc::munmap(place, SIZE);
+        let left = resident(location.cast(), PAGES);
+        libc::munmap(location, SIZE);
         left
     };
     let about = file.metadata()?;
@@ -544,11 +544,11 @@ fn copy(dir: &str) -> io::Result<()> {
     let (from, to) = (format!("{dir}/eta.txt"), format!("{dir}/theta.txt"));
     fs::write(&from, [b'x'; 200_000])?;
     let (source, copy) = (File::open(&from)?, File::create(&to)?);
-    let (mut first, mut place) = (1000, 5000);
+    let (mut first, mut location) = (1000, 5000);
     // SAFETY: both numbers outlive the call, and both descriptors are open.
     let copied = unsafe {
         let (source, copy) = (source.as_raw_fd(), copy.as_raw_fd());
-        libc::copy_file_range(source, &mut first, copy, &mut place, 100_000, 0)
+        libc::copy_file_range(source, &mut first, copy, &mut location, 100_000, 0)
     };
     checked(copied as i64, "copy_file_range");
     println!("copied {copied}");
@@ -560,17 +560,17 @@ fn copy(dir: &str) -> io::Result<()> {
 
 /// Exports a file system within the exported one, opens it through a mount, and takes it back.
 fn inner(dir: &str) -> io::Result<()> {
-    let (place, there) = (format!("{EXPORT}/inner"), format!("{dir}/inner"));
-    attach("tmpfs", &place, "tmpfs", "");
-    export(&place, 1);
+    let (location, there) = (format!("{EXPORT}/inner"), format!("{dir}/inner"));
+    attach("tmpfs", &location, "tmpfs", "");
+    export(&location, 1);
     assert_eq!(fs::read_dir(&there)?.count(), 0);
     assert!(mounted(&there, "nfs4"), "{there}: not a mount of its own");
     unmount(&there);
     for cache in ["nfsd.export", "nfsd.fh"] {
         write(&format!("/proc/net/rpc/{cache}/flush"), "1");
     }
-    unmount(&place);
-    fs::remove_dir(&place)?;
+    unmount(&location);
+    fs::remove_dir(&location)?;
     export(EXPORT, 0);
     Ok(())
 }
@@ -639,12 +639,12 @@ fn work2(dir: &str) -> io::Result<()> {
         MOUNTD.0
     );
     attach("127.0.0.1:/", dir, "nfs", &options);
-    let place = |name: &str| format!("{dir}/{name}");
-    write_uncached(&place("alpha.txt"))?;
-    assert_eq!(fs::read(place("alpha.txt"))?, [b'x'; 10_000]);
-    assert!(fs::metadata(place("missing")).is_err());
-    fs::rename(place("alpha.txt"), place("beta.txt"))?;
-    fs::remove_file(place("beta.txt"))?;
+    let location = |name: &str| format!("{dir}/{name}");
+    write_uncached(&location("alpha.txt"))?;
+    assert_eq!(fs::read(location("alpha.txt"))?, [b'x'; 10_000]);
+    assert!(fs::metadata(location("missing")).is_err());
+    fs::rename(location("alpha.txt"), location("beta.txt"))?;
+    fs::remove_file(location("beta.txt"))?;
     unmount(dir);
     Ok(())
 }

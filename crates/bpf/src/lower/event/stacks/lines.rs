@@ -4,7 +4,7 @@
 use spile_ebpf::isa::asm::CallArg;
 use spile_ir::Val;
 use spile_layout::SymbolicForm;
-use spile_lir::library::stacks::{self, line, place};
+use spile_lir::library::stacks::{self, line, location};
 
 use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
@@ -13,9 +13,9 @@ use crate::lower::operand::StrOperand;
 fn form_flags(form: SymbolicForm) -> i32 {
     match form {
         SymbolicForm::KernelSimple => 0,
-        SymbolicForm::KernelFile => place::FILE,
-        SymbolicForm::KernelLine => place::NUMBER,
-        form if form.by_kernel_lines() => place::FILE | place::NUMBER,
+        SymbolicForm::KernelFile => location::FILE,
+        SymbolicForm::KernelLine => location::NUMBER,
+        form if form.by_kernel_lines() => location::FILE | location::NUMBER,
         _ => line::LINE,
     }
 }
@@ -41,8 +41,8 @@ impl HandlerCodegen<'_> {
         let (plan, pool) = (self.plan, &mut *self.pool);
         let one = if form.by_kernel_lines() {
             pool.use_append_number(plan, 10)?;
-            pool.use_stack_text("kernel_place", plan)?;
-            "kernel_place"
+            pool.use_stack_text("kernel_location", plan)?;
+            "kernel_location"
         } else {
             pool.use_stack_text("kernel_line", plan)?;
             "kernel_line"

@@ -22,17 +22,17 @@ const FRAMES: u32 = 20;
 /// addresses, which need no room.
 fn layout(plan: &StateLayout) -> StackLayout {
     let room = plan.stacks.as_ref();
-    let place = |of: fn(&StackRoom) -> u32| room.map_or(NOWHERE, of);
+    let location = |of: fn(&StackRoom) -> u32| room.map_or(NOWHERE, of);
     StackLayout {
         text: append::layout(plan),
         most: room.map_or(FRAMES, |r| r.most),
-        frames: place(|r| r.frames),
-        count: place(|r| r.count),
-        first: place(|r| r.first),
-        walk: place(|r| r.user.unwrap_or(NOWHERE)),
+        frames: location(|r| r.frames),
+        count: location(|r| r.count),
+        first: location(|r| r.first),
+        walk: location(|r| r.user.unwrap_or(NOWHERE)),
         words: plan.scratch.tmp + 8,
         texts: plan.scratch.out,
-        ranges: place(|r| r.words),
+        ranges: location(|r| r.words),
         lines: room.is_some_and(|r| r.lines),
         symbols: SYMBOLS_MAP,
         symbol_rows: SYMBOL_ROWS_MAP,

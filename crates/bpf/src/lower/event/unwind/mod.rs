@@ -123,7 +123,7 @@ impl HandlerCodegen<'_> {
         let form = super::stacks::symbolic_form(form);
         if !form.of_stack() {
             let at = self.unknown(of)?;
-            return self.user_place(dst, at, form);
+            return self.user_location(dst, at, form);
         }
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
@@ -159,11 +159,11 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = a mark for the name at an address of the current program.
     pub(in crate::lower) fn user_name(&mut self, dst: IrReg, at: Reg) -> Res {
-        self.user_place(dst, at, SymbolicForm::UserName)
+        self.user_location(dst, at, SymbolicForm::UserName)
     }
 
     /// `dst` = a mark for an address of the current program.
-    fn user_place(&mut self, dst: IrReg, at: Reg, form: SymbolicForm) -> Res {
+    fn user_location(&mut self, dst: IrReg, at: Reg, form: SymbolicForm) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };

@@ -14,7 +14,7 @@ use crate::lower::codegen::HandlerCodegen;
 
 /// The parts that a form consists of.
 fn form_parts(form: SymbolicForm) -> i32 {
-    use part::{AT, BASE, END, FILE, LINE, MODULE, NUMBER, OFFSET, ONLY, PLACE, SIZE, STACK};
+    use part::{AT, BASE, END, FILE, LINE, LOCATION, MODULE, NUMBER, OFFSET, ONLY, SIZE, STACK};
     match form {
         SymbolicForm::UserLines => LINE | OFFSET | SIZE | MODULE | END | STACK,
         SymbolicForm::UserSimple => OFFSET | BASE | END | STACK,
@@ -26,7 +26,7 @@ fn form_parts(form: SymbolicForm) -> i32 {
         SymbolicForm::UserFileLine => FILE | NUMBER,
         SymbolicForm::UserFile => FILE,
         SymbolicForm::UserLine => NUMBER,
-        SymbolicForm::UserPlace => PLACE,
+        SymbolicForm::UserLocation => LOCATION,
         _ => 0,
     }
 }
@@ -65,7 +65,7 @@ impl HandlerCodegen<'_> {
         pool.use_stack_text("append_file", plan)?;
         if room.lines {
             pool.use_append_number(plan, 10)?;
-            pool.use_stack_text("append_place", plan)?;
+            pool.use_stack_text("append_location", plan)?;
         }
         pool.use_stack_text("append_symbol", plan)
     }

@@ -1,4 +1,4 @@
-//! Places of regions in libraries without lines or symbols: binutils find the place in the original
+//! Locations of regions in libraries without lines or symbols: binutils find the location in the original
 //! library, and all reports show it. The program is `tests/programs/regions-library.c`. Also the
 //! messages where regions are unavailable.
 
@@ -64,8 +64,8 @@ impl Built {
         command.args(["-f", "-e"]).arg(&self.whole);
         let out = command.arg(format!("{address:#x}")).output().unwrap();
         let text = String::from_utf8(out.stdout).unwrap();
-        let (function, place) = text.trim_end().split_once('\n').expect("two lines");
-        let line = place.rsplit(':').next().unwrap();
+        let (function, location) = text.trim_end().split_once('\n').expect("two lines");
+        let line = location.rsplit(':').next().unwrap();
         let line = line.split(' ').next().unwrap();
         (function.to_owned(), line.parse().unwrap_or(0))
     }
@@ -78,20 +78,20 @@ fn line_of(what: &str) -> u32 {
     1 + text.lines().position(|l| l.contains(what)).unwrap() as u32
 }
 
-/// The regions of a kind, each with its place in the library.
-fn places(profile: &Profile, kind: ContextKind) -> Vec<(&Context, u64)> {
+/// The regions of a kind, each with its location in the library.
+fn locations(profile: &Profile, kind: ContextKind) -> Vec<(&Context, u64)> {
     let of_kind = profile.data.contexts.iter().filter(|c| c.kind == kind);
-    let place = of_kind.map(|c| {
+    let location = of_kind.map(|c| {
         let module = c.module.as_deref().unwrap_or_default();
         assert!(module.ends_with("/libsolver.so"), "{c:?}");
         assert_eq!((c.file.as_deref(), c.line), (None, None), "{c:?}");
         (c, c.address.expect("an address"))
     });
-    place.collect()
+    location.collect()
 }
 
-/// Each report and export has the places of the regions: the library's name and the address in it.
-fn in_all_reports(built: &Built, file: &Path, places: &[u64]) {
+/// Each report and export has the locations of the regions: the library's name and the address in it.
+fn in_all_reports(built: &Built, file: &Path, locations: &[u64]) {
     let spile = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_spile"));
         let out = command.arg("report").arg(file).args(args).output().unwrap();
@@ -130,23 +130,23 @@ fn in_all_reports(built: &Built, file: &Path, places: &[u64]) {
     }
     for (format, text) in texts {
         let text = String::from_utf8_lossy(&text);
-        for place in places {
+        for location in locations {
             // (A table of 80 columns cuts the library's name.)
             let library = if format == "text" { "" } else { "libsolver.so" };
-            let wanted = format!("{library}+{place:#x}");
+            let wanted = format!("{library}+{location:#x}");
             assert!(text.contains(&wanted), "{format}: no {wanted}: {text}");
         }
     }
 }
 
 #[test]
-fn regions_of_a_library_without_symbols_have_places_in_the_file() {
+fn regions_of_a_library_without_symbols_have_locations_in_the_file() {
     for compiler in ["gcc", "clang"] {
         let built = Built::new(compiler, &["strip", "-s"]);
         let (file, profile) = built.traced();
-        let regions = places(&profile, ContextKind::OmpRegion);
+        let regions = locations(&profile, ContextKind::OmpRegion);
         let mut all: Vec<u64> = regions.iter().map(|r| r.1).collect();
-        // Two regions, not one: they differ only in their places.
+        // Two regions, not one: they differ only instead.
         let mut lines: Vec<u32> = all.iter().map(|at| built.found(*at).1).collect();
         lines.sort_unstable();
         for (line, what) in lines.iter().zip(["first region", "second region"]) {
@@ -158,7 +158,7 @@ fn regions_of_a_library_without_symbols_have_places_in_the_file() {
             regions.iter().all(|(c, _)| c.name == "parallel"),
             "{compiler}"
         );
-        let marks = places(&profile, ContextKind::Mark);
+        let marks = locations(&profile, ContextKind::Mark);
         assert_eq!(marks[0].0.name, "solving");
         assert_eq!(
             built.found(marks[0].1),
@@ -169,13 +169,13 @@ fn regions_of_a_library_without_symbols_have_places_in_the_file() {
     }
 }
 
-/// With symbols but without lines, a region has its function's name and its place in the file.
+/// With symbols but without lines, a region has its function's name and its location in the file.
 #[test]
 fn regions_without_debugging_information_have_names_of_functions() {
     for compiler in ["gcc", "clang"] {
         let built = Built::new(compiler, &["strip", "-g"]);
         let (file, profile) = built.traced();
-        let regions = places(&profile, ContextKind::OmpRegion);
+        let regions = locations(&profile, ContextKind::OmpRegion);
         assert_eq!(regions.len(), 2, "{compiler}");
         for (region, address) in &regions {
             let (function, _) = built.found(*address);

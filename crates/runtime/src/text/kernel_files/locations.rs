@@ -36,9 +36,9 @@ impl KernelLineTable {
     /// The rows of the running kernel and its loaded modules, as far as their debugging information
     /// is on this machine.
     pub(crate) fn of_machine() -> KernelLineTable {
-        let mut places = KernelLineTable::default();
+        let mut locations = KernelLineTable::default();
         let Ok(symbols) = Symbols::kernel() else {
-            return places;
+            return locations;
         };
         let search = SearchPaths::from_env();
         let modules = fs::read_to_string("/proc/modules").unwrap_or_default();
@@ -53,32 +53,32 @@ impl KernelLineTable {
                 let at = || symbols.resolve(address);
                 module.is_none() || at().is_some_and(|(s, _)| s.module == module)
             };
-            places.add(lines, |linked| {
+            locations.add(lines, |linked| {
                 loaded
                     .to_load_address(linked)
                     .filter(|address| its_own(*address))
             });
         }
-        places.put_in_order();
-        places
+        locations.put_in_order();
+        locations
     }
 
     fn add(&mut self, lines: Vec<LinesFrom>, address: impl Fn(u64) -> Option<u64>) {
         for LinesFrom {
             address: linked,
-            place,
+            location,
         } in lines
         {
             // A part ends behind its last byte.
             let end = || address(linked.wrapping_sub(1))?.checked_add(1);
-            let at = match place {
+            let at = match location {
                 Some(_) => address(linked),
                 None => address(linked).or_else(end),
             };
             let Some(at) = at else {
                 continue;
             };
-            let row = match place {
+            let row = match location {
                 Some((file, line)) if line > 0 => (at, self.name(file), line),
                 _ => (at, 0, 0),
             };
@@ -160,9 +160,9 @@ mod tests {
     /// The result of a handler's search for an address.
     fn found(words: &[u64], address: u64) -> Option<(String, u64)> {
         let (base, count) = (words[0], words[1] as usize);
-        let place = address.checked_sub(base)?;
+        let location = address.checked_sub(base)?;
         let rows: Vec<&[u64]> = words[2..][..2 * count].chunks(2).collect();
-        let at = rows.partition_point(|r| u64::from(r[0] as u32) <= place);
+        let at = rows.partition_point(|r| u64::from(r[0] as u32) <= location);
         let row = rows[at.checked_sub(1)?];
         let name = 2 * (row[0] >> 32) as usize;
         let bytes = words.get(name..).filter(|_| name > 0)?;
@@ -175,14 +175,14 @@ mod tests {
     fn rows_are_found_by_address() {
         let line = |address, file: &str, line| LinesFrom {
             address,
-            place: Some((file.into(), line)),
+            location: Some((file.into(), line)),
         };
         let gap = |address| LinesFrom {
             address,
-            place: None,
+            location: None,
         };
-        let mut places = KernelLineTable::default();
-        places.add(
+        let mut locations = KernelLineTable::default();
+        locations.add(
             vec![
                 line(0x10, "sixteen bytes.c!", 3),
                 line(0x14, "sixteen bytes.c!", 0),
@@ -192,11 +192,11 @@ mod tests {
             ],
             |linked| Some(0xffff_ffff_8000_0000 + linked),
         );
-        places.add(vec![line(0, "c", 9), gap(8)], |linked| {
+        locations.add(vec![line(0, "c", 9), gap(8)], |linked| {
             (linked < 8).then_some(0xffff_ffff_c000_0000 + linked)
         });
-        places.put_in_order();
-        let words = places.words();
+        locations.put_in_order();
+        let words = locations.words();
         for (address, is) in [
             (0x8000_000f, None),
             (0x8000_0013, Some(("sixteen bytes.c!", 3))),

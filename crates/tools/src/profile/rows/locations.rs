@@ -1,4 +1,4 @@
-//! Places in programs from the texts of `sprint_ubacktrace_fileline()` and `usymdata()`.
+//! Locations in programs from the texts of `sprint_ubacktrace_fileline()` and `usymdata()`.
 
 use spile_profile::model::StackFrame;
 
@@ -25,8 +25,8 @@ pub(super) fn frame(line: &str) -> StackFrame {
         Some((rest, module)) => (rest, module.strip_suffix(']')),
         None => (line, None),
     };
-    let (rest, place) = match rest.rsplit_once(" at ") {
-        Some((rest, place)) => (rest, place.rsplit_once(':')),
+    let (rest, location) = match rest.rsplit_once(" at ") {
+        Some((rest, location)) => (rest, location.rsplit_once(':')),
         None => (rest, None),
     };
     let Some(function) = symbol(rest) else {
@@ -48,8 +48,8 @@ pub(super) fn frame(line: &str) -> StackFrame {
             .unwrap_or(function)
             .to_owned(),
         module: module.map(str::to_owned),
-        file: place.map(|p| p.0.to_owned()),
-        line: place.and_then(|p| p.1.parse().ok()),
+        file: location.map(|p| p.0.to_owned()),
+        line: location.and_then(|p| p.1.parse().ok()),
     }
 }
 
@@ -61,7 +61,7 @@ fn symbol(text: &str) -> Option<&str> {
 }
 
 /// The file and the address in it of `FILE+0xADDRESS`, or the address in the process where there is
-/// no file. Both are `None` if no place was announced.
+/// no file. Both are `None` if no location was announced.
 pub(super) fn in_file(text: &str) -> (Option<String>, Option<u64>) {
     let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
     let (module, address) = match text.rsplit_once("+0x") {
@@ -85,10 +85,10 @@ pub(super) fn ends_path(frames: &mut Vec<StackFrame>) {
 
 /// The variable in `NAME+0xOFFSET/0xSIZE [FILE]`, with the offset if it is not 0.
 pub(super) fn variable(text: &str) -> Option<String> {
-    let place = text.split(" [").next()?;
-    let (place, _size) = place.rsplit_once('/')?;
-    symbol(place)?;
-    Some(place.strip_suffix("+0x0").unwrap_or(place).to_owned())
+    let location = text.split(" [").next()?;
+    let (location, _size) = location.rsplit_once('/')?;
+    symbol(location)?;
+    Some(location.strip_suffix("+0x0").unwrap_or(location).to_owned())
 }
 
 #[cfg(test)]
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn places_in_files_are_split() {
+    fn locations_in_files_are_split() {
         let file = |name: &str| Some(name.to_owned());
         assert_eq!(
             in_file("/a+0x1/b c.so+0x1f"),

@@ -1,23 +1,23 @@
-//! The places of globals: state memory, hash tables, or both.
+//! The locations of globals: state memory, hash tables, or both.
 
 use spile_cast::Cast;
 use spile_ir::{GlobalId, Ty};
 
 use crate::LargeLayout;
 
-/// The place of a global, and its lock.
+/// The location of a global, and its lock.
 #[derive(Debug, Clone)]
 pub struct GlobalLayout {
     /// Offset of its lock word in the shared area. 0: free. Otherwise the holder: a small number
     /// for a handler; the controller's process number in the upper half for the controller.
     pub lock: Option<u32>,
-    /// The place.
-    pub place: GlobalPlace,
+    /// The location.
+    pub location: GlobalLocation,
 }
 
-/// The place of a global's value.
+/// The location of a global's value.
 #[derive(Debug, Clone)]
-pub enum GlobalPlace {
+pub enum GlobalLocation {
     /// A number or string in the shared area.
     Scalar {
         /// Offset in the shared area.
@@ -68,7 +68,7 @@ pub enum GlobalPlace {
     PerCpuArray(PerCpuArray),
 }
 
-/// The place of an array's deltas.
+/// The location of an array's deltas.
 ///
 /// Each per-CPU area has a direct-mapped cache of `slots` slots at `cache + generation *
 /// gen_stride`. A slot has `slot_size` bytes: a used word (0 = empty), the key, the element. Behind
@@ -143,7 +143,7 @@ pub struct ThreadField {
     pub bit: u32,
     /// Bytes of a record.
     pub record: u32,
-    /// The place of most records; `None` if all are in the map.
+    /// The location of most records; `None` if all are in the map.
     pub front: Option<ThreadSlots>,
 }
 

@@ -1,13 +1,13 @@
-//! Notes about places in programs that match a point: each names a place, and why it is left out or
+//! Notes about locations in programs that match a point: each names a location, and why it is left out or
 //! counted inexactly.
 
 use std::sync::{Mutex, PoisonError};
 
 /// The notes so far.
 #[derive(Default)]
-pub(crate) struct PlaceNotes(Mutex<Vec<String>>);
+pub(crate) struct LocationNotes(Mutex<Vec<String>>);
 
-impl PlaceNotes {
+impl LocationNotes {
     /// Adds notes. Each stays once: analysis can ask for a point more than once.
     pub(super) fn add(&self, notes: impl IntoIterator<Item = String>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

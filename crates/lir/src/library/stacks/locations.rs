@@ -6,7 +6,7 @@ use crate::func::Module;
 use crate::op::Size;
 
 /// The parts to write for a position.
-pub mod place {
+pub mod location {
     /// The source file.
     pub const FILE: i32 = 1;
     /// The line number, or the address if the position is unknown.
@@ -16,13 +16,13 @@ pub mod place {
 /// Steps of a binary search among [`kernel_row::MAX`] rows.
 const HALVINGS: u32 = kernel_row::MAX.trailing_zeros();
 
-/// `kernel_place`.
-pub(super) fn kernel_place(layout: &StackLayout) -> Module {
+/// `kernel_location`.
+pub(super) fn kernel_location(layout: &StackLayout) -> Module {
     let contract = "\
 Appends the position of an address in the kernel's source, or the address if it is unknown.
-address: the address. how: bits of `place`.
+address: the address. how: bits of `location`.
 Cost: up to 27 look-ups, a copy and a number.";
-    let name = ("kernel_place", contract);
+    let name = ("kernel_location", contract);
     let func = texts(layout, name, ["address", "how"], |t, [address, how]| {
         let f = t.f;
         let table = t.table(layout.kernel_lines, layout.words);
@@ -42,9 +42,9 @@ Cost: up to 27 look-ups, a copy and a number.";
                 [kernel_row::FILE, kernel_row::LINE].map(|off| row.load_bytes(Size::U32, off));
             unknown.leave_if(file.eq(0));
             f.block(|end| {
-                t.if_any(how, place::FILE, || {
+                t.if_any(how, location::FILE, || {
                     t.copy(table.row(file, unknown), end);
-                    end.leave_if((how & place::NUMBER).eq(0));
+                    end.leave_if((how & location::NUMBER).eq(0));
                     t.literal(":");
                 });
                 t.decimal(line);

@@ -1,11 +1,11 @@
-//! The frames of the kernel's stack in the room: which are the probe's own, and their addresses as text.
+//! The frames of the kernel's stack in the buffer: which are the probe's own, and their addresses as text.
 
 use spile_cast::Cast;
 
 use super::rows::stack_words;
 use super::texts::{HEX, OWN_FRAMES, StackLayout, StackTexts, module, texts};
 use crate::builder::Scalar;
-use crate::func::{MemoryPlace, Module};
+use crate::func::{MemoryOperand, Module};
 use crate::library::append::flag;
 
 /// The number of frames that a tracepoint may have behind it.
@@ -26,7 +26,7 @@ pub mod address {
 /// `stack_first`.
 pub(super) fn stack_first(layout: &StackLayout) -> Module {
     let contract = "\
-Finds the first frame of the room that is not the probe's own, and notes its offset.
+Finds the first frame of the buffer that is not the probe's own, and notes its offset.
 words: the offset of the tracepoint's ranges in the state.
 Cost: about 120 instructions.";
     let func = texts(
@@ -37,7 +37,7 @@ Cost: about 120 instructions.";
             let f = t.f;
             t.set(layout.first, 0);
             let count = t.get(layout.count);
-            let run = f.addr(MemoryPlace::State(layout.ranges + stack_words::RUN));
+            let run = f.addr(MemoryOperand::State(layout.ranges + stack_words::RUN));
             let [from, to] = [0, 8].map(|off| run.load_u64(off));
             f.block(|scanned| {
                 for i in 0..OWN_FRAMES {
@@ -51,7 +51,7 @@ Cost: about 120 instructions.";
                 }
             });
             f.ret_if(words.gt((layout.ranges + RANGES).cast_signed()), 0);
-            let ranges = f.addr(MemoryPlace::State(0)) + words;
+            let ranges = f.addr(MemoryOperand::State(0)) + words;
             for _ in 0..BETWEEN {
                 let first = t.get(layout.first);
                 f.ret_if(first.gt(layout.bytes() - 8), 0);
@@ -74,7 +74,7 @@ Cost: about 120 instructions.";
 }
 
 impl<'b> StackTexts<'_, 'b> {
-    /// The address in the room with that index; behind the last one, the function returns 1.
+    /// The address in the buffer with that index; behind the last one, the function returns 1.
     pub(super) fn address(&self, index: Scalar<'b>) -> Scalar<'b> {
         let (f, at) = (self.f, self.at);
         let off = self.get(at.first) + (index << 3);
@@ -109,7 +109,7 @@ impl<'b> StackTexts<'_, 'b> {
 /// `append_address`.
 pub(super) fn append_address(layout: &StackLayout) -> Module {
     let contract = "\
-Appends an address in the room; 1 behind the last one.
+Appends an address in the buffer; 1 behind the last one.
 index: of the address. how: bits of `address`, `flag::MARK`.
 Cost: a number.";
     let name = ("append_address", contract);
@@ -127,7 +127,7 @@ Cost: a number.";
 /// `append_stack`.
 pub(super) fn append_stack(layout: &StackLayout) -> Module {
     let contract = "\
-Appends up to `most` addresses in the room from `first` on, as append_address does.
+Appends up to `most` addresses in the buffer from `first` on, as append_address does.
 how: bits of `address`, `flag::MARK`.
 Cost: append_address for each one.";
     let (name, params) = (("append_stack", contract), ["how", "first", "most"]);
