@@ -164,8 +164,8 @@ pub struct SessionKfuncs {
     pub is_return: u32,
     /// `bpf_session_cookie`: eight bytes for each call.
     pub cookie: u32,
-    /// Whether entries are seen even without room for their returns (since 6.14). Before, a call is
-    /// not seen at all if the kernel has no room to wait for its return.
+    /// Whether entries are seen even without space for their returns (since 6.14). Before, a call is
+    /// not seen at all if the kernel has no space to wait for its return.
     pub all_entries: bool,
 }
 

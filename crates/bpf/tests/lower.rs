@@ -437,7 +437,7 @@ fn one_program_at_tracepoints_of_interrupts() {
 }
 
 /// Functions and their returns share one program, which identifies calls by the kernel's session
-/// cookie. On a kernel that drops entries without room for their return, only the entry halves of
+/// cookie. On a kernel that drops entries without space for their return, only the entry halves of
 /// return handlers join.
 #[test]
 fn one_program_at_entries_and_returns() {

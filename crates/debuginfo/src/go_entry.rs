@@ -1,5 +1,5 @@
 //! The entry of functions of Go. A function begins with a check of its stack. If there is too little
-//! room, it calls `runtime.morestack`, which moves the stack, and begins again: its first instruction
+//! space, it calls `runtime.morestack`, which moves the stack, and begins again: its first instruction
 //! is executed twice for one call.
 
 use crate::module::DebugFile;

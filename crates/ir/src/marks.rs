@@ -217,8 +217,8 @@ impl FlowGraph {
             Inst::Copy { dst, src } => all(&[*src], reg(dst)),
             Inst::Concat { dst, a, b } => all(&[*a, *b], reg(dst)),
             Inst::Sprint { dst, args, .. } => all(args, reg(dst)),
-            Inst::Save { src, at: room } => all(&[*src], TextNode::Saved(at, *room)),
-            Inst::Restore { dst, at: room } => self.flow(TextNode::Saved(at, *room), reg(dst)),
+            Inst::Save { src, at: offset } => all(&[*src], TextNode::Saved(at, *offset)),
+            Inst::Restore { dst, at: offset } => self.flow(TextNode::Saved(at, *offset), reg(dst)),
             Inst::Raise { msg } => all(&[*msg], TextNode::Error),
             Inst::CatchMsg { dst } => self.flow(TextNode::Error, reg(dst)),
             Inst::Call { dst, func, args } => {

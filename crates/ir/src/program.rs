@@ -459,12 +459,12 @@ pub enum Inst {
     },
     /// Counts `n` statements against MAXACTION; fails when the budget is exhausted.
     Tick { n: u32 },
-    /// Begins an activation of a function that can call itself, with room for the registers that
+    /// Begins an activation of a function that can call itself, with space for the registers that
     /// `Save` stores; fails if MAXNESTING of them are in progress. Made by [`crate::opt::flatten`].
     Enter,
     /// Ends the innermost activation.
     Leave,
-    /// Saves a register in the innermost activation, at this byte offset of its room.
+    /// Saves a register in the innermost activation, at this byte offset of its saved registers.
     Save { src: Val, at: u32 },
     /// `dst` = the value saved there.
     Restore { dst: Reg, at: u32 },

@@ -51,7 +51,7 @@
 //! Kernel handlers may add to a statistic of a per-CPU array only when they have just added to
 //! another such array by the same key. Then its elements can be co-located with the other one's:
 //! found with them, in one map ([`colocated`]). It has no key that the other lacks, so there is
-//! room for all.
+//! space for all.
 
 pub(crate) mod class;
 mod classify;

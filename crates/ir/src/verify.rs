@@ -7,7 +7,7 @@
 //! 3. Operands and results have the type that the instruction asks for: numbers or strings of
 //!    any width. A string operand is a string register or a string constant.
 //! 4. Register and key widths are multiples of 8 from 8 to 4,104; arrays have 1 to 8 keys and
-//!    room for at least one element; a linear histogram has a positive step.
+//!    space for at least one element; a linear histogram has a positive step.
 //! 5. Operations fit the kind of their global: scalar, statistic, array of scalars, array of
 //!    statistics; additions only on numbers; as many keys as the array has. Histogram
 //!    operations only on statistics with a histogram. Extractors other than the count only on
@@ -147,7 +147,7 @@ fn global(g: &Global) -> CheckResult {
             keys, value, max, ..
         } => {
             ensure((1..=MAX_KEYS).contains(&keys.len()), "not 1 to 9 keys")?;
-            ensure(*max > 0, "room for no element")?;
+            ensure(*max > 0, "space for no element")?;
             keys.iter().try_for_each(|k| width(*k))?;
             if let ElemTy::Scalar(ty) = value {
                 width(*ty)?;

@@ -20,7 +20,7 @@ pub fn remedy(e: &io::Error) -> Option<String> {
     Some(match e.raw_os_error()? {
         libc::EMFILE => too_few_files(),
         libc::ENFILE => {
-            "the machine has no room for more open files: raise /proc/sys/fs/file-max".into()
+            "the machine has no space for more open files: raise /proc/sys/fs/file-max".into()
         }
         libc::ENOMEM => match getrlimit(Resource::As).current {
             Some(bytes) => format!(

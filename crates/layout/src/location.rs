@@ -102,7 +102,7 @@ pub struct PerCpuArray {
     /// Offset in each per-CPU area of a word for each generation: nonzero if a delta is in the map
     /// and not in the cache. `None` if the array has no such word.
     pub spilt: Option<u32>,
-    /// Limit on the number of elements; the maps of wrapping arrays have additional room for the
+    /// Limit on the number of elements; the maps of wrapping arrays have additional space for the
     /// elements of one eviction.
     pub max: u32,
     /// Whether a full map evicts its oldest elements. Values (of a plain map) then begin with a

@@ -253,9 +253,9 @@ impl Client {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(e) => return Err(self.failed(e)),
             }
-            let room = PollFlags::OUT;
+            let writable = PollFlags::OUT;
             let ready = match (to, fds.get(2)) {
-                (None, _) => !(fds[0].revents() - room).is_empty(),
+                (None, _) => !(fds[0].revents() - writable).is_empty(),
                 (Some(_), Some(other)) => !other.revents().is_empty(),
                 (Some(_), None) => true,
             };

@@ -1,4 +1,4 @@
-//! Regions that end in unusual ways or never, and times that find no room.
+//! Regions that end in unusual ways or never, and times that find no space.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,8 +18,8 @@ fn ends(arguments: &[&str]) -> (Profile, String) {
     record(&[&[ENDS.to_str().unwrap()], arguments].concat(), &[])
 }
 
-/// Number of threads whose times found no room.
-fn without_room(profile: &Profile) -> u64 {
+/// Number of threads whose times found no space.
+fn without_space(profile: &Profile) -> u64 {
     let lost = profile.data.lost.iter();
     let of_regions = lost.filter(|(what, _)| what.starts_with("threads without times in regions"));
     of_regions.map(|(_, n)| n).sum()
@@ -46,7 +46,7 @@ fn regions_that_nothing_ends_stay_open() {
         );
         let own: Ns = words[2].parse().unwrap();
         assert!(ns > own / 2, "{what}: {ns}, and the program says {own}");
-        assert_eq!(without_room(&profile), 0);
+        assert_eq!(without_space(&profile), 0);
     }
 }
 
@@ -76,7 +76,7 @@ fn regions_within_handlers_of_forks_are_entered() {
             let found = of_name(&profile, name).0;
             assert_eq!(found, entries.parse::<u64>().unwrap(), "{lock}: {line}");
         }
-        assert_eq!(without_room(&profile), 0);
+        assert_eq!(without_space(&profile), 0);
     }
 }
 
@@ -118,7 +118,7 @@ fn depth(profile: &Profile) -> usize {
 /// A folder that is full, missing or read-only: the program does not notice, and the account has
 /// the threads.
 #[test]
-fn a_folder_without_room_does_not_disturb_the_program() {
+fn a_folder_without_space_does_not_disturb_the_program() {
     let program = ENDS.to_str().unwrap();
     for prepare in [
         "rm -r $SPILE_REGIONS;",
@@ -130,7 +130,7 @@ fn a_folder_without_room_does_not_disturb_the_program() {
         let command = format!("{prepare} {program} many 300");
         let (profile, _) = record(&["unshare", "-m", "sh", "-c", &command], &[]);
         assert_eq!(profile.end.as_ref().unwrap().status, Some(0), "{prepare}");
-        assert_eq!(without_room(&profile), 8, "{prepare}");
+        assert_eq!(without_space(&profile), 8, "{prepare}");
     }
 }
 
@@ -154,7 +154,7 @@ fn a_folder_that_becomes_full_does_not_disturb_the_program() {
         let said = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{size}: {said}");
         let profile = read_path(&file).unwrap().profile;
-        assert!((1..=8).contains(&without_room(&profile)), "{size}: {said}");
+        assert!((1..=8).contains(&without_space(&profile)), "{size}: {said}");
         let of_threads = |t: &&spile_profile::model::ContextTime| t.entries > 0;
         let rows = profile.data.context_times.iter().filter(of_threads);
         assert!(rows.clone().all(|t| t.entries == 1), "{size}");
@@ -166,7 +166,7 @@ fn a_folder_that_becomes_full_does_not_disturb_the_program() {
 fn many_regions_are_counted_exactly() {
     for n in [252, 253, 5000] {
         let (profile, _) = ends(&["many", &n.to_string()]);
-        assert_eq!(without_room(&profile), 0);
+        assert_eq!(without_space(&profile), 0);
         let rows = profile.data.context_times.iter();
         assert!(rows.clone().all(|t| t.entries == 1));
         assert_eq!(rows.count(), 8 * n);

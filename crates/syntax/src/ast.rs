@@ -182,7 +182,7 @@ pub struct GlobalDecl {
 pub struct GlobalVar {
     /// Its name.
     pub name: Ident,
-    /// `%`: the oldest element makes room for a new one.
+    /// `%`: the oldest element makes space for a new one.
     pub wrap: bool,
     /// `[N]`
     pub max: Option<i64>,

@@ -55,7 +55,7 @@ pub(crate) struct ScratchOffsets {
     pub iterators: u32,
     /// Copies of histograms for iterators, one room after the other.
     pub buckets: u32,
-    /// Bytes of one such room.
+    /// Bytes of one such space.
     pub bucket_room: u32,
     /// Bytes of all rooms of one activation.
     pub bucket_rooms: u32,

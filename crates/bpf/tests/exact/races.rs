@@ -164,7 +164,7 @@ fn drains_lose_nothing() {
 }
 
 /// Two processors that insert the same keys at the same time make one element for each key: there
-/// is no room for more.
+/// is no space for more.
 #[test]
 fn large_arrays_have_each_key_once() {
     let keys = 6000;

@@ -12,7 +12,7 @@ const MAX_CHECK: usize = 7;
 /// Maximum number of instructions that save and restore arguments around the call: two for each of nine
 /// integer and fifteen floating-point registers.
 const MAX_CALL: usize = 64;
-/// The start of the names of the functions that make room.
+/// The start of the names of the functions that make space.
 const MORE_STACK: &str = "runtime.morestack";
 
 /// See [`crate::go_entry::behind_stack_check`].
@@ -21,7 +21,7 @@ pub(super) fn behind_stack_check(module: &DebugFile, entry: u64) -> u64 {
     for i in instructions(module.image(), entry, MAX_CHECK) {
         match i.flow_control() {
             FlowControl::ConditionalBranch => {
-                if !makes_room(module, i.near_branch_target(), entry) {
+                if !makes_space(module, i.near_branch_target(), entry) {
                     break;
                 }
                 behind = i.next_ip();
@@ -49,7 +49,7 @@ fn checks(i: &Instruction) -> bool {
 }
 
 /// Whether the code at an address calls for more stack and goes back to the entry.
-fn makes_room(module: &DebugFile, address: u64, entry: u64) -> bool {
+fn makes_space(module: &DebugFile, address: u64, entry: u64) -> bool {
     let mut called = false;
     for i in instructions(module.image(), address, MAX_CALL) {
         match i.flow_control() {

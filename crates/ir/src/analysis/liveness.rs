@@ -14,7 +14,7 @@ use crate::*;
 pub struct RegSet(Vec<u64>);
 
 impl RegSet {
-    /// An empty set with room for `n` registers.
+    /// An empty set with space for `n` registers.
     pub fn new(n: usize) -> RegSet {
         RegSet(vec![0; n.div_ceil(64)])
     }

@@ -295,21 +295,25 @@ pub fn escape_char(byte: u8) -> Vec<u8> {
     }
 }
 
-/// Escapes a text into at most `room` bytes, in quotes (which count) if `quoted`. The text ends
+/// Escapes a text into at most `capacity` bytes, in quotes (which count) if `quoted`. The text ends
 /// before an escape that does not fit. A quoted text that was cut has `...` after it; whole escapes
-/// make room for the dots.
-pub fn escape_within(text: &[u8], room: usize, quoted: bool) -> Vec<u8> {
-    let room = if quoted { room.max(5) - 2 } else { room };
+/// make space for the dots.
+pub fn escape_within(text: &[u8], capacity: usize, quoted: bool) -> Vec<u8> {
+    let capacity = if quoted {
+        capacity.max(5) - 2
+    } else {
+        capacity
+    };
     let mut out = Vec::new();
     let mut kept = 0;
     let mut whole = true;
     for (_, escape) in escapes(text) {
-        whole = out.len() + escape.len() <= room;
+        whole = out.len() + escape.len() <= capacity;
         if !whole {
             break;
         }
         out.extend(escape);
-        if quoted && out.len() <= room - 3 {
+        if quoted && out.len() <= capacity - 3 {
             kept = out.len();
         }
     }

@@ -430,7 +430,7 @@ impl MemArray {
             },
             (Values::Stats(words, all), _) => Some(Value::Long(all[n * words.size].cast_signed())),
         };
-        // Numbers take less room, and compare faster.
+        // Numbers take less space, and compare faster.
         let mut numbers = numbers.peekable();
         let one = numbers.peek().and_then(|n| value(*n));
         if matches!(one, Some(Value::Str(_))) {

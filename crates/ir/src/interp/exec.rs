@@ -595,12 +595,12 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             }
             Inst::Save { src, at } => {
                 let value = self.val(*src);
-                let (_, room) = self.kept.last_mut().ok_or_else(invalid)?;
-                room.insert(*at, value);
+                let (_, saved) = self.kept.last_mut().ok_or_else(invalid)?;
+                saved.insert(*at, value);
             }
             Inst::Restore { dst, at } => {
-                let (_, room) = self.kept.last().ok_or_else(invalid)?;
-                let value = room.get(at).cloned().ok_or_else(invalid)?;
+                let (_, saved) = self.kept.last().ok_or_else(invalid)?;
+                let value = saved.get(at).cloned().ok_or_else(invalid)?;
                 self.set(*dst, value);
             }
             Inst::Rethrow => return Ok(Flow::Rethrow),

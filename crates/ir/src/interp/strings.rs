@@ -23,8 +23,8 @@ pub fn evaluate(op: TextOp, args: &[Value]) -> Value {
         TextOp::Strtol => Value::Long(strtol(text(0), num(1))),
         TextOp::StrToFp => Value::Long(string_to_fp(text(0))),
         TextOp::TextStrn => {
-            let room = usize::try_from(num(1)).unwrap_or(0);
-            Value::from(&escape_within(text(0), room, num(2) != 0)[..])
+            let capacity = usize::try_from(num(1)).unwrap_or(0);
+            Value::from(&escape_within(text(0), capacity, num(2) != 0)[..])
         }
         TextOp::MetricText => {
             let mut out = Vec::new();
@@ -101,19 +101,19 @@ pub fn invalid_unicode(unit: i32) -> String {
     format!("invalid UTF-{} at 0x", 8 * unit)
 }
 
-/// Converts a text in units of `unit` bytes (2 or 4) to UTF-8 of less than `room` bytes. `read`
+/// Converts a text in units of `unit` bytes (2 or 4) to UTF-8 of less than `capacity` bytes. `read`
 /// gives the unit at an offset in bytes; a unit of 0 ends the text.
 ///
 /// # Errors
 /// The errors of `read`; `Ok(None)` where the units are not valid text.
 pub fn unicode<E>(
     unit: u64,
-    room: usize,
+    capacity: usize,
     mut read: impl FnMut(u64) -> Result<u32, E>,
 ) -> Result<Option<Vec<u8>>, E> {
     let mut out = Vec::new();
     let mut high = 0;
-    for at in 0..room as u64 {
+    for at in 0..capacity as u64 {
         let mut code = read(at * unit)?;
         if code == 0 {
             break;
@@ -131,13 +131,13 @@ pub fn unicode<E>(
         let Some(c) = char::from_u32(code) else {
             return Ok(None);
         };
-        if out.len() + c.len_utf8() >= room {
+        if out.len() + c.len_utf8() >= capacity {
             return Ok(Some(out));
         }
         out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
     }
     // A high surrogate alone at the end, which is no error where the result is full.
-    Ok((high == 0 || out.len() + 4 >= room).then_some(out))
+    Ok((high == 0 || out.len() + 4 >= capacity).then_some(out))
 }
 
 /// The bits of the floating-point number (IEEE 754, 64 bits) at the start of a text, as C's
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(run(TextOp::Isinstr, &["abc", "cb"]), 0.into());
         assert_eq!(run(TextOp::Strpos, &["abc", "c"]), 2.into());
         assert_eq!(run(TextOp::Strpos, &["abc", "x"]), (-1).into());
-        for (room, quoted, want) in [
+        for (capacity, quoted, want) in [
             (100, 1, r#""a\n\"\001""#),
             (100, 0, r#"a\n\"\001"#),
             (8, 0, r#"a\n\""#),
@@ -318,15 +318,15 @@ mod tests {
             (0, 0, ""),
             (11, 1, r#""a\n\"\001""#),
             (10, 1, r#""a\n\""..."#),
-            // No room for half an escape.
+            // No space for half an escape.
             (7, 1, r#""a"..."#),
             (-3, 1, r#"""..."#),
         ] {
-            let args = ["a\n\"\u{1}".into(), room.into(), quoted.into()];
+            let args = ["a\n\"\u{1}".into(), capacity.into(), quoted.into()];
             assert_eq!(
                 evaluate(TextOp::TextStrn, &args),
                 Value::from(want),
-                "{room}"
+                "{capacity}"
             );
         }
         for (text, want) in [

@@ -44,11 +44,11 @@ impl Value {
         match (self, ty) {
             (Value::Str(s), Ty::Str(width)) => {
                 let len = s.iter().position(|b| *b == 0).unwrap_or(s.len());
-                let room = usize::from(width.max(1)) - 1;
-                if len <= room && len == s.len() {
+                let capacity = usize::from(width.max(1)) - 1;
+                if len <= capacity && len == s.len() {
                     return (Value::Str(s), false);
                 }
-                (Value::Str(s[..len.min(room)].into()), len > room)
+                (Value::Str(s[..len.min(capacity)].into()), len > capacity)
             }
             (Value::Long(n), Ty::Long) => (Value::Long(n), false),
             // The verifier refuses programs that get here.

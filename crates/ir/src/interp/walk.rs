@@ -13,7 +13,7 @@ pub struct ForeachWalk {
 }
 
 impl ForeachWalk {
-    /// An empty walk with room for `elements` elements whose keys have `fields` fields.
+    /// An empty walk with space for `elements` elements whose keys have `fields` fields.
     pub fn new(fields: usize, elements: usize) -> ForeachWalk {
         ForeachWalk {
             fields,

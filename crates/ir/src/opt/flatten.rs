@@ -255,12 +255,12 @@ impl<'a> FlatBody<'a> {
             }
         }
         let (mut kept, mut back) = (Vec::new(), Vec::new());
-        let mut room = 0;
+        let mut offset = 0;
         for r in &call.saved {
             let (src, dst) = (Val::Reg(*r), *r);
-            kept.push(Inst::Save { src, at: room });
-            back.push(Inst::Restore { dst, at: room });
-            room += self.body.regs[r.index()].size();
+            kept.push(Inst::Save { src, at: offset });
+            back.push(Inst::Restore { dst, at: offset });
+            offset += self.body.regs[r.index()].size();
         }
         if func.recursive {
             insts.push(Inst::Enter);

@@ -106,8 +106,8 @@ pub fn thread_records(program: &Program) -> Vec<GlobalId> {
             walked[a.g.index()] |= matches!(a.inst, Inst::IterNew { .. });
         }
     }
-    // All arrays of a record have room for the same number of threads.
-    let mut by_room: BTreeMap<u32, Vec<GlobalId>> = BTreeMap::new();
+    // All arrays of a record have space for the same number of threads.
+    let mut by_capacity: BTreeMap<u32, Vec<GlobalId>> = BTreeMap::new();
     for (g, global) in program.globals.iter().enumerate() {
         let GlobalKind::Array {
             keys,
@@ -123,11 +123,11 @@ pub fn thread_records(program: &Program) -> Vec<GlobalId> {
             let id = GlobalId(g.fit());
             let facts = GlobalUse::new(program, &running, id);
             if facts.written && facts.owner == Some(Owner::Thread) {
-                by_room.entry(*max).or_default().push(id);
+                by_capacity.entry(*max).or_default().push(id);
             }
         }
     }
-    let mut most = by_room
+    let mut most = by_capacity
         .into_values()
         .max_by_key(Vec::len)
         .filter(|fields| fields.len() > 1)

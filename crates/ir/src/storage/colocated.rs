@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     /// The co-located arrays of a program with one handler of this code, after `r0 = intr tid()`.
-    /// `a`, `b`, `c` have a number as key and are statistics, `n` is of numbers, and `d` has room
+    /// `a`, `b`, `c` have a number as key and are statistics, `n` is of numbers, and `d` has space
     /// for fewer elements.
     fn of(code: &str) -> Vec<(u32, u32)> {
         let text = format!(
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_statistics_of_equal_room_are_colocated() {
+    fn only_statistics_of_equal_capacity_are_colocated() {
         // (An array of numbers has elements that can host others.)
         assert_eq!(of("aadd g3[r0], 1 stat_add g0[r0], 1 ret"), [(0, 3)]);
         assert_eq!(of("stat_add g0[r0], 1 aadd g3[r0], 1 ret"), []);

@@ -585,11 +585,11 @@ impl Generator {
                 intr(dst, Intrinsic::Tokenize, args)
             }
             16 => {
-                let room = match self.rng.chance(60) {
+                let capacity = match self.rng.chance(60) {
                     true => Val::Imm(i64::from(self.rng.below(150))),
                     false => self.long(),
                 };
-                let args = vec![self.string(), room, self.long()];
+                let args = vec![self.string(), capacity, self.long()];
                 intr(dst, Intrinsic::TextStrn, args)
             }
             17 => intr(self.long_reg(), Intrinsic::StrToFp, vec![self.string()]),

@@ -252,7 +252,7 @@ impl<F: AsFd> Map<F> {
         } else {
             Command::MapLookupBatch
         };
-        // SAFETY: there is room for `most` entries; cursors are at least as long
+        // SAFETY: there is space for `most` entries; cursors are at least as long
         // as a key and as a bucket's number.
         let result = unsafe { attr.call(command) };
         let batch = self.batched(result, attr.get(32))?;
@@ -316,7 +316,7 @@ impl<F: AsFd> Map<F> {
         }
     }
 
-    /// The number of entries for which the buffers have room.
+    /// The number of entries for which the buffers have space.
     fn entries(&self, keys: usize, values: Option<usize>) -> Result<u32, BpfError> {
         let by_keys = keys.checked_div(self.key_len()).unwrap_or(0);
         let by_values = match values {

@@ -83,7 +83,7 @@ impl Ring {
                 count += 1;
             }
             at += HEADER + record.len().next_multiple_of(8);
-            // From here on a writer can reuse its room.
+            // From here on a writer can reuse its space.
             reader.store(at, Ordering::Release);
             told = false;
         }

@@ -59,7 +59,7 @@ fn entries_of_a_hash_map_are_set_read_and_removed() {
     assert_eq!(map.lookup(&key(1), &mut value), Ok(false));
     for n in 0..10u32 {
         map.update(&key(n), &u64::from(n * n).to_ne_bytes(), 0)
-            .expect("room");
+            .expect("space");
     }
     assert_eq!(map.lookup(&key(7), &mut value), Ok(true));
     assert_eq!(u64::from_ne_bytes(value), 49);
@@ -95,7 +95,7 @@ fn batches_read_and_drain() {
     assert_eq!(map.value_len(), 16 * cpus);
     for n in 0..50u64 {
         map.update(&n.to_ne_bytes(), &vec![n as u8; map.value_len()], 0)
-            .expect("room");
+            .expect("space");
     }
     let collect = |delete| {
         let (mut cursor, mut all) = (Vec::new(), Vec::new());
@@ -129,7 +129,7 @@ fn batches_read_and_drain() {
         .iter()
         .flat_map(|n| vec![*n; map.value_len()])
         .collect();
-    map.update_batch(&some, &values).expect("room");
+    map.update_batch(&some, &values).expect("space");
     map.delete_batch(&some[..16]).expect("they are there");
     assert_eq!(collect(true).len(), 48);
     assert_eq!(collect(true).len(), 0);
@@ -223,7 +223,7 @@ fn maps_are_listed() {
 const RING: u32 = 4096;
 
 /// A ring buffer of a page, and a program that writes its first argument three times into a record there.
-/// With a second argument it takes the record back. It returns whether there was room.
+/// With a second argument it takes the record back. It returns whether there was space.
 fn ring_and_writer() -> (Ring, OwnedFd) {
     const RESERVE: i32 = 131;
     const SUBMIT: i32 = 132;
@@ -343,7 +343,7 @@ fn a_ring_buffer_is_read_while_it_is_written() {
                 }
             });
         }
-        // Writers wait for room that nobody makes any more.
+        // Writers wait for space that nobody makes any more.
         ended.store(true, Relaxed);
     });
     assert!(in_order);

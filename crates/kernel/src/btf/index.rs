@@ -44,7 +44,7 @@ fn hash(mut bytes: &[u8]) -> u32 {
 }
 
 impl TypeIndex {
-    /// An empty index with room for `names` names.
+    /// An empty index with space for `names` names.
     pub(super) fn for_names(names: usize) -> TypeIndex {
         // At least a quarter of the slots stays free, so that searches are short.
         let slots = (names + names / 3 + 1).next_power_of_two();

@@ -170,8 +170,8 @@ impl Chunks {
         self.done[at..at + 8].copy_from_slice(&self.records.to_le_bytes());
     }
 
-    /// Makes room for a record, for a time before it and the end mark after it.
-    fn room(&mut self, length: usize) {
+    /// Makes reserve for a record, for a time before it and the end mark after it.
+    fn reserve(&mut self, length: usize) {
         if self.done.len() - self.begin + length + 16 > self.size {
             self.close();
             self.done.resize(self.begin + self.size, END_OF_CHUNK);
@@ -182,7 +182,7 @@ impl Chunks {
     /// A definition: kind, length, content.
     fn define(&mut self, kind: u8, content: &Bytes) {
         let length = content.0.len();
-        self.room(length + 10);
+        self.reserve(length + 10);
         self.done.push(kind);
         match u8::try_from(length) {
             Ok(short) if short < u8::MAX => self.done.push(short),
@@ -199,7 +199,7 @@ impl Chunks {
     fn event(&mut self, time: u64, kind: u8, region: u32) {
         let mut content = Bytes::default();
         content.u8(kind).u32(region);
-        self.room(content.0.len());
+        self.reserve(content.0.len());
         if self.time != Some(time) {
             self.done.push(TIMESTAMP);
             self.done.extend(time.to_le_bytes());

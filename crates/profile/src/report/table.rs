@@ -51,14 +51,14 @@ impl TextTable {
     pub(super) fn fits(&self, width: usize, least: u8) -> bool {
         let (_, widths, shown) = self.laid_out();
         let kept = shown.iter().filter(|c| self.columns[**c].drop <= least);
-        let mut room = 0;
+        let mut total = 0;
         for column in kept {
-            room += match column {
+            total += match column {
                 0 => widths[0].min(self.narrow),
                 _ => widths[*column] + 2,
             };
         }
-        room <= width
+        total <= width
     }
 
     /// The table's text, ending in a newline.
@@ -87,11 +87,11 @@ impl TextTable {
                     0 => shortened(&row[0], widths[0]),
                     _ => shorten(&row[*column], widths[*column]),
                 };
-                let room = " ".repeat(widths[*column] - cell.width());
+                let padding = " ".repeat(widths[*column] - cell.width());
                 if *column == 0 {
-                    line += &format!("{cell}{room}");
+                    line += &format!("{cell}{padding}");
                 } else {
-                    line += &format!("  {room}{cell}");
+                    line += &format!("  {padding}{cell}");
                 }
             }
             out += &shorten(line.trim_end(), width);
@@ -125,12 +125,12 @@ pub(super) fn shorten(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     let mut out = String::new();
-    let mut room = width.saturating_sub(1);
+    let mut left = width.saturating_sub(1);
     for c in text.chars() {
-        let Some(left) = room.checked_sub(c.width().unwrap_or(0)) else {
+        let Some(rest) = left.checked_sub(c.width().unwrap_or(0)) else {
             break;
         };
-        room = left;
+        left = rest;
         out.push(c);
     }
     if width > 0 {

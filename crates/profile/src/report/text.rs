@@ -106,7 +106,7 @@ fn recorders(run: &Run, width: usize) -> String {
                 + &paragraph(
                     &format!(
                         "spile itself used {} of processor time while it recorded; threads that could have \
-                 run made room for it {}",
+                 run made space for it {}",
                         time(cpu),
                         counted(displaced, "time"),
                     ),
@@ -178,8 +178,8 @@ fn command_line(run: &Run, summary: &Summary, width: usize) -> String {
     });
     facts.extend(header.map(|h| format!("run {}", h.run)));
     // The facts are more important than the end of a long command.
-    let room = width.saturating_sub(facts[..facts.len().min(4)].join(", ").len() + 2);
-    let what = shorten(&escape(&what), room.max(20));
+    let width_left = width.saturating_sub(facts[..facts.len().min(4)].join(", ").len() + 2);
+    let what = shorten(&escape(&what), width_left.max(20));
     clauses(&format!("{what}: "), &facts, width)
 }
 

@@ -89,12 +89,12 @@ fn elements(program: &Program, name: &str) -> String {
         let max = program.limits.maxmapentries;
         let more = max.saturating_mul(10);
         return format!(
-            "an array has room for {max} elements (MAXMAPENTRIES): -D MAXMAPENTRIES={more} has more"
+            "an array has space for {max} elements (MAXMAPENTRIES): -D MAXMAPENTRIES={more} has more"
         );
     };
     let more = max.saturating_mul(10);
     format!(
-        "`{name}` has room for {max} elements: `global {name}[{more}]` has more, `global {name}%` drops the \
+        "`{name}` has space for {max} elements: `global {name}[{more}]` has more, `global {name}%` drops the \
          oldest, and -D MAXMAPENTRIES={more} is for all arrays"
     )
 }

@@ -17,7 +17,7 @@ use crate::shared::ring_record::FieldValue;
 
 /// Bytes that trigger a write.
 const BATCH: usize = 64 << 10;
-/// A pipe with room accepts this many bytes without blocking (PIPE_BUF).
+/// A pipe with space accepts this many bytes without blocking (PIPE_BUF).
 pub const PIECE: usize = 4096;
 /// Limit on the bytes that a session collects while it ends; above it, the end waits for the
 /// reader.
@@ -151,7 +151,7 @@ impl Output {
             return self.write();
         };
         let mut text = std::mem::take(&mut self.collected);
-        // Without limits, there is room for all.
+        // Without limits, there is space for all.
         let mut room = files.room_for(&text);
         while room < text.len() {
             self.write_to_file(text.drain(..room));

@@ -14,7 +14,7 @@ use crate::machine::end_requests::EndRequests;
 /// The result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitResult {
-    /// The destination has room.
+    /// The destination has space.
     Some,
     /// The session has to end first.
     Later,

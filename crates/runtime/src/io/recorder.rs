@@ -1,7 +1,7 @@
 //! The output of a session in the background (`-F`): it is kept in memory until somebody attaches.
 //!
 //! In: the output and the messages of the session. Out: frames on a local socket, for `spile attach`
-//! and `spile stop`. The memory is limited: while nobody reads, the oldest output makes room, and its
+//! and `spile stop`. The memory is limited: while nobody reads, the oldest output makes space, and its
 //! lines are counted. A frame stays until its client has acknowledged that it is printed: what a client
 //! that leaves has not printed is for the next one.
 //!
@@ -118,7 +118,7 @@ fn lines<'a>(frames: impl IntoIterator<Item = &'a Vec<u8>>) -> u64 {
 }
 
 /// Reports to a session the number of bytes that were printed since the last report. Returns `false` if
-/// the socket has no room now.
+/// the socket has no space now.
 pub fn acknowledge(mut session: &UnixStream, bytes: u32) -> bool {
     // A socket takes so little as a whole. Other errors are for the next read.
     let told = session.write(&[&[PRINTED][..], &bytes.to_le_bytes()].concat());
@@ -223,7 +223,7 @@ fn is_trusted(stream: &UnixStream) -> bool {
 /// A connection.
 struct Client {
     stream: UnixStream,
-    /// Whether epoll waits for room to write.
+    /// Whether epoll waits for space to write.
     blocked: bool,
     /// The beginning of a request.
     heard: Vec<u8>,
@@ -262,7 +262,7 @@ pub struct Recorder {
     printed: usize,
     /// The time at which the reader last printed something.
     progress: Instant,
-    /// Number of lines that made room.
+    /// Number of lines that made space.
     lost: u64,
 }
 
@@ -312,7 +312,7 @@ impl Recorder {
         }
     }
 
-    /// Number of lines that made room for later ones.
+    /// Number of lines that made space for later ones.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -509,7 +509,7 @@ impl Recorder {
         }
         let end = frame(FrameStream::End, &[status]);
         for client in self.reader.iter_mut().chain(&mut self.others) {
-            // A client that is gone needs no status. An empty socket has room for a frame.
+            // A client that is gone needs no status. An empty socket has space for a frame.
             let _ = client.stream.write(&end);
         }
         Ok(())
@@ -653,7 +653,7 @@ mod tests {
         let mut next = Reader::new(ATTACH);
         assert!(!recorder.serve());
         assert_eq!(next.frames(true), [output("in part\n"), output("more\n")]);
-        // Without a reader, the oldest lines make room.
+        // Without a reader, the oldest lines make space.
         drop(next);
         assert!(!recorder.serve());
         for n in 10..20 {

@@ -88,7 +88,7 @@ impl FileSeries {
         Ok(file.into())
     }
 
-    /// The number of bytes of a text that go to the current file: whole lines as far as there is room.
+    /// The number of bytes of a text that go to the current file: whole lines as far as there is space.
     /// 0 if the next file has to take them.
     pub(super) fn room_for(&self, text: &[u8]) -> usize {
         let Some(limits) = self.limits else {

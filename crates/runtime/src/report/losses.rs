@@ -178,7 +178,7 @@ impl LossReport {
             ),
             (
                 self.unseen,
-                "returns left out, because there was no room for the values of their entries (@entry): more \
+                "returns left out, because there was no space for the values of their entries (@entry): more \
                  calls were open, or were left without a return, than the 8,192 newest",
             ),
             (

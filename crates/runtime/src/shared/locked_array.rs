@@ -139,7 +139,7 @@ impl ByteTable for LockedTable {
                 None => gone.push(key),
             }
         }
-        // Removal comes first, because it makes room.
+        // Removal comes first, because it makes space.
         self.below.remove_all(gone)?;
         match self.below.set_all(new)? {
             true => Ok(()),

@@ -156,7 +156,7 @@ mod tests {
         let mut all = records();
         let key = |n: u64| n.to_ne_bytes();
         let record = |n: u64| [n.to_ne_bytes(), (10 * n).to_ne_bytes()].concat();
-        // Threads 1, 5, 9 and 13 have the same slot, and the map has room for two; 0 has a slot of
+        // Threads 1, 5, 9 and 13 have the same slot, and the map has space for two; 0 has a slot of
         // its own.
         for n in [0, 1, 5, 9] {
             assert!(all.set(&key(n), &record(n)).unwrap());

@@ -93,8 +93,8 @@ fn reader(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let (mut all, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
         while let Ok(n @ 1..) = from.read(&mut chunk) {
-            let room = KEPT.saturating_sub(all.len());
-            all.extend_from_slice(&chunk[..n.min(room)]);
+            let left = KEPT.saturating_sub(all.len());
+            all.extend_from_slice(&chunk[..n.min(left)]);
         }
         String::from_utf8_lossy(&all).into_owned()
     })

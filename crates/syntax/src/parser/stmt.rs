@@ -142,7 +142,7 @@ impl Parser<'_> {
     }
 
     /// Each arm is only a call: this is on the recursive path, and every value built here would
-    /// take its own room in the stack frame.
+    /// take its own space in the stack frame.
     fn stmt_kind(&mut self) -> Parse<StmtKind> {
         match self.kind() {
             Tok::LBrace => self.block_stmt(),

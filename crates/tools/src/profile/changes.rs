@@ -156,7 +156,7 @@ mod tests {
     }
 
     impl Library {
-        /// A file with room for a first chunk and, from location 2 on, a ring.
+        /// A file with space for a first chunk and, from location 2 on, a ring.
         fn new() -> Library {
             let folder = CountFolder::new(true).expect("a folder");
             let file = File::create(folder.path_of(5)).expect("made");

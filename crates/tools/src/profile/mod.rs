@@ -108,7 +108,7 @@ const ROWS_MB: u32 = 2;
 /// Size of the trace buffer in megabytes, for events while spile does not run.
 const TRACE_MB: u32 = 64;
 /// How long spile sleeps between two reads of the trace. A program that keeps all processors busy loses one
-/// to each read. The buffer has room for the events of ten such times, and a thread's ring
+/// to each read. The buffer has space for the events of ten such times, and a thread's ring
 /// for 1,600,000 changes of region a second.
 const TRACE_REST: Duration = Duration::from_millis(20);
 

@@ -77,7 +77,7 @@ pub(super) struct Report {
     pub begin: u64,
     /// End of the report, in nanoseconds since counting began.
     pub end: u64,
-    /// Number of calls that were not counted for lack of room, since counting began.
+    /// Number of calls that were not counted for lack of space, since counting began.
     pub unfit: u64,
     /// Whether it is the last report of the session.
     pub last: bool,

@@ -265,7 +265,9 @@ impl HistogramScale {
         let (high, width) = (bound(self.end.saturating_sub(1)), self.end - self.first);
         match width.checked_sub(low.len() + 1) {
             _ if self.end == 0 => Column::Histogram.title().into(),
-            Some(room) if room >= high.len() => format!("{low}{high:>0$}", width - low.len()),
+            Some(width_left) if width_left >= high.len() => {
+                format!("{low}{high:>0$}", width - low.len())
+            }
             _ => format!("{low}..{high}"),
         }
     }

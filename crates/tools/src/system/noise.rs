@@ -168,7 +168,7 @@ fn add_up(
     }
     let account = &outcome.losses;
     for (count, what) in [
-        (account.errors, "events: there was no room for them"),
+        (account.errors, "events: there was no space for them"),
         (
             account.skipped.total(),
             "events that hit while another was handled",

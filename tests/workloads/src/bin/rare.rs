@@ -288,7 +288,7 @@ fn submit(file: &File, buffer: *mut u8, bytes: u64) -> u64 {
 /// A child that writes a byte into a pipe every `pause`, `count` times; returns the other end.
 fn trickle(count: u64, pause: Duration) -> File {
     let mut ends = [0; 2];
-    // SAFETY: `ends` has room for two numbers, which are then nobody else's.
+    // SAFETY: `ends` has space for two numbers, which are then nobody else's.
     let (out, mut into) = unsafe {
         checked(libc::pipe(ends.as_mut_ptr()).into(), "pipe");
         (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))

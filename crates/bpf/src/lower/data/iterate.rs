@@ -46,7 +46,7 @@ impl HandlerCodegen<'_> {
     fn snapshot(&self, g: GlobalId) -> Res<SnapshotMap> {
         match self.plan.snapshots.get(g.index()) {
             Some(Some(snapshot)) => Ok(snapshot.clone()),
-            _ => Err("an array without room for copies".into()),
+            _ => Err("an array without space for copies".into()),
         }
     }
 

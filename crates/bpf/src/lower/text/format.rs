@@ -141,7 +141,7 @@ impl HandlerCodegen<'_> {
             SizeOperand::Known(p @ 0..) => Src::Imm(size.min(p.saturating_add(1))),
             SizeOperand::Known(_) => Src::Imm(size),
             SizeOperand::At(v) => {
-                // A negative precision is none; the size has room for the NUL.
+                // A negative precision is none; the size has space for the NUL.
                 let (none, fits) = (self.asm.label(), self.asm.label());
                 let bytes = self.unknown(v)?;
                 self.asm.jump_if(Cond::Slt, bytes, 0, none);

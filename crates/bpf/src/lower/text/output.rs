@@ -38,7 +38,7 @@ impl HandlerCodegen<'_> {
         self.piece(shape, &mut |g, i| g.print_field(args[i], memory[i]))
     }
 
-    /// Appends an output record, after sending a buffer without room for it.
+    /// Appends an output record, after sending a buffer without space for it.
     pub(in crate::lower) fn piece(
         &mut self,
         shape: RecordShape,

@@ -59,7 +59,7 @@ fn arrays_of_equal_keys_become_fields_of_one_record() {
         thread_records(&program)
     };
     let ids = |ids: &[u32]| ids.iter().map(|g| GlobalId(*g)).collect::<Vec<_>>();
-    // An array with room for fewer elements would be another record, with a single field.
+    // An array with space for fewer elements would be another record, with a single field.
     assert_eq!(of(&text("b0: ret", "r0")), ids(&[0, 1, 3]));
     // An array that others touch is not a field.
     assert_eq!(of(&text("b0: ret", "r1")), ids(&[0, 1]));

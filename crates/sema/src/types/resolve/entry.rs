@@ -28,7 +28,7 @@ use crate::probe::{HandlerContext, HandlerKind, ProbeHandler};
 use crate::types::hir::*;
 use crate::types::unify::{Base, TyVar};
 
-/// Number of elements of a hidden array. The oldest element makes room, because a thread that ends
+/// Number of elements of a hidden array. The oldest element makes space, because a thread that ends
 /// inside a system call never takes its own.
 const ENTRY_MAX: i64 = 8192;
 
@@ -304,7 +304,7 @@ impl Resolver<'_> {
     }
 
     /// Counts a return without an element. It is missing because the call was in progress when the session
-    /// began, because its entry was skipped, or because newer elements took its room.
+    /// began, because its entry was skipped, or because newer elements took its slot.
     fn count_unseen(&mut self, span: Span) -> HirStmt {
         let mut known = self.tree.globals.iter();
         let known = known.position(|g| &*g.name == UNSEEN_ENTRIES);

@@ -23,7 +23,7 @@ pub(super) const TEXT: i64 = 63;
 /// Maximum number of elements shown of an array.
 pub(super) const ELEMENTS: u32 = 8;
 /// Length at which no more text is added; a string ends there or before.
-const ROOM: usize = 480;
+const LONGEST_LINE: usize = 480;
 
 /// A text under construction.
 pub(super) struct PrettyText {
@@ -85,7 +85,7 @@ impl PrettyText {
     }
 
     fn full(&self) -> bool {
-        self.len > ROOM
+        self.len > LONGEST_LINE
     }
 }
 
@@ -429,8 +429,8 @@ impl Resolver<'_> {
         let unit = self.hidden_function("pretty_text", span);
         self.pretty_units.insert(key, unit);
         let addr = self.parameter(unit, span);
-        let room = self.num(HirExprKind::Num(TEXT), span);
-        let args = vec![addr, room];
+        let limit = self.num(HirExprKind::Num(TEXT), span);
+        let args = vec![addr, limit];
         let read = self.str(HirExprKind::Intr { f, args }, span);
         let mut text = PrettyText::new(Space::Kernel);
         text.lit("\"");

@@ -105,7 +105,7 @@ impl ProfileBuilder {
         for (n, what) in [
             (
                 failed.len() as u64,
-                "threads without times in regions: there was no room for their files, or the files are gone",
+                "threads without times in regions: there was no space for their files, or the files are gone",
             ),
             (
                 self.folder.as_ref().map_or(0, |f| f.is_distrusted().into()),

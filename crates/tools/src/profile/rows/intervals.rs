@@ -90,7 +90,7 @@ impl ProfileBuilder {
         let thread = self.location(f.number()?);
         if let Some(nth) = self.counting.get(&thread).copied() {
             self.fetch(nth);
-            self.make_room();
+            self.make_space();
         }
         Some(())
     }
@@ -106,7 +106,7 @@ impl ProfileBuilder {
         if let (true, Some(folder)) = (self.trace, &self.folder) {
             location.ring.release(folder, location.file);
         }
-        self.make_room();
+        self.make_space();
     }
 
     /// Makes intervals of all changes so far.
@@ -159,7 +159,7 @@ impl ProfileBuilder {
 
     /// Changes stay uninterpreted until there are many, or until an account comes: a short program
     /// has ended by then.
-    fn make_room(&mut self) {
+    fn make_space(&mut self) {
         if self.raw > RAW {
             self.take_changes();
         }

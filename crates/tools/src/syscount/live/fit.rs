@@ -38,11 +38,11 @@ pub(super) fn columns(
     columns: &[Column],
     widths: &[usize],
     order: Column,
-    room: usize,
+    width: usize,
 ) -> Vec<(usize, usize)> {
     let location = |wanted: Column| columns.iter().position(|c| *c == wanted);
     let ranks = std::iter::once(order).chain(RANKS.into_iter().filter(|c| *c != order));
-    let mut left = room;
+    let mut left = width;
     let mut shown: Vec<(usize, usize)> = Vec::new();
     for (at, column) in ranks.filter_map(|c| Some((location(c)?, c))) {
         let width = min_width(column, widths[at]);
@@ -78,10 +78,10 @@ pub(super) fn text(text: &str, width: usize, ascii: bool) -> String {
 }
 
 /// As many parts of a line as fit; earlier parts are more important.
-pub(super) fn parts(parts: &[String], room: usize) -> String {
+pub(super) fn parts(parts: &[String], width: usize) -> String {
     let mut line = String::new();
     for part in parts {
-        if Line::raw(&*line).width() + Line::raw(&**part).width() > room {
+        if Line::raw(&*line).width() + Line::raw(&**part).width() > width {
             break;
         }
         line.push_str(part);

@@ -19,7 +19,7 @@ const NOWHERE: u32 = 8;
 const FRAMES: u32 = 20;
 
 /// Where the functions find what they need. An object without stacks has only functions that take
-/// addresses, which need no room.
+/// addresses, which need no space.
 fn layout(plan: &StateLayout) -> StackLayout {
     let room = plan.stacks.as_ref();
     let location = |of: fn(&StackRoom) -> u32| room.map_or(NOWHERE, of);
