@@ -9,7 +9,7 @@
 //! | [`RING`] | ring buffer of records |
 //! | `stack_copies` | rooms for copies of stacks |
 //! | `counterN` | the perf events of a counter, see [`counter_map`] |
-//! | `s_NAME_INDEX` | array: copies of the elements that handlers walk through, see `crates/bpf/src/plan/iterators.rs` |
+//! | `s_NAME_INDEX` | array: copies of the elements over which handlers iterate, see `crates/bpf/src/plan/iterators.rs` |
 
 use spile_ir::HandlerId;
 use spile_layout::Layout;

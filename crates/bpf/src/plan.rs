@@ -13,11 +13,11 @@
 //! | `scratch` | scratch words and buffers |
 //! | `memory`, `values` | scalars and single statistics, layouts of values |
 //! | `arrays` | hash maps, caches, thread records, co-located elements |
-//! | `iterators` | rooms of iterators, shared by those that are never open together |
+//! | `iterators` | buffers of iterators, shared by those that are never open together |
 //! | `snapshots` | the memory of iterators |
 //! | `critical` | the copies of the controller's critical section |
 //! | `outlining` | which operations are functions that handlers share |
-//! | `stacks` | rooms for stacks, and the state of walks |
+//! | `stacks` | buffers for stacks, and the state of unwinds |
 //! | `depth` | the depth of calls, and the length of programs |
 
 use spile_cast::Cast;
@@ -60,7 +60,7 @@ pub(crate) use arrays::{Colocations, EVICT, lanes};
 pub(crate) use needs::LayoutInputs;
 pub(crate) use scratch::ScratchOffsets;
 pub(crate) use snapshots::SnapshotMap;
-pub(crate) use stacks::StackRoom;
+pub(crate) use stacks::StackBuffer;
 
 use allocator::{Areas, BumpAllocator};
 use arrays::ThreadRecordFields;
@@ -106,8 +106,8 @@ pub(crate) struct StateLayout {
     pub outlining: Outlining,
     /// Co-located arrays.
     pub colocations: Colocations,
-    /// Rooms for stacks, if any are taken.
-    pub stacks: Option<StackRoom>,
+    /// Buffers for stacks, if any are taken.
+    pub stacks: Option<StackBuffer>,
     /// Texts with symbols, and those that handlers make themselves.
     pub marks: Marks,
     /// What the controller's critical section copies.
@@ -144,7 +144,7 @@ impl StateLayout {
         let iterators = snapshots::all_iterators(program)?;
         let mut scratch = ScratchOffsets::words(&mut areas.cpu, &needs, &iterators);
         let made = stacks::forms_made(program, &needs.marks);
-        let stacks = StackRoom::new(program, &made, needs.user_walk, &mut areas);
+        let stacks = StackBuffer::new(program, &made, needs.user_unwind, &mut areas);
         let mut globals = near_globals(program, &mut areas);
         if facts.kernel_handlers().any(BodyFacts::sets_verdict) {
             scratch.verdict = areas.cpu.alloc(8);

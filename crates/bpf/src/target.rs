@@ -81,7 +81,7 @@ pub struct KernelOffsets {
     pub uprobe: Option<UprobeOffsets>,
     /// Offsets for the search for a page in its file, if the kernel has `bpf_find_vma` (5.17).
     pub pages: Option<PageOffsets>,
-    /// Offsets for walks of user stacks.
+    /// Offsets for unwinds of user stacks.
     pub unwind: Option<UnwindOffsets>,
 }
 

@@ -76,7 +76,7 @@ pub enum CopyLocation {
     },
 }
 
-/// Words in the shared area with which the section avoids walking through the whole array. The
+/// Words in the shared area with which the section avoids iterating over the whole array. The
 /// controller clears the first word, collects the array's keys without the lock, and writes them to
 /// the entries. If the first word is still 0 under the lock, there are no other keys.
 #[derive(Debug, Clone, Copy)]

@@ -34,7 +34,7 @@ pub enum GlobalLocation {
     },
     /// A hash map. Its key has the key fields one after the other, each a multiple of 8 bytes. Its
     /// value has 8 bytes of insertion sequence (in wrapping arrays, and those that a `foreach`
-    /// walks), then the element.
+    /// iterations), then the element.
     Hash {
         /// Name of the map.
         map: String,

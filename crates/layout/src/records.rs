@@ -30,14 +30,14 @@ pub enum RecordKind {
     /// CPU a mark stands for the string: the word at [`shared::MARK`], the read's number in hex and
     /// a semicolon.
     Deferred,
-    /// A file that a stack walk met for the first time. Six numbers: the file's number, a process
+    /// A file that a stack unwind met for the first time. Six numbers: the file's number, a process
     /// that has it mapped, start and end of the mapping, device, inode. Then [`FILE_NAMES`] times
     /// [`FILE_NAME`] bytes: the names of its path, innermost first, NUL-terminated; an empty name
     /// ends them.
     File,
     /// A process called `execve`. Two numbers: the process, and the time on the monotonic clock.
     Executed,
-    /// The rest of a user stack that a handler could not walk: its words are pages.
+    /// The rest of a user stack that a handler could not unwind: its words are pages.
     Copy,
     /// `print(@hist_log(x))`: the words are the buckets of this histogram.
     Hist(spile_ir::Hist),

@@ -195,7 +195,7 @@ impl SymbolicForm {
     }
 }
 
-/// Whether an instruction walks the kernel's stack.
+/// Whether an instruction unwinds the kernel's stack.
 pub fn takes_kernel_stack(inst: &Inst) -> bool {
     use spile_ir::intrinsics::Intrinsic::{KernelFrame, KernelStack, KernelSymbolic};
     matches!(

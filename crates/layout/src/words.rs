@@ -51,7 +51,7 @@ pub struct StackWords {
     pub points: Vec<String>,
     /// Whether kernel stacks are taken.
     pub kernel: bool,
-    /// Whether user stacks are walked, and not only addresses looked up.
+    /// Whether user stacks are unwound, and not only addresses looked up.
     pub rows: bool,
     /// Offset in the shared area of the last file number, if user stacks are taken.
     pub files: Option<u32>,

@@ -31,7 +31,7 @@ pub(crate) fn needs(
         decimal: decimal::room(program.kernel_insts()),
         memory: if reads { MAX_MEM.fit::<u32>() + 8 } else { 0 },
         last_match: regex::room(program, facts, max_string),
-        user_walk: unwind::buffer(program.limits.maxbacktrace),
+        user_unwind: unwind::buffer(program.limits.maxbacktrace),
         marks,
         attach,
     }

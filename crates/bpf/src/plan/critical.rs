@@ -36,7 +36,7 @@ pub(super) fn plan(
         interrupts_off: options.features.interrupts.is_some(),
         ..CriticalLayout::default()
     };
-    // In another processor's interrupt the walk is the smallest part of the cost.
+    // In another processor's interrupt the iteration is the smallest part of the cost.
     let usable = options.features.interrupts.is_some() && options.features.bpf_loop;
     for g in copied_globals(program, locations) {
         let Some(Some(layout)) = locations.get(g.index()) else {

@@ -1,12 +1,12 @@
-//! The iterators of kernel handlers: what each one walks through, the parts of an element that it
-//! needs, and the iterators that can use the same room because they are never open together.
+//! The iterators of kernel handlers: what each one iterates over, the parts of an element that it
+//! needs, and the iterators that can use the same slot because they are never open together.
 //!
 //! `foreach` copies the matching elements of its array to entries of a map that belongs to the
 //! array (and so to the holder of the array's lock). In front of each entry is a [`node`]; the nodes
 //! form a heap ([`spile_lir::library::heap`]). Behind the node are the parts of the element that the loop
 //! reads: first the text that is the sort key, if there is one.
 //!
-//! For each iterator that can be open together with others, a map has a room with as many entries
+//! For each iterator that can be open together with others, a map has a slot with as many entries
 //! as the array has elements. The buckets of a histogram are copied to the per-CPU area.
 
 use crate::error::Res;
@@ -21,7 +21,7 @@ use spile_lir::library::heap::node;
 
 /// Words of an iterator in the per-CPU area.
 pub(crate) mod state {
-    /// Index of its room's first entry.
+    /// Index of its slot's first entry.
     pub(crate) const BASE: u32 = 0;
     /// Number of nodes in the heap; for a histogram, of buckets that were copied.
     pub(crate) const SIZE: u32 = 8;
@@ -48,7 +48,7 @@ pub(crate) struct ElementField {
     pub at: u32,
 }
 
-/// The elements that an iterator walks through.
+/// The elements that an iterator iterates over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum IterSource {
     /// The elements of an array.
@@ -68,9 +68,9 @@ pub(crate) enum IterSource {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IteratorLayout {
     pub g: GlobalId,
-    pub walk: IterSource,
+    pub source: IterSource,
     /// The index of its buffer, among those of its array or of all histograms.
-    pub room: u32,
+    pub slot: u32,
     /// Whether the body calls a function that can start this iterator again. Each activation then has a
     /// buffer of its own.
     pub deep: bool,
@@ -79,7 +79,7 @@ pub(crate) struct IteratorLayout {
 impl IteratorLayout {
     /// Bytes of an entry in its map.
     pub(crate) fn entry(&self) -> u32 {
-        match &self.walk {
+        match &self.source {
             IterSource::Array { fields, .. } => {
                 node::SIZE + fields.iter().map(|f| f.ty.size()).sum::<u32>()
             }
@@ -87,8 +87,8 @@ impl IteratorLayout {
         }
     }
 
-    fn same_room(&self, other: &IteratorLayout) -> bool {
-        match (&self.walk, &other.walk) {
+    fn same_slot(&self, other: &IteratorLayout) -> bool {
+        match (&self.source, &other.source) {
             (IterSource::Array { .. }, IterSource::Array { .. }) => self.g == other.g,
             (IterSource::Buckets(_), IterSource::Buckets(_)) => true,
             _ => false,
@@ -96,7 +96,7 @@ impl IteratorLayout {
     }
 }
 
-/// Arrays that record the order of insertion, because a `foreach` walks through them or they are
+/// Arrays that record the order of insertion, because a `foreach` iterates over them or they are
 /// printed at the end.
 pub(crate) fn iterated(program: &Program) -> Vec<bool> {
     let mut out: Vec<bool> = program.globals.iter().map(|g| g.display).collect();
@@ -119,7 +119,9 @@ pub(crate) fn iterators(program: &Program, body: &Body) -> Res<Vec<Option<Iterat
             Inst::IterNew { it, g, sort, .. } => (*it, array(program, body, *it, *g, *sort)?),
             Inst::IterHist { it, g, .. } => {
                 let spec = program.globals.get(g.index()).and_then(|g| g.kind.stats());
-                let hist = spec.and_then(|s| s.hist).ok_or("no histogram to walk")?;
+                let hist = spec
+                    .and_then(|s| s.hist)
+                    .ok_or("no histogram to iterate over")?;
                 (*it, IterSource::Buckets(hist.buckets()))
             }
             _ => continue,
@@ -127,20 +129,20 @@ pub(crate) fn iterators(program: &Program, body: &Body) -> Res<Vec<Option<Iterat
         let g = inst.global().ok_or("an iterator over nothing")?;
         let new = IteratorLayout {
             g,
-            walk: one,
-            room: 0,
+            source: one,
+            slot: 0,
             deep: false,
         };
         match all.get_mut(it.index()) {
             Some(Some(old)) if *old != new => {
-                return Err("an iterator that walks through two things".into());
+                return Err("an iterator that iterates over two things".into());
             }
             Some(location) => *location = Some(new),
             None => return Err("an iterator that does not exist".into()),
         }
     }
     let open = open_in(body);
-    assign_rooms(body, &open, &mut all);
+    assign_slots(body, &open, &mut all);
     let deep = around_calls(body, &open);
     for (i, one) in all.iter_mut().enumerate() {
         if let Some(one) = one {
@@ -240,9 +242,9 @@ fn parts_read(body: &Body, it: IterId) -> Vec<ElementPart> {
     parts
 }
 
-/// Assigns different rooms to iterators that can be open together. An iterator is open if its next
+/// Assigns different slots to iterators that can be open together. An iterator is open if its next
 /// element can be requested without a new start.
-fn assign_rooms(body: &Body, open: &[OpenSet], all: &mut [Option<IteratorLayout>]) {
+fn assign_slots(body: &Body, open: &[OpenSet], all: &mut [Option<IteratorLayout>]) {
     let mut together = vec![BTreeSet::new(); all.len()];
     for_each_start(body, open, |it, open| {
         for other in open.iter().filter(|o| **o != it) {
@@ -259,13 +261,13 @@ fn assign_rooms(body: &Body, open: &[OpenSet], all: &mut [Option<IteratorLayout>
             None => continue,
             Some(this) => (0..i)
                 .filter(|j| together[i].contains(j))
-                .filter_map(|j| all[j].as_ref().filter(|o| this.same_room(o)))
-                .map(|o| o.room)
+                .filter_map(|j| all[j].as_ref().filter(|o| this.same_slot(o)))
+                .map(|o| o.slot)
                 .collect(),
         };
-        let room = (0..).find(|r| !taken.contains(r)).unwrap_or(0);
+        let slot = (0..).find(|r| !taken.contains(r)).unwrap_or(0);
         if let Some(this) = &mut all[i] {
-            this.room = room;
+            this.slot = slot;
         }
     }
 }
@@ -310,7 +312,7 @@ impl Backward for OpenIterators<'_> {
     }
 
     fn block(&self, id: BlockId, fact: &mut OpenSet) {
-        walk_back(
+        scan_back(
             &self.0.blocks[id.index()],
             fact,
             &OpenSet::default(),
@@ -337,14 +339,14 @@ fn for_each_start(body: &Body, open: &[OpenSet], mut f: impl FnMut(usize, &BTree
         let caught = block
             .catch
             .map_or_else(OpenSet::default, |c| open[c.index()].clone());
-        walk_back(block, &mut set, &caught, &mut f);
+        scan_back(block, &mut set, &caught, &mut f);
     }
 }
 
 /// The transfer function of a block, backwards: from the iterators that are open at its end to
 /// those at its start. `caught`: those at the start of its catch block, which are open in the whole
 /// block.
-fn walk_back(
+fn scan_back(
     block: &Block,
     open: &mut OpenSet,
     caught: &OpenSet,
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_iterators_have_own_rooms_and_others_share() {
+    fn nested_iterators_have_own_slots_and_others_share() {
         let (program, all) = read(
             4,
             "  b0: iter i0 g0[] jump b1
@@ -392,8 +394,8 @@ mod tests {
                b6: iter_hist i3 g1[r3] jump b5
                b7: ret",
         );
-        let rooms: Vec<u32> = all.iter().flatten().map(|i| i.room).collect();
-        assert_eq!(rooms, [0, 1, 0, 0]);
+        let slots: Vec<u32> = all.iter().flatten().map(|i| i.slot).collect();
+        assert_eq!(slots, [0, 1, 0, 0]);
         let entries: Vec<u32> = all.iter().flatten().map(IteratorLayout::entry).collect();
         // The first one reads the string and the value; the others read the number, and the second
         // one sorts by the string.
@@ -412,8 +414,8 @@ mod tests {
                b3: next i0 [r3, r4] b1, b4
                b4: ret",
         );
-        let rooms: Vec<u32> = all.iter().flatten().map(|i| i.room).collect();
-        assert_eq!(rooms, [0, 1]);
+        let slots: Vec<u32> = all.iter().flatten().map(|i| i.slot).collect();
+        assert_eq!(slots, [0, 1]);
         assert_eq!(maybe_unstarted(&program.handlers[0].body), [1]);
     }
 }

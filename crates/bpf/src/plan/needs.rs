@@ -19,8 +19,8 @@ pub(crate) struct LayoutInputs {
     pub memory: u32,
     /// Bytes of the last match of a regular expression; 0 if no match is kept.
     pub last_match: u32,
-    /// Bytes of the state of a walk through a user stack.
-    pub user_walk: u32,
+    /// Bytes of the state of a unwind through a user stack.
+    pub user_unwind: u32,
     /// Texts with symbols, and those that handlers make themselves.
     pub marks: Marks,
     /// How the handlers are attached.

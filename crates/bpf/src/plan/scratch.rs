@@ -8,7 +8,7 @@ use spile_lir::library::append::DIGITS;
 use super::allocator::BumpAllocator;
 use super::iterators::{IterSource, IteratorLayout, state};
 use super::needs::LayoutInputs;
-use super::snapshots::{activations, count_rooms, max_over_handlers};
+use super::snapshots::{activations, count_slots, max_over_handlers};
 use super::values::element;
 
 /// Bytes of the output buffer in addition to the largest record.
@@ -53,12 +53,12 @@ pub(crate) struct ScratchOffsets {
     pub digits: u32,
     /// Words of iterators, see [`super::iterators::state`].
     pub iterators: u32,
-    /// Copies of histograms for iterators, one room after the other.
+    /// Copies of histograms for iterators, one slot after the other.
     pub buckets: u32,
     /// Bytes of one such space.
-    pub bucket_room: u32,
-    /// Bytes of all rooms of one activation.
-    pub bucket_rooms: u32,
+    pub bucket_slot: u32,
+    /// Bytes of all slots of one activation.
+    pub bucket_slots: u32,
     /// A key of a map.
     pub key: u32,
     /// A value of a map.
@@ -111,8 +111,8 @@ impl ScratchOffsets {
             iterators: cpu
                 .alloc(max_over_handlers(iterators, |i| i.len().fit::<u32>()) * state::BYTES),
             buckets: 0,
-            bucket_room: largest_walk(iterators),
-            bucket_rooms: 0,
+            bucket_slot: largest_source(iterators),
+            bucket_slots: 0,
             key: 0,
             value: 0,
             frame: 0,
@@ -163,11 +163,11 @@ impl ScratchOffsets {
     ) -> u32 {
         let saved = self.saved_size.saturating_mul(program.limits.maxnesting);
         self.saved = cpu.alloc(saved);
-        let buckets = |f: &IteratorLayout| matches!(f.walk, IterSource::Buckets(_));
-        let rooms = max_over_handlers(iterators, |i| count_rooms(i, buckets));
+        let buckets = |f: &IteratorLayout| matches!(f.source, IterSource::Buckets(_));
+        let slots = max_over_handlers(iterators, |i| count_slots(i, buckets));
         let activations = activations(program, iterators, |f| f.deep && buckets(f));
-        self.bucket_rooms = rooms * self.bucket_room;
-        let bucket_bytes = self.bucket_rooms.saturating_mul(activations);
+        self.bucket_slots = slots * self.bucket_slot;
+        let bucket_bytes = self.bucket_slots.saturating_mul(activations);
         self.buckets = cpu.alloc(bucket_bytes);
         saved.max(bucket_bytes)
     }
@@ -179,8 +179,8 @@ pub(super) fn longest_string(program: &Program) -> u32 {
 }
 
 /// Bytes of the largest histogram that is iterated.
-fn largest_walk(iterators: &[Vec<Option<IteratorLayout>>]) -> u32 {
-    let bytes = |f: &IteratorLayout| match f.walk {
+fn largest_source(iterators: &[Vec<Option<IteratorLayout>>]) -> u32 {
+    let bytes = |f: &IteratorLayout| match f.source {
         IterSource::Buckets(n) => 8 * n,
         IterSource::Array { .. } => 0,
     };

@@ -1,4 +1,4 @@
-//! The memory of iterators: maps of copies, and the number of rooms that are in use at once.
+//! The memory of iterators: maps of copies, and the number of slots that are in use at once.
 
 use spile_ir::{Executor, GlobalKind, Program};
 
@@ -9,16 +9,16 @@ use crate::object::elf::{MapSpec, MapType};
 
 /// Limit on the elements of an array with iterators: `bpf_loop` makes at most 8 million iterations,
 /// and building a heap takes two for each element.
-const MAX_WALKED: u32 = 4_000_000;
+const MAX_ITERATED: u32 = 4_000_000;
 
 /// The map to which an array's elements are copied for iteration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SnapshotMap {
     /// Its name.
     pub map: String,
-    /// Number of rooms for one activation.
-    pub rooms: u32,
-    /// Number of entries in one iterator's room.
+    /// Number of slots for one activation.
+    pub slots: u32,
+    /// Number of entries in one iterator's slot.
     pub entries: u32,
 }
 
@@ -39,16 +39,16 @@ pub(crate) fn max_over_handlers(
     iterators.iter().map(|i| count(i)).max().unwrap_or(0)
 }
 
-/// Number of rooms for the selected iterators of a handler.
-pub(crate) fn count_rooms(
+/// Number of slots for the selected iterators of a handler.
+pub(crate) fn count_slots(
     iterators: &[Option<IteratorLayout>],
     which: impl Fn(&IteratorLayout) -> bool,
 ) -> u32 {
-    let rooms = iterators.iter().flatten().filter(|f| which(f));
-    rooms.map(|f| f.room + 1).max().unwrap_or(0)
+    let slots = iterators.iter().flatten().filter(|f| which(f));
+    slots.map(|f| f.slot + 1).max().unwrap_or(0)
 }
 
-/// Number of activations that have rooms of their own: all if there are deep iterators.
+/// Number of activations that have slots of their own: all if there are deep iterators.
 pub(crate) fn activations(
     program: &Program,
     iterators: &[Vec<Option<IteratorLayout>>],
@@ -72,18 +72,18 @@ pub(crate) fn snapshots(
             continue;
         };
         let mine =
-            |f: &IteratorLayout| matches!(f.walk, IterSource::Array { .. }) && f.g.index() == i;
-        let rooms = max_over_handlers(iterators, |all| count_rooms(all, mine));
+            |f: &IteratorLayout| matches!(f.source, IterSource::Array { .. }) && f.g.index() == i;
+        let slots = max_over_handlers(iterators, |all| count_slots(all, mine));
         let activations = activations(program, iterators, |f| mine(f) && f.deep);
         let all = iterators.iter().flatten().flatten().filter(|f| mine(f));
         let Some(entry) = all.map(IteratorLayout::entry).max() else {
             continue;
         };
         let entries = (*max).max(1);
-        let all_rooms = u64::from(rooms) * u64::from(activations);
-        if entries > MAX_WALKED || u64::from(entries) * all_rooms > 1 << 30 {
+        let all_slots = u64::from(slots) * u64::from(activations);
+        if entries > MAX_ITERATED || u64::from(entries) * all_slots > 1 << 30 {
             return Err(LowerError::too_large(format!(
-                "`{}` is too large to be walked through in a kernel handler: at most {MAX_WALKED} elements",
+                "`{}` is too large to be iterated over in a kernel handler: at most {MAX_ITERATED} elements",
                 global.name
             )));
         }
@@ -93,13 +93,13 @@ pub(crate) fn snapshots(
             ty: MapType::Array,
             key_size: 4,
             value_size: entry,
-            max_entries: entries * rooms * activations,
+            max_entries: entries * slots * activations,
             flags: 0,
         });
         out[i] = Some(SnapshotMap {
             map,
             entries,
-            rooms,
+            slots,
         });
     }
     Ok(out)

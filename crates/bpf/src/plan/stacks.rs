@@ -1,4 +1,4 @@
-//! Rooms for stacks of the kernel and of programs, and the state of walks.
+//! Buffers for stacks of the kernel and of programs, and the state of unwinds.
 
 use spile_cast::Cast;
 use spile_ir::marks::{BodyId, Marks};
@@ -15,7 +15,7 @@ use crate::object::elf::{MapSpec, MapType};
 
 /// Locations for stacks: offsets in each per-CPU area, except for `words` and `next_file`.
 #[derive(Debug, Clone)]
-pub(crate) struct StackRoom {
+pub(crate) struct StackBuffer {
     /// Limit on the frames of a stack: MAXBACKTRACE.
     pub most: u32,
     /// The addresses.
@@ -30,19 +30,19 @@ pub(crate) struct StackRoom {
     pub points: Vec<String>,
     /// Whether the kernel's stack is taken.
     pub kernel: bool,
-    /// Whether user stacks are walked, and not only addresses looked up.
+    /// Whether user stacks are unwound, and not only addresses looked up.
     pub rows: bool,
     /// Whether kernel handlers make texts of user symbols.
     pub names: bool,
     /// Whether these texts contain positions in the source.
     pub lines: bool,
-    /// Offset of the state of user-stack walks, if there are any.
+    /// Offset of the state of user-stack unwinds, if there are any.
     pub user: Option<u32>,
     /// Offset in the shared area of the last file number.
     pub next_file: u32,
 }
 
-/// Whether an instruction walks the current program's stack or looks up its addresses.
+/// Whether an instruction unwinds the current program's stack or looks up its addresses.
 fn takes_user_stack(inst: &Inst) -> bool {
     use spile_ir::intrinsics::Intrinsic::{
         Interrupted, UserFrame, UserStack, UserSymbolic, UserSymbolicFrom,
@@ -71,7 +71,7 @@ pub(super) fn forms_made(program: &Program, marks: &Marks) -> Vec<SymbolicForm> 
     all
 }
 
-impl StackRoom {
+impl StackBuffer {
     /// Bytes of all addresses of a stack.
     pub(crate) fn bytes(&self) -> u32 {
         8 * (self.most + OWN_FRAMES + 2)
@@ -80,13 +80,13 @@ impl StackRoom {
     pub(super) fn new(
         program: &Program,
         made: &[SymbolicForm],
-        user_walk: u32,
+        user_unwind: u32,
         areas: &mut Areas,
-    ) -> Option<StackRoom> {
+    ) -> Option<StackBuffer> {
         use spile_ir::intrinsics::Intrinsic as I;
         let takes = takes_kernel_stack;
         let user = program.kernel_insts().any(takes_user_stack);
-        // Looks up an address in the mappings without walking a stack.
+        // Looks up an address in the mappings without unwinding a stack.
         let looks_up = |i: &Inst| match i {
             Inst::Intr {
                 f: I::Interrupted, ..
@@ -124,7 +124,7 @@ impl StackRoom {
             }
         }
         let by_tables = || made.iter().filter(|form| form.by_tables());
-        let room = StackRoom {
+        let buffer = StackBuffer {
             names: by_tables().next().is_some(),
             lines: by_tables().any(|form| form.has_lines()),
             most: program.limits.maxbacktrace,
@@ -138,22 +138,22 @@ impl StackRoom {
             user: None,
             next_file: 0,
         };
-        let words = stack_words::POINTS + room.points.len().fit::<u32>() * stack_words::POINT;
+        let words = stack_words::POINTS + buffer.points.len().fit::<u32>() * stack_words::POINT;
         let Areas { shared, cpu, .. } = areas;
-        any.then(|| StackRoom {
-            frames: cpu.alloc(room.bytes()),
+        any.then(|| StackBuffer {
+            frames: cpu.alloc(buffer.bytes()),
             count: cpu.alloc(8),
             first: cpu.alloc(8),
             words: shared.alloc(words),
-            user: user.then(|| cpu.alloc(user_walk)),
+            user: user.then(|| cpu.alloc(user_unwind)),
             next_file: shared.alloc(8),
-            ..room
+            ..buffer
         })
     }
 }
 
 /// The maps of stacks and of their names. `stacks` and `made` are as in the plan.
-pub(super) fn maps(stacks: Option<&StackRoom>, made: &[SymbolicForm], cpus: u32) -> Vec<MapSpec> {
+pub(super) fn maps(stacks: Option<&StackBuffer>, made: &[SymbolicForm], cpus: u32) -> Vec<MapSpec> {
     let mut maps = Vec::new();
     if stacks.is_some_and(|s| s.user.is_some()) {
         maps.push(MapSpec {
@@ -175,13 +175,13 @@ pub(super) fn maps(stacks: Option<&StackRoom>, made: &[SymbolicForm], cpus: u32)
             },
             flags: MMAPABLE,
         });
-        let walks = stacks.is_some_and(|s| s.rows);
+        let unwinds = stacks.is_some_and(|s| s.rows);
         maps.push(MapSpec {
             name: COPIES_MAP.into(),
             ty: MapType::Array,
             key_size: 4,
             value_size: copy::BYTES,
-            max_entries: if walks { cpus } else { 1 },
+            max_entries: if unwinds { cpus } else { 1 },
             flags: 0,
         });
         if let Some(stacks) = stacks.filter(|s| s.names) {

@@ -98,7 +98,7 @@ fn other_shapes_have_no_template() {
     }
 }
 
-/// A script with arguments of system calls, stacks of programs, and walks through arrays.
+/// A script with arguments of system calls, stacks of programs, and iterations over arrays.
 const SCRIPT: &str = r#"
 site @0 ""
 site @1 "operator at x.stp:1:2"

@@ -193,15 +193,15 @@ impl<'b> Section<'_, 'b> {
         });
     }
 
-    /// Copies an array, by the list of its keys or by a walk.
+    /// Copies an array, by the list of its keys or by an iteration.
     fn elements(&self, array: &Elements<'_>) {
         let f = self.f;
         f.block(|done| {
             if let Some(known) = array.known {
-                f.block(|walk| {
-                    walk.leave_if(state(f, known.fresh).load_u64(0).ne(0));
+                f.block(|iteration| {
+                    iteration.leave_if(state(f, known.fresh).load_u64(0).ne(0));
                     let keys = state(f, known.keys).load_u64(0);
-                    walk.leave_if(keys.gt(array.max.cast_signed()));
+                    iteration.leave_if(keys.gt(array.max.cast_signed()));
                     state(f, array.count).store_u64(0, keys);
                     f.repeat_call(keys, &array.key_function(), self.emptied);
                     done.leave();

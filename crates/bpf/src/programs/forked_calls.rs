@@ -64,7 +64,7 @@ pub(crate) fn maps(program: &Program, globals: &[Option<GlobalLayout>]) -> Vec<C
 }
 
 /// The program, and the functions that it calls; `None` where there is nothing to copy, or the kernel
-/// cannot walk over an array.
+/// cannot iterate over an array.
 pub(crate) fn module(
     maps: &[CallMap],
     offsets: &KernelOffsets,
@@ -93,7 +93,7 @@ fn copier(maps: &[CallMap], tgid: i32, utask: Option<i32>) -> LirFunc {
 Copies the elements of the forking thread for its child.
 ctx: the tasks of the parent and of the child. New threads have no calls of their parent, and a thread
 that hit no uprobe has no elements.
-Cost: a read of the task; in threads that hit a uprobe a walk over each array.";
+Cost: a read of the task; in threads that hit a uprobe an iteration over each array.";
     build(PROGRAM, contract, ["ctx"], |f, [ctx]| {
         let read = f.slot(8);
         if let Some(utask) = utask {

@@ -12,7 +12,7 @@ use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Size};
 pub(crate) const BSS: u32 = 8 << 20;
 /// Offset of the counter in `.bss`.
 pub(crate) const COUNTER: u32 = BSS - 8;
-/// Offset of the results in `.bss`: that of `multiply`, then that of the walk over the map.
+/// Offset of the results in `.bss`: that of `multiply`, then that of the iteration over the map.
 pub(crate) const RESULTS: u32 = 4096;
 
 /// A line of a pretended script.

@@ -38,7 +38,7 @@ fn args() -> Vec<[i64; 2]> {
 }
 
 #[test]
-fn numbers_are_walked_in_every_order() {
+fn numbers_are_visited_in_every_order() {
     for (sort, limit) in [
         ("", ""),
         (" asc key 0", ""),
@@ -95,7 +95,7 @@ fn texts() -> (String, String) {
 }
 
 #[test]
-fn strings_are_walked_in_every_order() {
+fn strings_are_visited_in_every_order() {
     let args: Vec<_> = [3, 1, 7, 5, 0, 6, 2, 4].map(|n| [n, n % 3]).to_vec();
     for width in [16, 40, 512] {
         for (sort, limit) in [
@@ -126,7 +126,7 @@ fn strings_are_walked_in_every_order() {
 }
 
 #[test]
-fn only_elements_of_the_slice_are_walked() {
+fn only_elements_of_the_slice_are_visited() {
     let args: Vec<_> = (0..12).map(|n| [n % 4, n / 4]).collect();
     for (slice, sort) in [
         ("*, *", ""),
@@ -212,7 +212,7 @@ fn large_elements_are_copied_whole() {
 }
 
 #[test]
-fn only_buckets_that_are_not_empty_are_walked() {
+fn only_buckets_that_are_not_empty_are_visited() {
     for hist in ["hist_log", "hist_linear -8 8 4"] {
         for (kind, key) in [("", ""), ("[long] ", "0")] {
             let max = if kind.is_empty() { "" } else { " max 4" };
@@ -312,7 +312,7 @@ fn variance_is_exact() {
 }
 
 #[test]
-fn a_large_array_is_walked_whole() {
+fn a_large_array_is_visited_whole() {
     for sort in [" desc value", " asc key 0", ""] {
         let head = "fmt f0 \"%d=%d \"\nglobal g0 \"a\" [long] long max 5000 shared lock @0";
         // The last element has the number 0 and starts the loop.

@@ -36,8 +36,8 @@ pub fn samples() -> Vec<Routine> {
         Routine::Defer(sample_defer(at)),
         Routine::Flush(sample_flush()),
         Routine::FindSteps,
-        Routine::Addresses(sample_walk()),
-        Routine::Walk(sample_walk()),
+        Routine::Addresses(sample_unwind()),
+        Routine::Unwind(sample_unwind()),
     ]);
     let stacks = sample_stacks(at);
     samples.extend(StackText::all(&stacks).map(Routine::StackText));
@@ -141,7 +141,7 @@ fn sample_stacks(text: append::AppendLayout) -> StackLayout {
         frames: SOME,
         count: SOME,
         first: SOME,
-        walk: SOME,
+        unwind: SOME,
         words: SOME,
         texts: SOME,
         ranges: SOME,
@@ -157,7 +157,7 @@ fn sample_stacks(text: append::AppendLayout) -> StackLayout {
     }
 }
 
-fn sample_walk() -> unwind::UnwindLayout {
+fn sample_unwind() -> unwind::UnwindLayout {
     unwind::UnwindLayout {
         abi: &spile_abi::X86_64,
         base: SOME,

@@ -1,4 +1,4 @@
-//! Eviction from an array that wraps: callbacks of walks over its elements, whose values begin with their
+//! Eviction from an array that wraps: callbacks of iterations over its elements, whose values begin with their
 //! sequence numbers.
 //!
 //! A sequence number of 0 belongs to an insertion in progress on another processor.

@@ -1,4 +1,4 @@
-//! The heap of nodes in front of a walk's entries: functions that build it and that take its first node.
+//! The heap of nodes in front of a iteration's entries: functions that build it and that take its first node.
 //! Both sift nodes down one after the other. One iteration, `step`, moves one node down by one level, so the
 //! kernel's verifier follows it once. The loops share it: they have no other code.
 //!
@@ -21,7 +21,7 @@ pub mod node {
     pub const WORD: i16 = 0;
     /// Sequence number of insertion. Of equal elements the older one comes first.
     pub const SEQ: i16 = 8;
-    /// Index of the entry, counted from the first one of the walk.
+    /// Index of the entry, counted from the first one of the iteration.
     pub const ENTRY: i16 = 16;
     /// Bytes of a node. If the sort key is a text, it is right behind.
     pub const SIZE: u32 = 24;
@@ -35,7 +35,7 @@ pub mod words {
     pub const NEXT: i16 = 8;
     /// The sinking node: three words, in the order of [`super::node`].
     pub const NODE: i16 = 16;
-    /// Index of the walk's first entry in the map, set by the caller.
+    /// Index of the iteration's first entry in the map, set by the caller.
     pub const BASE: i16 = 40;
     /// Number of nodes, set by the caller.
     pub const SIZE: i16 = 48;
@@ -61,7 +61,7 @@ pub enum HeapOrder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapLayout {
     /// The map of the entries. Each map has functions of its own, because the kernel inlines a look-up only
-    /// if it is always in the same map: with one function for two maps a walk takes 2.2 times as long.
+    /// if it is always in the same map: with one function for two maps a iteration takes 2.2 times as long.
     pub map: String,
     /// Whether the sort key is a text.
     pub texts: Option<HeapOrder>,
@@ -174,7 +174,7 @@ struct Heap<'a, 'b> {
 }
 
 impl<'b> Heap<'_, 'b> {
-    /// The index of the walk's first entry in the map.
+    /// The index of the iteration's first entry in the map.
     fn base(&self) -> Scalar<'b> {
         self.words.load_bytes(Size::U32, words::BASE)
     }
@@ -189,7 +189,7 @@ impl<'b> Heap<'_, 'b> {
         entry
     }
 
-    /// The address of an entry of the walk.
+    /// The address of an entry of the iteration.
     fn existing(&self, index: impl IntoOperand<'b>, otherwise: impl IntoOperand<'b>) -> Scalar<'b> {
         self.element(self.base() + index, otherwise)
     }

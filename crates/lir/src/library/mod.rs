@@ -13,13 +13,13 @@
 //! | `arithmetic` | division of numbers with signs |
 //! | `numbers` | digits of numbers, numbers of digits |
 //! | `quote` | escapes, with and without quotes |
-//! | `regex` | regular expressions: walks over the tables of automata |
+//! | `regex` | regular expressions: matchers over the tables of automata |
 //! | `unicode` | UTF-16 and UTF-32 to UTF-8 |
 //! | `append` | strings, numbers and bytes at the end of a text, with C's widths, precisions and flags |
 //! | `statistics` | variance, sums of squares, the buckets of a histogram |
 //! | `eviction` | the oldest elements of an array that wraps |
-//! | `heap` | the heap of a walk's entries, in their order |
-//! | `walks` | walks over elements: removal, copies for a `foreach` |
+//! | `heap` | the heap of an iteration's entries, in their order |
+//! | `iterations` | iterations over elements: removal, copies for a `foreach` |
 //! | `cmdline` | the current process's command line |
 //! | `lock` | locks |
 //! | `output` | the output buffer |
@@ -28,7 +28,7 @@
 //! | `tables` | rows of tables in maps, for other modules |
 //! | `stacks` | texts of stacks and addresses: symbols, files, lines |
 //! | `usermem` | memory of the program that is not mapped, from the page cache |
-//! | `unwind` | walks of user stacks |
+//! | `unwind` | unwinding of user stacks |
 //! | `arguments` | arguments of system calls as text, a module of its own that knows the host's layout |
 //! | `routine` | the requests of hosts as values |
 //!
@@ -60,6 +60,7 @@ pub mod decimal;
 pub mod defer;
 pub mod eviction;
 pub mod heap;
+pub mod iterations;
 pub mod large;
 pub mod lock;
 mod numbers;
@@ -75,7 +76,6 @@ mod tables;
 pub mod unicode;
 pub mod unwind;
 pub mod usermem;
-pub mod walks;
 
 use std::sync::LazyLock;
 

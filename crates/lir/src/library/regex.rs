@@ -1,4 +1,4 @@
-//! Regular expressions: walks over the tables of their automata. A function of each expression puts its
+//! Regular expressions: matchers that follow the tables of their automata. A function of each expression puts its
 //! tables' positions into words, and repeats the steps, which serve all expressions.
 //!
 //! The verifier knows the words of [`word`], because they are on the stack, and so the size of each table:
@@ -69,7 +69,7 @@ mod word {
 
 /// Bytes of a text that one step of `match_at` processes.
 pub const CHUNK: i32 = 8;
-/// Bytes that one step of the other walks processes.
+/// Bytes that one step of the other matchers processes.
 const STEPS: i32 = 4;
 
 /// The name of the step of [`matches`].
@@ -154,20 +154,20 @@ fn steps(names: &[&str]) -> Vec<Extern> {
 pub fn matches(name: &str, classes: &[u8; 256], scanner: &ScannerView<'_>) -> Module {
     let contract = "\
 Whether a text matches.
-text: a slot. area: words for the walk. chunks: the number of eights of bytes in the slot.
+text: a slot. area: words of the matcher. chunks: the number of eights of bytes in the slot.
 Cost: a step for each eight bytes, 13 instructions for each byte.";
     let accept = i32::from(scanner.accept);
     let func = build(name, contract, ["text", "area", "chunks"], |f, p| {
         let [text, area, chunks] = p;
-        let walk = Walk::new(f, area);
-        walk.put(word::TEXT, text);
-        walk.put(word::BOUND, chunks);
-        walk.put(word::CLASSES, f.data(CLASSES));
-        walk.scan(NEXT, scanner);
-        f.repeat_call(chunks, MATCH_AT, walk.words);
+        let matcher = Matcher::new(f, area);
+        matcher.put(word::TEXT, text);
+        matcher.put(word::BOUND, chunks);
+        matcher.put(word::CLASSES, f.data(CLASSES));
+        matcher.scan(NEXT, scanner);
+        f.repeat_call(chunks, MATCH_AT, matcher.words);
         let row = area.load_u64(area::ROW);
         f.ret_if(row.ge(accept), 1);
-        let last = walk.column(row, Table::of(NEXT, scanner), scanner.edge);
+        let last = matcher.column(row, Table::of(NEXT, scanner), scanner.edge);
         f.ret_if(last.ge(accept), 1);
         f.ret(0);
     });
@@ -192,20 +192,20 @@ Cost: three steps for each four bytes, about 25 instructions for each byte.";
         area.store_u64(area::STATE, NONE);
         let bytes = f.var("bytes", bytes);
         f.if_(bytes.sle(0), || bytes.set(1));
-        let walk = Walk::new(f, area);
+        let matcher = Matcher::new(f, area);
         let text = area + area::TEXT;
-        walk.put(word::TEXT, text);
-        walk.put(word::NOTES, text + (most.cast_signed() + 8));
-        walk.put(word::BOUND, most.cast_signed());
-        walk.put(word::CLASSES, f.data(CLASSES));
+        matcher.put(word::TEXT, text);
+        matcher.put(word::NOTES, text + (most.cast_signed() + 8));
+        matcher.put(word::BOUND, most.cast_signed());
+        matcher.put(word::CLASSES, f.data(CLASSES));
         for tag in 0..2 * finder.groups.fit::<i16>() {
             area.store_u64(area::TAGS + 8 * tag, OPEN);
         }
         let length = bytes - 1;
-        walk.find_start(finder.reverse.as_ref(), length);
-        walk.find_end(finder, length);
+        matcher.find_start(finder.reverse.as_ref(), length);
+        matcher.find_end(finder, length);
         if finder.groups > 0 {
-            walk.find_groups(finder);
+            matcher.find_groups(finder);
         }
         area.store_u64(area::STATE, finder.groups.cast_signed());
         f.ret(1);
@@ -260,22 +260,22 @@ impl Table {
 }
 
 /// The code of an expression's function.
-struct Walk<'b> {
+struct Matcher<'b> {
     f: &'b Builder,
     area: Scalar<'b>,
     /// The address of the words for steps.
     words: Scalar<'b>,
 }
 
-impl<'b> Walk<'b> {
-    fn new(f: &'b Builder, area: Scalar<'b>) -> Walk<'b> {
-        let walk = Walk {
+impl<'b> Matcher<'b> {
+    fn new(f: &'b Builder, area: Scalar<'b>) -> Matcher<'b> {
+        let matcher = Matcher {
             f,
             area,
             words: f.slot(word::SIZE),
         };
-        walk.put(word::AREA, area);
-        walk
+        matcher.put(word::AREA, area);
+        matcher
     }
 
     fn put(&self, at: i16, v: impl IntoOperand<'b>) {
@@ -432,7 +432,7 @@ impl<'b> Step<'b> {
     }
 
     /// Ends the step: runs `on` and goes on with the loop, or ends it where `code` left. Both keep the row.
-    fn walk(&self, code: impl FnOnce(BlockExit<'b>), on: impl FnOnce()) {
+    fn finish(&self, code: impl FnOnce(BlockExit<'b>), on: impl FnOnce()) {
         self.f.block(|end| {
             code(end);
             on();
@@ -469,7 +469,7 @@ Cost: 12 instructions for each byte, and 20.";
             f.ret_if(index.ge(words.load_u64(word::BOUND)), 1);
             let step = Step::new(f, words);
             let text = step.word(word::TEXT) + (index << CHUNK.ilog2().cast_signed());
-            step.walk(
+            step.finish(
                 |end| {
                     for i in 0..CHUNK.fit::<i16>() {
                         let byte = text.load_u8(i);
@@ -495,7 +495,7 @@ Cost: 18 instructions for each byte, and 20.";
     build(FIND_BACK, contract, ["index", "words"], |f, [_, words]| {
         let step = Step::new(f, words);
         let position = f.var("position", step.area.load_u64(area::POS));
-        step.walk(
+        step.finish(
             |end| {
                 for _ in 0..STEPS {
                     end.leave_if(position.eq(0));
@@ -522,7 +522,7 @@ Cost: 24 instructions for each byte, and 20.";
     build(FIND_ON, contract, ["index", "words"], |f, [_, words]| {
         let step = Step::new(f, words);
         let position = f.var("position", step.area.load_u64(area::POS));
-        step.walk(
+        step.finish(
             |end| {
                 for _ in 0..STEPS {
                     f.if_(step.row.ge(step.accept), || {

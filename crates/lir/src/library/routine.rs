@@ -48,7 +48,7 @@ pub enum Routine {
     /// [`unwind::addresses`].
     Addresses(unwind::UnwindLayout),
     /// [`unwind::module`].
-    Walk(unwind::UnwindLayout),
+    Unwind(unwind::UnwindLayout),
     /// A text of a stack.
     StackText(StackText),
     /// [`heap::module`].
@@ -204,7 +204,7 @@ numbers! { unwind::UnwindLayout {
 numbers! { StackLayout {
     code: most, lines, symbols, symbol_rows, names, line_rows, kernel_lines;
     parts: text;
-    OFFSET: frames, count, first, walk, words, cut_stacks, truncated, unnamed;
+    OFFSET: frames, count, first, unwind, words, cut_stacks, truncated, unnamed;
     ANY: texts, ranges;
 } }
 
@@ -248,7 +248,7 @@ impl Routine {
             Routine::UserMemory(at) => usermem::module(at),
             Routine::Defer(at) => defer::user_defer(at),
             Routine::Addresses(at) => unwind::addresses(at),
-            Routine::Walk(at) => unwind::module(at),
+            Routine::Unwind(at) => unwind::module(at),
             Routine::StackText(text) => text.module(),
             Routine::Heap(layout) => heap::module(layout),
             Routine::Flush(at) => output::flush(at),
@@ -271,7 +271,7 @@ impl Routine {
             Routine::UserMemory(at) => at.add(&mut all),
             Routine::Defer(at) => at.add(&mut all),
             Routine::Flush(at) => at.add(&mut all),
-            Routine::Addresses(at) | Routine::Walk(at) => at.add(&mut all),
+            Routine::Addresses(at) | Routine::Unwind(at) => at.add(&mut all),
             Routine::StackText(text) => text.layout.add(&mut all),
         }
         all

@@ -6,7 +6,7 @@
 //! | `shared` | those that are the same for all callers |
 //! | `generated` | those that are made for the widths of slots |
 //! | `process` | the library's `cmdline`, `lock` and `output` |
-//! | `walks`, `heap`, `large`, `append`, `defer`, `arguments`, `regex`, `stacks`, `unwind`, `usermem` | the library's modules of these names |
+//! | `iterations`, `heap`, `large`, `append`, `defer`, `arguments`, `regex`, `stacks`, `unwind`, `usermem` | the library's modules of these names |
 //! | `forms` | what runs them, records them and exchanges them |
 //! | `kernel` | structures of the kernel in memory |
 //! | `mutants` | changes single operations, which the tests must find |
@@ -17,6 +17,7 @@ mod defer;
 mod forms;
 mod generated;
 mod heap;
+mod iterations;
 mod kernel;
 mod large;
 mod mutants;
@@ -26,4 +27,3 @@ mod shared;
 mod stacks;
 mod unwind;
 mod usermem;
-mod walks;

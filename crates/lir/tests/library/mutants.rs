@@ -13,8 +13,8 @@ use spile_lir::verify::{HostLimits, verify};
 
 use super::forms::{Mutant, Recorded, Shape, Test, is_mutating, recorded, with_mutant};
 use super::{
-    append, arguments, defer, generated, heap, large, process, regex, shared, stacks, unwind,
-    usermem, walks,
+    append, arguments, defer, generated, heap, iterations, large, process, regex, shared, stacks,
+    unwind, usermem,
 };
 
 /// All tests that mutants run against.
@@ -31,7 +31,7 @@ const TESTS: &[&[Test]] = &[
     stacks::TESTS,
     unwind::TESTS,
     usermem::TESTS,
-    walks::TESTS,
+    iterations::TESTS,
 ];
 
 /// A function with the tests that run it, the shortest first.

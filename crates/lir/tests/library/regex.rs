@@ -1,4 +1,4 @@
-//! Regular expressions against the walks of `spile-ir`, which its tests compare with glibc.
+//! Regular expressions against the matchers of `spile-ir`, which its tests compare with glibc.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use spile_ir::regex::{self, Regex};
 use spile_lir::Module;
 use spile_lir::interp::RegionKind;
 use spile_lir::library;
-use spile_lir::library::regex::{self as walks, CHUNK, FinderView, MATCH_AT, ScannerView, area};
+use spile_lir::library::regex::{self as matchers, CHUNK, FinderView, MATCH_AT, ScannerView, area};
 
 use super::forms::{Reads, forms, properties, slot};
 
@@ -87,7 +87,7 @@ properties! {
         prop_assume!(compiled.test.start < compiled.test.accept);
         let forms = forms(&format!("match {pattern}"), || {
             let steps = library::only(MATCH_AT).expect("a function");
-            with_steps(walks::matches("match", &compiled.classes, &scanner(&compiled.test)), steps)
+            with_steps(matchers::matches("match", &compiled.classes, &scanner(&compiled.test)), steps)
         });
         for text in texts {
             let slot = slot(&text, 0);
@@ -109,8 +109,8 @@ properties! {
         let compiled = &regex.compiled;
         let tables = compiled.find.as_ref().expect("with its position");
         let forms = forms(&format!("find {pattern}"), || {
-            let find = walks::find("find", &compiled.classes, &finder(tables), MOST as u32);
-            with_steps(find, walks::find_steps())
+            let find = matchers::find("find", &compiled.classes, &finder(tables), MOST as u32);
+            with_steps(find, matchers::find_steps())
         });
         for (text, error) in texts {
             let text = if error.is_some() { Vec::new() } else { text };

@@ -40,8 +40,8 @@ const UNNAMED: usize = 88;
 const COUNT: usize = 96;
 const FIRST: usize = 104;
 const ADDRESSES: usize = 112;
-const WALK: usize = ADDRESSES + 8 * BUFFER;
-const INPUT_AT: usize = WALK + buffer(FRAMES as u32) as usize;
+const UNWIND: usize = ADDRESSES + 8 * BUFFER;
+const INPUT_AT: usize = UNWIND + buffer(FRAMES as u32) as usize;
 const TEXT: usize = INPUT_AT + INPUT + 32;
 
 fn layout(most: usize, lines: bool) -> StackLayout {
@@ -56,7 +56,7 @@ fn layout(most: usize, lines: bool) -> StackLayout {
         frames: ADDRESSES as u32,
         count: COUNT as u32,
         first: FIRST as u32,
-        walk: WALK as u32,
+        unwind: UNWIND as u32,
         words: WORDS as u32,
         texts: TEXT as u32,
         ranges: 16,
@@ -185,16 +185,19 @@ impl Names {
 impl<'a> Kernel<'a> {
     fn new(memory: &mut Memory, world: &'a World, most: usize) -> Kernel<'a> {
         let mut block = vec![0; TEXT + 3 * most + 700];
-        // What an earlier walk has left.
-        block[WALK..WALK + at::FILES as usize].fill(0xa5);
+        // What an earlier unwind has left.
+        block[UNWIND..UNWIND + at::FILES as usize].fill(0xa5);
         let mut set = |at: usize, n: u64| block[at..at + 8].copy_from_slice(&n.to_le_bytes());
         for (n, (address, file, offset)) in world.frames.iter().enumerate() {
             set(ADDRESSES + 8 * n, *address);
-            set(WALK + at::FILES as usize + 8 * n, *file);
-            set(WALK + at::offsets(FRAMES as u32) as usize + 8 * n, *offset);
+            set(UNWIND + at::FILES as usize + 8 * n, *file);
+            set(
+                UNWIND + at::offsets(FRAMES as u32) as usize + 8 * n,
+                *offset,
+            );
         }
-        set(WALK + at::N as usize, world.frames.len() as u64);
-        set(WALK + at::TGID as usize, world.process);
+        set(UNWIND + at::N as usize, world.frames.len() as u64);
+        set(UNWIND + at::TGID as usize, world.process);
         set(COUNT, 8 * world.buffer as u64);
         set(FIRST, (world.first as u64).wrapping_mul(8));
         // Names begin in front of the end of a page, so that some are in two.

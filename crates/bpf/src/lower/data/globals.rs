@@ -1,8 +1,8 @@
 //! Scalars in the shared area, and arrays in hash maps.
 //!
 //! Elements change in place, through the pointer that the look-up returns. A new element is first
-//! inserted with a zero value. Wrapping arrays, and arrays that a `foreach` walks, keep a sequence
-//! number in front of each element. When a wrapping array is full, one walk finds the smallest
+//! inserted with a zero value. Wrapping arrays, and arrays over which a `foreach` iterates, keep a sequence
+//! number in front of each element. When a wrapping array is full, one iteration finds the smallest
 //! number and another deletes the elements that are almost as old.
 
 use spile_cast::Cast;
@@ -15,7 +15,7 @@ use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use spile_ir::{GlobalId, Reg as IrReg, Ty, Val};
 use spile_layout::{GlobalLocation, ValueLayout, percpu, shared};
 use spile_lir::library::eviction::{DROP_OLD, OLDEST};
-use spile_lir::library::walks::{KeyFields, Slice, slice};
+use spile_lir::library::iterations::{KeyFields, Slice, slice};
 
 use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
@@ -411,7 +411,7 @@ impl HandlerCodegen<'_> {
     /// Inserts a key with `insert`, which leaves the helper's result. A full map of a wrapping
     /// array first loses its oldest elements, and one more each time another processor took the
     /// room. `evictions` is the offset of a counter of this, if it is counted.
-    /// Always a global subprogram: the verifier may follow all attempts, with two walks each.
+    /// Always a global subprogram: the verifier may follow all attempts, with two iterations each.
     pub(in crate::lower) fn insert_evicting(
         &mut self,
         maps: &[String],
@@ -471,32 +471,32 @@ impl HandlerCodegen<'_> {
                 self.asm.add(until, (max / EVICT).cast_signed());
                 self.asm.store(Size::DW, R10, TMP[2], until);
             }
-            self.walk(maps, name);
+            self.iterate(maps, name);
         }
         Ok(())
     }
 
-    /// Calls [`HandlerCodegen::walk_in`] for this generation's map. Linux 6.1 allows one map at
+    /// Calls [`HandlerCodegen::iterate_over`] for this generation's map. Linux 6.1 allows one map at
     /// each call site.
-    fn walk(&mut self, maps: &[String], callback: &str) {
+    fn iterate(&mut self, maps: &[String], callback: &str) {
         let end = self.asm.label();
         if let [first, second] = maps {
             let other = self.asm.label();
             let generation = self.asm.word(R10, GEN);
             self.asm.jump_if(Cond::Ne, generation, 0, other);
-            self.walk_in(first, callback);
+            self.iterate_over(first, callback);
             self.asm.jump(end);
             self.asm.bind(other);
-            self.walk_in(second, callback);
+            self.iterate_over(second, callback);
         } else if let [only] = maps {
-            self.walk_in(only, callback);
+            self.iterate_over(only, callback);
         }
         self.asm.bind(end);
     }
 
     /// Calls the callback for each element of the map, with the address of `TMP[2]`, which `TMP[1]`
     /// follows.
-    pub(in crate::lower) fn walk_in(&mut self, map: &str, callback: &str) {
+    pub(in crate::lower) fn iterate_over(&mut self, map: &str, callback: &str) {
         let (map, callback) = (CallArg::Map(map.into()), CallArg::Callback(callback.into()));
         let args = [map, callback, CallArg::Word(TMP[2]), 0.into()];
         self.asm.call_with(Helper::ForEachMapElem, &args);
@@ -529,7 +529,7 @@ impl HandlerCodegen<'_> {
             })?;
             return self.def_int(dst, there);
         }
-        self.walk_slice(g, &map, &types, keys, false)?;
+        self.iterate_slice(g, &map, &types, keys, false)?;
         let there = self.asm.word(R10, TMP[1]);
         self.def_int(dst, there)
     }
@@ -549,12 +549,12 @@ impl HandlerCodegen<'_> {
             self.map_call(Helper::MapDeleteElem, &map);
             return Ok(());
         }
-        self.walk_slice(g, &map, &types, keys, true)
+        self.iterate_slice(g, &map, &types, keys, true)
     }
 
-    /// Walks over the elements that match the given fields: deletes them, or sets `TMP[1]` to 1 and
+    /// Iterates over the elements that match the given fields: deletes them, or sets `TMP[1]` to 1 and
     /// stops.
-    fn walk_slice(
+    fn iterate_slice(
         &mut self,
         g: GlobalId,
         map: &str,
@@ -585,7 +585,7 @@ impl HandlerCodegen<'_> {
         let key = self.block_address(self.plan.scratch.key);
         self.asm.store(Size::DW, R10, TMP[2], key);
         self.asm.store(Size::DW, R10, TMP[1], 0);
-        self.walk_in(map, &name);
+        self.iterate_over(map, &name);
         Ok(())
     }
 

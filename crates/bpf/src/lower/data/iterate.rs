@@ -1,6 +1,6 @@
 //! Iterators: `foreach` over arrays and over the buckets of histograms.
 //!
-//! A start walks through the array's hash map with `bpf_for_each_map_elem`, whose callback copies
+//! A start iterates over the array's hash map with `bpf_for_each_map_elem`, whose callback copies
 //! the matching elements (see [`crate::plan::iterators`]), and builds a heap of the copies. A step
 //! removes the heap's first node. The iterator's state is in the per-CPU area, as plain numbers.
 
@@ -13,11 +13,11 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{BlockId, Extract, GlobalId, IterId, Reg as IrReg, SortKey, SortSpec, Ty, Val};
 use spile_layout::{GlobalLocation, SEQUENCE, ValueLayout};
 use spile_lir::library::heap::{HeapLayout, HeapOrder, words};
-use spile_lir::library::routine::Routine;
-use spile_lir::library::statistics::bucket;
-use spile_lir::library::walks::{
+use spile_lir::library::iterations::{
     CopiedPart, CopyLayout, ElementOffset, KeyFields, SortWord, Statistic, copy,
 };
+use spile_lir::library::routine::Routine;
+use spile_lir::library::statistics::bucket;
 
 use crate::error::{LowerError, Res};
 use crate::lower::codegen::HandlerCodegen;
@@ -109,7 +109,7 @@ impl HandlerCodegen<'_> {
         } = self.ctx.location(g)?
         else {
             return Err(
-                "walking through an array that only the controller can walk through".into(),
+                "iterating over an array over which only the controller can iterate".into(),
             );
         };
         let every = vec![None; types.len()];
@@ -130,7 +130,7 @@ impl HandlerCodegen<'_> {
         }
         self.pool.define_once(&name, || copy(&layout))?;
         self.asm.store(Size::DW, R10, TMP[2], BLOCK);
-        self.walk_in(&map, &name);
+        self.iterate_over(&map, &name);
         let size = self.block_word(self.state(it, state::SIZE));
         self.heap("make", size, it, &foreach, &snapshot.map)?;
         self.asm.bind(none);
@@ -149,7 +149,7 @@ impl HandlerCodegen<'_> {
             sort,
             fields: copied,
             text,
-        } = &foreach.walk
+        } = &foreach.source
         else {
             return Err("a copy of buckets".into());
         };
@@ -201,10 +201,10 @@ impl HandlerCodegen<'_> {
         let left = self.state(it, state::LEFT);
         let base = self.asm.new_reg();
         self.asm
-            .imm(base, i64::from(foreach.room * snapshot.entries));
+            .imm(base, i64::from(foreach.slot * snapshot.entries));
         if foreach.deep {
             let depth = self.block_word(self.plan.scratch.depth);
-            let stride = snapshot.rooms * snapshot.entries;
+            let stride = snapshot.slots * snapshot.entries;
             self.asm.alu(AluOp::Mul, depth, stride.cast_signed());
             self.asm.add(base, depth);
         }
@@ -234,7 +234,7 @@ impl HandlerCodegen<'_> {
         foreach: &IteratorLayout,
         map: &str,
     ) -> Res<Reg> {
-        let IterSource::Array { sort, text, .. } = &foreach.walk else {
+        let IterSource::Array { sort, text, .. } = &foreach.source else {
             return Err("a heap of buckets".into());
         };
         let texts = text.map(|_| match sort.is_some_and(|s| s.descending) {
@@ -262,7 +262,7 @@ impl HandlerCodegen<'_> {
     /// Fetches the next element and goes to `body`, or to `done`.
     fn iter_next(&mut self, it: IterId, keys: &[IrReg], value: Option<IrReg>, done: Label) -> Res {
         let foreach = self.iterator(it)?;
-        let fields = match &foreach.walk {
+        let fields = match &foreach.source {
             IterSource::Buckets(n) => {
                 return self.next_bucket(it, &foreach, *n, (keys, value), done);
             }
@@ -330,26 +330,26 @@ impl HandlerCodegen<'_> {
         let (at, agg) = self.statistic(g, keys, missing)?;
         let (off, n) = agg.hist.ok_or("a statistic without a histogram")?;
         self.asm.add(at, off.cast_signed());
-        let room = self.bucket_room(&foreach);
-        self.copy_memory(room.into(), 8 * n, at.into());
+        let slot = self.bucket_slot(&foreach);
+        self.copy_memory(slot.into(), 8 * n, at.into());
         self.store(self.state(it, state::SIZE), n.cast_signed());
         self.asm.bind(missing);
         Ok(())
     }
 
     /// The address of a histogram's copy.
-    fn bucket_room(&mut self, foreach: &IteratorLayout) -> Reg {
+    fn bucket_slot(&mut self, foreach: &IteratorLayout) -> Reg {
         let scratch = self.plan.scratch;
-        let room = self.block_address(scratch.buckets + foreach.room * scratch.bucket_room);
+        let slot = self.block_address(scratch.buckets + foreach.slot * scratch.bucket_slot);
         if foreach.deep {
             let depth = self.block_word(scratch.depth);
             // Always false; bounds the index for the verifier.
             self.asm.jump_if(Cond::Gt, depth, self.nesting(), self.done);
             self.asm
-                .alu(AluOp::Mul, depth, scratch.bucket_rooms.cast_signed());
-            self.asm.add(room, depth);
+                .alu(AluOp::Mul, depth, scratch.bucket_slots.cast_signed());
+            self.asm.add(slot, depth);
         }
-        room
+        slot
     }
 
     /// Fetches the next bucket that is not empty.
@@ -367,9 +367,9 @@ impl HandlerCodegen<'_> {
         self.store(self.scratch_words(bucket::NEXT), next);
         let size = self.block_word(size);
         self.asm.jump_if(Cond::Eq, size, 0, done);
-        let room = self.bucket_room(foreach);
+        let slot = self.bucket_slot(foreach);
         let words = block_at(self.plan.scratch.tmp);
-        let args = [room.into(), buckets.cast_signed().into(), words];
+        let args = [slot.into(), buckets.cast_signed().into(), words];
         self.asm.call_sub_with("next_bucket", &args);
         let next = self.block_word(self.scratch_words(bucket::NEXT));
         self.store(left, next);

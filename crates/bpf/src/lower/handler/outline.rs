@@ -11,9 +11,9 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{Cond, Reg, Size};
 use spile_layout::{PerCpuArray, percpu, shared};
+use spile_lir::library::iterations;
 use spile_lir::library::output::{FLUSH, FlushLayout};
 use spile_lir::library::routine::Routine;
-use spile_lir::library::walks;
 
 use crate::compiled::RING;
 use crate::error::Res;
@@ -102,7 +102,8 @@ impl HandlerCodegen<'_> {
     /// The address of the value for the key in the key buffer, or 0.
     pub(in crate::lower) fn look_up_outlined(&mut self, map: &str) -> Res<Reg> {
         let name = format!("find_{map}");
-        self.pool.define_once(&name, || walks::find(&name, map))?;
+        self.pool
+            .define_once(&name, || iterations::find(&name, map))?;
         let key = block_at(self.plan.scratch.key);
         Ok(self.asm.call_sub_with(name, &[key]))
     }

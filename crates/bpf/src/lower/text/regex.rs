@@ -1,4 +1,4 @@
-//! Regular expressions: matches by the automata of [`spile_ir::regex`], which the run-time library walks.
+//! Regular expressions: matches by the automata of [`spile_ir::regex`], which the run-time library runs.
 
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;

@@ -37,7 +37,7 @@ Cost: three numbers.";
         t.literal(".");
         let second = f.var("second", offset);
         f.if_(file.eq(0), || {
-            second.set((offset & f.constant(EXACT)) | t.walk(at::TGID));
+            second.set((offset & f.constant(EXACT)) | t.unwind(at::TGID));
         });
         t.hex(second.get());
     });
@@ -55,7 +55,7 @@ Cost: append_frame for each frame.";
         let f = t.f;
         let how = f.var("how", how);
         t.indices((first, most), layout.most, |index| {
-            f.break_if(index.ge(t.walk(at::N)));
+            f.break_if(index.ge(t.unwind(at::N)));
             f.call("append_frame", &[index, how.get()]);
             how.set(how.get() | frame::SPACE);
         });

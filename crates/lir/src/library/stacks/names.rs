@@ -43,7 +43,7 @@ pub mod part {
     pub const LOCATION: i32 = 2048;
 }
 
-/// What `find_symbol` finds, in words that a walk uses only for one frame.
+/// What `find_symbol` finds, in words that a unwind uses only for one frame.
 mod word {
     use super::at;
     /// Key of the file.
@@ -69,20 +69,20 @@ impl<'b> StackTexts<'_, 'b> {
         (first, count): (Scalar<'b>, Scalar<'b>),
         (key, none): (Scalar<'b>, BlockExit<'b>),
     ) -> Scalar<'b> {
-        let table = self.table(map, self.at.walk + at::MID);
+        let table = self.table(map, self.at.unwind + at::MID);
         table.search(HALVINGS, (first, first + count), (key, none))
     }
 
     /// The file's element.
     fn file(&self, none: BlockExit<'b>) -> Scalar<'b> {
-        let key = self.addr(self.at.walk + word::FILE);
+        let key = self.addr(self.at.unwind + word::FILE);
         element(self.f, self.at.symbols, key, none)
     }
 
     /// The address of the name at that position of the names, which counts words.
     fn name(&self, position: Scalar<'b>, none: BlockExit<'b>) -> Scalar<'b> {
         let page = symbol_row::NAMES_VALUE;
-        let table = self.table(self.at.names, self.at.walk + at::MID);
+        let table = self.table(self.at.names, self.at.unwind + at::MID);
         let words = (page / 8).trailing_zeros();
         let names = table.row(position >> words.cast_signed(), none);
         names + ((position << 3) & (page - 1).cast_signed()) + 16
@@ -90,7 +90,7 @@ impl<'b> StackTexts<'_, 'b> {
 
     /// Reads the two words in front of a name.
     fn two_words(&self, name: Scalar<'b>, none: BlockExit<'b>) {
-        let to = self.addr(self.at.walk + word::BASE);
+        let to = self.addr(self.at.unwind + word::BASE);
         let args = [to, self.f.number(16), name - 16];
         none.leave_if(self.f.helper(Helper::Read, &args).ne(0));
     }
@@ -99,22 +99,22 @@ impl<'b> StackTexts<'_, 'b> {
 /// `find_symbol`.
 pub(super) fn find_symbol(layout: &StackLayout) -> Module {
     let contract = "\
-Finds the file and the symbol of a frame, and leaves them in words of the walk.
+Finds the file and the symbol of a frame, and leaves them in words of the unwind.
 index: of the frame. how: `part::STACK` if frames behind the first one are return addresses.
 Cost: up to 22 look-ups.";
     let name = ("find_symbol", contract);
     let func = texts(layout, name, ["index", "how"], |t, [index, how]| {
         let f = t.f;
-        t.set_walk(word::KEY, -1);
+        t.set_unwind(word::KEY, -1);
         let found = [word::FILE, word::NAME, word::MODULE, word::LOCATION];
         for field in found.into_iter().chain([word::BASE, word::SIZE]) {
-            t.set_walk(field, 0);
+            t.set_unwind(field, 0);
         }
         let [_, file, offset] = t.user_frame(index);
         f.ret_if(file.eq(0), 0);
-        t.set_walk(word::FILE, file);
+        t.set_unwind(word::FILE, file);
         let position = offset & f.constant(EXACT - 1);
-        t.set_walk(word::LOCATION, position);
+        t.set_unwind(word::LOCATION, position);
         f.block(|none| {
             f.block(|unnamed| {
                 unnamed.leave_if(position.gt(POSITIONS));
@@ -127,14 +127,14 @@ Cost: up to 22 look-ups.";
                 });
                 let behind = (offset >> 63) << 31;
                 let key = ((position - before) & POSITIONS) | behind;
-                t.set_walk(word::KEY, key);
+                t.set_unwind(word::KEY, key);
                 let file = t.file(unnamed);
-                t.set_walk(word::MODULE, file.load_u64(symbol_row::NAME));
+                t.set_unwind(word::MODULE, file.load_u64(symbol_row::NAME));
                 let rows = [symbol_row::FIRST, symbol_row::COUNT].map(|off| file.load_u64(off));
                 f.ret_if(rows[1].eq(0), 0);
                 let row = t.row(layout.symbol_rows, (rows[0], rows[1]), (key, none));
                 let name = t.name(row.load_bytes(Size::U32, 4), none);
-                t.set_walk(word::NAME, name);
+                t.set_unwind(word::NAME, name);
                 t.two_words(name, none);
                 f.ret(0);
             });
@@ -155,14 +155,14 @@ Cost: a look-up, a read and a copy.";
     let func = texts(layout, ("append_file", contract), ["how"], |t, [how]| {
         let f = t.f;
         f.block(|end| {
-            let position = t.walk(word::MODULE);
+            let position = t.unwind(word::MODULE);
             end.leave_if(position.eq(0));
             let name = t.name(position, end);
             t.two_words(name, end);
             // The verifier knows no bound of the component's location: only the kernel reads there.
-            t.set_walk(at::LO, name);
-            let from = f.var("from", t.walk(at::LO));
-            t.if_any(how, part::BASE, || from.set(from + t.walk(word::BASE)));
+            t.set_unwind(at::LO, name);
+            let from = f.var("from", t.unwind(at::LO));
+            t.if_any(how, part::BASE, || from.set(from + t.unwind(word::BASE)));
             t.copy(from.get(), end);
         });
     });
@@ -186,7 +186,7 @@ Cost: up to 23 look-ups, a copy and a number.";
                 let rows =
                     [symbol_row::FIRST_LINE, symbol_row::LINES].map(|off| file.load_u64(off));
                 unknown.leave_if(rows[1].eq(0));
-                let key = t.walk(word::KEY);
+                let key = t.unwind(word::KEY);
                 unknown.leave_if(key.eq(-1));
                 let row = t.row(layout.line_rows, (rows[0], rows[1]), (key, unknown));
                 let line = row.load_bytes(Size::U32, 8);
@@ -221,7 +221,7 @@ Cost: find_symbol, append_location, append_file, three numbers and a copy.";
         f.call("find_symbol", &[index, how]);
         let [address, ..] = t.user_frame(index);
         t.if_any(how, part::ONLY, || {
-            f.if_(t.walk(word::MODULE).eq(0), || {
+            f.if_(t.unwind(word::MODULE).eq(0), || {
                 t.literal("<unknown>");
                 f.ret(0);
             });
@@ -238,10 +238,10 @@ Cost: find_symbol, append_location, append_file, three numbers and a copy.";
         t.if_any(how, part::LINE, || t.literal(" "));
         f.block(|ends| {
             f.block(|unnamed| {
-                let name = t.walk(word::NAME);
+                let name = t.unwind(word::NAME);
                 unnamed.leave_if(name.eq(0));
                 // A missing name has length 0.
-                let first = t.addr(layout.walk + at::LO);
+                let first = t.addr(layout.unwind + at::LO);
                 let args = [first, f.number(1), name];
                 unnamed.leave_if(f.helper(Helper::Read, &args).ne(0));
                 unnamed.leave_if(first.load_u8(0).eq(0));
@@ -287,7 +287,7 @@ fn append_at<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>) {
 /// Goes to `ends` unless the file is wanted and known.
 fn without_file<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>, ends: BlockExit<'b>) {
     ends.leave_if((how & (part::MODULE | part::BASE)).eq(0));
-    ends.leave_if(t.walk(word::MODULE).eq(0));
+    ends.leave_if(t.unwind(word::MODULE).eq(0));
 }
 
 /// A frame with a symbol.
@@ -297,13 +297,13 @@ fn named<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>, address: Scalar<'b>, ends:
         t.marked_hex(address);
         t.literal(" : ");
     });
-    t.copy(t.walk(word::NAME), ends);
+    t.copy(t.unwind(word::NAME), ends);
     ends.leave_if((how & part::OFFSET).eq(0));
     t.literal("+");
-    t.marked_hex(t.walk(word::LOCATION) - t.walk(word::BASE));
+    t.marked_hex(t.unwind(word::LOCATION) - t.unwind(word::BASE));
     t.if_any(how, part::SIZE, || {
         t.literal("/");
-        t.marked_hex(t.walk(word::SIZE));
+        t.marked_hex(t.unwind(word::SIZE));
     });
     append_at(t, how);
     without_file(t, how, ends);
@@ -318,14 +318,14 @@ fn unnamed<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>, address: Scalar<'b>, end
     t.marked_hex(address);
     without_file(t, how, ends);
     t.literal(" [");
-    let distance = t.walk(word::LOCATION) - t.walk(word::BASE);
+    let distance = t.unwind(word::LOCATION) - t.unwind(word::BASE);
     f.call("append_file", &[how]);
     t.literal("+");
     t.marked_hex(distance);
     t.if_any(how, part::SIZE, || {
         t.literal("/");
         // The file's size follows the beginning of its name.
-        t.marked_hex(t.walk(word::SIZE));
+        t.marked_hex(t.unwind(word::SIZE));
     });
     t.literal("]");
     append_at(t, how);
@@ -341,7 +341,7 @@ Cost: append_symbol for each frame.";
     let func = texts(layout, name, params, |t, [how, first, most]| {
         let f = t.f;
         t.indices((first, most), layout.most, |index| {
-            f.break_if(index.ge(t.walk(at::N)));
+            f.break_if(index.ge(t.unwind(at::N)));
             f.call("append_symbol", &[index, how]);
         });
     });

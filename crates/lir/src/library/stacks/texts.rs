@@ -28,8 +28,8 @@ pub struct StackLayout {
     pub count: u32,
     /// The word with the offset of the first frame of probed code.
     pub first: u32,
-    /// The words of walks of user stacks ([`at`]), if there are any.
-    pub walk: u32,
+    /// The words of unwinds of user stacks ([`at`]), if there are any.
+    pub unwind: u32,
     /// Two words for functions that write kernel addresses.
     pub words: u32,
     /// The first offset behind all texts.
@@ -214,14 +214,14 @@ impl<'b> StackTexts<'_, 'b> {
     }
 }
 
-/// Words of walks.
+/// Words of unwinds.
 impl<'b> StackTexts<'_, 'b> {
-    pub(super) fn walk(&self, field: u32) -> Scalar<'b> {
-        self.get(self.at.walk + field)
+    pub(super) fn unwind(&self, field: u32) -> Scalar<'b> {
+        self.get(self.at.unwind + field)
     }
 
-    pub(super) fn set_walk(&self, field: u32, v: impl IntoOperand<'b>) {
-        self.set(self.at.walk + field, v);
+    pub(super) fn set_unwind(&self, field: u32, v: impl IntoOperand<'b>) {
+        self.set(self.at.unwind + field, v);
     }
 
     /// The address, the file and the offset of a user frame; returns if there is no such index.
@@ -229,7 +229,11 @@ impl<'b> StackTexts<'_, 'b> {
         self.f.ret_if(index.gt(self.at.most.cast_signed()), 0);
         let words = self.block + (index << 3);
         let (files, offsets) = (at::FILES, at::offsets(self.at.most));
-        let locations = [self.at.frames, self.at.walk + files, self.at.walk + offsets];
+        let locations = [
+            self.at.frames,
+            self.at.unwind + files,
+            self.at.unwind + offsets,
+        ];
         locations.map(|location| words.load_u64(location.fit()))
     }
 }

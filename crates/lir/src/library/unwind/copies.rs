@@ -1,13 +1,13 @@
 //! Copies of user stacks for the controller. When a handler meets the first frame in a library that
 //! was just loaded, the library has no unwind rows yet, and no handler can wait for them. The rest
 //! of the stack therefore goes to the controller, with the registers. The controller has the file's
-//! tables, and continues the walk in the copy.
+//! tables, and continues the unwind in the copy.
 
 use spile_cast::Cast;
 
 use super::layout::copy::{BYTES, HEAD, MAPPED, MAPPING, MAPPINGS, PAGES};
 use super::layout::{COPIED, UnwindLayout, at};
-use super::walker::{StackWalker, displacement, walk};
+use super::unwinder::{Unwinder, displacement, unwind};
 use crate::builder::Scalar;
 use crate::func::LirFunc;
 use crate::helpers::Helper;
@@ -32,7 +32,7 @@ pub(super) fn user_copy(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Sends the rest of the stack, and notes the copy as the next frame; 1 on success.
 Cost: up to 8 reads of pages, 400 times user_map, and a record of 37,000 bytes.";
-    walk(layout, ("user_copy", contract), [], |w, []| {
+    unwind(layout, ("user_copy", contract), [], |w, []| {
         let f = w.f;
         f.block(|none| {
             let ring = || w.map(layout.ring);
@@ -80,8 +80,8 @@ Cost: up to 8 reads of pages, 400 times user_map, and a record of 37,000 bytes."
     })
 }
 
-/// Appends the executable mappings to a copy. Overwrites the walk's facts about the frame's mapping.
-fn code_mappings<'b>(w: &StackWalker<'_, 'b>, copy: Scalar<'b>) {
+/// Appends the executable mappings to a copy. Overwrites the unwind's facts about the frame's mapping.
+fn code_mappings<'b>(w: &Unwinder<'_, 'b>, copy: Scalar<'b>) {
     let f = w.f;
     for field in [at::MAPPINGS, at::NEXT] {
         w.set(field, 0);

@@ -20,7 +20,7 @@ pub const FILE_NAMES: usize = 12;
 pub const FILE_NAME: usize = 64;
 /// Numbers in a record of a new file, in front of its names.
 pub const FILE_FIELDS: usize = 6;
-/// Argument of `user_walk` for a whole stack whose registers are already given. Frame indices are
+/// Argument of `user_unwind` for a whole stack whose registers are already given. Frame indices are
 /// -2 and above.
 pub const GIVEN: i32 = -3;
 
@@ -80,7 +80,7 @@ pub mod row {
     }
 }
 
-/// Words of a walk in a per-CPU area, as offsets from [`UnwindLayout::base`].
+/// Words of a unwind in a per-CPU area, as offsets from [`UnwindLayout::base`].
 pub mod at {
     use super::{FILE_FIELDS, FILE_NAME, FILE_NAMES};
     /// The registers of the frame.
@@ -125,7 +125,7 @@ pub mod at {
     pub const TGID: u32 = 184;
     /// The address of its vDSO.
     pub const VDSO: u32 = 192;
-    /// The largest number of frames for this walk.
+    /// The largest number of frames for this unwind.
     pub const MOST: u32 = 200;
     /// The position of the search for replaced return addresses.
     pub const RETURN: u32 = 208;
@@ -148,13 +148,13 @@ pub mod at {
         16 + 8 * spile_cast::u32_of(FILE_FIELDS) + spile_cast::u32_of(FILE_NAMES * FILE_NAME);
     /// Files and offsets of frames, with an extra entry for a single address.
     pub const FILES: u32 = RECORD + RECORD_SIZE;
-    /// The offsets for walks of this number of frames.
+    /// The offsets for unwinds of this number of frames.
     pub const fn offsets(frames: u32) -> u32 {
         FILES + 8 * (frames + 1)
     }
 }
 
-/// Bytes in each per-CPU area for walks of this number of frames.
+/// Bytes in each per-CPU area for unwinds of this number of frames.
 pub const fn buffer(frames: u32) -> u32 {
     at::offsets(frames) + 8 * (frames + 1)
 }
@@ -196,7 +196,7 @@ pub struct UnwindOffsets {
 pub struct UnwindLayout {
     /// The processor.
     pub abi: &'static Abi,
-    /// The words of walks ([`at`]).
+    /// The words of unwinds ([`at`]).
     pub base: u32,
     /// Limit on the frames of a stack.
     pub most: u32,

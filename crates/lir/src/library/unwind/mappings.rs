@@ -7,7 +7,7 @@
 use spile_cast::Cast;
 
 use super::layout::{FILE_FIELDS, FILE_NAME, FILE_NAMES, UnwindLayout, VDSO, at};
-use super::walker::{StackWalker, displacement, walk};
+use super::unwinder::{Unwinder, displacement, unwind};
 use crate::builder::{BlockExit, Scalar};
 use crate::func::{LirFunc, MemoryOperand};
 use crate::helpers::Helper;
@@ -30,7 +30,7 @@ pub(super) fn maple_down(layout: &UnwindLayout) -> LirFunc {
 Descends from a node of the tree to the entry for the address; 1 if the entry is not a node. The type in
 a node's pointer marks leaves.
 Cost: a read and some 120 instructions.";
-    walk(layout, ("maple_down", contract), [], |w, []| {
+    unwind(layout, ("maple_down", contract), [], |w, []| {
         let f = w.f;
         let entry = w.get(at::ENTRY);
         let kind = (entry >> 3) & 15;
@@ -65,7 +65,7 @@ Cost: a read and some 120 instructions.";
 
 /// The number of these pivots that precede the address. Pivots are the last addresses of whole pages,
 /// and 0 behind the last pivot. Page numbers start at -1, so that 0 becomes the largest.
-fn pivots_before<'b>(w: &StackWalker<'_, 'b>, pivots: std::ops::Range<u32>) -> Scalar<'b> {
+fn pivots_before<'b>(w: &Unwinder<'_, 'b>, pivots: std::ops::Range<u32>) -> Scalar<'b> {
     let page = (w.get(at::ADDR) >> 12) - 1;
     let mask = w.f.constant((1 << 52) - 1);
     // No comparison: the kernel's verifier would follow the rest once for each outcome.
@@ -80,7 +80,7 @@ pub(super) fn user_map(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Finds the mapping and the file of the address, and announces a new file; leaves zeros if there is none.
 Cost: 14 reads, a look-up, and maple_down for each level of the tree.";
-    walk(layout, ("user_map", contract), [], |w, []| {
+    unwind(layout, ("user_map", contract), [], |w, []| {
         let f = w.f;
         let o = &layout.offsets;
         for field in [at::START, at::END, at::OFF, at::FILE, at::FIRST, at::ROWS] {
@@ -120,7 +120,7 @@ Cost: 14 reads, a look-up, and maple_down for each level of the tree.";
 }
 
 /// Looks up the vDSO, the only mapping without a file, which begins at `from`.
-fn vdso<'b>(w: &StackWalker<'_, 'b>, from: Scalar<'b>, end: BlockExit<'b>) {
+fn vdso<'b>(w: &Unwinder<'_, 'b>, from: Scalar<'b>, end: BlockExit<'b>) {
     end.leave_if(w.get(at::VDSO).ne(from));
     w.set(at::FILE, VDSO.cast_signed());
     w.set(at::KEY, 0);
@@ -131,7 +131,7 @@ fn vdso<'b>(w: &StackWalker<'_, 'b>, from: Scalar<'b>, end: BlockExit<'b>) {
 }
 
 /// Finds the number and the rows of a file, or announces it.
-fn file_of<'b>(w: &StackWalker<'_, 'b>, file: Scalar<'b>, end: BlockExit<'b>) {
+fn file_of<'b>(w: &Unwinder<'_, 'b>, file: Scalar<'b>, end: BlockExit<'b>) {
     let (f, o) = (w.f, &w.at.offsets);
     let inode = w.word(file, o.file_inode, end);
     w.set(at::KEY + 8, w.word(inode, o.inode_ino, end));
@@ -158,7 +158,7 @@ fn file_of<'b>(w: &StackWalker<'_, 'b>, file: Scalar<'b>, end: BlockExit<'b>) {
 }
 
 /// Notes number and rows of the file with the key, if it is known, and goes to `end`.
-fn known_file<'b>(w: &StackWalker<'_, 'b>, end: BlockExit<'b>) {
+fn known_file<'b>(w: &Unwinder<'_, 'b>, end: BlockExit<'b>) {
     let args = [w.map(w.at.files), w.addr(at::KEY)];
     let value = w.f.helper(Helper::MapLookup, &args);
     w.f.if_(value.ne(0), || {
@@ -174,7 +174,7 @@ pub(super) fn user_file(layout: &UnwindLayout) -> LirFunc {
 Announces a file to the controller, with the names of its path.
 file: its `struct file`.
 Cost: a record, and three reads for each name.";
-    walk(layout, ("user_file", contract), ["file"], |w, [file]| {
+    unwind(layout, ("user_file", contract), ["file"], |w, [file]| {
         let (f, o) = (w.f, &layout.offsets);
         let header = displacement(layout.base + at::RECORD);
         w.block.store_bytes(Size::U32, header, 0);

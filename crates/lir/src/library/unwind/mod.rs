@@ -1,4 +1,4 @@
-//! User stacks: `user_walk` calls `user_frame` for one frame after the other.
+//! User stacks: `user_unwind` calls `user_frame` for one frame after the other.
 //!
 //! In: the registers of the interrupted program, and the tables that the controller has loaded.
 //! Out: addresses with the numbers of their files, in the per-CPU area ([`at`]).
@@ -13,19 +13,19 @@
 //! `user_step` finds the row of the address, and with it the caller's registers (`step.rs`). Without a
 //! row it follows frame pointers, and counts the guess if the file may have rows. `user_return`
 //! restores return addresses that return probes have replaced. `user_copy` sends what only the
-//! controller can walk (`copies.rs`).
+//! controller can unwind (`copies.rs`).
 //!
 //! Each function finds the block itself and has numbers as parameters, so that a host can make them
 //! global: the kernel's verifier then follows each one once. The kernel allows eight frames, and a
-//! handler's loop in front of a walk leaves five to it: `user_walk`, `user_copy`, its loop, `user_map`
+//! handler's loop in front of a unwind leaves five to it: `user_unwind`, `user_copy`, its loop, `user_map`
 //! and `user_file`.
 
 mod copies;
+mod frames;
 mod layout;
 mod mappings;
 mod step;
-mod walk;
-mod walker;
+mod unwinder;
 
 use crate::func::Module;
 
@@ -34,23 +34,26 @@ pub use layout::*;
 /// The functions that look addresses up: `user_address` is what the host calls.
 pub fn addresses(layout: &UnwindLayout) -> Module {
     Module::from(vec![
-        walk::user_address(layout),
+        frames::user_address(layout),
         mappings::user_map(layout),
         mappings::user_file(layout),
         mappings::maple_down(layout),
     ])
 }
 
-/// All functions: `user_walk` and `user_address` are what the host calls.
+/// All functions: `user_unwind` and `user_address` are what the host calls.
 pub fn module(layout: &UnwindLayout) -> Module {
     let mut module = addresses(layout);
     module.funcs.extend([
-        walk::user_walk(layout),
-        walk::user_frame(layout),
+        frames::user_unwind(layout),
+        frames::user_frame(layout),
         step::user_step(layout),
         copies::user_copy(layout),
     ]);
-    let returns = layout.offsets.returns.map(|r| walk::user_return(layout, r));
+    let returns = layout
+        .offsets
+        .returns
+        .map(|r| frames::user_return(layout, r));
     module.funcs.extend(returns);
     module
 }

@@ -1,9 +1,9 @@
-//! A step of a walk: the caller's registers, by unwind rows or frame pointers. The code is for processors whose
+//! A step of a unwind: the caller's registers, by unwind rows or frame pointers. The code is for processors whose
 //! calls push the return address.
 
 use super::layout::row::{self, kind};
 use super::layout::{EXACT, UnwindLayout, VDSO, at};
-use super::walker::{StackWalker, walk};
+use super::unwinder::{Unwinder, unwind};
 use crate::builder::{BlockExit, Scalar};
 use crate::func::LirFunc;
 use crate::op::{AluOp, Size, Width};
@@ -18,7 +18,7 @@ pub(super) fn user_step(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Computes the caller's registers; 1 at the end of the stack, 2 if the rows are still being loaded.
 Cost: up to 23 look-ups and two reads.";
-    walk(layout, ("user_step", contract), [], |w, []| {
+    unwind(layout, ("user_step", contract), [], |w, []| {
         let f = w.f;
         f.block(|stop| {
             f.block(|chain| {
@@ -48,7 +48,7 @@ Cost: up to 23 look-ups and two reads.";
 }
 
 /// Follows a row, and returns. Goes to `chain` if it gives no rule, to `stop` at the end of the stack.
-fn follow<'b>(w: &StackWalker<'_, 'b>, row: Scalar<'b>, [chain, stop]: [BlockExit<'b>; 2]) {
+fn follow<'b>(w: &Unwinder<'_, 'b>, row: Scalar<'b>, [chain, stop]: [BlockExit<'b>; 2]) {
     let f = w.f;
     let rule = row.load_u8(row::KIND);
     let saved = row.load_u8(row::SAVED);
@@ -99,7 +99,7 @@ fn follow<'b>(w: &StackWalker<'_, 'b>, row: Scalar<'b>, [chain, stop]: [BlockExi
 }
 
 /// Follows a signal frame, which no call has made: it contains the interrupted registers.
-fn signal_frame<'b>(w: &StackWalker<'_, 'b>, stop: BlockExit<'b>) {
+fn signal_frame<'b>(w: &Unwinder<'_, 'b>, stop: BlockExit<'b>) {
     let f = w.f;
     let n = w.get(at::N);
     f.block(|noted| {
@@ -122,7 +122,7 @@ fn signal_frame<'b>(w: &StackWalker<'_, 'b>, stop: BlockExit<'b>) {
 }
 
 /// Follows frame pointers. The first function may not have set up its frame yet.
-fn frame_pointers<'b>(w: &StackWalker<'_, 'b>, stop: BlockExit<'b>) {
+fn frame_pointers<'b>(w: &Unwinder<'_, 'b>, stop: BlockExit<'b>) {
     let f = w.f;
     let frame = f.var("frame", w.get(at::SP));
     f.block(|end| {

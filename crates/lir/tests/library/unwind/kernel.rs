@@ -42,7 +42,7 @@ pub(super) fn row_word((start, rule, distance, saved): Row) -> u64 {
 impl<'a> Kernel<'a> {
     pub(super) fn new(memory: &mut Memory, world: &'a World) -> Kernel<'a> {
         let mut block = vec![0; BASE + buffer(MOST) as usize + 64];
-        // What an earlier walk has left.
+        // What an earlier unwind has left.
         block[FRAMES..].fill(0xa5);
         let block = memory.add(block, RegionKind::Memory);
         let mut kernel = Kernel {

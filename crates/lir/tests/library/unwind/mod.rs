@@ -1,4 +1,4 @@
-//! Walks of user stacks against Rust, on random processes: trees of mappings, tables of unwind rows,
+//! Unwinds of user stacks against Rust, on random processes: trees of mappings, tables of unwind rows,
 //! stacks of random words, and return probes. The functions run as they are written and with their
 //! loops as callbacks.
 
@@ -160,7 +160,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 }
 
 properties! {
-    1000 cases: fn walks_agree_with_rust(world in world(), given in any::<bool>()) {
+    1000 cases: fn unwinds_agree_with_rust(world in world(), given in any::<bool>()) {
         let mut reference = Reference::new(&world);
         if world.compat {
             reference.registers[1] = u64::MAX;
@@ -180,7 +180,7 @@ properties! {
                 }
                 machine.memory.write(kernel.registers, &[0xee; 136]).expect("registers");
             }
-            let result = machine.run("user_walk", &[most.cast_unsigned()], &mut kernel);
+            let result = machine.run("user_unwind", &[most.cast_unsigned()], &mut kernel);
             prop_assert_eq!(result, Ok(0));
             let block = machine.memory.region(kernel.block).expect("the block");
             let frames = number(block, COUNT as usize) as usize / 8;

@@ -1,4 +1,4 @@
-//! Random processes, and the walk in Rust.
+//! Random processes, and the unwind in Rust.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -220,7 +220,7 @@ pub(super) struct Found {
     pub(super) rows: u64,
 }
 
-/// The reference: the same walk in Rust.
+/// The reference: the same unwind in Rust.
 pub(super) struct Reference<'a> {
     pub(super) world: &'a World,
     pub(super) numbers: HashMap<usize, u64>,
@@ -330,7 +330,7 @@ impl<'a> Reference<'a> {
         }
     }
 
-    /// Whether the walk goes on; none if it wants a copy.
+    /// Whether the unwind goes on; none if it wants a copy.
     pub(super) fn step(&mut self, address: u64, innermost: bool) -> Option<bool> {
         let world = self.world;
         if self.now.rows != 0 {

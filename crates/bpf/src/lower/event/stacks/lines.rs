@@ -21,7 +21,7 @@ fn form_flags(form: SymbolicForm) -> i32 {
 }
 
 impl HandlerCodegen<'_> {
-    /// Appends the frames in the room from `first` on, with the text that a mark stands for.
+    /// Appends the frames in the buffer from `first` on, with the text that a mark stands for.
     pub(super) fn append_kernel_lines(&mut self, form: SymbolicForm, first: Val) -> Res {
         let (plan, pool) = (self.plan, &mut *self.pool);
         pool.use_stack_text("kernel_line", plan)?;

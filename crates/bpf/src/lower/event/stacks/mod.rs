@@ -1,9 +1,9 @@
 //! Kernel stacks, and names of kernel addresses.
 //!
-//! In: the context of an event. Out: addresses in a room of the per-CPU area, or text. Stacks
+//! In: the context of an event. Out: addresses in a buffer of the per-CPU area, or text. Stacks
 //! of programs are in [`super::unwind`].
 //!
-//! `bpf_get_stack` writes the addresses to a room of the per-CPU area. In front of the probed code
+//! `bpf_get_stack` writes the addresses to a buffer of the per-CPU area. In front of the probed code
 //! stand frames of the probe itself: BPF programs, `bpf_trace_runN`, and the functions through
 //! which a tracepoint calls its probes. `stack_first` skips them, by address ranges that the loader
 //! takes from the kernel's symbols. The kernel itself names its addresses (`bpf_snprintf` with
@@ -32,31 +32,31 @@ use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{BLOCK, CTX, TMP, block_at};
 use crate::lower::text::append::{APPEND_TEXT, flag};
-use crate::plan::StackRoom;
+use crate::plan::StackBuffer;
 
 /// The suffix of a symbol that is in no module.
 const KERNEL: &[u8; 9] = b" [kernel]";
 
 impl HandlerCodegen<'_> {
-    fn room(&self) -> Res<&StackRoom> {
-        let room = self.plan.stacks.as_ref();
-        room.ok_or_else(|| "a stack that was not planned for".into())
+    fn buffer(&self) -> Res<&StackBuffer> {
+        let buffer = self.plan.stacks.as_ref();
+        buffer.ok_or_else(|| "a stack that was not planned for".into())
     }
 
-    /// Fills the room with the kernel's stack; scratch word [`StackRoom::first`] = offset of the first
+    /// Fills the buffer with the kernel's stack; scratch word [`StackBuffer::first`] = offset of the first
     /// frame of probed code.
     fn take_kernel_stack(&mut self) -> Res {
-        let room = self.room()?.clone();
+        let buffer = self.buffer()?.clone();
         let plan = self.plan;
         let context = self.asm.word(R10, CTX);
-        let size = CallArg::from(room.bytes().cast_signed());
-        let args = [context.into(), block_at(room.frames), size, 0.into()];
+        let size = CallArg::from(buffer.bytes().cast_signed());
+        let args = [context.into(), block_at(buffer.frames), size, 0.into()];
         let bytes = self.asm.call_with(Helper::GetStack, &args);
         let some = self.asm.label();
         self.asm.jump_if(Cond::Sge, bytes, 0, some);
         self.asm.mov(bytes, 0);
         self.asm.bind(some);
-        self.store(room.count, bytes);
+        self.store(buffer.count, bytes);
         let point = match self.event() {
             Event::Tracepoint(name) => Some(&**name),
             Event::TraceEvent(event) => Some(&*event.name),
@@ -64,15 +64,16 @@ impl HandlerCodegen<'_> {
             Event::SysExit(_) => Some("sys_exit"),
             _ => None,
         };
-        let at = point.and_then(|p| room.points.iter().position(|q| q == p));
+        let at = point.and_then(|p| buffer.points.iter().position(|q| q == p));
         match at {
             Some(at) => {
-                let words = room.words + stack_words::POINTS + at.fit::<u32>() * stack_words::POINT;
+                let words =
+                    buffer.words + stack_words::POINTS + at.fit::<u32>() * stack_words::POINT;
                 self.pool.use_stack_text("stack_first", plan)?;
                 let words = CallArg::from(words.cast_signed());
                 self.asm.call_sub_with("stack_first", &[words]);
             }
-            None => self.store(room.first, 0),
+            None => self.store(buffer.first, 0),
         }
         Ok(())
     }
@@ -88,7 +89,7 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    /// Starts a text with the addresses in the room, at most `n`.
+    /// Starts a text with the addresses in the buffer, at most `n`.
     pub(in crate::lower) fn begin_stack_text(&mut self, n: Val, width: u32) -> Res {
         let behind = n == Val::Imm(-2);
         let how = if behind {
@@ -137,24 +138,25 @@ impl HandlerCodegen<'_> {
     /// Address `n` of the kernel's stack, or 0.
     pub(in crate::lower) fn kernel_frame(&mut self, n: Val) -> Res<Reg> {
         self.take_kernel_stack()?;
-        self.frame_of_room(n)
+        self.frame_of_buffer(n)
     }
 
-    /// Address `n` of the room, or 0.
-    pub(in crate::lower) fn frame_of_room(&mut self, n: Val) -> Res<Reg> {
-        let room = self.room()?.clone();
+    /// Address `n` of the buffer, or 0.
+    pub(in crate::lower) fn frame_of_buffer(&mut self, n: Val) -> Res<Reg> {
+        let buffer = self.buffer()?.clone();
         let end = self.asm.label();
         let at = self.unknown(n)?;
         let frame = self.asm.copy(0);
-        self.asm.jump_if(Cond::Ge, at, room.most.cast_signed(), end);
+        self.asm
+            .jump_if(Cond::Ge, at, buffer.most.cast_signed(), end);
         self.asm.alu(AluOp::Lsh, at, 3);
-        let first = self.block_word(room.first);
+        let first = self.block_word(buffer.first);
         self.asm.add(at, first);
-        let count = self.block_word(room.count);
+        let count = self.block_word(buffer.count);
         self.asm.jump_if(Cond::Ge, at, count, end);
         self.asm
-            .jump_if(Cond::Gt, at, room.bytes().cast_signed() - 8, end);
-        let frames = self.block_address(room.frames);
+            .jump_if(Cond::Gt, at, buffer.bytes().cast_signed() - 8, end);
+        let frames = self.block_address(buffer.frames);
         self.asm.add(frames, at);
         self.asm.load(Size::DW, frame, frames, 0);
         self.asm.bind(end);
@@ -186,8 +188,8 @@ impl HandlerCodegen<'_> {
         self.asm.jump(end);
         self.asm.bind(fits);
         if data {
-            let room = width.cast_signed() - KERNEL.len().fit::<i32>();
-            self.asm.jump_if(Cond::Gt, length, room, end);
+            let buffer = width.cast_signed() - KERNEL.len().fit::<i32>();
+            self.asm.jump_if(Cond::Gt, length, buffer, end);
             // No name begins with a digit: a bare address has no module.
             let text = self.block_address(off);
             let first = self.asm.read(Size::B, text, 0);

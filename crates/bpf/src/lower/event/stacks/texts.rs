@@ -10,7 +10,7 @@ use spile_lir::library::stacks::{StackLayout, StackText};
 use crate::error::{LowerError, Res};
 use crate::lower::pool::Pool;
 use crate::lower::text::append;
-use crate::plan::{StackRoom, StateLayout};
+use crate::plan::{StackBuffer, StateLayout};
 
 /// An offset for what an object does not have and no function of it uses: templates have no 0.
 const NOWHERE: u32 = 8;
@@ -21,19 +21,19 @@ const FRAMES: u32 = 20;
 /// Where the functions find what they need. An object without stacks has only functions that take
 /// addresses, which need no space.
 fn layout(plan: &StateLayout) -> StackLayout {
-    let room = plan.stacks.as_ref();
-    let location = |of: fn(&StackRoom) -> u32| room.map_or(NOWHERE, of);
+    let buffer = plan.stacks.as_ref();
+    let location = |of: fn(&StackBuffer) -> u32| buffer.map_or(NOWHERE, of);
     StackLayout {
         text: append::layout(plan),
-        most: room.map_or(FRAMES, |r| r.most),
+        most: buffer.map_or(FRAMES, |r| r.most),
         frames: location(|r| r.frames),
         count: location(|r| r.count),
         first: location(|r| r.first),
-        walk: location(|r| r.user.unwrap_or(NOWHERE)),
+        unwind: location(|r| r.user.unwrap_or(NOWHERE)),
         words: plan.scratch.tmp + 8,
         texts: plan.scratch.out,
         ranges: location(|r| r.words),
-        lines: room.is_some_and(|r| r.lines),
+        lines: buffer.is_some_and(|r| r.lines),
         symbols: SYMBOLS_MAP,
         symbol_rows: SYMBOL_ROWS_MAP,
         names: NAMES_MAP,

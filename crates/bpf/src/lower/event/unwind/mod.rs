@@ -1,4 +1,4 @@
-//! User stacks. The run-time library walks them and looks addresses up
+//! User stacks. The run-time library unwinds them and looks addresses up
 //! ([`spile_lir::library::unwind`]); marks of frames are made here.
 //!
 //! In: the registers of the interrupted program, and the tables that the controller has loaded.
@@ -23,7 +23,7 @@ use crate::compiled::{COPIES_MAP, FORCE_WAKEUP, RING};
 use crate::error::{LowerError, Res};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::pool::Pool;
-use crate::plan::{StackRoom, StateLayout};
+use crate::plan::{StackBuffer, StateLayout};
 use crate::target::{Target, UnwindOffsets};
 
 /// The flag of frames with all that a form of text needs.
@@ -31,23 +31,23 @@ fn full(form: SymbolicForm) -> i32 {
     if form.full() { frame::FULL } else { 0 }
 }
 
-/// The room of stacks, in which walks have their part, and the offsets that they read.
-fn walks<'a>(
+/// The buffer of stacks, in which unwinds have their part, and the offsets that they read.
+fn unwinds<'a>(
     plan: &'a StateLayout,
     options: &'a Target,
-) -> Res<(&'a StackRoom, i16, &'a UnwindOffsets)> {
-    let room = plan.stacks.as_ref().and_then(|r| Some((r, r.user?)));
-    match (room, &options.offsets.unwind) {
-        (Some((room, base)), Some(offsets)) => Ok((room, base.fit::<i16>(), offsets)),
+) -> Res<(&'a StackBuffer, i16, &'a UnwindOffsets)> {
+    let buffer = plan.stacks.as_ref().and_then(|r| Some((r, r.user?)));
+    match (buffer, &options.offsets.unwind) {
+        (Some((buffer, base)), Some(offsets)) => Ok((buffer, base.fit::<i16>(), offsets)),
         _ => Err(LowerError::unsupported(
             "stacks of programs need fields that this kernel's BTF does not have",
         )),
     }
 }
 
-/// Defines the functions of walks, or only those that look addresses up if nothing walks.
-fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Target) -> Res {
-    let (room, base, offsets) = walks(plan, options)?;
+/// Defines the functions of unwinds, or only those that look addresses up if nothing unwinds.
+fn use_unwind(pool: &mut Pool, plan: &StateLayout, options: &Target) -> Res {
+    let (buffer, base, offsets) = unwinds(plan, options)?;
     pool.routine("user_address", Some(plan), |pool| {
         let file_record = pool.record(RecordShape {
             what: RecordKind::File,
@@ -62,11 +62,11 @@ fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Target) -> Res {
         let layout = UnwindLayout {
             abi: options.abi,
             base: u32::from(base.cast_unsigned()),
-            most: room.most,
-            frames: room.frames,
-            count: room.count,
-            first: room.first,
-            next_file: room.next_file,
+            most: buffer.most,
+            frames: buffer.frames,
+            count: buffer.count,
+            first: buffer.first,
+            next_file: buffer.next_file,
             offsets: *offsets,
             files: FILES_MAP,
             rows: ROWS_MAP,
@@ -80,8 +80,8 @@ fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Target) -> Res {
             lost_output: percpu::LOST_OUTPUT,
             no_memory: percpu::NO_MEMORY,
         };
-        let routine = match room.rows {
-            true => Routine::Walk(layout),
+        let routine = match buffer.rows {
+            true => Routine::Unwind(layout),
             false => Routine::Addresses(layout),
         };
         Ok((routine, Vec::new()))
@@ -89,17 +89,17 @@ fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Target) -> Res {
 }
 
 impl HandlerCodegen<'_> {
-    /// Fills the room with at most `most` frames of the current program's stack.
+    /// Fills the buffer with at most `most` frames of the current program's stack.
     fn take_user_stack(&mut self, most: impl Into<Src>, marks: bool) -> Res {
         let mut most = most.into();
-        use_walk(self.pool, self.plan, self.options)?;
-        let (_, base, _) = walks(self.plan, self.options)?;
+        use_unwind(self.pool, self.plan, self.options)?;
+        let (_, base, _) = unwinds(self.plan, self.options)?;
         self.store(base.fit::<u32>() + at::COPY, i32::from(marks));
         let begin = [at::IP, at::SP, at::BP].map(|field| base.fit::<u32>() + field);
         if most != Src::Imm(GIVEN) && self.stack_behind_return(begin)? {
             most = Src::Imm(GIVEN);
         }
-        self.asm.call_sub_with("user_walk", &[most.into()]);
+        self.asm.call_sub_with("user_unwind", &[most.into()]);
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl HandlerCodegen<'_> {
         let most = self.unknown(n)?;
         self.asm.add(most, 1);
         self.take_user_stack(most, false)?;
-        self.frame_of_room(n)
+        self.frame_of_buffer(n)
     }
 
     /// `dst` = a mark for the current program's stack, or for an address. With `given`, the stack
@@ -130,7 +130,7 @@ impl HandlerCodegen<'_> {
         };
         let (plan, options) = (self.plan, self.options);
         self.use_append_frame()?;
-        let (room, base, _) = walks(plan, options)?;
+        let (buffer, base, _) = unwinds(plan, options)?;
         self.pool.use_stack_text("append_frames", plan)?;
         for (value, field) in given.iter().zip([at::IP, at::SP, at::BP]) {
             let value = self.unknown(*value)?;
@@ -138,7 +138,7 @@ impl HandlerCodegen<'_> {
         }
         let marks = !self.makes_text(dst);
         if given.is_empty() {
-            self.walk_whole(of, base, room.most, marks)?;
+            self.unwind_whole(of, base, buffer.most, marks)?;
         } else {
             self.take_user_stack(GIVEN, marks)?;
         }
@@ -169,16 +169,16 @@ impl HandlerCodegen<'_> {
         };
         let (plan, options) = (self.plan, self.options);
         self.use_append_frame()?;
-        let (room, ..) = walks(plan, options)?;
+        let (buffer, ..) = unwinds(plan, options)?;
         self.asm.call_sub_with("user_address", &[at.into()]);
         self.begin_text(width);
         if self.makes_text(dst) {
-            self.append_symbol(form, room.most)?;
+            self.append_symbol(form, buffer.most)?;
             self.end_text(off, width);
             return Ok(());
         }
         self.begin_mark(form)?;
-        let args = [room.most.cast_signed(), full(form)].map(CallArg::from);
+        let args = [buffer.most.cast_signed(), full(form)].map(CallArg::from);
         self.asm.call_sub_with("append_frame", &args);
         self.append_text(&super::stacks::literal(";"), 0, None)?;
         self.end_text(off, width);
@@ -187,21 +187,21 @@ impl HandlerCodegen<'_> {
 
     fn use_append_frame(&mut self) -> Res {
         let (plan, options) = (self.plan, self.options);
-        use_walk(self.pool, plan, options)?;
+        use_unwind(self.pool, plan, options)?;
         self.pool.use_stack_text("append_frame", plan)
     }
 
-    /// Walks the whole stack. A later part of it needs a walk only if the last walk was a different
+    /// Unwinds the whole stack. A later part of it needs a unwind only if the last unwind was a different
     /// one.
-    fn walk_whole(&mut self, first: Val, base: i16, most: u32, marks: bool) -> Res {
-        let walked = self.asm.label();
+    fn unwind_whole(&mut self, first: Val, base: i16, most: u32, marks: bool) -> Res {
+        let unwound = self.asm.label();
         if first != Val::Imm(0) {
             let before = self.block_word(base.fit::<u32>() + at::MOST);
             self.asm
-                .jump_if(Cond::Eq, before, most.cast_signed(), walked);
+                .jump_if(Cond::Eq, before, most.cast_signed(), unwound);
         }
         self.take_user_stack(-1, marks)?;
-        self.asm.bind(walked);
+        self.asm.bind(unwound);
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use spile_ir::{Reg as IrReg, Val};
 use spile_layout::SymbolicForm;
 use spile_lir::library::stacks::part;
 
-use super::walks;
+use super::unwinds;
 use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 
@@ -39,7 +39,7 @@ impl HandlerCodegen<'_> {
             .made_in_kernel(BodyId::Handler(self.handler.index()), dst)
     }
 
-    /// Appends a frame of the room.
+    /// Appends a frame of the buffer.
     pub(super) fn append_symbol(&mut self, form: SymbolicForm, index: u32) -> Res {
         self.use_append_symbol()?;
         let args = [index.cast_signed(), form_parts(form)].map(CallArg::from);
@@ -59,11 +59,11 @@ impl HandlerCodegen<'_> {
 
     fn use_append_symbol(&mut self) -> Res {
         let (plan, options) = (self.plan, self.options);
-        let (room, ..) = walks(plan, options)?;
+        let (buffer, ..) = unwinds(plan, options)?;
         let pool = &mut *self.pool;
         pool.use_stack_text("find_symbol", plan)?;
         pool.use_stack_text("append_file", plan)?;
-        if room.lines {
+        if buffer.lines {
             pool.use_append_number(plan, 10)?;
             pool.use_stack_text("append_location", plan)?;
         }

@@ -7,7 +7,7 @@ use spile_ir::{Reg as IrReg, Val};
 use spile_layout::{COPIED, SymbolicForm, percpu, shared};
 use spile_lir::library::unwind::at;
 
-use super::walks;
+use super::unwinds;
 use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
@@ -41,24 +41,24 @@ impl HandlerCodegen<'_> {
     /// because a part of it would be meaningless.
     fn append_rest(&mut self, behind: bool, width: u32) -> Res {
         let (plan, options) = (self.plan, self.options);
-        let (room, base, _) = walks(plan, options)?;
+        let (buffer, base, _) = unwinds(plan, options)?;
         let [none, fits] = std::array::from_fn(|_| self.asm.label());
         let last = self.block_word(base.fit::<u32>() + at::N);
         // One comparison for 0 as well: before Linux 6.8 the verifier learns nothing from `!= 0`.
         self.asm.add(last, -1);
         self.asm
-            .jump_if(Cond::Ge, last, room.most.cast_signed(), none);
+            .jump_if(Cond::Ge, last, buffer.most.cast_signed(), none);
         self.store(base.fit::<u32>() + at::LO, last);
         self.asm.alu(AluOp::Lsh, last, 3);
         let frame = self.block_address(base.fit::<u32>());
         self.asm.add(frame, last);
         let file = self.asm.word(frame, at::FILES.fit());
-        let offset = self.asm.word(frame, at::offsets(room.most).fit::<i16>());
+        let offset = self.asm.word(frame, at::offsets(buffer.most).fit::<i16>());
         self.store(base.fit::<u32>() + at::HI, offset);
         self.asm.jump_if(Cond::Ne, file, COPIED.cast_signed(), none);
         let length = self.block_word(plan.scratch.text_pos);
-        let room = width.saturating_sub(REST_BYTES).cast_signed();
-        self.asm.jump_if(Cond::Le, length, room, fits);
+        let buffer = width.saturating_sub(REST_BYTES).cast_signed();
+        self.asm.jump_if(Cond::Le, length, buffer, fits);
         self.count(percpu::TRUNCATED);
         self.asm.jump(none);
         self.asm.bind(fits);

@@ -1,7 +1,7 @@
-//! Callbacks of walks over the elements of an array, whose key or part of it is given: those that remove
+//! Callbacks of iterations over the elements of an array, whose key or part of it is given: those that remove
 //! elements, find one, or copy them to the entries of a `foreach`; and the look-up of one element.
 //!
-//! In: the shape of the array ([`KeyFields`]). Out: functions, each made for one walk.
+//! In: the shape of the array ([`KeyFields`]). Out: functions, each made for one iteration.
 
 use spile_cast::Cast;
 
@@ -20,7 +20,7 @@ const SIGN: u64 = 1 << 63;
 
 const PARAMS: [&str; 4] = ["map", "key", "value", "context"];
 
-/// The fields of an array's key: the bytes of each one, and whether the walk is about the elements with a
+/// The fields of an array's key: the bytes of each one, and whether the iteration is about the elements with a
 /// given content of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyFields(pub Vec<(u32, bool)>);
@@ -59,12 +59,12 @@ Cost: a look-up.";
     }))
 }
 
-/// What a walk does with the elements that have the given fields.
+/// What a iteration does with the elements that have the given fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slice {
     /// Removes them.
     Remove,
-    /// Notes that there is one, and ends the walk.
+    /// Notes that there is one, and ends the iteration.
     Find,
 }
 
@@ -144,7 +144,7 @@ pub enum SortWord {
     Statistic(u32, Statistic),
 }
 
-/// A walk that copies elements. Offsets are those of bytes in the per-CPU area.
+/// A iteration that copies elements. Offsets are those of bytes in the per-CPU area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyLayout {
     /// The function's name.

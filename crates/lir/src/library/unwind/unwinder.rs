@@ -9,23 +9,23 @@ use crate::helpers::Helper;
 use crate::library::tables::RowTable;
 
 /// Parts of a function.
-pub(super) struct StackWalker<'a, 'b> {
+pub(super) struct Unwinder<'a, 'b> {
     pub(super) f: &'b Builder,
     pub(super) at: &'a UnwindLayout,
     pub(super) block: Scalar<'b>,
 }
 
 /// Builds a function; `code` gets its parameters.
-pub(super) fn walk<const N: usize>(
+pub(super) fn unwind<const N: usize>(
     layout: &UnwindLayout,
     (name, contract): (&str, &str),
     params: [&str; N],
-    code: impl for<'b> FnOnce(StackWalker<'_, 'b>, [Scalar<'b>; N]),
+    code: impl for<'b> FnOnce(Unwinder<'_, 'b>, [Scalar<'b>; N]),
 ) -> LirFunc {
     build(name, contract, params, |f, p| {
         let block = f.addr(MemoryOperand::Cpu(0));
         let at = layout;
-        code(StackWalker { f, at, block }, p);
+        code(Unwinder { f, at, block }, p);
     })
 }
 
@@ -34,7 +34,7 @@ pub(super) fn displacement(off: u32) -> i16 {
     off.fit::<i16>()
 }
 
-impl<'b> StackWalker<'_, 'b> {
+impl<'b> Unwinder<'_, 'b> {
     /// The content of a word.
     pub(super) fn get(&self, field: u32) -> Scalar<'b> {
         self.block.load_u64(displacement(self.at.base + field))

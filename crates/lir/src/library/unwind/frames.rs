@@ -1,8 +1,8 @@
-//! The walk: frame after frame, and single addresses.
+//! The unwind: frame after frame, and single addresses.
 
 use super::layout::{BEHIND, EXACT, GIVEN, UnwindLayout, at};
 use super::step::WANTS_COPY;
-use super::walker::{displacement, walk};
+use super::unwinder::{displacement, unwind};
 use crate::func::LirFunc;
 use crate::helpers::Helper;
 use crate::op::Size;
@@ -10,12 +10,12 @@ use crate::op::Size;
 /// The largest number of return-probed calls to search for a frame's return address.
 const RETURNS: u32 = 64;
 
-pub(super) fn user_walk(layout: &UnwindLayout) -> LirFunc {
+pub(super) fn user_unwind(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Fills the buffer with frames of the current program's stack.
 most: the largest number of frames, or `GIVEN`: all, from the registers that the words have.
 Cost: user_frame and user_return for each frame.";
-    walk(layout, ("user_walk", contract), ["most"], |w, [most]| {
+    unwind(layout, ("user_unwind", contract), ["most"], |w, [most]| {
         let (f, o) = (w.f, &layout.offsets);
         for word in [layout.count, layout.first] {
             w.block.store_u64(displacement(word), 0);
@@ -73,7 +73,7 @@ pub(super) fn user_frame(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Notes a frame and finds the next one; gives what user_step gives.
 Cost: user_map for each new mapping, user_step.";
-    walk(layout, ("user_frame", contract), [], |w, []| {
+    unwind(layout, ("user_frame", contract), [], |w, []| {
         let f = w.f;
         f.block(|stop| {
             let ip = w.get(at::IP);
@@ -120,7 +120,7 @@ identifies it by its position on the stack. Its list is ordered, so the search s
 one ended.
 Cost: two reads for each element.";
     let [utask, first, stack, original, next] = offsets;
-    walk(layout, ("user_return", contract), [], |w, []| {
+    unwind(layout, ("user_return", contract), [], |w, []| {
         let f = w.f;
         f.block(|end| {
             let location = w.get(at::SP) - 8;
@@ -151,7 +151,7 @@ Stores an address with its file as the frame behind all others.
 address: of the current program.
 Cost: user_map, outside of files twice.";
     let params = ["address"];
-    walk(
+    unwind(
         layout,
         ("user_address", contract),
         params,

@@ -1,4 +1,4 @@
-//! Callbacks of walks against Rust, on elements of one array.
+//! Callbacks of iterations against Rust, on elements of one array.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library;
 use spile_lir::library::heap::node;
-use spile_lir::library::walks::{
+use spile_lir::library::iterations::{
     CopiedPart, CopyLayout, ElementOffset, KeyFields, Slice, SortWord, Statistic, copy, find, slice,
 };
 
@@ -111,21 +111,21 @@ fn sliced(fields: &Fields, what: Slice, key: &[u64], wanted: &[u64]) -> (u64, u6
 
 /// What a sort word is made of.
 #[derive(Debug, Clone)]
-struct Walk {
+struct Iteration {
     word: SortWord,
     descending: bool,
     parts: Vec<CopiedPart>,
 }
 
 /// The number that orders as an element does.
-fn expected_word(walk: &Walk, key: &[u64], value: &[u64]) -> u64 {
+fn expected_word(iteration: &Iteration, key: &[u64], value: &[u64]) -> u64 {
     let part = |part: ElementOffset| match part {
         ElementOffset::Key(at) => key[at as usize / 8],
         ElementOffset::Value(at) => value[at as usize / 8],
     };
     let word = |at: u32| value[at as usize / 8];
     let signed = |n: u64| n.wrapping_add(1 << 63);
-    let all = match walk.word {
+    let all = match iteration.word {
         SortWord::Sequence => value[0],
         SortWord::Text(text) => part(text).swap_bytes(),
         SortWord::Number(number) => signed(part(number)),
@@ -141,13 +141,13 @@ fn expected_word(walk: &Walk, key: &[u64], value: &[u64]) -> u64 {
             signed(super::shared::run("variance", &args).0)
         }
     };
-    if walk.descending { !all } else { all }
+    if iteration.descending { !all } else { all }
 }
 
 /// Copies an element; gives the block and the entry afterwards.
 fn copied(
     fields: &Fields,
-    walk: &Walk,
+    iteration: &Iteration,
     (key, wanted, value): (&[u64], &[u64], &[u64]),
     [base, size]: [u64; 2],
 ) -> (Vec<u8>, Vec<u8>) {
@@ -159,9 +159,9 @@ fn copied(
         size: SIZE,
         map: "entries".into(),
         entries: MOST as u32,
-        parts: walk.parts.clone(),
-        word: walk.word,
-        descending: walk.descending,
+        parts: iteration.parts.clone(),
+        word: iteration.word,
+        descending: iteration.descending,
     };
     let forms = forms(&format!("{layout:?}"), || {
         let mut module = copy(&layout);
@@ -227,8 +227,8 @@ fn keys(fields: Fields) -> impl Strategy<Value = (Vec<u64>, Vec<u64>)> {
     })
 }
 
-/// Walks that copy: the shape of the key, what is copied and what it is sorted by.
-fn walks() -> Vec<(Fields, Walk)> {
+/// Iterations that copy: the shape of the key, what is copied and what it is sorted by.
+fn iterations() -> Vec<(Fields, Iteration)> {
     let at = |word: usize| 8 * word as u32;
     let part = |from: ElementOffset, to: u32, words: usize| CopiedPart {
         from,
@@ -238,14 +238,14 @@ fn walks() -> Vec<(Fields, Walk)> {
     let count = part(ElementOffset::Value(at(COUNT)), 0, 1);
     let statistic = |what| SortWord::Statistic(at(COUNT), what);
     let [one, wide, long] = shapes();
-    let walk = |fields: &Fields, word, descending, parts: &[CopiedPart]| {
+    let iteration = |fields: &Fields, word, descending, parts: &[CopiedPart]| {
         let parts = parts.to_vec();
-        let walk = Walk {
+        let iteration = Iteration {
             word,
             descending,
             parts,
         };
-        (fields.clone(), walk)
+        (fields.clone(), iteration)
     };
     let text = part(ElementOffset::Key(0), 0, 2);
     let last = part(ElementOffset::Key(24), 16, 1);
@@ -254,23 +254,23 @@ fn walks() -> Vec<(Fields, Walk)> {
         part(ElementOffset::Key(8), 160, 17),
     ];
     vec![
-        walk(&one, SortWord::Sequence, false, &[count]),
-        walk(
+        iteration(&one, SortWord::Sequence, false, &[count]),
+        iteration(
             &one,
             SortWord::Number(ElementOffset::Value(at(COUNT))),
             true,
             &[count],
         ),
-        walk(&wide, SortWord::Number(ElementOffset::Key(16)), false, &[]),
-        walk(
+        iteration(&wide, SortWord::Number(ElementOffset::Key(16)), false, &[]),
+        iteration(
             &wide,
             SortWord::Text(ElementOffset::Key(0)),
             true,
             &[text, last],
         ),
-        walk(&long, statistic(Statistic::Word(at(SUM))), false, &far),
-        walk(&one, statistic(Statistic::Average(at(SUM))), true, &[]),
-        walk(
+        iteration(&long, statistic(Statistic::Word(at(SUM))), false, &far),
+        iteration(&one, statistic(Statistic::Average(at(SUM))), true, &[]),
+        iteration(
             &one,
             statistic(Statistic::Variance(at(SUM), at(SQUARES))),
             false,
@@ -305,24 +305,24 @@ properties! {
     }
 
     1000 cases: fn elements_are_copied_to_entries(
-        (walk, (key, wanted)) in select(walks()).prop_flat_map(|walk| (Just(walk.clone()), keys(walk.0))),
+        (iteration, (key, wanted)) in select(iterations()).prop_flat_map(|iteration| (Just(iteration.clone()), keys(iteration.0))),
         value in value(),
         location in [0..7u64, 0..5u64],
         equal in any::<bool>(),
     ) {
-        let (fields, walk) = walk;
+        let (fields, iteration) = iteration;
         let wanted = if equal { key.clone() } else { wanted };
-        let (block, entry) = copied(&fields, &walk, (&key, &wanted, &value), location);
+        let (block, entry) = copied(&fields, &iteration, (&key, &wanted, &value), location);
         let [base, size] = location;
         let mut expected = vec![0xaa; 8 * ENTRY];
         let goes = same(&fields, &key, &wanted) && size < MOST && base + size < 7;
         let element = [bytes(&key), bytes(&value)];
         if goes {
-            let word = expected_word(&walk, &key, &value);
+            let word = expected_word(&iteration, &key, &value);
             for (at, n) in [(node::WORD, word), (node::SEQ, value[0]), (node::ENTRY, size)] {
                 expected[at as usize..][..8].copy_from_slice(&n.to_le_bytes());
             }
-            for part in &walk.parts {
+            for part in &iteration.parts {
                 let (from, at) = match part.from {
                     ElementOffset::Key(at) => (&element[0], at as usize),
                     ElementOffset::Value(at) => (&element[1], at as usize),
