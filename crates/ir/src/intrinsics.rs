@@ -6,10 +6,12 @@
 //! the classes ([`IntrinsicClass`]) by a match over all operations of the class, so that a new row
 //! does not compile until every executor has it.
 
+use std::fmt::{self, Formatter};
 use std::ops::RangeInclusive;
 
 use crate::event::{Event, Executor, ExecutorSet};
 use crate::program::types::Space;
+use crate::token::{Operand, Reader, Res};
 
 /// The type of a parameter or a result in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,6 +205,16 @@ pub enum ResultLen {
     Escaped(usize),
     /// The value of this operand, or the length of an empty text in quotes with dots.
     Quoted(usize),
+}
+
+impl Operand for Intrinsic {
+    const EXPECTED: &str = "an intrinsic";
+    fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.info().name)
+    }
+    fn opt(r: &mut Reader) -> Res<Option<Self>> {
+        Ok(r.opt_by(Intrinsic::by_name))
+    }
 }
 
 /// The length of `""...`.

@@ -7,7 +7,7 @@
 //! | [`intrinsics`] | the table of operations that tapset functions are made of |
 //! | [`fmt`] | `printf` formats: reader and rendering |
 //! | [`interp`] | the reference interpreter, and globals in ordinary memory |
-//! | [`text`], [`reader`] | the text form |
+//! | [`text`], [`reader`], `token` | the text form |
 //! | [`regex`] | regular expressions as tables |
 //! | [`marks`] | the data flow of texts that only the controller can make |
 //! | [`analysis`] | facts about bodies: orders of blocks, fixpoints, liveness, contents |
@@ -41,6 +41,7 @@ pub mod storage;
 #[cfg(any(test, feature = "testgen"))]
 pub mod testgen;
 pub mod text;
+mod token;
 pub mod verify;
 pub mod visit;
 pub mod wide;

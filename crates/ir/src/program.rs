@@ -14,14 +14,16 @@
 //!   block's [`Block::catch`] block; with none it ends the handler with that error.
 //! - Reading a missing array element gives 0, "" or an empty aggregate and adds nothing.
 
+use std::fmt::{Display, Formatter, Result};
 use std::sync::Arc;
 
+#[macro_use]
 mod fields;
 pub(crate) mod ids;
 pub(crate) mod operators;
 pub(crate) mod types;
 
-use fields::Field;
+use fields::{Field, is_default, write_list};
 pub use ids::*;
 pub use operators::*;
 pub use types::*;
@@ -31,6 +33,7 @@ use crate::fmt::format::Format;
 use crate::intrinsics::Intrinsic;
 use crate::regex::Regex;
 use crate::storage::class::Storage;
+use crate::token::{Operand, Reader, Res};
 
 /// A whole script, ready to run.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -311,192 +314,104 @@ pub enum Val {
     Str(StrId),
 }
 
-fields::instructions! {
-/// An instruction. What it reads and writes follows from the types of its fields. "Keys" are one operand per
-/// key of the array, none for a scalar.
-#[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)]
+instructions! {
+/// An instruction. What it reads and writes follows from the types of its fields, its text from its form:
+/// see `instructions` in `program/fields.rs`. "Keys" are one operand per key of the array, none for a scalar.
 pub enum Inst {
     /// `dst = src`, also a constant.
-    Copy { dst: Reg, src: Val },
+    Copy { dst: Reg, src: Val } = ("copy" src) -> dst,
     /// `dst = op a`
-    Un { dst: Reg, op: UnOp, a: Val },
+    Un { dst: Reg, op: UnOp, a: Val } = (op a) -> dst,
     /// `dst = a op b`; `Div` and `Mod` fail when b is 0.
-    Bin { dst: Reg, op: BinOp, a: Val, b: Val },
+    Bin { dst: Reg, op: BinOp, a: Val, b: Val } = (op a, b) -> dst,
     /// `dst = a op b` on strings.
-    StrCmp { dst: Reg, op: CmpOp, a: Val, b: Val },
+    StrCmp { dst: Reg, op: CmpOp, a: Val, b: Val } = (op a, b) -> dst,
     /// `dst = a . b`
-    Concat { dst: Reg, a: Val, b: Val },
+    Concat { dst: Reg, a: Val, b: Val } = ("concat" a, b) -> dst,
     /// `dst` = 1 if the text has a match, otherwise 0. With `keep`, the intrinsics `match_*` report
     /// this match, or its failure, until the next such instruction of the handler's run, in
     /// whatever function; the text is copied.
-    Regex {
-        dst: Reg,
-        re: RegexId,
-        text: Val,
-        keep: bool,
-    },
+    Regex { dst: Reg, re: RegexId, text: Val, keep: bool } = ("match" re, text {"keep" if keep}) -> dst,
     /// `dst = table[idx]`
-    TableGet { dst: Reg, table: TableId, idx: Val },
+    TableGet { dst: Reg, table: TableId, idx: Val } = ("table" table, idx) -> dst,
     /// `dst = sprintf(...)`; `%m` and the like can fail.
-    Sprint {
-        dst: Reg,
-        fmt: FormatId,
-        args: Vec<Val>,
-    },
+    Sprint { dst: Reg, fmt: FormatId, args: Vec<Val> } = ("sprint" fmt (args)) -> dst,
     /// `printf(...)`
-    Print {
-        stream: Stream,
-        fmt: FormatId,
-        args: Vec<Val>,
-    },
+    Print { stream: Stream, fmt: FormatId, args: Vec<Val> } = ("print" stream fmt (args)),
     /// Draws the histogram of a statistic (as `print(@hist_log(x))`); fails if it is empty. With
     /// `dst`, which only controller handlers have, the text becomes its value (as `sprint`).
-    PrintHist {
-        dst: Option<Reg>,
-        g: GlobalId,
-        keys: Vec<Val>,
-    },
+    PrintHist { dst: Option<Reg>, g: GlobalId, keys: Vec<Val> } = ("print_hist" g [keys]) -> dst,
     /// An intrinsic operation.
-    Intr {
-        dst: Option<Reg>,
-        f: Intrinsic,
-        args: Vec<Val>,
-    },
+    Intr { dst: Option<Reg>, f: Intrinsic, args: Vec<Val> } = ("intr" f (args)) -> dst,
     /// `dst = g`, a scalar.
-    GLoad { dst: Reg, g: GlobalId },
+    GLoad { dst: Reg, g: GlobalId } = ("gload" g) -> dst,
     /// `g = val`, a scalar.
-    GStore { g: GlobalId, val: Val },
+    GStore { g: GlobalId, val: Val } = ("gstore" g, val),
     /// `g += val`, a number; `old` gets the previous value.
-    GAdd {
-        g: GlobalId,
-        val: Val,
-        old: Option<Reg>,
-    },
+    GAdd { g: GlobalId, val: Val, old: Option<Reg> } = ("gadd" g, val) -> old,
     /// `dst = g[keys]`
-    AGet {
-        dst: Reg,
-        g: GlobalId,
-        keys: Vec<Val>,
-    },
+    AGet { dst: Reg, g: GlobalId, keys: Vec<Val> } = ("aget" g [keys]) -> dst,
     /// `g[keys] = val`; fails if the array is full and does not wrap.
-    ASet {
-        g: GlobalId,
-        keys: Vec<Val>,
-        val: Val,
-    },
+    ASet { g: GlobalId, keys: Vec<Val>, val: Val } = ("aset" g [keys], val),
     /// `g[keys] += val`; `old` gets the previous value. Fails like `ASet`.
-    AAdd {
-        g: GlobalId,
-        keys: Vec<Val>,
-        val: Val,
-        old: Option<Reg>,
-    },
+    AAdd { g: GlobalId, keys: Vec<Val>, val: Val, old: Option<Reg> } = ("aadd" g [keys], val) -> old,
     /// `dst = [keys] in g`; `None` is `*`.
-    AHas {
-        dst: Reg,
-        g: GlobalId,
-        keys: Vec<Option<Val>>,
-    },
+    AHas { dst: Reg, g: GlobalId, keys: Vec<Option<Val>> } = ("ahas" g [keys]) -> dst,
     /// `delete g[keys]`; `None` is `*`.
-    ADel { g: GlobalId, keys: Vec<Option<Val>> },
+    ADel { g: GlobalId, keys: Vec<Option<Val>> } = ("adel" g [keys]),
     /// `delete g`: empties an array, resets a scalar.
-    GClear { g: GlobalId },
+    GClear { g: GlobalId } = ("gclear" g),
     /// `g[keys] <<< val`; fails like `ASet`.
-    StatAdd {
-        g: GlobalId,
-        keys: Vec<Val>,
-        val: Val,
-    },
+    StatAdd { g: GlobalId, keys: Vec<Val>, val: Val } = ("stat_add" g [keys], val),
     /// `dst = @what(g[keys])`. `Min`, `Max`, `Avg`, `Variance` fail if it is empty.
-    StatGet {
-        dst: Reg,
-        g: GlobalId,
-        keys: Vec<Val>,
-        what: Extract,
-        shift: u8,
-    },
+    StatGet { dst: Reg, g: GlobalId, keys: Vec<Val>, what: Extract, shift: u8 }
+        = ("stat_get" what g [keys] {"shift" shift}) -> dst,
     /// `dst = @hist(g[keys])[idx]`; fails if idx is out of range.
-    HistGet {
-        dst: Reg,
-        g: GlobalId,
-        keys: Vec<Val>,
-        idx: Val,
-    },
+    HistGet { dst: Reg, g: GlobalId, keys: Vec<Val>, idx: Val } = ("hist_get" g [keys], idx) -> dst,
     /// Starts (or restarts) iterator `it` over the current elements of `g`. `slice` is empty or has
     /// one entry for each key; `limit` is the maximum number of elements (negative counts as 0).
-    IterNew {
-        it: IterId,
-        g: GlobalId,
-        slice: Vec<Option<Val>>,
-        sort: Option<SortSpec>,
-        limit: Option<Val>,
-    },
+    IterNew { it: IterId, g: GlobalId, slice: Vec<Option<Val>>, sort: Option<SortSpec>, limit: Option<Val> }
+        = ("iter" it g [slice] {sort} {"limit" limit}),
     /// Starts an iterator over the non-empty buckets of a histogram; its one key is the
     /// bucket's number, its value the count.
-    IterHist {
-        it: IterId,
-        g: GlobalId,
-        keys: Vec<Val>,
-    },
-    /// `dst` = `size` bytes (1, 2, 4, 8) at `addr`, sign- or zero-extended; fails on a bad address.
-    Load {
-        dst: Reg,
-        space: Space,
-        addr: Val,
-        size: u8,
-        signed: bool,
-    },
+    IterHist { it: IterId, g: GlobalId, keys: Vec<Val> } = ("iter_hist" it g [keys]),
+    /// `dst` = the integer at `addr`; fails on a bad address.
+    Load { dst: Reg, space: Space, ty: IntTy, addr: Val } = ("load" space ty addr) -> dst,
     /// Fails with this message.
-    Raise { msg: Val },
+    Raise { msg: Val } = ("raise" msg),
     /// `dst` = the message of the error that led to this catch block.
-    CatchMsg { dst: Reg },
+    CatchMsg { dst: Reg } = ("catch_msg") -> dst,
     /// `dst = func(args)`
-    Call {
-        dst: Option<Reg>,
-        func: FuncId,
-        args: Vec<Val>,
-    },
+    Call { dst: Option<Reg>, func: FuncId, args: Vec<Val> } = ("call" func (args)) -> dst,
     /// Counts `n` statements against MAXACTION; fails when the budget is exhausted.
-    Tick { n: u32 },
+    Tick { n: u32 } = ("tick" n),
     /// Begins an activation of a function that can call itself, with space for the registers that
     /// `Save` stores; fails if MAXNESTING of them are in progress. Made by [`crate::opt::flatten`].
-    Enter,
+    Enter = ("enter"),
     /// Ends the innermost activation.
-    Leave,
+    Leave = ("leave"),
     /// Saves a register in the innermost activation, at this byte offset of its saved registers.
-    Save { src: Val, at: u32 },
+    Save { src: Val, at: u32 } = ("save" src, at),
     /// `dst` = the value saved there.
-    Restore { dst: Reg, at: u32 },
+    Restore { dst: Reg, at: u32 } = ("restore" at) -> dst,
     /// Fails again with the error that led to this catch block; the instruction's location becomes one
     /// more caller.
-    Rethrow,
-}
+    Rethrow = ("rethrow"),
 }
 
 /// The end of a block.
-#[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)]
 pub enum Term {
     /// Goes to the block.
-    Jump(BlockId),
+    Jump(to: BlockId) = ("jump" to),
     /// Goes to `then` when `cond` is not 0, to `els` otherwise.
-    Branch {
-        cond: Val,
-        then: BlockId,
-        els: BlockId,
-    },
+    Branch { cond: Val, then: BlockId, els: BlockId } = ("branch" cond, then, els),
     /// Fetches the iterator's next element into the registers and goes to `body`, or to `done` if
     /// there is none. `value` gets the element (for a statistic: its count).
-    IterNext {
-        it: IterId,
-        keys: Vec<Reg>,
-        value: Option<Reg>,
-        body: BlockId,
-        done: BlockId,
-    },
+    IterNext { it: IterId, keys: Vec<Reg>, value: Option<Reg>, body: BlockId, done: BlockId }
+        = ("next" it keys body, done) -> value,
     /// Ends the function or the handler.
-    Ret(Option<Val>),
+    Ret(value: Option<Val>) = ("ret" {value}),
     /// Ends the handler from inside a function.
-    EndHandler,
+    EndHandler = ("end_handler"),
+}
 }

@@ -1,36 +1,15 @@
 //! The reader of the text form that [`crate::text`] writes. It checks the form only;
 //! [`crate::verify`] checks ids and types.
 
-mod inst;
-mod token;
-
 use std::sync::Arc;
 
 use spile_cast::Cast;
-use token::{Token, tokens};
 
 use crate::fmt::Format;
 use crate::storage::Storage;
+pub use crate::token::ReadError;
+use crate::token::{Operand, Reader, Res, Token};
 use crate::*;
-
-/// A syntax error and its location.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadError {
-    /// Line number, from 1.
-    pub line: usize,
-    /// The expected element.
-    pub message: String,
-}
-
-impl std::fmt::Display for ReadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {}: {}", self.line, self.message)
-    }
-}
-
-impl std::error::Error for ReadError {}
-
-type Res<T> = Result<T, ReadError>;
 
 /// The limits by the names that the text form gives them.
 pub(crate) fn limit_fields(l: &mut Limits) -> Vec<(&'static str, u64)> {
@@ -64,10 +43,7 @@ fn each_limit(l: &mut Limits, f: &mut EachLimit<'_>) {
 /// # Errors
 /// The first place that departs from the form described in [`crate::text`].
 pub fn read(text: &str) -> Result<Program, ReadError> {
-    let mut r = Reader {
-        tokens: tokens(text)?,
-        pos: 0,
-    };
+    let mut r = Reader::new(text)?;
     let mut p = Program::default();
     while let Some(word) = r.opt_word() {
         r.item(&word, &mut p)?;
@@ -81,150 +57,7 @@ pub fn read(text: &str) -> Result<Program, ReadError> {
     }
 }
 
-struct Reader {
-    tokens: Vec<(Token, usize)>,
-    pos: usize,
-}
-
 impl Reader {
-    fn peek(&self) -> Option<&Token> {
-        self.tokens.get(self.pos).map(|(t, _)| t)
-    }
-
-    fn error<T>(&self, expected: &str) -> Res<T> {
-        let line = self
-            .tokens
-            .get(self.pos)
-            .or(self.tokens.last())
-            .map_or(1, |(_, l)| *l);
-        let found = self
-            .peek()
-            .map_or("the end".to_string(), |t| format!("{t:?}"));
-        Err(ReadError {
-            line,
-            message: format!("expected {expected}, found {found}"),
-        })
-    }
-
-    fn opt_word(&mut self) -> Option<String> {
-        match self.peek() {
-            Some(Token::Word(w)) => {
-                let w = w.clone();
-                self.pos += 1;
-                Some(w)
-            }
-            _ => None,
-        }
-    }
-
-    fn word(&mut self) -> Res<String> {
-        self.opt_word().map_or_else(|| self.error("a word"), Ok)
-    }
-
-    /// Takes the word `want` if it comes next.
-    fn opt(&mut self, want: &str) -> bool {
-        let yes = matches!(self.peek(), Some(Token::Word(w)) if w == want);
-        self.pos += usize::from(yes);
-        yes
-    }
-
-    fn want(&mut self, want: &str) -> Res<()> {
-        if self.opt(want) {
-            Ok(())
-        } else {
-            self.error(&format!("`{want}`"))
-        }
-    }
-
-    fn opt_punct(&mut self, want: char) -> bool {
-        let yes = self.peek() == Some(&Token::Punct(want));
-        self.pos += usize::from(yes);
-        yes
-    }
-
-    fn punct(&mut self, want: char) -> Res<()> {
-        if self.opt_punct(want) {
-            Ok(())
-        } else {
-            self.error(&format!("`{want}`"))
-        }
-    }
-
-    fn number<T: TryFrom<i128>>(&mut self) -> Res<T> {
-        if let Some(Token::Num(n)) = self.peek()
-            && let Ok(n) = T::try_from(*n)
-        {
-            self.pos += 1;
-            return Ok(n);
-        }
-        self.error("a number in range")
-    }
-
-    fn bytes(&mut self) -> Res<Vec<u8>> {
-        match self.peek() {
-            Some(Token::Str(s)) => {
-                let s = s.clone();
-                self.pos += 1;
-                Ok(s)
-            }
-            _ => self.error("a string"),
-        }
-    }
-
-    fn text(&mut self) -> Res<String> {
-        match String::from_utf8(self.bytes()?) {
-            Ok(s) => Ok(s),
-            Err(_) => self.error("UTF-8 in the string before"),
-        }
-    }
-
-    /// An id: its letters and a number.
-    fn id(&mut self, prefix: &str) -> Res<u32> {
-        match self.opt_id(prefix) {
-            Some(n) => Ok(n),
-            None => self.error(&format!("`{prefix}` and a number")),
-        }
-    }
-
-    fn opt_id(&mut self, prefix: &str) -> Option<u32> {
-        let Some(Token::Word(w)) = self.peek() else {
-            return None;
-        };
-        let digits = w.strip_prefix(prefix)?;
-        let n = digits
-            .parse()
-            .ok()
-            .filter(|_| digits.starts_with(|c: char| c.is_ascii_digit()))?;
-        self.pos += 1;
-        Some(n)
-    }
-
-    /// The id of an entry; entries must come in the order of their numbers.
-    fn index(&mut self, prefix: &str, next: usize) -> Res<()> {
-        if self.opt_id(prefix) == Some(next.fit::<u32>()) {
-            return Ok(());
-        }
-        self.error(&format!("`{prefix}{next}`"))
-    }
-
-    /// Items between brackets, separated by commas.
-    fn list<T>(
-        &mut self,
-        open: char,
-        close: char,
-        mut item: impl FnMut(&mut Self) -> Res<T>,
-    ) -> Res<Vec<T>> {
-        self.punct(open)?;
-        let mut out = Vec::new();
-        while !self.opt_punct(close) {
-            if !out.is_empty() {
-                self.punct(',')?;
-            }
-            out.push(item(self)?);
-        }
-        Ok(out)
-    }
-
     fn item(&mut self, word: &str, p: &mut Program) -> Res<()> {
         match word {
             "limits" => self.limits(&mut p.limits)?,
@@ -232,7 +65,7 @@ impl Reader {
                 self.index("@", p.sites.len())?;
                 let near = self.text()?.into();
                 let caller = match self.opt("called") {
-                    true => Some(SiteId(self.id("@")?)),
+                    true => Some(SiteId::read(self)?),
                     false => None,
                 };
                 p.sites.push(Site {
@@ -288,8 +121,7 @@ impl Reader {
                 p.handlers.push(handler);
             }
             _ => {
-                self.pos -= 1;
-                return self.error("`site`, `str`, `fmt`, `global`, `func` or `handler`");
+                return self.error_before("`site`, `str`, `fmt`, `global`, `func` or `handler`");
             }
         }
         Ok(())
@@ -309,7 +141,7 @@ impl Reader {
             if !found {
                 return self.error("a limit's name");
             }
-            if !matches!(self.tokens.get(self.pos + 1), Some((Token::Punct('='), _))) {
+            if self.peek_at(1) != Some(&Token::Punct('=')) {
                 break;
             }
         }
@@ -318,7 +150,7 @@ impl Reader {
 
     fn func(&mut self) -> Res<Func> {
         let name = self.text()?.into();
-        let params = self.list('(', ')', |r| r.id("r").map(Reg))?;
+        let params = self.list('(', ')', Operand::read)?;
         let ret = if self.peek() == Some(&Token::Punct('{')) {
             None
         } else {
@@ -340,7 +172,7 @@ impl Reader {
         self.want("points")?;
         let points = self.number()?;
         let event = self.event()?;
-        let site = SiteId(self.id("@")?);
+        let site = SiteId::read(self)?;
         let body = self.body()?;
         Ok(Handler {
             point,
@@ -349,6 +181,52 @@ impl Reader {
             body,
             site,
         })
+    }
+
+    fn body(&mut self) -> Res<Body> {
+        let mut body = Body::default();
+        self.punct('{')?;
+        if self.opt("regs") {
+            loop {
+                self.index("r", body.regs.len())?;
+                self.punct(':')?;
+                body.regs.push(self.ty()?);
+                if !self.opt_punct(',') {
+                    break;
+                }
+            }
+        }
+        if self.opt("iters") {
+            body.iters = self.number()?;
+        }
+        while !self.opt_punct('}') {
+            self.index("b", body.blocks.len())?;
+            self.punct(':')?;
+            let catch = match self.opt("catch") {
+                true => Some(BlockId::read(self)?),
+                false => None,
+            };
+            let block = self.block(catch)?;
+            body.blocks.push(block);
+        }
+        Ok(body)
+    }
+
+    fn block(&mut self, catch: Option<BlockId>) -> Res<Block> {
+        let mut insts = Vec::new();
+        loop {
+            let dst = Reg::opt(self)?;
+            if dst.is_some() {
+                self.punct('=')?;
+            }
+            if let Some(term) = Term::read(self, dst)? {
+                return Ok(Block { insts, term, catch });
+            }
+            match Inst::read(self, dst)? {
+                Some(inst) => insts.push((inst, SiteId::opt(self)?.unwrap_or(SiteId(0)))),
+                None => return self.error("an instruction"),
+            }
+        }
     }
 
     fn ty(&mut self) -> Res<Ty> {
@@ -426,7 +304,7 @@ impl Reader {
             init,
             storage,
             display,
-            site: SiteId(self.id("@")?),
+            site: SiteId::read(self)?,
         })
     }
 

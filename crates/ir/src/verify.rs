@@ -417,10 +417,8 @@ impl Checker<'_> {
             }
             Inst::Print { fmt, args, .. } => self.format(*fmt, args),
             Inst::Intr { dst, f, args } => self.intrinsic(*dst, *f, args),
-            Inst::Load {
-                dst, addr, size, ..
-            } => {
-                ensure(matches!(size, 1 | 2 | 4 | 8), "bad size")?;
+            Inst::Load { dst, addr, ty, .. } => {
+                ensure(matches!(ty.size, 1 | 2 | 4 | 8), "bad size")?;
                 self.expect(*addr, false)?;
                 self.dst(*dst, false)
             }

@@ -7,6 +7,13 @@ use crate::intrinsics::IntrinsicClass;
 use crate::*;
 
 impl Inst {
+    /// The register it writes.
+    pub fn dst(&self) -> Option<Reg> {
+        let mut dst = None;
+        self.for_each_dst(|r| dst = Some(r));
+        dst
+    }
+
     /// The keys with which it touches one element of an array (not with a wildcard).
     pub fn keys(&self) -> Option<&[Val]> {
         match self {
@@ -124,80 +131,6 @@ pub fn reads_memory(format: &crate::fmt::Format) -> bool {
         .pieces
         .iter()
         .any(|p| matches!(p, Piece::Conv(c) if matches!(c.kind, ConvKind::Mem | ConvKind::MemHex)))
-}
-
-/// The targets of a terminator, for reading and for changing.
-macro_rules! targets {
-    ($term:expr, $f:expr) => {{
-        let mut f = $f;
-        match $term {
-            Term::Jump(b) => f(b),
-            Term::Branch { then, els, .. } => {
-                f(then);
-                f(els);
-            }
-            Term::IterNext { body, done, .. } => {
-                f(body);
-                f(done);
-            }
-            Term::Ret(_) | Term::EndHandler => {}
-        }
-    }};
-}
-
-/// The operands of a terminator, for reading and for changing.
-macro_rules! term_uses {
-    ($term:expr, $f:expr) => {{
-        let mut f = $f;
-        match $term {
-            Term::Branch { cond, .. } => f(cond),
-            Term::Ret(Some(v)) => f(v),
-            _ => {}
-        }
-    }};
-}
-
-/// The registers that a terminator writes, for reading (`iter`) and for changing (`iter_mut`).
-macro_rules! term_dsts {
-    ($term:expr, $f:expr, $iter:ident) => {{
-        let mut f = $f;
-        if let Term::IterNext { keys, value, .. } = $term {
-            keys.$iter().for_each(&mut f);
-            value.$iter().for_each(f);
-        }
-    }};
-}
-
-impl Term {
-    /// Calls `f` with every target (not the catch block).
-    pub fn for_each_target(&self, mut f: impl FnMut(BlockId)) {
-        targets!(self, |b: &BlockId| f(*b));
-    }
-
-    /// Calls `f` with every target, to change it.
-    pub fn targets_mut(&mut self, f: impl FnMut(&mut BlockId)) {
-        targets!(self, f);
-    }
-
-    /// Calls `f` with every operand.
-    pub fn for_each_use(&self, mut f: impl FnMut(Val)) {
-        term_uses!(self, |v: &Val| f(*v));
-    }
-
-    /// Calls `f` with every operand, to change it.
-    pub fn uses_mut(&mut self, f: impl FnMut(&mut Val)) {
-        term_uses!(self, f);
-    }
-
-    /// Calls `f` with every register it writes.
-    pub fn for_each_dst(&self, mut f: impl FnMut(Reg)) {
-        term_dsts!(self, |r: &Reg| f(*r), iter);
-    }
-
-    /// Calls `f` with every register it writes, to change it.
-    pub(crate) fn dsts_mut(&mut self, f: impl FnMut(&mut Reg)) {
-        term_dsts!(self, f, iter_mut);
-    }
 }
 
 impl Program {

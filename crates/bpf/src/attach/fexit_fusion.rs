@@ -215,7 +215,7 @@ impl SavedValues {
             });
         }
         let copies = self.insts.iter().cloned().map(|(mut inst, site)| {
-            inst.dst_mut(|r| *r = there(*r));
+            inst.dsts_mut(|r| *r = there(*r));
             inst.uses_mut(|v| {
                 if let Val::Reg(r) = v {
                     *r = there(*r);

@@ -251,12 +251,11 @@ impl HandlerCodegen<'_> {
             Inst::Load {
                 dst,
                 space,
+                ty,
                 addr,
-                size,
-                signed,
             } => match self.ctx.task_field(inst) {
-                Some(at) => self.task_field_load(*dst, at, (*size, *signed)),
-                None => self.memory_load(*dst, *space, *addr, *size, *signed),
+                Some(at) => self.task_field_load(*dst, at, *ty),
+                None => self.memory_load(*dst, *space, *addr, *ty),
             },
             Inst::Raise { msg } => self.raise(*msg),
             Inst::CatchMsg { dst } => self.catch_msg(*dst),

@@ -487,12 +487,11 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             Inst::Load {
                 dst,
                 space,
+                ty,
                 addr,
-                size,
-                signed,
             } => {
                 let addr = self.long(*addr).cast_unsigned();
-                (*dst, self.load(*space, addr, *size, *signed)?.into())
+                (*dst, self.load(*space, addr, *ty)?.into())
             }
             Inst::CatchMsg { dst } => (*dst, Value::from(self.error.message.message())),
             _ => match self.operation(inst)? {
@@ -738,8 +737,8 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
         Ok(())
     }
 
-    fn load(&mut self, space: Space, addr: u64, size: u8, signed: bool) -> Result<i64, Fault> {
-        let size = usize::from(size.clamp(1, 8));
+    fn load(&mut self, space: Space, addr: u64, ty: IntTy) -> Result<i64, Fault> {
+        let size = usize::from(ty.size.clamp(1, 8));
         let mut bytes = [0u8; 8];
         self.env.read_memory(space, addr, &mut bytes[..size])?;
         let raw = if cfg!(target_endian = "little") {
@@ -749,7 +748,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
         };
         let spare = 64 - 8 * size.fit::<u32>();
         let raw = raw << spare;
-        Ok(if signed {
+        Ok(if ty.signed {
             raw.cast_signed() >> spare
         } else {
             (raw >> spare).cast_signed()

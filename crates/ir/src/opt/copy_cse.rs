@@ -220,7 +220,7 @@ fn equal(a: &Inst, b: &Inst) -> bool {
     }
     let mut b = b.clone();
     if let Some(r) = a.dst() {
-        b.dst_mut(|d| *d = r);
+        b.dsts_mut(|d| *d = r);
     }
     *a == b
 }

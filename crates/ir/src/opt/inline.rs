@@ -303,7 +303,7 @@ pub(super) fn clear_registers(func: &Func, reg0: u32, empty: StrId, mut push: im
 }
 
 pub(super) fn shift_inst(inst: &mut Inst, reg0: u32, iter0: u32) {
-    inst.dst_mut(|r| r.0 += reg0);
+    inst.dsts_mut(|r| r.0 += reg0);
     inst.uses_mut(|v| shift_val(v, reg0));
     if let Inst::IterNew { it, .. } | Inst::IterHist { it, .. } = inst {
         it.0 += iter0;

@@ -1,7 +1,12 @@
-//! The numbers that name the parts of a program.
+//! The numbers that name the parts of a program. In the text form an id is the letters of its kind and the
+//! number.
+
+use std::fmt::{Display, Formatter, Result};
+
+use crate::token::{Operand, Reader, Res};
 
 macro_rules! ids {
-    ($($(#[$m:meta])* $name:ident),*) => {$(
+    ($($(#[$m:meta])* $name:ident $letters:literal),*) => {$(
         $(#[$m])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(pub u32);
@@ -11,29 +16,43 @@ macro_rules! ids {
                 self.0 as usize
             }
         }
+        impl Display for $name {
+            fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+                write!(f, concat!($letters, "{}"), self.0)
+            }
+        }
+        impl Operand for $name {
+            const EXPECTED: &str = concat!("`", $letters, "` and a number");
+            fn write(&self, f: &mut Formatter<'_>) -> Result {
+                self.fmt(f)
+            }
+            fn opt(r: &mut Reader) -> Res<Option<Self>> {
+                Ok(r.opt_id($letters).map($name))
+            }
+        }
     )*};
 }
 ids! {
     /// A virtual register of one body.
-    Reg,
+    Reg "r",
     /// A basic block of one body; block 0 is the entry.
-    BlockId,
+    BlockId "b",
     /// Index into [`Program::globals`].
-    GlobalId,
+    GlobalId "g",
     /// Index into [`Program::funcs`].
-    FuncId,
+    FuncId "fn",
     /// Index into [`Program::handlers`].
-    HandlerId,
+    HandlerId "h",
     /// Index into [`Program::formats`].
-    FormatId,
+    FormatId "f",
     /// Index into [`Program::strings`].
-    StrId,
+    StrId "s",
     /// Index into [`Program::tables`].
-    TableId,
+    TableId "t",
     /// Index into [`Program::regexes`].
-    RegexId,
+    RegexId "re",
     /// Index into [`Program::sites`].
-    SiteId,
+    SiteId "@",
     /// A `foreach` iterator of one body.
-    IterId
+    IterId "i"
 }

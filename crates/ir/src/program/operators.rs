@@ -1,33 +1,52 @@
 //! The operators of the IR. A row is all that the IR says of one: its name, its word in the text form,
 //! which the reader takes too, and its result, for the interpreter and for constant folding.
 
-use std::fmt::{self, Display, Formatter};
-
 use spile_cast::Cast;
+
+/// Defines an enum whose variants are words of the text form, from rows `NAME "word"`.
+macro_rules! words {
+    ($($(#[$doc:meta])* $ty:ident $expected:literal { $($(#[$of:meta])* $name:ident $word:literal),* $(,)? })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[allow(missing_docs)]
+        pub enum $ty { $($(#[$of])* $name),* }
+
+        impl $ty {
+            /// All of them.
+            pub(crate) const ALL: &[$ty] = &[$($ty::$name),*];
+        }
+
+        impl std::fmt::Display for $ty {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self { $($ty::$name => $word),* })
+            }
+        }
+
+        impl crate::token::Operand for $ty {
+            const EXPECTED: &str = $expected;
+            fn write(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+            fn opt(r: &mut crate::token::Reader) -> crate::token::Res<Option<Self>> {
+                let all = Self::ALL.iter().copied();
+                Ok(r.opt_by(|word| all.zip([$($word),*]).find_map(|(v, w)| (w == word).then_some(v))))
+            }
+        }
+    )*};
+}
+pub(crate) use words;
 
 /// Defines an enum of operators from rows `NAME "word" result`.
 macro_rules! operators {
     ($($(#[$doc:meta])* $ty:ident($($arg:ident: $of:ty),*) -> $out:ty {
         $($name:ident $word:literal $result:expr,)*
     })*) => {$(
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[allow(missing_docs)]
-        pub enum $ty { $($name),* }
+        words! { $(#[$doc])* $ty "an operator" { $($name $word),* } }
 
         impl $ty {
-            /// All of them, with their words.
-            pub(crate) const WORDS: &[($ty, &str)] = &[$(($ty::$name, $word)),*];
-
             /// The result of the operator.
             pub fn eval(self, $($arg: $of),*) -> $out {
                 match self { $($ty::$name => $result),* }
-            }
-        }
-
-        impl Display for $ty {
-            fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $($ty::$name => $word),* })
             }
         }
     )*};

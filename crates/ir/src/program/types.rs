@@ -1,9 +1,13 @@
 //! The types of values, and the operators and choices of instructions. The rest of the definition,
 //! formats, statistics and events build on them.
 
+use std::fmt::{self, Formatter};
 use std::sync::Arc;
 
 use spile_cast::Cast;
+
+use super::operators::words;
+use crate::token::{Operand, Reader, Res};
 
 /// Bytes of a string constant, without a terminating NUL.
 pub type Bytes = Arc<[u8]>;
@@ -93,29 +97,51 @@ impl Hist {
     }
 }
 
-/// A value that can be extracted from a statistic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-#[rustfmt::skip]
-pub enum Extract { Count, Sum, Min, Max, Avg, Variance }
+words! {
+    /// A value that can be extracted from a statistic.
+    Extract "an extractor" {
+        Count "count", Sum "sum", Min "min", Max "max", Avg "avg", Variance "variance",
+    }
 
-/// The memory that an address refers to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-#[rustfmt::skip]
-pub enum Space { Kernel, User }
+    /// The memory that an address refers to.
+    Space "a memory" { Kernel "kernel", User "user" }
 
-/// The destination of a `print`.
+    /// The destination of a `print`.
+    Stream "a stream" {
+        /// The script's output.
+        Out "out",
+        /// Standard error, with `WARNING: ` before the text.
+        Warn "warn",
+        /// A command for the shell (`system()`).
+        System "system",
+        /// The output goes on in another file (`switch_file()`); the text does not count.
+        NextFile "next_file",
+    }
+}
+
+/// The form of an integer in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stream {
-    /// The script's output.
-    Out,
-    /// Standard error, with `WARNING: ` before the text.
-    Warn,
-    /// A command for the shell (`system()`).
-    System,
-    /// The output goes on in another file (`switch_file()`); the text does not count.
-    NextFile,
+pub struct IntTy {
+    /// Bytes: 1, 2, 4 or 8.
+    pub size: u8,
+    /// Whether it is extended with its sign.
+    pub signed: bool,
+}
+
+impl Operand for IntTy {
+    const EXPECTED: &str = "`u8` to `s64`";
+    fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let sign = if self.signed { "s" } else { "u" };
+        write!(f, "{sign}{}", u32::from(self.size) * 8)
+    }
+    fn opt(r: &mut Reader) -> Res<Option<Self>> {
+        Ok(r.opt_by(|word| {
+            let signed = word.starts_with('s');
+            let bits: u8 = word.strip_prefix(['s', 'u'])?.parse().ok()?;
+            let size = bits / 8;
+            matches!(bits, 8 | 16 | 32 | 64).then_some(IntTy { size, signed })
+        }))
+    }
 }
 
 /// The order of a `foreach`.
@@ -136,4 +162,31 @@ pub enum SortKey {
     Value,
     /// An extractor of a statistic.
     Stat(Extract),
+}
+
+impl Operand for SortSpec {
+    const EXPECTED: &str = "`asc` or `desc`";
+    fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.descending { "desc " } else { "asc " })?;
+        match self.by {
+            SortKey::Key(n) => write!(f, "key {n}"),
+            SortKey::Value => f.write_str("value"),
+            SortKey::Stat(what) => what.write(f),
+        }
+    }
+    fn opt(r: &mut Reader) -> Res<Option<Self>> {
+        let descending = r.opt("desc");
+        if !descending && !r.opt("asc") {
+            return Ok(None);
+        }
+        let by = match (r.opt("key"), r.opt("value")) {
+            (true, _) => SortKey::Key(r.number()?),
+            (_, true) => SortKey::Value,
+            _ => match Extract::opt(r)? {
+                Some(what) => SortKey::Stat(what),
+                None => return r.error("a sort key"),
+            },
+        };
+        Ok(Some(SortSpec { by, descending }))
+    }
 }

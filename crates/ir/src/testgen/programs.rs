@@ -486,11 +486,11 @@ impl Generator {
             },
             1 => Inst::Un {
                 dst,
-                op: self.rng.pick(UnOp::WORDS).0,
+                op: self.rng.pick(UnOp::ALL),
                 a: self.long(),
             },
             _ => {
-                let (op, _) = self.rng.pick(BinOp::WORDS);
+                let op = self.rng.pick(BinOp::ALL);
                 Inst::Bin {
                     dst,
                     op,
@@ -617,8 +617,10 @@ impl Generator {
                 dst: self.long_reg(),
                 space: Space::Kernel,
                 addr: Val::Imm(i64::from(self.rng.below(4096))),
-                size: self.rng.pick(&[1, 2, 4, 8]),
-                signed: self.rng.chance(50),
+                ty: IntTy {
+                    size: self.rng.pick(&[1, 2, 4, 8]),
+                    signed: self.rng.chance(50),
+                },
             },
             6 if self.p.funcs.len() == 2 => {
                 let args = vec![self.long(), self.string()];

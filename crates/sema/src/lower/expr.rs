@@ -1,6 +1,6 @@
 //! Expressions.
 
-use spile_ir::{BinOp, BlockId, CmpOp, GlobalId, Inst, Reg, Term, Ty, UnOp, Val};
+use spile_ir::{BinOp, BlockId, CmpOp, GlobalId, Inst, IntTy, Reg, Term, Ty, UnOp, Val};
 use spile_syntax::ast::Span;
 
 use super::builder::Builder;
@@ -345,13 +345,14 @@ impl Builder<'_, '_> {
                 size,
                 signed,
             } => {
-                let addr = self.value(addr);
                 let inst = Inst::Load {
                     dst,
                     space: *space,
-                    addr,
-                    size: *size,
-                    signed: *signed,
+                    ty: IntTy {
+                        size: *size,
+                        signed: *signed,
+                    },
+                    addr: self.value(addr),
                 };
                 self.emit(inst, e.span);
             }

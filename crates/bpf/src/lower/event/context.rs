@@ -2,7 +2,7 @@
 
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
-use spile_ir::{Event, Reg as IrReg};
+use spile_ir::{Event, IntTy, Reg as IrReg};
 use spile_layout::percpu;
 use spile_lir::library::cmdline::{CmdlineLayout, cmdline};
 
@@ -12,16 +12,11 @@ use crate::lower::slots::{CTX, block_at};
 
 impl HandlerCodegen<'_> {
     /// `dst` = the field at that offset.
-    pub(in crate::lower) fn task_field_load(
-        &mut self,
-        dst: IrReg,
-        at: i16,
-        (size, signed): (u8, bool),
-    ) -> Res {
-        let access = Size::from_bytes(size.into()).ok_or("an access of that size")?;
+    pub(in crate::lower) fn task_field_load(&mut self, dst: IrReg, at: i16, ty: IntTy) -> Res {
+        let access = Size::from_bytes(ty.size.into()).ok_or("an access of that size")?;
         let task = self.task();
         let field = self.asm.read(access, task, at);
-        self.extend_into(dst, field, (size, signed))
+        self.extend_into(dst, field, ty)
     }
 
     /// 1 if a perf event interrupted user mode, and at probes in user code. Other events,

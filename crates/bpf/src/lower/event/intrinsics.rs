@@ -9,7 +9,7 @@ use spile_ir::intrinsics::{
     ClockOp, ContextOp, EventOp, Intrinsic, IntrinsicClass, MemoryOp, RunOp, SessionOp, SymbolOp,
     SyscallOp, TaskNumber, TaskOp, TextOp,
 };
-use spile_ir::{Event, Executor, Reg as IrReg, Space, Ty, Val};
+use spile_ir::{Event, Executor, IntTy, Reg as IrReg, Space, Ty, Val};
 use spile_layout::{ErrorKind, Quote, shared};
 
 use crate::error::{LowerError, Res};
@@ -635,10 +635,9 @@ impl HandlerCodegen<'_> {
         dst: IrReg,
         space: Space,
         addr: Val,
-        size: u8,
-        signed: bool,
+        ty: IntTy,
     ) -> Res {
-        let access = Size::from_bytes(size.into()).ok_or("an access of that size")?;
+        let access = Size::from_bytes(ty.size.into()).ok_or("an access of that size")?;
         let done = self.asm.label();
         let value = self.asm.new_reg();
         if space == Space::Kernel && self.loads_kernel_memory() {
@@ -654,7 +653,7 @@ impl HandlerCodegen<'_> {
             Space::Kernel => Helper::ProbeReadKernel,
             Space::User => Helper::ProbeReadUser,
         };
-        let bytes = Src::Imm(size.into());
+        let bytes = Src::Imm(ty.size.into());
         let args = [CallArg::Word(TMP[0]), bytes.into(), from.into()];
         let result = self.asm.call_with(helper, &args);
         let fail = self.fail_label(ErrorKind::ReadFault);
@@ -671,7 +670,7 @@ impl HandlerCodegen<'_> {
         }
         self.asm.load(access, value, R10, TMP[0]);
         self.asm.bind(done);
-        self.extend_into(dst, value, (size, signed))
+        self.extend_into(dst, value, ty)
     }
 
     /// Whether loads through a cast pointer cannot reach memory of programs.
@@ -702,14 +701,9 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = sign or zero extension of a number of `size` bytes, whose upper bits are zero. Changes
     /// `value`.
-    pub(in crate::lower) fn extend_into(
-        &mut self,
-        dst: IrReg,
-        value: Reg,
-        (size, signed): (u8, bool),
-    ) -> Res {
-        if signed && size < 8 {
-            let shift = 64 - 8 * i32::from(size);
+    pub(in crate::lower) fn extend_into(&mut self, dst: IrReg, value: Reg, ty: IntTy) -> Res {
+        if ty.signed && ty.size < 8 {
+            let shift = 64 - 8 * i32::from(ty.size);
             self.asm.alu(AluOp::Lsh, value, shift);
             self.asm.alu(AluOp::Arsh, value, shift);
         }

@@ -77,10 +77,10 @@ impl TaskFields {
                 Inst::Load {
                     space: Space::Kernel,
                     addr: Val::Reg(r),
-                    size,
+                    ty,
                     ..
                 } => self.offsets.get(r).is_some_and(|at| {
-                    let field = (i32::from(*at).cast_unsigned(), u32::from(*size));
+                    let field = (i32::from(*at).cast_unsigned(), u32::from(ty.size));
                     known.binary_search(&field).is_ok()
                 }),
                 Inst::Bin { dst, .. } => self.offsets.contains_key(dst),
