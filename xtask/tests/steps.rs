@@ -7,8 +7,9 @@ use spile_testing::files::root;
 
 /// Sections with numbered steps: heading, maximum number of files, and a word that each of these
 /// files has.
-const CHANGES: [(&str, usize, &[&str]); 2] = [
+const CHANGES: [(&str, usize, &[&str]); 3] = [
     ("Adding an operator", 8, &["Mod", "Percent", "\"%\"", " % "]),
+    ("Adding an instruction of the IR", 6, &["TableGet", "= table t"]),
     ("Adding an operation of LIR", 3, &["Smod"]),
 ];
 

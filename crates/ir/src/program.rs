@@ -314,60 +314,74 @@ pub enum Val {
     Str(StrId),
 }
 
+/// What an instruction does, where its operands and its global do not change that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It only writes its register, from its operands alone.
+    Pure,
+    /// It only writes its register.
+    Reads,
+    /// It changes its global.
+    Writes,
+    /// It can always fail.
+    Fails,
+}
+
 instructions! {
 /// An instruction. What it reads and writes follows from the types of its fields, its text from its form:
-/// see `instructions` in `program/fields.rs`. "Keys" are one operand per key of the array, none for a scalar.
+/// see `instructions` in `program/fields.rs`. An [`Effect`] may follow. "Keys" are one operand per key of the
+/// array, none for a scalar.
 pub enum Inst {
     /// `dst = src`, also a constant.
-    Copy { dst: Reg, src: Val } = ("copy" src) -> dst,
+    Copy { dst: Reg, src: Val } = ("copy" src) -> dst; Pure,
     /// `dst = op a`
-    Un { dst: Reg, op: UnOp, a: Val } = (op a) -> dst,
+    Un { dst: Reg, op: UnOp, a: Val } = (op a) -> dst; Pure,
     /// `dst = a op b`; `Div` and `Mod` fail when b is 0.
-    Bin { dst: Reg, op: BinOp, a: Val, b: Val } = (op a, b) -> dst,
+    Bin { dst: Reg, op: BinOp, a: Val, b: Val } = (op a, b) -> dst; Pure,
     /// `dst = a op b` on strings.
-    StrCmp { dst: Reg, op: CmpOp, a: Val, b: Val } = (op a, b) -> dst,
+    StrCmp { dst: Reg, op: CmpOp, a: Val, b: Val } = (op a, b) -> dst; Pure,
     /// `dst = a . b`
-    Concat { dst: Reg, a: Val, b: Val } = ("concat" a, b) -> dst,
+    Concat { dst: Reg, a: Val, b: Val } = ("concat" a, b) -> dst; Pure,
     /// `dst` = 1 if the text has a match, otherwise 0. With `keep`, the intrinsics `match_*` report
     /// this match, or its failure, until the next such instruction of the handler's run, in
     /// whatever function; the text is copied.
-    Regex { dst: Reg, re: RegexId, text: Val, keep: bool } = ("match" re, text {"keep" if keep}) -> dst,
+    Regex { dst: Reg, re: RegexId, text: Val, keep: bool } = ("match" re, text {"keep" if keep}) -> dst; Pure,
     /// `dst = table[idx]`
-    TableGet { dst: Reg, table: TableId, idx: Val } = ("table" table, idx) -> dst,
+    TableGet { dst: Reg, table: TableId, idx: Val } = ("table" table, idx) -> dst; Pure,
     /// `dst = sprintf(...)`; `%m` and the like can fail.
-    Sprint { dst: Reg, fmt: FormatId, args: Vec<Val> } = ("sprint" fmt (args)) -> dst,
+    Sprint { dst: Reg, fmt: FormatId, args: Vec<Val> } = ("sprint" fmt (args)) -> dst; Pure,
     /// `printf(...)`
     Print { stream: Stream, fmt: FormatId, args: Vec<Val> } = ("print" stream fmt (args)),
     /// Draws the histogram of a statistic (as `print(@hist_log(x))`); fails if it is empty. With
     /// `dst`, which only controller handlers have, the text becomes its value (as `sprint`).
-    PrintHist { dst: Option<Reg>, g: GlobalId, keys: Vec<Val> } = ("print_hist" g [keys]) -> dst,
+    PrintHist { dst: Option<Reg>, g: GlobalId, keys: Vec<Val> } = ("print_hist" g [keys]) -> dst; Fails,
     /// An intrinsic operation.
     Intr { dst: Option<Reg>, f: Intrinsic, args: Vec<Val> } = ("intr" f (args)) -> dst,
     /// `dst = g`, a scalar.
-    GLoad { dst: Reg, g: GlobalId } = ("gload" g) -> dst,
+    GLoad { dst: Reg, g: GlobalId } = ("gload" g) -> dst; Reads,
     /// `g = val`, a scalar.
-    GStore { g: GlobalId, val: Val } = ("gstore" g, val),
+    GStore { g: GlobalId, val: Val } = ("gstore" g, val); Writes,
     /// `g += val`, a number; `old` gets the previous value.
-    GAdd { g: GlobalId, val: Val, old: Option<Reg> } = ("gadd" g, val) -> old,
+    GAdd { g: GlobalId, val: Val, old: Option<Reg> } = ("gadd" g, val) -> old; Writes,
     /// `dst = g[keys]`
-    AGet { dst: Reg, g: GlobalId, keys: Vec<Val> } = ("aget" g [keys]) -> dst,
+    AGet { dst: Reg, g: GlobalId, keys: Vec<Val> } = ("aget" g [keys]) -> dst; Reads,
     /// `g[keys] = val`; fails if the array is full and does not wrap.
-    ASet { g: GlobalId, keys: Vec<Val>, val: Val } = ("aset" g [keys], val),
+    ASet { g: GlobalId, keys: Vec<Val>, val: Val } = ("aset" g [keys], val); Writes,
     /// `g[keys] += val`; `old` gets the previous value. Fails like `ASet`.
-    AAdd { g: GlobalId, keys: Vec<Val>, val: Val, old: Option<Reg> } = ("aadd" g [keys], val) -> old,
+    AAdd { g: GlobalId, keys: Vec<Val>, val: Val, old: Option<Reg> } = ("aadd" g [keys], val) -> old; Writes,
     /// `dst = [keys] in g`; `None` is `*`.
-    AHas { dst: Reg, g: GlobalId, keys: Vec<Option<Val>> } = ("ahas" g [keys]) -> dst,
+    AHas { dst: Reg, g: GlobalId, keys: Vec<Option<Val>> } = ("ahas" g [keys]) -> dst; Reads,
     /// `delete g[keys]`; `None` is `*`.
-    ADel { g: GlobalId, keys: Vec<Option<Val>> } = ("adel" g [keys]),
+    ADel { g: GlobalId, keys: Vec<Option<Val>> } = ("adel" g [keys]); Writes,
     /// `delete g`: empties an array, resets a scalar.
-    GClear { g: GlobalId } = ("gclear" g),
+    GClear { g: GlobalId } = ("gclear" g); Writes,
     /// `g[keys] <<< val`; fails like `ASet`.
-    StatAdd { g: GlobalId, keys: Vec<Val>, val: Val } = ("stat_add" g [keys], val),
+    StatAdd { g: GlobalId, keys: Vec<Val>, val: Val } = ("stat_add" g [keys], val); Writes,
     /// `dst = @what(g[keys])`. `Min`, `Max`, `Avg`, `Variance` fail if it is empty.
     StatGet { dst: Reg, g: GlobalId, keys: Vec<Val>, what: Extract, shift: u8 }
-        = ("stat_get" what g [keys] {"shift" shift}) -> dst,
+        = ("stat_get" what g [keys] {"shift" shift}) -> dst; Reads,
     /// `dst = @hist(g[keys])[idx]`; fails if idx is out of range.
-    HistGet { dst: Reg, g: GlobalId, keys: Vec<Val>, idx: Val } = ("hist_get" g [keys], idx) -> dst,
+    HistGet { dst: Reg, g: GlobalId, keys: Vec<Val>, idx: Val } = ("hist_get" g [keys], idx) -> dst; Fails,
     /// Starts (or restarts) iterator `it` over the current elements of `g`. `slice` is empty or has
     /// one entry for each key; `limit` is the maximum number of elements (negative counts as 0).
     IterNew { it: IterId, g: GlobalId, slice: Vec<Option<Val>>, sort: Option<SortSpec>, limit: Option<Val> }
@@ -376,27 +390,27 @@ pub enum Inst {
     /// bucket's number, its value the count.
     IterHist { it: IterId, g: GlobalId, keys: Vec<Val> } = ("iter_hist" it g [keys]),
     /// `dst` = the integer at `addr`; fails on a bad address.
-    Load { dst: Reg, space: Space, ty: IntTy, addr: Val } = ("load" space ty addr) -> dst,
+    Load { dst: Reg, space: Space, ty: IntTy, addr: Val } = ("load" space ty addr) -> dst; Fails,
     /// Fails with this message.
-    Raise { msg: Val } = ("raise" msg),
+    Raise { msg: Val } = ("raise" msg); Fails,
     /// `dst` = the message of the error that led to this catch block.
-    CatchMsg { dst: Reg } = ("catch_msg") -> dst,
+    CatchMsg { dst: Reg } = ("catch_msg") -> dst; Reads,
     /// `dst = func(args)`
-    Call { dst: Option<Reg>, func: FuncId, args: Vec<Val> } = ("call" func (args)) -> dst,
+    Call { dst: Option<Reg>, func: FuncId, args: Vec<Val> } = ("call" func (args)) -> dst; Fails,
     /// Counts `n` statements against MAXACTION; fails when the budget is exhausted.
-    Tick { n: u32 } = ("tick" n),
+    Tick { n: u32 } = ("tick" n); Fails,
     /// Begins an activation of a function that can call itself, with space for the registers that
     /// `Save` stores; fails if MAXNESTING of them are in progress. Made by [`crate::opt::flatten`].
-    Enter = ("enter"),
+    Enter = ("enter"); Fails,
     /// Ends the innermost activation.
     Leave = ("leave"),
     /// Saves a register in the innermost activation, at this byte offset of its saved registers.
     Save { src: Val, at: u32 } = ("save" src, at),
     /// `dst` = the value saved there.
-    Restore { dst: Reg, at: u32 } = ("restore" at) -> dst,
+    Restore { dst: Reg, at: u32 } = ("restore" at) -> dst; Reads,
     /// Fails again with the error that led to this catch block; the instruction's location becomes one
     /// more caller.
-    Rethrow = ("rethrow"),
+    Rethrow = ("rethrow"); Fails,
 }
 
 /// The end of a block.

@@ -265,6 +265,18 @@ impl Checker<'_> {
         self.reg(r).and_then(|_| self.expect(Val::Reg(r), string))
     }
 
+    /// Checks that all operands are strings, or none, and so the result.
+    fn operands(&self, inst: &Inst, strings: bool, result: bool) -> CheckResult {
+        let mut check = Ok(());
+        inst.for_each_use(|v| {
+            if check.is_ok() {
+                check = self.expect(v, strings);
+            }
+        });
+        check?;
+        inst.dst().map_or(Ok(()), |dst| self.dst(dst, result))
+    }
+
     fn expect_type(&self, v: Val, ty: Ty) -> CheckResult {
         self.expect(v, is_str(ty))
     }
@@ -378,38 +390,20 @@ impl Checker<'_> {
     fn inst(&self, inst: &Inst, iters: &[Option<Vec<Ty>>]) -> CheckResult {
         match inst {
             Inst::Copy { dst, src } => self.dst(*dst, is_str(self.ty(*src)?)),
-            Inst::Un { dst, a, .. } => self.expect(*a, false).and_then(|()| self.dst(*dst, false)),
-            Inst::Bin { dst, a, b, .. } => {
-                self.expect(*a, false)?;
-                self.expect(*b, false)?;
-                self.dst(*dst, false)
+            Inst::Un { .. } | Inst::Bin { .. } => self.operands(inst, false, false),
+            Inst::StrCmp { .. } => self.operands(inst, true, false),
+            Inst::Concat { .. } | Inst::Raise { .. } | Inst::CatchMsg { .. } => {
+                self.operands(inst, true, true)
             }
-            Inst::StrCmp { dst, a, b, .. } => {
-                self.expect(*a, true)?;
-                self.expect(*b, true)?;
-                self.dst(*dst, false)
-            }
-            Inst::Concat { dst, a, b } => {
-                self.expect(*a, true)?;
-                self.expect(*b, true)?;
-                self.dst(*dst, true)
-            }
-            Inst::TableGet { dst, table, idx } => {
+            Inst::TableGet { table, .. } => {
                 ensure(table.index() < self.program.tables.len(), "no such table")?;
-                self.expect(*idx, false)?;
-                self.dst(*dst, true)
+                self.operands(inst, false, true)
             }
-            Inst::Regex {
-                dst,
-                re,
-                text,
-                keep,
-            } => {
+            Inst::Regex { re, keep, .. } => {
                 let re = self.program.regexes.get(re.index());
                 let re = re.ok_or("no such regular expression")?;
                 ensure(re.finds() || !keep, "it cannot tell where the match is")?;
-                self.expect(*text, true)?;
-                self.dst(*dst, false)
+                self.operands(inst, true, false)
             }
             Inst::Sprint { dst, fmt, args } => {
                 self.format(*fmt, args)?;
@@ -417,13 +411,10 @@ impl Checker<'_> {
             }
             Inst::Print { fmt, args, .. } => self.format(*fmt, args),
             Inst::Intr { dst, f, args } => self.intrinsic(*dst, *f, args),
-            Inst::Load { dst, addr, ty, .. } => {
+            Inst::Load { ty, .. } => {
                 ensure(matches!(ty.size, 1 | 2 | 4 | 8), "bad size")?;
-                self.expect(*addr, false)?;
-                self.dst(*dst, false)
+                self.operands(inst, false, false)
             }
-            Inst::Raise { msg } => self.expect(*msg, true),
-            Inst::CatchMsg { dst } => self.dst(*dst, true),
             Inst::Call { dst, func, args } => {
                 let f = self
                     .program
@@ -476,10 +467,9 @@ impl Checker<'_> {
         match inst {
             Inst::GLoad { dst, g } => self.dst(*dst, is_str(self.scalar(*g)?)),
             Inst::GStore { g, val } => self.expect_type(*val, self.scalar(*g)?),
-            Inst::GAdd { g, val, old } => {
+            Inst::GAdd { g, .. } => {
                 number(self.scalar(*g)?)?;
-                self.expect(*val, false)?;
-                old.map_or(Ok(()), |o| self.dst(o, false))
+                self.operands(inst, false, false)
             }
             Inst::AGet { dst, g, keys } => self.dst(*dst, is_str(self.scalar_element(*g, keys)?)),
             Inst::ASet { g, keys, val } => self.expect_type(*val, self.scalar_element(*g, keys)?),

@@ -31,16 +31,7 @@ impl Inst {
 
     /// Whether it changes its global.
     pub(crate) fn writes_global(&self) -> bool {
-        matches!(
-            self,
-            Inst::GStore { .. }
-                | Inst::GAdd { .. }
-                | Inst::ASet { .. }
-                | Inst::AAdd { .. }
-                | Inst::ADel { .. }
-                | Inst::GClear { .. }
-                | Inst::StatAdd { .. }
-        )
+        self.has(Effect::Writes)
     }
 
     /// Whether it only adds to its global and the value before is unused.
@@ -71,15 +62,7 @@ impl Inst {
             }
             Inst::StatGet { what, .. } => !matches!(what, Extract::Count | Extract::Sum),
             Inst::Intr { f, .. } => f.info().fails,
-            Inst::PrintHist { .. }
-            | Inst::HistGet { .. }
-            | Inst::Load { .. }
-            | Inst::Raise { .. }
-            | Inst::Call { .. }
-            | Inst::Enter
-            | Inst::Rethrow
-            | Inst::Tick { .. } => true,
-            _ => false,
+            _ => self.has(Effect::Fails),
         }
     }
 
@@ -97,31 +80,16 @@ impl Inst {
     /// when the register is dead, and two with equal operands give the same value.
     pub fn pure_(&self, program: &Program) -> bool {
         match self {
-            Inst::Copy { .. }
-            | Inst::Un { .. }
-            | Inst::Bin { .. }
-            | Inst::StrCmp { .. }
-            | Inst::Concat { .. }
-            | Inst::TableGet { .. }
-            | Inst::Sprint { .. } => !self.fallible(program),
-            Inst::Regex { keep, .. } => !keep,
+            Inst::Regex { keep: true, .. } => false,
             Inst::Intr { f, .. } => f.info().pure_ && !f.info().fails,
-            _ => false,
+            _ => self.has(Effect::Pure) && !self.fallible(program),
         }
     }
 
     /// Whether it can be removed when its register is dead: [`Inst::pure_`], and reads of globals
     /// that cannot fail.
     pub(crate) fn removable(&self, program: &Program) -> bool {
-        match self {
-            Inst::GLoad { .. }
-            | Inst::AGet { .. }
-            | Inst::AHas { .. }
-            | Inst::Restore { .. }
-            | Inst::CatchMsg { .. } => true,
-            Inst::StatGet { .. } => !self.fallible(program),
-            _ => self.pure_(program),
-        }
+        self.pure_(program) || self.has(Effect::Reads) && !self.fallible(program)
     }
 }
 

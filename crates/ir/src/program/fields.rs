@@ -248,7 +248,7 @@ macro_rules! result {
     };
 }
 
-/// Defines instructions, from rows `NAME { fields } = (form) -> result`. The form is the text: `"word"` or an
+/// Defines instructions, from rows `NAME { fields } = (form) -> result; effect`. The form is the text: `"word"` or an
 /// operator, then
 ///
 /// | part | text |
@@ -262,7 +262,7 @@ macro_rules! result {
 macro_rules! instructions {
     ($($(#[$outer:meta])* pub enum $ty:ident {
         $($(#[$doc:meta])* $name:ident $(($one:ident: $one_ty:ty))? $({ $($x:ident: $x_ty:ty),* })?
-            = ($head:tt $($part:tt)*) $(-> $dst:ident)?,)*
+            = ($head:tt $($part:tt)*) $(-> $dst:ident)? $(; $effect:ident)?,)*
     })*) => {$(
         $(#[$outer])*
         #[derive(Debug, Clone, PartialEq)]
@@ -271,7 +271,7 @@ macro_rules! instructions {
             $($(#[$doc])* $name $(($one_ty))? $({ $($x: $x_ty),* })?,)*
         }
 
-        #[allow(unused_variables, unused_mut)]
+        #[allow(unused)]
         impl $ty {
             /// Calls `f` with every operand, in order.
             pub fn for_each_use(&self, mut f: impl FnMut(Val)) {
@@ -319,6 +319,13 @@ macro_rules! instructions {
             pub fn global(&self) -> Option<GlobalId> {
                 match self {
                     $($ty::$name $(($one))? $({ $($x),* })? => None$(.or($one.global()))?$($(.or($x.global()))*)?,)*
+                }
+            }
+
+            /// Whether its row has this effect.
+            pub(crate) fn has(&self, effect: Effect) -> bool {
+                match self {
+                    $($ty::$name { .. } => false $(|| effect == Effect::$effect)?,)*
                 }
             }
 
