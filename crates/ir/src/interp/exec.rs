@@ -12,6 +12,7 @@ use super::value::{Fault, ScriptError, Value};
 use super::walk::ForeachWalk;
 use crate::fmt::render;
 use crate::intrinsics::{IntrinsicClass, RunOp};
+use crate::stats::Stat;
 use crate::*;
 
 /// A handler runs this number of statements before it can be stopped: as many as it may have
@@ -328,17 +329,10 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
         Ok(v)
     }
 
-    fn key_ty(&self, g: GlobalId, i: usize) -> Option<Ty> {
-        match &self.program.globals.get(g.index())?.kind {
-            GlobalKind::Array { keys, .. } => keys.get(i).copied(),
-            _ => None,
-        }
-    }
-
     fn value_ty(&self, g: GlobalId) -> Option<Ty> {
-        match &self.program.globals.get(g.index())?.kind {
-            GlobalKind::Scalar(ty) => Some(*ty),
-            GlobalKind::Array {
+        match self.kind(g)? {
+            GlobalKind::Scalar(ty)
+            | GlobalKind::Array {
                 value: ElemTy::Scalar(ty),
                 ..
             } => Some(*ty),
@@ -348,7 +342,8 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
 
     /// A key of an array. A mark for a text becomes the text, cut to the key's width.
     fn key(&mut self, g: GlobalId, i: usize, v: Val) -> Result<Value, Fault> {
-        let ty = self.key_ty(g, i).ok_or_else(invalid)?;
+        let ty = self.kind(g).and_then(|kind| kind.keys().get(i));
+        let ty = *ty.ok_or_else(invalid)?;
         if let Val::Reg(_) = v
             && let value @ Value::Str(_) = self.val(v)
             && let Some(key) = self.env.key(&value, ty)
@@ -359,42 +354,38 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
     }
 
     fn keys(&mut self, g: GlobalId, keys: &[Val]) -> Result<Vec<Value>, Fault> {
-        let mut out = Vec::with_capacity(keys.len());
-        for (i, k) in keys.iter().enumerate() {
-            out.push(self.key(g, i, *k)?);
-        }
-        Ok(out)
+        let keys = keys.iter().enumerate();
+        keys.map(|(i, k)| self.key(g, i, *k)).collect()
     }
 
     fn pattern(&mut self, g: GlobalId, keys: &[Option<Val>]) -> Result<Vec<Option<Value>>, Fault> {
-        let mut out = Vec::with_capacity(keys.len());
-        for (i, k) in keys.iter().enumerate() {
-            let v = k.map(|k| self.key(g, i, k)).transpose()?;
-            out.push(v);
-        }
-        Ok(out)
+        let keys = keys.iter().enumerate();
+        keys.map(|(i, k)| k.map(|k| self.key(g, i, k)).transpose())
+            .collect()
+    }
+
+    fn kind(&self, g: GlobalId) -> Option<&'p GlobalKind> {
+        Some(&self.program.globals.get(g.index())?.kind)
     }
 
     fn hist(&self, g: GlobalId) -> Result<Hist, Fault> {
-        let spec = self
-            .program
-            .globals
-            .get(g.index())
-            .and_then(|g| g.kind.stats());
+        let spec = self.kind(g).and_then(GlobalKind::stats);
         spec.and_then(|s| s.hist).ok_or_else(invalid)
     }
 
-    /// The operands with marks replaced by their texts, for instructions that look at the bytes.
+    fn stat(&mut self, g: GlobalId, keys: &[Value]) -> Result<Stat, Fault> {
+        Ok(self.env.globals().stat_get(g, keys)?.unwrap_or_default())
+    }
+
+    /// The operand with a mark replaced by its text, for instructions that look at the bytes.
+    fn text(&mut self, v: Val) -> Value {
+        let value = self.val(v);
+        let text = matches!(value, Value::Str(_)).then(|| self.env.text(&value));
+        text.flatten().unwrap_or(value)
+    }
+
     fn texts(&mut self, args: &[Val]) -> Vec<Value> {
-        let mut values = self.vals(args);
-        for value in &mut values {
-            if let Value::Str(_) = value
-                && let Some(text) = self.env.text(value)
-            {
-                *value = text;
-            }
-        }
-        values
+        args.iter().map(|v| self.text(*v)).collect()
     }
 
     fn format(&mut self, fmt: FormatId, args: &[Value]) -> Result<Vec<u8>, Fault> {
@@ -442,7 +433,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
     }
 
     fn step(&mut self, inst: &'p Inst) -> Result<Flow<'p>, Fault> {
-        let (dst, value) = match inst {
+        let value = match inst {
             Inst::Call { func, args, .. } => {
                 let func = self.program.funcs.get(func.index()).ok_or_else(invalid)?;
                 return Ok(Flow::Call(func, self.vals(args)));
@@ -463,93 +454,76 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                     None => Err("MAXACTION exceeded".into()),
                 };
             }
-            Inst::Raise { msg } => {
-                let width = self.program.limits.maxstringlen + 1;
-                let message = self.fitted(*msg, Some(Ty::Str(width.fit())))?;
-                return Err(Fault::from(message.as_bytes().to_vec()));
+            Inst::Rethrow => return Ok(Flow::Rethrow),
+            _ => match inst.global() {
+                Some(g) => self.on_global(inst, g)?,
+                None => self.operation(inst)?,
+            },
+        };
+        if let (Some(dst), Some(value)) = (inst.dst(), value) {
+            self.set(dst, value);
+        }
+        Ok(Flow::Next)
+    }
+
+    /// The result of an operation on registers and constants, and of output.
+    fn operation(&mut self, inst: &Inst) -> Result<Option<Value>, Fault> {
+        Ok(Some(match inst {
+            Inst::Copy { src, .. } => self.val(*src),
+            Inst::Un { op, a, .. } => op.eval(self.long(*a)).into(),
+            Inst::Bin { op, a, b, .. } => {
+                let v = op.eval(self.long(*a), self.long(*b));
+                v.ok_or_else(|| Fault::from("division by 0"))?.into()
             }
-            _ if inst.global().is_some() => return self.global(inst),
+            Inst::StrCmp { op, a, b, .. } => {
+                let [a, b] = [*a, *b].map(|v| self.text(v));
+                i64::from(op.eval(a.as_bytes(), b.as_bytes())).into()
+            }
+            Inst::Concat { a, b, .. } => {
+                let (a, b) = (self.val(*a), self.val(*b));
+                [a.as_bytes(), b.as_bytes()].concat()[..].into()
+            }
+            Inst::TableGet { table, idx, .. } => {
+                let idx = usize::try_from(self.long(*idx)).ok();
+                let table = self.program.tables.get(table.index()).ok_or_else(invalid)?;
+                let entry = idx.and_then(|i| table.entries.get(i));
+                Value::Str(entry.cloned().unwrap_or_default())
+            }
+            Inst::Regex { re, text, keep, .. } => {
+                let re = self.program.regexes.get(re.index()).ok_or_else(invalid)?;
+                let text = self.text(*text);
+                let found = match keep {
+                    true => self.last.find(re, text),
+                    false => re.is_match(text.as_bytes()),
+                };
+                i64::from(found).into()
+            }
+            Inst::Sprint { fmt, args, .. } => {
+                let args = self.texts(args);
+                self.format(*fmt, &args)?[..].into()
+            }
             Inst::Print { stream, fmt, args } => {
                 let args = self.texts(args);
                 if !self.env.print_values(*stream, *fmt, &args) {
                     let text = self.format(*fmt, &args)?;
                     self.env.print(*stream, &text);
                 }
-                return Ok(Flow::Next);
+                return Ok(None);
             }
-            Inst::Intr { dst, f, args } => {
-                let v = self.intrinsic(*f, args)?;
-                match dst {
-                    Some(dst) => (*dst, v),
-                    None => return Ok(Flow::Next),
-                }
-            }
+            Inst::Intr { f, args, .. } => self.intrinsic(*f, args)?,
             Inst::Load {
-                dst,
-                space,
-                ty,
-                addr,
+                space, ty, addr, ..
             } => {
                 let addr = self.long(*addr).cast_unsigned();
-                (*dst, self.load(*space, addr, *ty)?.into())
+                self.load(*space, addr, *ty)?.into()
             }
-            Inst::CatchMsg { dst } => (*dst, Value::from(self.error.message.message())),
-            _ => match self.operation(inst)? {
-                Some((dst, value)) => (dst, value),
-                None => return self.activation(inst),
-            },
-        };
-        self.set(dst, value);
-        Ok(Flow::Next)
-    }
-
-    /// The destination and the result of an operation on registers and constants; `None` for any
-    /// other instruction.
-    fn operation(&mut self, inst: &Inst) -> Result<Option<(Reg, Value)>, Fault> {
-        Ok(Some(match inst {
-            Inst::Copy { dst, src } => (*dst, self.val(*src)),
-            Inst::Un { dst, op, a } => (*dst, op.eval(self.long(*a)).into()),
-            Inst::Bin { dst, op, a, b } => {
-                let v = op.eval(self.long(*a), self.long(*b));
-                (*dst, v.ok_or_else(|| Fault::from("division by 0"))?.into())
+            Inst::Raise { msg } => {
+                let width = self.program.limits.maxstringlen + 1;
+                let message = self.fitted(*msg, Some(Ty::Str(width.fit())))?;
+                return Err(Fault::from(message.as_bytes().to_vec()));
             }
-            Inst::StrCmp { dst, op, a, b } => {
-                let texts = self.texts(&[*a, *b]);
-                let [a, b] = &texts[..] else {
-                    return Err(invalid());
-                };
-                (*dst, i64::from(op.eval(a.as_bytes(), b.as_bytes())).into())
-            }
-            Inst::Concat { dst, a, b } => {
-                let (a, b) = (self.val(*a), self.val(*b));
-                (*dst, [a.as_bytes(), b.as_bytes()].concat()[..].into())
-            }
-            Inst::TableGet { dst, table, idx } => {
-                let idx = usize::try_from(self.long(*idx)).ok();
-                let table = self.program.tables.get(table.index()).ok_or_else(invalid)?;
-                let entry = idx.and_then(|i| table.entries.get(i));
-                (*dst, Value::Str(entry.cloned().unwrap_or_default()))
-            }
-            Inst::Regex {
-                dst,
-                re,
-                text,
-                keep,
-            } => {
-                let re = self.program.regexes.get(re.index()).ok_or_else(invalid)?;
-                let text = self.texts(&[*text]).pop().ok_or_else(invalid)?;
-                let found = if *keep {
-                    self.last.find(re, text)
-                } else {
-                    re.is_match(text.as_bytes())
-                };
-                (*dst, i64::from(found).into())
-            }
-            Inst::Sprint { dst, fmt, args } => {
-                let args = self.texts(args);
-                (*dst, self.format(*fmt, &args)?[..].into())
-            }
-            _ => return Ok(None),
+            Inst::CatchMsg { .. } => Value::from(self.error.message.message()),
+            _ => return self.activation(inst),
         }))
     }
 
@@ -580,7 +554,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
     }
 
     /// The instructions that flattened calls consist of.
-    fn activation(&mut self, inst: &'p Inst) -> Result<Flow<'p>, Fault> {
+    fn activation(&mut self, inst: &Inst) -> Result<Option<Value>, Fault> {
         match inst {
             Inst::Enter if self.nested() => return Err("MAXNESTING exceeded".into()),
             Inst::Enter => {
@@ -597,139 +571,108 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                 let (_, saved) = self.kept.last_mut().ok_or_else(invalid)?;
                 saved.insert(*at, value);
             }
-            Inst::Restore { dst, at } => {
+            Inst::Restore { at, .. } => {
                 let (_, saved) = self.kept.last().ok_or_else(invalid)?;
-                let value = saved.get(at).cloned().ok_or_else(invalid)?;
-                self.set(*dst, value);
+                return Ok(Some(saved.get(at).cloned().ok_or_else(invalid)?));
             }
-            Inst::Rethrow => return Ok(Flow::Rethrow),
             _ => return Err(invalid()),
         }
-        Ok(Flow::Next)
+        Ok(None)
     }
 
-    /// An instruction on a global.
-    fn global(&mut self, inst: &'p Inst) -> Result<Flow<'p>, Fault> {
-        let (dst, value) = match inst {
-            Inst::GLoad { dst, g } => (*dst, self.env.globals().gload(*g)?),
-            Inst::GStore { g, val } => {
-                let v = self.fitted(*val, self.value_ty(*g))?;
-                self.env.globals().gstore(*g, v)?;
-                return Ok(Flow::Next);
-            }
-            Inst::GAdd { g, val, old } => {
+    /// The result of an instruction on a global.
+    fn on_global(&mut self, inst: &Inst, g: GlobalId) -> Result<Option<Value>, Fault> {
+        let keys = self.keys(g, inst.keys().unwrap_or_default())?;
+        Ok(Some(match inst {
+            Inst::GLoad { .. } => self.env.globals().gload(g)?,
+            Inst::GAdd { val, .. } => {
                 let v = self.long(*val);
-                let before = self.env.globals().gadd(*g, v)?;
-                let Some(dst) = old else {
-                    return Ok(Flow::Next);
-                };
-                (*dst, before.into())
+                self.env.globals().gadd(g, v)?.into()
             }
-            Inst::AGet { dst, g, keys } => {
-                let keys = self.keys(*g, keys)?;
-                (*dst, self.env.globals().aget(*g, &keys)?)
-            }
-            Inst::ASet { g, keys, val } => {
-                let keys = self.keys(*g, keys)?;
-                let v = self.fitted(*val, self.value_ty(*g))?;
-                self.env.globals().aset(*g, &keys, v)?;
-                return Ok(Flow::Next);
-            }
-            Inst::AAdd { g, keys, val, old } => {
-                let keys = self.keys(*g, keys)?;
+            Inst::AGet { .. } => self.env.globals().aget(g, &keys)?,
+            Inst::AAdd { val, .. } => {
                 let v = self.long(*val);
-                let before = self.env.globals().aadd(*g, &keys, v)?;
-                let Some(dst) = old else {
-                    return Ok(Flow::Next);
-                };
-                (*dst, before.into())
+                self.env.globals().aadd(g, &keys, v)?.into()
             }
-            Inst::AHas { dst, g, keys } => {
-                let keys = self.pattern(*g, keys)?;
-                (*dst, i64::from(self.env.globals().ahas(*g, &keys)?).into())
+            Inst::AHas { keys, .. } => {
+                let keys = self.pattern(g, keys)?;
+                i64::from(self.env.globals().ahas(g, &keys)?).into()
             }
-            _ => return self.global_rest(inst),
-        };
-        self.set(dst, value);
-        Ok(Flow::Next)
+            Inst::StatGet { what, .. } => {
+                let s = self.stat(g, &keys)?;
+                let v = self.env.extract(&s, *what);
+                v.map_err(|_| Fault::from("empty aggregate"))?.into()
+            }
+            Inst::HistGet { idx, .. } => {
+                let (hist, idx) = (self.hist(g)?, self.long(*idx));
+                if !(0..i64::from(hist.buckets())).contains(&idx) {
+                    return Err("histogram index out of range".into());
+                }
+                let s = self.stat(g, &keys)?;
+                let count = s.buckets.get(idx.fit::<usize>()).copied().unwrap_or(0);
+                count.cast_signed().into()
+            }
+            Inst::PrintHist { dst, .. } => {
+                let hist = self.hist(g)?;
+                let s = self.env.globals().stat_get(g, &keys)?;
+                let text = hist.draw(&s.ok_or("empty aggregate")?.buckets);
+                if dst.is_none() {
+                    self.env.print(Stream::Out, text.as_bytes());
+                }
+                text.as_bytes().into()
+            }
+            _ => return self.change(inst, g, &keys).map(|()| None),
+        }))
     }
 
-    /// Deletions, operations on statistics, and iterators.
-    fn global_rest(&mut self, inst: &'p Inst) -> Result<Flow<'p>, Fault> {
+    /// Changes of globals without a result, and iterators.
+    fn change(&mut self, inst: &Inst, g: GlobalId, keys: &[Value]) -> Result<(), Fault> {
         match inst {
-            Inst::ADel { g, keys } => {
-                let keys = self.pattern(*g, keys)?;
-                self.env.globals().adel(*g, &keys)?;
+            Inst::GStore { val, .. } => {
+                let v = self.fitted(*val, self.value_ty(g))?;
+                self.env.globals().gstore(g, v)
             }
-            Inst::GClear { g } => self.env.globals().gclear(*g)?,
-            Inst::StatAdd { g, keys, val } => {
-                let keys = self.keys(*g, keys)?;
+            Inst::ASet { val, .. } => {
+                let v = self.fitted(*val, self.value_ty(g))?;
+                self.env.globals().aset(g, keys, v)
+            }
+            Inst::ADel { keys, .. } => {
+                let keys = self.pattern(g, keys)?;
+                self.env.globals().adel(g, &keys)
+            }
+            Inst::GClear { .. } => self.env.globals().gclear(g),
+            Inst::StatAdd { val, .. } => {
                 let v = self.long(*val);
-                let added = self.env.globals().stat_add(*g, &keys, v);
+                let added = self.env.globals().stat_add(g, keys, v);
                 let full = |e: &Fault| e.message() == ARRAY_OVERFLOW.as_bytes();
                 added.map_err(|e| match self.program.globals.get(g.index()) {
                     Some(global) if full(&e) => overflow(global).into(),
                     _ => e,
-                })?;
-            }
-            Inst::StatGet {
-                dst, g, keys, what, ..
-            } => {
-                let keys = self.keys(*g, keys)?;
-                let s = self.env.globals().stat_get(*g, &keys)?.unwrap_or_default();
-                let v = self.env.extract(&s, *what);
-                let v = v.map_err(|_| Fault::from("empty aggregate"))?;
-                self.set(*dst, v.into());
-            }
-            Inst::HistGet { dst, g, keys, idx } => {
-                let keys = self.keys(*g, keys)?;
-                let (hist, idx) = (self.hist(*g)?, self.long(*idx));
-                if !(0..i64::from(hist.buckets())).contains(&idx) {
-                    return Err("histogram index out of range".into());
-                }
-                let s = self.env.globals().stat_get(*g, &keys)?.unwrap_or_default();
-                let count = s.buckets.get(idx.fit::<usize>()).copied().unwrap_or(0);
-                self.set(*dst, count.cast_signed().into());
-            }
-            Inst::PrintHist { dst, g, keys } => {
-                let keys = self.keys(*g, keys)?;
-                let hist = self.hist(*g)?;
-                let s = self
-                    .env
-                    .globals()
-                    .stat_get(*g, &keys)?
-                    .ok_or("empty aggregate")?;
-                let text = hist.draw(&s.buckets);
-                match dst {
-                    Some(dst) => self.set(*dst, text.as_bytes().into()),
-                    None => self.env.print(Stream::Out, text.as_bytes()),
-                }
+                })
             }
             Inst::IterNew {
                 it,
-                g,
                 slice,
                 sort,
                 limit,
+                ..
             } => {
-                let slice = self.pattern(*g, slice)?;
+                let slice = self.pattern(g, slice)?;
                 let limit = limit.map(|l| self.long(l).max(0).fit::<usize>());
-                let walk = self.env.globals().walk(*g, &slice, *sort, limit)?;
-                self.start(*it, walk)?;
+                let walk = self.env.globals().walk(g, &slice, *sort, limit)?;
+                self.start(*it, walk)
             }
-            Inst::IterHist { it, g, keys } => {
-                let keys = self.keys(*g, keys)?;
-                let s = self.env.globals().stat_get(*g, &keys)?.unwrap_or_default();
+            Inst::IterHist { it, .. } => {
+                let s = self.stat(g, keys)?;
                 let full = s.buckets.iter().enumerate().filter(|(_, n)| **n != 0);
                 let elements = full.map(|(i, n)| Element {
                     keys: [Value::Long(i.fit())].into(),
                     cell: Cell::Scalar(Value::Long(n.cast_signed())),
                 });
-                self.start(*it, elements.collect::<Vec<_>>().into())?;
+                self.start(*it, elements.collect::<Vec<_>>().into())
             }
-            _ => return Err(invalid()),
+            _ => Err(invalid()),
         }
-        Ok(Flow::Next)
     }
 
     fn start(&mut self, it: IterId, walk: ForeachWalk) -> Result<(), Fault> {
