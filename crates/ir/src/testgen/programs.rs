@@ -10,6 +10,7 @@ use walks::{WalkSpec, extractors};
 
 use super::Rng;
 use crate::fmt::Format;
+use crate::intrinsics::ValueKind;
 use crate::storage::{self, Storage};
 use crate::*;
 
@@ -338,6 +339,20 @@ impl Generator {
         Reg(LONGS + self.rng.below(WIDTHS.len().fit::<u32>()))
     }
 
+    fn reg(&mut self, string: bool) -> Reg {
+        match string {
+            true => self.str_reg(),
+            false => self.long_reg(),
+        }
+    }
+
+    fn val(&mut self, string: bool) -> Val {
+        match string {
+            true => self.string(),
+            false => self.long(),
+        }
+    }
+
     fn long(&mut self) -> Val {
         match self.rng.below(4) {
             0 => Val::Imm(self.rng.pick(IMMEDIATES)),
@@ -520,10 +535,16 @@ impl Generator {
     fn text(&mut self) -> Inst {
         use CmpOp::*;
         let dst = self.str_reg();
-        let intr = |dst, f, args| Inst::Intr {
-            dst: Some(dst),
-            f,
-            args,
+        let intr = |g: &mut Generator, f: Intrinsic, second: Option<Val>| {
+            let info = f.info();
+            let kinds = info.params.iter().map(|kind| *kind == ValueKind::Str);
+            let mut args: Vec<Val> = kinds.map(|string| g.val(string)).collect();
+            args[1..]
+                .iter_mut()
+                .zip(second)
+                .for_each(|(arg, v)| *arg = v);
+            let dst = Some(g.reg(info.ret == Some(ValueKind::Str)));
+            Inst::Intr { dst, f, args }
         };
         match self.rng.below(19) {
             0 | 1 => Inst::Copy {
@@ -559,43 +580,20 @@ impl Generator {
                 }
             }
             8 => {
-                let args = vec![self.string(), self.long(), self.long()];
-                intr(dst, Intrinsic::Substr, args)
-            }
-            10 => {
-                let args = vec![self.string(), self.string()];
-                intr(self.long_reg(), Intrinsic::Isinstr, args)
-            }
-            11 => {
                 let base = Val::Imm(self.rng.pick(&[0, 8, 10, 16]));
-                let args = vec![self.string(), base];
-                intr(self.long_reg(), Intrinsic::Strtol, args)
+                intr(self, Intrinsic::Strtol, Some(base))
             }
-            9 => intr(self.long_reg(), Intrinsic::Strlen, vec![self.string()]),
-            12 => {
-                let args = vec![self.string(), self.string()];
-                intr(self.long_reg(), Intrinsic::Strpos, args)
+            9 if self.rng.chance(60) => {
+                let room = Val::Imm(i64::from(self.rng.below(150)));
+                intr(self, Intrinsic::TextStrn, Some(room))
             }
-            13 => {
-                let args = vec![self.string(), self.string(), self.string()];
-                intr(dst, Intrinsic::StrReplace, args)
-            }
-            14 | 15 => {
-                let args = vec![self.string(), self.string()];
-                intr(dst, Intrinsic::Tokenize, args)
-            }
-            16 => {
-                let capacity = match self.rng.chance(60) {
-                    true => Val::Imm(i64::from(self.rng.below(150))),
-                    false => self.long(),
-                };
-                let args = vec![self.string(), capacity, self.long()];
-                intr(dst, Intrinsic::TextStrn, args)
-            }
-            17 => intr(self.long_reg(), Intrinsic::StrToFp, vec![self.string()]),
             _ => {
-                let args = vec![self.string(), self.long()];
-                intr(self.long_reg(), Intrinsic::Stringat, args)
+                use Intrinsic::*;
+                let f = self.rng.pick(&[
+                    Substr, Strlen, Isinstr, Strpos, StrReplace, Tokenize, Tokenize, TextStrn,
+                    StrToFp, Stringat,
+                ]);
+                intr(self, f, None)
             }
         }
     }
@@ -701,20 +699,12 @@ impl Generator {
                 }
             }
             (7, _) => Inst::GClear { g },
-            (0..4, Ty::Long) => Inst::GStore {
+            (0..4, _) => Inst::GStore {
                 g,
-                val: self.long(),
+                val: self.val(ty != Ty::Long),
             },
-            (_, Ty::Long) => Inst::GLoad {
-                dst: self.long_reg(),
-                g,
-            },
-            (0..4, Ty::Str(_)) => Inst::GStore {
-                g,
-                val: self.string(),
-            },
-            (_, Ty::Str(_)) => Inst::GLoad {
-                dst: self.str_reg(),
+            _ => Inst::GLoad {
+                dst: self.reg(ty != Ty::Long),
                 g,
             },
         }
@@ -732,23 +722,13 @@ impl Generator {
                     old,
                 }
             }
-            (0..4, Ty::Long) => Inst::ASet {
+            (0..4, _) => Inst::ASet {
                 g,
                 keys,
-                val: self.long(),
+                val: self.val(ty != Ty::Long),
             },
-            (_, Ty::Long) => Inst::AGet {
-                dst: self.long_reg(),
-                g,
-                keys,
-            },
-            (0..4, Ty::Str(_)) => Inst::ASet {
-                g,
-                keys,
-                val: self.string(),
-            },
-            (_, Ty::Str(_)) => Inst::AGet {
-                dst: self.str_reg(),
+            _ => Inst::AGet {
+                dst: self.reg(ty != Ty::Long),
                 g,
                 keys,
             },
