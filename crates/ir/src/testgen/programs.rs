@@ -241,18 +241,11 @@ impl Generator {
     }
 
     fn spec(&mut self) -> StatsSpec {
+        let linear = |low, high, step| Some(Hist::Linear { low, high, step });
         let hist = match self.rng.below(5) {
             0 => Some(Hist::Log),
-            1 => Some(Hist::Linear {
-                low: -5,
-                high: 20,
-                step: 3,
-            }),
-            2 => Some(Hist::Linear {
-                low: i64::MIN,
-                high: i64::MIN + 100,
-                step: 7,
-            }),
+            1 => linear(-5, 20, 3),
+            2 => linear(i64::MIN, i64::MIN + 100, 7),
             _ => None,
         };
         StatsSpec {
@@ -393,12 +386,8 @@ impl Generator {
                 }
             }
             if self.rng.chance(30) {
-                insts.push((
-                    Inst::Tick {
-                        n: 1 + self.rng.below(9),
-                    },
-                    SiteId(1),
-                ));
+                let n = 1 + self.rng.below(9);
+                insts.push((Inst::Tick { n }, SiteId(1)));
             }
             for _ in 0..self.rng.below(2 * size / blocks + 1) {
                 let inst = self.inst();
@@ -416,14 +405,8 @@ impl Generator {
                     .map(|r| Val::Reg(Reg(r)))
                     .collect();
                 let fmt = FormatId(FORMATS.len().fit());
-                insts.push((
-                    Inst::Print {
-                        stream: Stream::Out,
-                        fmt,
-                        args,
-                    },
-                    SiteId(0),
-                ));
+                let stream = Stream::Out;
+                insts.push((Inst::Print { stream, fmt, args }, SiteId(0)));
                 Term::Ret(None)
             } else {
                 self.jump(b, blocks, &mut insts)
@@ -504,36 +487,30 @@ impl Generator {
                 op: self.rng.pick(UnOp::ALL),
                 a: self.long(),
             },
-            _ => {
-                let op = self.rng.pick(BinOp::ALL);
-                Inst::Bin {
-                    dst,
-                    op,
-                    a: self.long(),
-                    b: self.long(),
-                }
-            }
+            _ => Inst::Bin {
+                dst,
+                op: self.rng.pick(BinOp::ALL),
+                a: self.long(),
+                b: self.long(),
+            },
         }
     }
 
-    /// Arguments for a format.
-    fn args(&mut self, fmt: usize) -> Vec<Val> {
-        let kinds = FORMATS[fmt].1;
-        kinds
-            .bytes()
-            .map(|k| match k {
-                b's' => self.string(),
-                b'w' if self.rng.chance(60) => Val::Imm(i64::from(self.rng.below(60)) - 30),
-                // A NUL would end the text.
-                b'c' => Val::Imm(33 + i64::from(self.rng.below(90))),
-                b'm' => Val::Imm(i64::from(self.rng.below(4096))),
-                _ => self.long(),
-            })
-            .collect()
+    /// A format, and arguments for it.
+    fn format(&mut self) -> (FormatId, Vec<Val>) {
+        let fmt = self.rng.below(FORMATS.len().fit::<u32>());
+        let args = FORMATS[fmt as usize].1.bytes().map(|k| match k {
+            b's' => self.string(),
+            b'w' if self.rng.chance(60) => Val::Imm(i64::from(self.rng.below(60)) - 30),
+            // A NUL would end the text.
+            b'c' => Val::Imm(33 + i64::from(self.rng.below(90))),
+            b'm' => Val::Imm(i64::from(self.rng.below(4096))),
+            _ => self.long(),
+        });
+        (FormatId(fmt), args.collect())
     }
 
     fn text(&mut self) -> Inst {
-        use CmpOp::*;
         let dst = self.str_reg();
         let intr = |g: &mut Generator, f: Intrinsic, second: Option<Val>| {
             let info = f.info();
@@ -556,28 +533,20 @@ impl Generator {
                 a: self.string(),
                 b: self.string(),
             },
-            3 => {
-                let op = self.rng.pick(&[Eq, Ne, Lt, Le, Gt, Ge]);
-                Inst::StrCmp {
-                    dst: self.long_reg(),
-                    op,
-                    a: self.string(),
-                    b: self.string(),
-                }
-            }
+            3 => Inst::StrCmp {
+                dst: self.long_reg(),
+                op: self.rng.pick(CmpOp::ALL),
+                a: self.string(),
+                b: self.string(),
+            },
             4 => Inst::TableGet {
                 dst,
                 table: TableId(0),
                 idx: self.long(),
             },
             5..8 => {
-                let fmt = self.rng.below(FORMATS.len().fit::<u32>());
-                let args = self.args(fmt as usize);
-                Inst::Sprint {
-                    dst,
-                    fmt: FormatId(fmt),
-                    args,
-                }
+                let (fmt, args) = self.format();
+                Inst::Sprint { dst, fmt, args }
             }
             8 => {
                 let base = Val::Imm(self.rng.pick(&[0, 8, 10, 16]));
@@ -601,14 +570,9 @@ impl Generator {
     fn other(&mut self) -> Option<Inst> {
         Some(match self.rng.below(8) {
             0..4 => {
-                let fmt = self.rng.below(FORMATS.len().fit::<u32>());
-                let args = self.args(fmt as usize);
+                let (fmt, args) = self.format();
                 let stream = self.rng.pick(&[Stream::Out, Stream::Out, Stream::Warn]);
-                Inst::Print {
-                    stream,
-                    fmt: FormatId(fmt),
-                    args,
-                }
+                Inst::Print { stream, fmt, args }
             }
             4 if self.rng.chance(30) => Inst::Raise { msg: self.string() },
             5 if self.rng.chance(60) => Inst::Load {
