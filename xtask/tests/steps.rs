@@ -9,7 +9,11 @@ use spile_testing::files::root;
 /// files has.
 const CHANGES: [(&str, usize, &[&str]); 3] = [
     ("Adding an operator", 8, &["Mod", "Percent", "\"%\"", " % "]),
-    ("Adding an instruction of the IR", 6, &["TableGet", "= table t"]),
+    (
+        "Adding an instruction of the IR",
+        6,
+        &["TableGet", "= table t"],
+    ),
     ("Adding an operation of LIR", 3, &["Smod"]),
 ];
 

@@ -291,7 +291,11 @@ impl Checker<'_> {
     }
 
     /// The element type of an array, after a check of the keys.
-    fn element(&self, g: GlobalId, keys: &[Option<Val>]) -> Result<&ElemTy, String> {
+    fn element(
+        &self,
+        g: GlobalId,
+        keys: impl ExactSizeIterator<Item = Option<Val>>,
+    ) -> Result<&ElemTy, String> {
         let GlobalKind::Array {
             keys: types, value, ..
         } = self.kind(g)?
@@ -299,17 +303,14 @@ impl Checker<'_> {
             return Err("not an array".into());
         };
         ensure(types.len() == keys.len(), "wrong number of keys")?;
-        for (k, ty) in keys.iter().zip(types) {
-            if let Some(k) = k {
-                self.expect_type(*k, *ty)?;
-            }
+        for (k, ty) in keys.zip(types) {
+            k.map_or(Ok(()), |k| self.expect_type(k, *ty))?;
         }
         Ok(value)
     }
 
     fn scalar_element(&self, g: GlobalId, keys: &[Val]) -> Result<Ty, String> {
-        let keys: Vec<Option<Val>> = keys.iter().copied().map(Some).collect();
-        match self.element(g, &keys)? {
+        match self.element(g, keys.iter().copied().map(Some))? {
             ElemTy::Scalar(ty) => Ok(*ty),
             ElemTy::Stats(_) => Err("an array of statistics".into()),
         }
@@ -323,12 +324,11 @@ impl Checker<'_> {
     }
 
     fn stats(&self, g: GlobalId, keys: &[Val]) -> Result<&StatsSpec, String> {
-        let keys: Vec<Option<Val>> = keys.iter().copied().map(Some).collect();
         if let GlobalKind::Stats(spec) = self.kind(g)? {
             ensure(keys.is_empty(), "keys of a scalar")?;
             return Ok(spec);
         }
-        match self.element(g, &keys)? {
+        match self.element(g, keys.iter().copied().map(Some))? {
             ElemTy::Stats(spec) => Ok(spec),
             ElemTy::Scalar(_) => Err("not a statistic".into()),
         }
@@ -479,10 +479,10 @@ impl Checker<'_> {
                 old.map_or(Ok(()), |o| self.dst(o, false))
             }
             Inst::AHas { dst, g, keys } => {
-                self.element(*g, keys)?;
+                self.element(*g, keys.iter().copied())?;
                 self.dst(*dst, false)
             }
-            Inst::ADel { g, keys } => self.element(*g, keys).map(|_| ()),
+            Inst::ADel { g, keys } => self.element(*g, keys.iter().copied()).map(|_| ()),
             Inst::GClear { g } => self.kind(*g).map(|_| ()),
             Inst::StatAdd { g, keys, val } => {
                 self.stats(*g, keys)?;
@@ -534,7 +534,7 @@ impl Checker<'_> {
                 let keys = self.kind(*g)?.keys();
                 ensure(!keys.is_empty(), "not an array")?;
                 if !slice.is_empty() {
-                    self.element(*g, slice)?;
+                    self.element(*g, slice.iter().copied())?;
                 }
                 ensure(
                     iters[it.index()].as_deref() == Some(keys),

@@ -60,6 +60,13 @@ impl MemGlobals {
         self.stores.get_mut(g.index()).ok_or_else(wrong_kind)
     }
 
+    fn any_array(&mut self, g: GlobalId) -> Result<&mut MemArray, Fault> {
+        match self.store(g)? {
+            GlobalStore::Array(_, a) => Ok(a),
+            _ => Err(wrong_kind()),
+        }
+    }
+
     /// The array of a global; `None` for a scalar.
     pub fn array(&self, g: GlobalId) -> Option<&MemArray> {
         match self.stores.get(g.index()) {
@@ -144,19 +151,13 @@ impl Globals for MemGlobals {
     }
 
     fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
-        let GlobalStore::Array(_, a) = self.store(g)? else {
-            return Err(wrong_kind());
-        };
-        Ok(match keys.iter().cloned().collect::<Option<Vec<Value>>>() {
-            Some(exact) => a.has(&exact),
-            None => a.any(keys),
-        })
+        let a = self.any_array(g)?;
+        let exact: Option<Vec<Value>> = keys.iter().cloned().collect();
+        Ok(exact.map_or_else(|| a.any(keys), |exact| a.has(&exact)))
     }
 
     fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault> {
-        let GlobalStore::Array(_, a) = self.store(g)? else {
-            return Err(wrong_kind());
-        };
+        let a = self.any_array(g)?;
         match keys.iter().cloned().collect::<Option<Vec<Value>>>() {
             Some(exact) => a.remove(&exact),
             None => a.remove_all(keys),
@@ -194,10 +195,7 @@ impl Globals for MemGlobals {
     }
 
     fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
-        let GlobalStore::Array(_, a) = self.store(g)? else {
-            return Err(wrong_kind());
-        };
-        Ok(a.elements(slice))
+        Ok(self.any_array(g)?.elements(slice))
     }
 
     fn walk(
@@ -207,9 +205,6 @@ impl Globals for MemGlobals {
         sort: Option<SortSpec>,
         limit: Option<usize>,
     ) -> Result<ForeachWalk, Fault> {
-        match self.store(g)? {
-            GlobalStore::Array(_, a) => Ok(a.walk(slice, sort, limit)),
-            _ => Err(wrong_kind()),
-        }
+        Ok(self.any_array(g)?.walk(slice, sort, limit))
     }
 }

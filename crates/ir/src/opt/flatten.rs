@@ -12,7 +12,7 @@
 
 use spile_cast::Cast;
 
-use super::inline::{calls, clear_registers, shift_inst, shift_term};
+use super::inline::{calls, clear_registers, direct_calls, reached, shift_inst, shift_term};
 use crate::analysis::liveness::Liveness;
 use crate::*;
 
@@ -38,16 +38,8 @@ pub fn run(program: &mut Program) -> bool {
 
 /// By function: the functions that it can reach through one or more calls.
 fn reachable_calls(program: &Program) -> Vec<Vec<bool>> {
-    let direct: Vec<Vec<usize>> = program.funcs.iter().map(|f| calls(&f.body)).collect();
-    let from = |start: &Vec<usize>| {
-        let (mut seen, mut stack) = (vec![false; direct.len()], start.clone());
-        while let Some(f) = stack.pop() {
-            if f < seen.len() && !std::mem::replace(&mut seen[f], true) {
-                stack.extend(&direct[f]);
-            }
-        }
-        seen
-    };
+    let direct = direct_calls(program);
+    let from = |start: &Vec<usize>| reached(start.clone(), &direct);
     direct.iter().map(from).collect()
 }
 

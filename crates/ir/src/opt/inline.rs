@@ -21,25 +21,27 @@ const SMALL: usize = 12;
 /// Maximum number of instructions that a body can grow to by inlining.
 const MAX_INSTS: usize = 200_000;
 
-/// The functions that can call themselves, directly or through others.
-pub fn recursive(program: &Program) -> Vec<FuncId> {
-    let n = program.funcs.len();
-    let callees: Vec<Vec<usize>> = program.funcs.iter().map(|f| calls(&f.body)).collect();
-    let mut found = Vec::new();
-    for start in 0..n {
-        // Depth-first search for a path back to the function.
-        let (mut seen, mut stack) = (vec![false; n], callees[start].clone());
-        while let Some(f) = stack.pop() {
-            if f == start {
-                found.push(FuncId(start.fit()));
-                break;
-            }
-            if f < n && !std::mem::replace(&mut seen[f], true) {
-                stack.extend(&callees[f]);
-            }
+/// By function: the functions that it calls.
+pub(super) fn direct_calls(program: &Program) -> Vec<Vec<usize>> {
+    program.funcs.iter().map(|f| calls(&f.body)).collect()
+}
+
+/// By function: whether it is among these or is reached from them through calls.
+pub(super) fn reached(mut stack: Vec<usize>, direct: &[Vec<usize>]) -> Vec<bool> {
+    let mut seen = vec![false; direct.len()];
+    while let Some(f) = stack.pop() {
+        if f < seen.len() && !std::mem::replace(&mut seen[f], true) {
+            stack.extend(&direct[f]);
         }
     }
-    found
+    seen
+}
+
+/// The functions that can call themselves, directly or through others.
+pub fn recursive(program: &Program) -> Vec<FuncId> {
+    let direct = direct_calls(program);
+    let funcs = (0..direct.len()).filter(|f| reached(direct[*f].clone(), &direct)[*f]);
+    funcs.map(|f| FuncId(f.fit())).collect()
 }
 
 /// Sets [`Func::recursive`].
@@ -125,17 +127,8 @@ fn size(body: &Body) -> usize {
 
 /// Empties the bodies of functions that no handler reaches.
 fn drop_uncalled(program: &mut Program, empty: StrId) {
-    let mut called = vec![false; program.funcs.len()];
-    let mut stack: Vec<usize> = program
-        .handlers
-        .iter()
-        .flat_map(|h| calls(&h.body))
-        .collect();
-    while let Some(f) = stack.pop() {
-        if f < called.len() && !std::mem::replace(&mut called[f], true) {
-            stack.extend(calls(&program.funcs[f].body));
-        }
-    }
+    let handlers = program.handlers.iter().flat_map(|h| calls(&h.body));
+    let called = reached(handlers.collect(), &direct_calls(program));
     for (func, called) in program.funcs.iter_mut().zip(called) {
         if !called {
             let value = func.ret.map(|ty| match ty {
