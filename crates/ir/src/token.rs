@@ -5,7 +5,7 @@ use std::fmt::{self, Formatter};
 
 use spile_cast::Cast;
 
-/// A syntax error and its place.
+/// A syntax error and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadError {
     /// Line number, from 1.

@@ -553,8 +553,8 @@ impl Generator {
                 intr(self, Intrinsic::Strtol, Some(base))
             }
             9 if self.rng.chance(60) => {
-                let room = Val::Imm(i64::from(self.rng.below(150)));
-                intr(self, Intrinsic::TextStrn, Some(room))
+                let limit = Val::Imm(i64::from(self.rng.below(150)));
+                intr(self, Intrinsic::TextStrn, Some(limit))
             }
             _ => {
                 use Intrinsic::*;
