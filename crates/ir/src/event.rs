@@ -1,8 +1,17 @@
 //! Events: what makes handlers run.
+//!
+//! An event is a variant of [`Event`] and a row of the table `events!`: its text form, its executor, what its handlers
+//! can use. Printer, reader and checks follow from the row. The types of its fields have their form in `form!`.
 
+use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
+use spile_cast::Cast;
+
+use crate::form::{Form, Printer, form};
+use crate::intrinsics::EventNeed;
 use crate::program::types::Space;
+use crate::token::{Reader, Res};
 
 /// What runs handlers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,23 +136,126 @@ pub enum Event {
     Lsm(Arc<str>),
 }
 
-impl Event {
-    /// The executor of the event's handlers.
-    pub fn executor(&self) -> Executor {
-        match self {
-            Event::Tracepoint(_)
-            | Event::TraceEvent(_)
-            | Event::SysEnter(_)
-            | Event::SysExit(_)
-            | Event::Perf { .. }
-            | Event::Code(_)
-            | Event::Watch(_)
-            | Event::Netfilter(_)
-            | Event::Lsm(_) => Executor::Kernel,
-            _ => Executor::Controller,
+macro_rules! events {
+    ($($variant:ident $word:literal
+        $(($item:ident))? $({ $($field:ident $($then:literal)?)* })? $(= { $($constant:tt)* })?,
+        $executor:ident $kind:literal [$($need:ident)*];
+    )*) => {
+        form! { enum Event {
+            $($variant $word $(($item))? $({ $($field $($then)?)* })? $(= { $($constant)* })?),*
+        } }
+
+        impl Event {
+            /// The executor of the event's handlers.
+            pub fn executor(&self) -> Executor {
+                #[allow(unreachable_patterns)]
+                match self {
+                    $(Event::$variant { .. } => Executor::$executor,)*
+                }
+            }
+
+            /// The text of SystemTap's `probe_type()`, where the point does not decide it.
+            pub fn kind(&self) -> &'static str {
+                #[allow(unreachable_patterns)]
+                match self {
+                    $(Event::$variant { .. } => $kind,)*
+                }
+            }
+
+            /// The properties that all events of this variant have.
+            pub(crate) fn offers(&self) -> &'static [EventNeed] {
+                #[allow(unreachable_patterns)]
+                match self {
+                    $(Event::$variant { .. } => &[$(EventNeed::$need),*],)*
+                }
+            }
         }
+    };
+}
+
+events! {
+    Begin "begin" (order), Controller "begin_end" [];
+    End "end" (order), Controller "begin_end" [];
+    Error "error" (order), Controller "begin_end" [];
+    Never "never", Controller "begin_end" [];
+    Timer "timer" { period_ns "," randomize_ns }, Controller "hrtimer" [];
+    Prometheus "prometheus", Controller "procfs" [];
+    InputLine "input_line", Controller "procfs" [];
+    InputChar "input_char", Controller "procfs" [];
+    Procfs "procfs" (file), Controller "procfs" [];
+    Present "present_processes" = { threads: false }, Controller "utrace" [];
+    Present "present_threads" = { threads: true }, Controller "utrace" [];
+    Counter "counter" { name "," ty "," config }, Controller "perf_event" [];
+    Tracepoint "tracepoint" (name), Kernel "kernel_tracepoint" [Argument];
+    TraceEvent "trace_event" (event), Kernel "kernel_tracepoint" [Record];
+    SysEnter "sys_enter" (calls), Kernel "kernel_tracepoint" [CallArgument SystemCall SystemCallEntry];
+    SysExit "sys_exit" (calls), Kernel "kernel_tracepoint" [CallArgument SystemCall SystemCallReturn CallReturn];
+    Perf "perf" { ty "," config "," sample of }, Kernel "perf_event" [Registers];
+    Code "code" (probe), Kernel "kprobe" [Argument CallArgument CodeLocation Registers];
+    Watch "watch" (watch), Kernel "hardware_data_breakpoint" [Registers];
+    Netfilter "netfilter" (hook), Kernel "netfilter" [Argument Packet];
+    Lsm "lsm" (name), Kernel "kprobe" [Argument Decision];
+}
+
+form! {
+    struct Procfs { write["read", "write"] path maxsize umask["umask"] }
+    struct TraceEvent { system "," name "," id }
+    struct Netfilter { pf "," hook "," priority }
+    struct Watch { reads["write", "rw"] address length of }
+    struct CodeProbe { space ret["return"] pid["pid"] tree["tree"] optional_sites sites[","] }
+    struct Exits { goroutines["goroutines"] shared["shared"] at["exit"] }
+    struct Exit { offset distance }
+}
+
+form! {
+    enum Space { Kernel "kernel", User "user" }
+    enum SamplingRate { Period "period" (n), Freq "freq" (n) }
+    enum PerfScope { Target "target", Process "pid" (pid), All "" }
+    enum WatchOwner { Process "pid" (pid), Program "of" (path), Kernel "" }
+    enum OptionalSites { Group "some", All "optional", Single "" }
+    enum NrSet { All "all", List "" (calls) }
+    enum CodeLocation {
+        Symbol "symbol" { module name offset },
+        Address "address" (address),
+        Traced "traced" (address),
+        File "file" { path offset },
+    }
+}
+
+/// The sites of a probe. A number that is the index is left out.
+impl Form for Vec<CodeSite> {
+    fn print(&self, words: &[&str], p: &mut Printer<'_, '_>) -> std::fmt::Result {
+        self.iter().zip(0..).try_for_each(|(site, index)| {
+            words.iter().try_for_each(|w| p.word(w))?;
+            site.location.print(&[], p)?;
+            site.semaphore.print(&["semaphore"], p)?;
+            let number = Some(site.number).filter(|n| *n != index);
+            number.print(&["number"], p)?;
+            site.exits.iter().try_for_each(|e| e.print(&[], p))
+        })
     }
 
+    fn read(words: &[&str], r: &mut Reader) -> Res<Vec<CodeSite>> {
+        let mut sites = Vec::new();
+        while bool::read(words, r)? {
+            sites.push(CodeSite {
+                location: Form::read(&[], r)?,
+                semaphore: Form::read(&["semaphore"], r)?,
+                number: Option::read(&["number"], r)?.unwrap_or(sites.len().fit::<u32>()),
+                exits: Form::read(&[], r)?,
+            });
+        }
+        Ok(sites)
+    }
+}
+
+impl Display for Event {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        self.print(&["(", ")"], &mut Printer::new(f))
+    }
+}
+
+impl Event {
     /// Whether the event is a location in a program's code.
     pub fn in_user_code(&self) -> bool {
         matches!(self, Event::Code(probe) if probe.space == Space::User)
@@ -390,6 +502,74 @@ impl NrSet {
                 let all = list.iter().copied();
                 Some(all.filter(|nr| NrSet::whole(*nr).is_some()))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::reader::read;
+
+    /// A text of each event, and of each form of its parts.
+    const TEXTS: &[&str] = &[
+        "begin(-5)",
+        "end(0)",
+        "error(7)",
+        "never",
+        "timer(1000, 5)",
+        "prometheus",
+        "input_line",
+        "input_char",
+        "procfs(read \"a\\\"b\" 4096)",
+        "procfs(write \"\" 0 umask 0)",
+        "present_processes",
+        "present_threads",
+        "counter(\"c\", 1, 18446744073709551615)",
+        "tracepoint(\"sched_switch\")",
+        "trace_event(\"sched\", \"sched_switch\", 314)",
+        "sys_enter(all)",
+        "sys_enter()",
+        "sys_exit(0, 1, 1030)",
+        "perf(1, 0, freq 1000)",
+        "perf(0, 5, period 100000 target)",
+        "perf(0, 5, period 100000 pid 12)",
+        "watch(rw 18446744071579131904 8)",
+        "watch(write 4096 4 pid 12)",
+        "watch(write 16400 8 of \"/bin/a\")",
+        "netfilter(2, 1, -2147483647)",
+        "lsm(\"file_open\")",
+        "code(kernel)",
+        "code(kernel return pid 3 tree some, symbol \"\" \"f\" 0, symbol \"ext4\" \"g\" 4 number 7)",
+        "code(kernel optional, address 4096, traced 8192)",
+        "code(user, file \"/bin/a\" 64 semaphore 5)",
+        "code(user return, file \"/bin/a\" 64 number 1 goroutines shared exit 70 -6 exit 80 16)",
+    ];
+
+    #[test]
+    fn texts_of_events_are_read_and_printed() {
+        for text in TEXTS {
+            let handler =
+                |event: &str| format!("handler \"p\" points 1 {event} @0 {{\n  b0:\n    ret\n}}\n");
+            let program = read(&handler(text)).unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(program.to_string(), handler(text));
+        }
+    }
+
+    #[test]
+    fn errors_name_what_is_expected() {
+        for (event, expected) in [
+            ("perf(1, 0, always 5)", "one of [\"period\", \"freq\"]"),
+            ("watch(read 0 8)", "`write` or `rw`"),
+            ("lsm(5)", "a string"),
+            ("netfilter(2 1, 0)", "`,`"),
+            ("begin(0 5)", "`)`"),
+        ] {
+            let error = read(&format!("handler \"p\" points 1 {event} @0 {{ b0: ret }}"));
+            let message = error.expect_err(event).message;
+            assert!(
+                message.starts_with(&format!("expected {expected}, ")),
+                "{event}: {message}"
+            );
         }
     }
 }

@@ -104,36 +104,12 @@ impl EventNeed {
             // no location in code, and their stacks are empty.
             return self != EventNeed::Stack || !matches!(event, Event::Present { .. });
         }
+        let returns = matches!(event, Event::Code(probe) if probe.ret);
         match self {
-            EventNeed::Argument => matches!(
-                event,
-                Event::Tracepoint(_) | Event::Code(_) | Event::Netfilter(_) | Event::Lsm(_)
-            ),
-            EventNeed::Record => matches!(event, Event::TraceEvent(_)),
-            EventNeed::Registers => {
-                matches!(event, Event::Code(_) | Event::Perf { .. } | Event::Watch(_))
-            }
-            EventNeed::CodeLocation => matches!(event, Event::Code(_)),
             EventNeed::NextTask => {
                 matches!(event, Event::Tracepoint(name) if &**name == "sched_switch")
             }
-            EventNeed::FunctionReturn => matches!(event, Event::Code(probe) if probe.ret),
-            EventNeed::CallArgument => matches!(
-                event,
-                Event::SysEnter(_) | Event::SysExit(_) | Event::Code(_)
-            ),
-            EventNeed::SystemCall => matches!(event, Event::SysEnter(_) | Event::SysExit(_)),
-            EventNeed::SystemCallEntry => matches!(event, Event::SysEnter(_)),
-            EventNeed::SystemCallReturn => matches!(event, Event::SysExit(_)),
-            EventNeed::CallReturn => match event {
-                Event::Code(probe) => probe.ret,
-                event => matches!(event, Event::SysExit(_)),
-            },
-            EventNeed::ProgramRegisters => {
-                matches!(event, Event::Code(probe) if probe.space == Space::User)
-            }
-            EventNeed::Packet => matches!(event, Event::Netfilter(_)),
-            EventNeed::Decision => matches!(event, Event::Lsm(_)),
+            EventNeed::ProgramRegisters => event.in_user_code(),
             // The kernel does not allow these helpers in programs at packets.
             EventNeed::CallInProgress
             | EventNeed::Process
@@ -141,6 +117,9 @@ impl EventNeed {
             | EventNeed::ThreadCounter
             | EventNeed::ControlGroup => !matches!(event, Event::Netfilter(_)),
             EventNeed::UserMemory | EventNeed::TaskStruct => true,
+            EventNeed::FunctionReturn => returns,
+            EventNeed::CallReturn if returns => true,
+            need => event.offers().contains(&need),
         }
     }
 }

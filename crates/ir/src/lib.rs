@@ -18,6 +18,7 @@
 //! | [`wide`] | texts of floating-point numbers and of integers of 128 bits |
 //! | [`stats`], [`hist`] | values of statistics, pictures of histograms |
 //! | [`event`] | the events that handlers run at |
+//! | `form` | text forms that print and read from one description |
 //! | `testgen` | random programs, for tests |
 
 #![cfg_attr(not(test), warn(clippy::cast_lossless))]
@@ -28,6 +29,7 @@
 pub mod analysis;
 pub mod event;
 pub mod fmt;
+mod form;
 pub mod hist;
 pub mod interp;
 pub mod intrinsics;

@@ -21,30 +21,11 @@
 //! Strings are quoted as in Rust byte strings (`\n`, `\"`, `\\`, `\x1b`). Comments go from `;`
 //! to the end of the line. `@n` after an instruction is its site, left out when it is 0.
 
-use std::fmt::{Display, Formatter, Result, Write};
+use std::fmt::{Display, Formatter, Result};
 
+use crate::form::Quoted;
 use crate::storage::Storage;
 use crate::*;
-
-/// Bytes in quotes.
-pub(crate) struct Quoted<'a>(pub &'a [u8]);
-
-impl Display for Quoted<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        f.write_char('"')?;
-        for b in self.0 {
-            match b {
-                b'"' => f.write_str("\\\"")?,
-                b'\\' => f.write_str("\\\\")?,
-                b'\n' => f.write_str("\\n")?,
-                b'\t' => f.write_str("\\t")?,
-                b' '..=b'~' => f.write_char(char::from(*b))?,
-                _ => write!(f, "\\x{b:02x}")?,
-            }
-        }
-        f.write_char('"')
-    }
-}
 
 impl Display for Ty {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
@@ -155,141 +136,6 @@ impl Display for Storage {
             Storage::PerCpu { double: false } => "percpu",
             Storage::PerCpu { double: true } => "percpu double",
         })
-    }
-}
-
-impl Display for NrSet {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        match self {
-            NrSet::All => f.write_str("all"),
-            NrSet::List(nrs) => List(nrs.iter()).fmt(f),
-        }
-    }
-}
-
-impl Display for Event {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        match self {
-            Event::Begin(n) => write!(f, "begin({n})"),
-            Event::End(n) => write!(f, "end({n})"),
-            Event::Error(n) => write!(f, "error({n})"),
-            Event::Never => f.write_str("never"),
-            Event::Timer {
-                period_ns,
-                randomize_ns,
-            } => {
-                write!(f, "timer({period_ns}, {randomize_ns})")
-            }
-            Event::Prometheus => f.write_str("prometheus"),
-            Event::InputLine => f.write_str("input_line"),
-            Event::InputChar => f.write_str("input_char"),
-            Event::Present { threads: false } => f.write_str("present_processes"),
-            Event::Present { threads: true } => f.write_str("present_threads"),
-            Event::Tracepoint(name) => write!(f, "tracepoint({})", Quoted(name.as_bytes())),
-            Event::TraceEvent(event) => {
-                let [system, name] = [&event.system, &event.name].map(|s| Quoted(s.as_bytes()));
-                write!(f, "trace_event({system}, {name}, {})", event.id)
-            }
-            Event::SysEnter(nrs) => write!(f, "sys_enter({nrs})"),
-            Event::SysExit(nrs) => write!(f, "sys_exit({nrs})"),
-            Event::Procfs(file) => {
-                let access = if file.write { "write" } else { "read" };
-                let path = Quoted(file.path.as_bytes());
-                write!(f, "procfs({access} {path} {}", file.maxsize)?;
-                if let Some(umask) = file.umask {
-                    write!(f, " umask {umask}")?;
-                }
-                f.write_str(")")
-            }
-            Event::Counter { name, ty, config } => {
-                write!(f, "counter({}, {ty}, {config})", Quoted(name.as_bytes()))
-            }
-            Event::Perf {
-                ty,
-                config,
-                sample,
-                of,
-            } => {
-                write!(f, "perf({ty}, {config}, ")?;
-                match sample {
-                    SamplingRate::Period(n) => write!(f, "period {n}")?,
-                    SamplingRate::Freq(n) => write!(f, "freq {n}")?,
-                }
-                match of {
-                    PerfScope::All => f.write_str(")"),
-                    PerfScope::Target => f.write_str(" target)"),
-                    PerfScope::Process(pid) => write!(f, " pid {pid})"),
-                }
-            }
-            Event::Code(probe) => probe.fmt(f),
-            Event::Netfilter(n) => write!(f, "netfilter({}, {}, {})", n.pf, n.hook, n.priority),
-            Event::Lsm(name) => write!(f, "lsm({})", Quoted(name.as_bytes())),
-            Event::Watch(w) => {
-                let access = if w.reads { "rw" } else { "write" };
-                write!(f, "watch({access} {} {}", w.address, w.length)?;
-                match &w.of {
-                    WatchOwner::Kernel => {}
-                    WatchOwner::Process(pid) => write!(f, " pid {pid}")?,
-                    WatchOwner::Program(path) => write!(f, " of {}", Quoted(path.as_bytes()))?,
-                }
-                f.write_str(")")
-            }
-        }
-    }
-}
-
-impl Display for CodeProbe {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        f.write_str(match self.space {
-            Space::Kernel => "code(kernel",
-            Space::User => "code(user",
-        })?;
-        if self.ret {
-            f.write_str(" return")?;
-        }
-        if let Some(pid) = self.pid {
-            write!(f, " pid {pid}")?;
-        }
-        if self.tree {
-            f.write_str(" tree")?;
-        }
-        f.write_str(match self.optional_sites {
-            OptionalSites::Single => "",
-            OptionalSites::Group => " some",
-            OptionalSites::All => " optional",
-        })?;
-        for (n, site) in self.sites.iter().enumerate() {
-            match &site.location {
-                CodeLocation::Symbol {
-                    module,
-                    name,
-                    offset,
-                } => {
-                    let module = module.as_deref().unwrap_or("").as_bytes();
-                    let (module, name) = (Quoted(module), Quoted(name.as_bytes()));
-                    write!(f, ", symbol {module} {name} {offset}")?;
-                }
-                CodeLocation::Address(at) => write!(f, ", address {at}")?,
-                CodeLocation::Traced(at) => write!(f, ", traced {at}")?,
-                CodeLocation::File { path, offset } => {
-                    write!(f, ", file {} {offset}", Quoted(path.as_bytes()))?;
-                }
-            }
-            if site.semaphore != 0 {
-                write!(f, " semaphore {}", site.semaphore)?;
-            }
-            if site.number as usize != n {
-                write!(f, " number {}", site.number)?;
-            }
-            if let Some(exits) = &site.exits {
-                f.write_str(if exits.goroutines { " goroutines" } else { "" })?;
-                f.write_str(if exits.shared { " shared" } else { "" })?;
-                for exit in &exits.at {
-                    write!(f, " exit {} {}", exit.offset, exit.distance)?;
-                }
-            }
-        }
-        f.write_str(")")
     }
 }
 

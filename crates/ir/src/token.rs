@@ -174,9 +174,20 @@ impl Reader {
         self.opt_word().map_or_else(|| self.error("a word"), Ok)
     }
 
-    /// Takes the word `want` if it comes next.
+    /// Takes the word or the punctuation `want` if it comes next; "" always does.
     pub(crate) fn opt(&mut self, want: &str) -> bool {
-        self.opt_by(|w| (w == want).then_some(())).is_some()
+        let next = match self.peek() {
+            Some(Token::Word(word)) => word == want,
+            Some(Token::Punct(c)) => want.chars().eq([*c]),
+            _ => false,
+        };
+        self.pos += usize::from(next);
+        next || want.is_empty()
+    }
+
+    /// Whether this punctuation comes next.
+    pub(crate) fn at(&self, punct: char) -> bool {
+        self.peek() == Some(&Token::Punct(punct))
     }
 
     pub(crate) fn want(&mut self, want: &str) -> Res<()> {

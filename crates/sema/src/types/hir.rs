@@ -171,27 +171,16 @@ impl NameFunction {
 pub fn event_kind(event: &Event, point: &str) -> &'static str {
     let of_process = point.starts_with("process");
     match event {
-        Event::Begin(_) | Event::End(_) | Event::Error(_) | Event::Never => "begin_end",
-        Event::Timer { .. } => "hrtimer",
         Event::Tracepoint(_) | Event::TraceEvent(_) if of_process => "utrace",
         Event::SysEnter(_) | Event::SysExit(_) if of_process => "utrace_syscall",
-        Event::Tracepoint(_) | Event::TraceEvent(_) | Event::SysEnter(_) | Event::SysExit(_) => {
-            "kernel_tracepoint"
-        }
         Event::Perf { .. } if point.starts_with("timer.profile") => "profile_timer",
-        Event::Perf { .. } => "perf_event",
-        Event::Watch(_) => "hardware_data_breakpoint",
         Event::Code(probe) => match (probe.space, probe.ret) {
             (Space::Kernel, false) => "kprobe",
             (Space::Kernel, true) => "kretprobe",
             (Space::User, false) => "uprobe",
             (Space::User, true) => "uretprobe",
         },
-        Event::Counter { .. } => "perf_event",
-        Event::Present { .. } => "utrace",
-        Event::Netfilter(_) => "netfilter",
-        Event::Lsm(_) => "kprobe",
-        Event::Procfs(_) | Event::Prometheus | Event::InputLine | Event::InputChar => "procfs",
+        event => event.kind(),
     }
 }
 
