@@ -239,15 +239,9 @@ impl Family {
             }
             EventMaker::Tick => event(perf::cpu_clock(facts.hz().max(1))),
             EventMaker::ProfileHz => event(perf::cpu_clock(positive(last)?)),
-            EventMaker::PerfRaw => perf::resolve_raw(facts, comps),
-            EventMaker::PerfNamed => perf::resolve_named(facts, comps),
-            EventMaker::Procfs => procfs::resolve(comps),
-            EventMaker::Netfilter => hooks::netfilter(facts, comps),
-            EventMaker::Lsm if comps.len() > 1 => hooks::lsm(facts, "kernel.lsm", last),
-            EventMaker::Lsm => hooks::lsm(facts, "lsm", last),
+            EventMaker::Points(f) => f(facts, comps),
             EventMaker::Trace => tracepoints(facts, comps, last),
             EventMaker::Code => code::resolve(facts, comps, suggest),
-            EventMaker::Data => data::resolve(facts, comps),
             // Resolution takes the alias instead.
             EventMaker::Process(_) => Ok(Vec::new()),
             EventMaker::SyscallAny(ret) => Ok(vec![PointMatch::SyscallAny { ret }]),

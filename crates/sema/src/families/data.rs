@@ -8,7 +8,7 @@ use spile_syntax::pretty::point_text;
 
 use super::kinds::PointMatch;
 use crate::codes;
-use crate::facts::{CodeFacts, DataLocation, ModuleQuery, ProbeModule};
+use crate::facts::{CodeFacts, DataLocation, Facts, ModuleQuery, ProbeModule};
 use crate::probe::handler::HandlerKind;
 use crate::probe::point::{bad_argument, modules, named, number_of, process_number};
 
@@ -34,7 +34,7 @@ fn owners(facts: &dyn CodeFacts, first: &Component) -> DiagResult<Vec<WatchOwner
 }
 
 /// The watches that a point means.
-pub(super) fn resolve(facts: &dyn CodeFacts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn resolve(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let (Some(data), Some(first)) = (named(comps, "data"), comps.first()) else {
         return Ok(Vec::new());
     };

@@ -11,7 +11,7 @@ use spile_syntax::pretty::point_text;
 use super::kinds::PointMatch;
 use crate::codes;
 use crate::ctype::CTy;
-use crate::facts::{LocOp, TracepointFacts, TypeFacts, VarKind, VarLocation};
+use crate::facts::{Facts, LocOp, TypeFacts, VarKind, VarLocation};
 use crate::probe::handler::{TargetSource, TargetVar};
 use crate::probe::point::{bad_argument, named, number_of, string_of};
 use spile_glob::is_pattern;
@@ -61,7 +61,7 @@ fn literal(c: &Component) -> Arc<str> {
 }
 
 /// A netfilter hook.
-pub(super) fn netfilter(facts: &dyn TypeFacts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let (Some(hook), Some(pf)) = (named(comps, "hook"), named(comps, "pf")) else {
         return Ok(Vec::new());
     };
@@ -198,11 +198,15 @@ fn packet(facts: &dyn TypeFacts) -> Vec<TargetVar> {
 }
 
 /// Hooks of security modules.
-pub(super) fn lsm(
-    facts: &dyn TracepointFacts,
-    family: &str,
-    c: &Component,
-) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn lsm(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
+    let Some((c, before)) = comps.split_last() else {
+        return Ok(Vec::new());
+    };
+    let family = if before.is_empty() {
+        "lsm"
+    } else {
+        "kernel.lsm"
+    };
     let pattern = literal(c);
     let hooks = facts.lsm_hooks(&pattern);
     if hooks.is_empty() {

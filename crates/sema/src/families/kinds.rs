@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use spile_ir::Event;
+use spile_syntax::ast::Component;
+use spile_syntax::diag::DiagResult;
 
 use super::code::CodeMatch;
+use crate::facts::Facts;
 use crate::probe::handler::{HandlerKind, TargetVar};
 
 /// The argument of a component.
@@ -73,16 +76,8 @@ pub(crate) enum EventMaker {
     Tick,
     /// `timer.profile.freq.hz(N)`
     ProfileHz,
-    /// `perf.type(N).config(M)`, and the components after it
-    PerfRaw,
-    /// `perf.GROUP.NAME`, and the components after it
-    PerfNamed,
-    /// `procfs`: made from all components.
-    Procfs,
-    /// `netfilter`: made from all components.
-    Netfilter,
-    /// `lsm("name")`
-    Lsm,
+    /// The points that all components mean together.
+    Points(fn(&dyn Facts, &[Component]) -> DiagResult<Vec<PointMatch>>),
     /// `kernel.trace("name")`
     Trace,
     /// System calls by name; `true` for their return.
@@ -91,8 +86,6 @@ pub(crate) enum EventMaker {
     SyscallAny(bool),
     /// Locations in code: made from all components.
     Code,
-    /// Watched memory.
-    Data,
     /// Events of processes: this alias of the library, in the processes that the first component
     /// names.
     Process(&'static str),

@@ -6,6 +6,7 @@ use spile_syntax::diag::DiagResult;
 use spile_syntax::pretty::point_text;
 
 use super::kinds::PointMatch;
+use crate::facts::Facts;
 use crate::probe::handler::HandlerKind;
 use crate::probe::point::{bad_argument, number_in, string_of};
 
@@ -17,7 +18,7 @@ const RESERVED: &str = "__stdin";
 const MOST: u32 = 1 << 20;
 
 /// The file that a point means.
-pub(super) fn resolve(comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn resolve(_: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let mut file = Procfs {
         path: DEFAULT.into(),
         write: false,

@@ -326,8 +326,8 @@ impl<'a> PointSearch<'a> {
         let hits = hits?;
         let warning = |text| Diagnostic::warning(codes::OTHER_LOCATION, text).at(layer.span);
         self.warnings.extend(texts.into_iter().map(warning));
-        let program = match family.make {
-            EventMaker::PerfRaw | EventMaker::PerfNamed => perf::program(&shown),
+        let program = match shown.first() {
+            Some(first) if &*first.name == "perf" => perf::program(&shown),
             _ => self.library_user(&shown, layer),
         };
         let mut layer = layer.clone();
