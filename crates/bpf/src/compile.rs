@@ -14,6 +14,7 @@ use spile_layout::{HandlerInfo, Layout, RecordKind, RecordShape, StackWords, Sym
 use spile_lir::Module;
 
 use self::program::ProgramCodegen;
+use crate::attach::attachment::ProgramType;
 use crate::attach::{self, AttachPlan, Group};
 use crate::compiled::{Attach, Object, ProgramInfo, RING, can_follow};
 use crate::error::{CompileError, LowerError, program_error};
@@ -159,7 +160,8 @@ impl Programs<'_> {
         };
         let codegen = ProgramCodegen::new(object, allocs);
         while let Some(Group { attach, handlers }) = groups.pop_front() {
-            let name = format!("p{}_{}", self.programs.len(), attach::identifier(&attach));
+            let ProgramType { name, section, .. } = attach.program_type();
+            let name = format!("p{}_{name}", self.programs.len());
             let mut busy = handlers.clone();
             busy.retain(|id| {
                 self.options.timing || !attach::dedup::does_nothing(self.program, *id)
@@ -188,7 +190,6 @@ impl Programs<'_> {
                 }
                 continue;
             }
-            let section = attach.program_type().section;
             self.programs.push(ProgramSpec { section, function });
             self.infos.push(ProgramInfo {
                 idle: busy.is_empty() && !handlers.is_empty(),
@@ -209,7 +210,7 @@ impl Programs<'_> {
             self.own_program(0, process_tree::info(), module)?;
             let offsets = &self.options.offsets;
             let events = offsets.uprobe.and(offsets.task_perf_events);
-            let follows = |p: &ProgramInfo| matches!(&p.attach, Attach::Code { probe, .. } if can_follow(probe));
+            let follows = |p: &ProgramInfo| p.attach.code().is_some_and(|(p, _)| can_follow(p));
             if let Some(events) = events.filter(|_| self.infos.iter().any(follows)) {
                 let module = Module::from(unfollowed::program(at, events));
                 self.own_program(0, unfollowed::info(), module)?;

@@ -14,9 +14,9 @@
 use spile_ir::HandlerId;
 use spile_layout::Layout;
 
+pub use crate::attach::attachment::{Attach, CodeAttach, Hook, TargetFunction};
 pub use crate::lower::lir_sources::LirSources;
 use crate::object::elf::ObjectSpec;
-use crate::target::TypedFunction;
 
 /// A compiled script.
 #[derive(Debug)]
@@ -77,84 +77,4 @@ pub const FOLLOWED: u64 = u64::MAX;
 pub fn can_follow(probe: &spile_ir::CodeProbe) -> bool {
     let file = |s: &spile_ir::CodeSite| matches!(s.location, spile_ir::CodeLocation::File { .. });
     probe.tree && probe.pid.is_none() && probe.sites.iter().all(file)
-}
-
-/// The event that a program is attached to.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Attach {
-    /// Raw tracepoints: usually one, or several with the same handlers' code. The program's
-    /// handlers are those of the first tracepoint, and count the hits of all.
-    RawTracepoint(Vec<String>),
-    /// A trace event.
-    TraceEvent(spile_ir::TraceEvent),
-    /// Perf events: one, or several that hit the same program.
-    Perf {
-        /// `perf_event_attr.type`
-        ty: u32,
-        /// `perf_event_attr.config` of each
-        configs: Vec<u64>,
-        /// The sampling period or frequency.
-        sample: spile_ir::SamplingRate,
-        /// The tasks whose events count.
-        of: spile_ir::PerfScope,
-    },
-    /// Packets at a hook of the network.
-    Netfilter(spile_ir::Netfilter),
-    /// Decisions of security modules, by the hook's name.
-    Lsm(String),
-    /// Every task switch. First the perf events of these types and configs are stored in the maps
-    /// of their numbers (see [`counter_map`]), with an entry for each CPU.
-    Switch(Vec<(u32, u64)>),
-    /// Locations in code. The attach cookie of each location is its number.
-    Code {
-        /// The locations.
-        probe: spile_ir::CodeProbe,
-        /// The attach kind.
-        by: CodeAttach,
-    },
-    /// Accesses to memory.
-    Watch(spile_ir::Watch),
-    /// No event: the controller runs the program.
-    OnDemand,
-}
-
-impl Attach {
-    /// Whether one program serves both attachments; locations that are optional for one may be
-    /// required for the other.
-    pub(crate) fn same_location(&self, other: &Attach) -> bool {
-        match (self, other) {
-            (
-                Attach::Code { probe: a, by },
-                Attach::Code {
-                    probe: b,
-                    by: other,
-                },
-            ) => {
-                let of = |p: &spile_ir::CodeProbe| (p.space, p.ret, p.pid, p.tree);
-                by == other && of(a) == of(b) && a.sites == b.sites
-            }
-            _ => self == other,
-        }
-    }
-
-    /// Keeps a location optional only if it is optional for both.
-    pub(crate) fn no_more_lenient_than(&mut self, other: &Attach) {
-        if let (Attach::Code { probe, .. }, Attach::Code { probe: other, .. }) = (self, other) {
-            probe.optional_sites = probe.optional_sites.min(other.optional_sites);
-        }
-    }
-}
-
-/// The attach kind of probes in code, which determines the program type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CodeAttach {
-    /// One link for all locations of a file (uprobe.multi), or of the kernel (kprobe.multi).
-    Multi,
-    /// One link for functions of the kernel and their returns (kprobe.session).
-    Session,
-    /// A perf event for each location.
-    Single,
-    /// One location by fentry or fexit, the kinds with the smallest cost of a hit. Such programs see
-    /// arguments and the result, but no registers.
-    Trampoline(TypedFunction),
 }

@@ -41,6 +41,6 @@ mod programs;
 mod regalloc;
 pub mod target;
 
+pub use attach::attachment::ProgramType;
 pub use compile::{compile, compile_planned};
 pub use error::{CompileError, LowerError};
-pub use object::program_type::ProgramType;

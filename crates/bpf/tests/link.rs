@@ -14,14 +14,14 @@ use std::os::fd::{AsFd, AsRawFd};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{AsRawLibbpf, MapCore, Object, ObjectBuilder};
 use spile_bpf::compile;
-use spile_bpf::compiled::{Attach, CodeAttach};
+use spile_bpf::compiled::{Attach, CodeAttach, Hook};
 use spile_bpf::object::elf::{ElfError, LICENSE, ObjectSpec};
 use spile_bpf::object::link::{self, MapRef};
 use spile_bpf::target::{Features, KernelOffsets, Target, TypedFunction};
 use spile_ir::testgen::{self, Config};
 use spile_ir::{
-    CodeLocation, CodeProbe, CodeSite, Netfilter, OptionalSites, PerfScope, SamplingRate, Space,
-    TraceEvent,
+    CodeLocation, CodeProbe, CodeSite, Event, Netfilter, OptionalSites, PerfScope, SamplingRate,
+    Space, TraceEvent,
 };
 
 /// Makes libbpf create the maps and relocate the code; the test is skipped if that is not
@@ -202,6 +202,7 @@ fn program_types_are_those_that_libbpf_derives() {
         returns: true,
     });
     let (kernel, user) = (Space::Kernel, Space::User);
+    let hook = |event: Event| Attach::Hook(Hook::of(&event).expect("a hook"));
     let all = [
         Attach::RawTracepoint(vec!["sys_enter".into()]),
         Attach::TraceEvent(TraceEvent {
@@ -215,12 +216,12 @@ fn program_types_are_those_that_libbpf_derives() {
             sample: SamplingRate::Freq(100),
             of: PerfScope::All,
         },
-        Attach::Netfilter(Netfilter {
+        hook(Event::Netfilter(Netfilter {
             pf: 2,
             hook: 1,
             priority: 0,
-        }),
-        Attach::Lsm("file_open".into()),
+        })),
+        hook(Event::Lsm("file_open".into())),
         Attach::Switch(Vec::new()),
         Attach::OnDemand,
         code(kernel, false, typed),

@@ -24,7 +24,7 @@ use spile_bpf::compiled::{
 use spile_ir::{
     CodeProbe, Handler, HandlerId, OptionalSites, Program, SiteId, Space, TraceEvent, WatchOwner,
 };
-use spile_kernel::bpf::{BpfError, Errno, Ring, netfilter_link, prog_info, raw_tracepoint_open};
+use spile_kernel::bpf::{BpfError, Errno, Ring, hook_link, prog_info, raw_tracepoint_open};
 use spile_kernel::perf::EventSpec;
 use spile_kernel::resources::{remedy, reserve_open_files};
 use spile_kernel::tracepoints::security_modules;
@@ -118,10 +118,8 @@ impl LoadedObject {
     ) -> Result<(StartedObject, Option<Object>), Error> {
         let first = LoadedObject::start(object, program, pid, ahead, &prepare, signals);
         let special = |p: &ProgramInfo| {
-            let Attach::Code { by, .. } = &p.attach else {
-                return false;
-            };
-            matches!(by, CodeAttach::Trampoline(_) | CodeAttach::Session)
+            let by = p.attach.code().map(|(_, by)| by);
+            matches!(by, Some(CodeAttach::Trampoline(_) | CodeAttach::Session))
         };
         let stopped = matches!(first, Err(Error::Stopped { .. }));
         let refused = first.is_err() && !stopped && object.programs.iter().any(special);
@@ -149,9 +147,9 @@ impl LoadedObject {
         ahead: Option<PremadeMaps>,
         prepare: Option<&dyn Fn(&StateMemory)>,
     ) -> Result<(LoadedObject, StateMemory), Error> {
-        let lsm = |p: &ProgramInfo| matches!(p.attach, Attach::Lsm(_));
-        let lsm = object.programs.iter().any(lsm);
-        if lsm && security_modules().is_some_and(|all| all.iter().all(|m| m != "bpf")) {
+        if object.programs.iter().any(is_lsm)
+            && security_modules().is_some_and(|all| all.iter().all(|m| m != "bpf"))
+        {
             return Err(Error::NoLsm);
         }
         let refused = |refusal| explain(refusal, &object.programs, program);
@@ -228,10 +226,9 @@ impl LoadedObject {
     fn at_once(&self, name: &str) -> bool {
         self.infos.iter().any(|p| {
             let kernel = |probe: &CodeProbe| probe.space == Space::Kernel;
-            let multi = CodeAttach::Multi;
             p.name == name
                 && !self.single.contains(&p.name)
-                && matches!(&p.attach, Attach::Code { probe, by } if *by == multi && kernel(probe))
+                && matches!(p.attach.code(), Some((probe, CodeAttach::Multi)) if kernel(probe))
         })
     }
 
@@ -316,12 +313,9 @@ impl LoadedObject {
         let mut alone = Vec::new();
         let mut first_refusal = None;
         let attached = |p: &&ProgramInfo| p.attach != Attach::OnDemand && wanted(p);
-        let mut locations = 0;
-        for info in self.infos.iter().filter(attached) {
-            if let Attach::Code { probe, .. } = &info.attach {
-                locations += site::count(probe);
-            }
-        }
+        let at_code = self.infos.iter().filter(attached);
+        let at_code = at_code.filter_map(|info| info.attach.code());
+        let locations = at_code.map(|(probe, _)| site::count(probe)).sum();
         arming.add(locations);
         // Without links for many locations, each has an event and a link.
         reserve_open_files(2 * locations);
@@ -359,8 +353,8 @@ impl LoadedObject {
                 Err(why) => return Err((Vec::new(), why)),
             }
             let refused = (links.refused.len() > left_out).then_some(left_out);
-            let optional = matches!(&info.attach, Attach::Code { probe, .. }
-                if probe.optional_sites == OptionalSites::All);
+            let all = |(p, _): (&CodeProbe, _)| p.optional_sites == OptionalSites::All;
+            let optional = info.attach.code().is_some_and(all);
             let done = optional || links.len() > before;
             reached.program(how.probe, done, (&info.name, refused));
         }
@@ -416,10 +410,13 @@ impl<'n> ProbeResults<'n> {
 
 /// Whether attaching a program is visible to the probed programs, by their semaphores.
 fn raises(info: &ProgramInfo) -> bool {
-    let Attach::Code { probe, .. } = &info.attach else {
-        return false;
-    };
-    probe.sites.iter().any(|s| s.semaphore != 0)
+    let raising = |(probe, _): (&CodeProbe, _)| probe.sites.iter().any(|s| s.semaphore != 0);
+    info.attach.code().is_some_and(raising)
+}
+
+/// Whether security modules call a program.
+fn is_lsm(info: &ProgramInfo) -> bool {
+    info.attach.program_type().is_lsm()
 }
 
 /// The error of a load; a rejection by the verifier gets its position in the script.
@@ -508,14 +505,12 @@ fn attach(
                 .push(link.map_err(|e| Error::attach(what(), e))?);
         }
         Attach::Code { probe, by } => attach_code(probe, *by, how, fd, links)?,
-        Attach::Netfilter(at) => {
-            let link = netfilter_link(fd, (at.pf, at.hook), at.priority);
-            let what = || format!("{}, priority {}", how.point, at.priority);
-            links.fds.push(link.map_err(|e| Error::attach(what(), e))?);
-        }
-        Attach::Lsm(_) => {
-            let link = raw_tracepoint_open(None, fd);
-            let what = || how.point.to_owned();
+        Attach::Hook(hook) => {
+            let link = match &hook.link {
+                Some(words) => hook_link(fd, hook.program.attach_type, words),
+                None => raw_tracepoint_open(None, fd),
+            };
+            let what = || format!("{}{}", how.point, hook.detail);
             links.fds.push(link.map_err(|e| Error::attach(what(), e))?);
         }
         Attach::Watch(watch) => perf_events::watch(watch, fd, links)?,
@@ -605,9 +600,8 @@ fn refusal_error(name: &str, why: BpfError, infos: &[ProgramInfo], program: &Pro
         }
         return rejection(name, log, infos, program);
     }
-    let lsm = |p: &ProgramInfo| matches!(p.attach, Attach::Lsm(_));
     match why {
-        _ if infos.iter().any(lsm) => Error::NoLsm,
+        _ if infos.iter().any(is_lsm) => Error::NoLsm,
         BpfError::Call { errno, .. } if errno == Errno::PERM || errno == Errno::ACCESS => {
             Error::Privileges
         }

@@ -14,7 +14,7 @@ use spile_ir::{HandlerId, Inst, Program, Term};
 use spile_layout::takes_kernel_stack;
 
 use super::Group;
-use crate::compiled::Attach;
+use super::attachment::Attach;
 
 /// `PERF_TYPE_SOFTWARE`, and its events for the end of page faults, of which a thread has one at a
 /// time: `PERF_COUNT_SW_PAGE_FAULTS_MIN` and `_MAJ`.

@@ -20,8 +20,8 @@ use spile_ir::{
     SiteId, Space, Term, Val,
 };
 
+use super::attachment::CodeAttach;
 use super::kind;
-use crate::compiled::CodeAttach;
 use crate::target::Target;
 
 /// Rewrites such handlers. Returns the program, and the entry handlers that became unnecessary.

@@ -6,7 +6,7 @@ use spile_ir::{
     Body, CodeLocation, CodeProbe, CodeSite, Event, HandlerId, Inst, Program, Space, Val,
 };
 
-use crate::compiled::CodeAttach;
+use super::attachment::CodeAttach;
 use crate::target::{Target, TypedFunction};
 
 /// Chooses the attach kind for these locations in code.
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(by(&ret, I::CtxRet, &[]), fast);
         let section = |probe: &CodeProbe| {
             let (probe, by) = (probe.clone(), fast);
-            crate::compiled::Attach::Code { probe, by }
+            crate::attach::attachment::Attach::Code { probe, by }
                 .program_type()
                 .section
         };

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! program ─► fexit_fusion ─► groups: an attachment and its handlers, in the order of handlers
+//!                              │ attachment: what an event is attached to
 //!                              │ kind: for locations in code, the best kind of program
 //!                              ├─► merge_into_sessions: a function and its return are one program
 //!                              └─► dedup: tracepoints with the same handlers are one program
@@ -12,11 +13,12 @@
 //! it. Not done here: attaching (the loader), and the code of programs.
 
 use spile_cast::Cast;
-use spile_ir::{CodeProbe, Event, HandlerId, Program, Space, TraceEvent};
+use spile_ir::{CodeProbe, Event, HandlerId, Program, Space};
 
-use crate::compiled::{Attach, CodeAttach};
+use crate::attach::attachment::{Attach, CodeAttach};
 use crate::target::{SessionKfuncs, Target};
 
+pub(crate) mod attachment;
 pub(crate) mod dedup;
 pub(crate) mod fexit_fusion;
 pub(crate) mod kind;
@@ -50,16 +52,9 @@ impl AttachPlan {
         let mut groups = groups(program, options, syscall_events, idle);
         merge_into_sessions(&mut groups, program, options);
         let mut on_trampoline = vec![false; program.handlers.len()];
-        for group in &groups {
-            if let Attach::Code {
-                by: CodeAttach::Trampoline(_),
-                ..
-            } = group.attach
-            {
-                for id in &group.handlers {
-                    on_trampoline[id.index()] = true;
-                }
-            }
+        let fast = |g: &&Group| matches!(g.attach.code(), Some((_, CodeAttach::Trampoline(_))));
+        for id in groups.iter().filter(fast).flat_map(|g| &g.handlers) {
+            on_trampoline[id.index()] = true;
         }
         // Not with per-handler times, nor in an object for a file, where a section names one
         // tracepoint.
@@ -92,30 +87,8 @@ fn groups(
         if idle.contains(&id) {
             continue;
         }
-        let attach = match &handler.event {
-            Event::Tracepoint(name) => Attach::RawTracepoint(vec![name.to_string()]),
-            Event::TraceEvent(event) => Attach::TraceEvent(event.clone()),
-            Event::SysEnter(_) => syscalls(false, syscall_events),
-            Event::SysExit(_) => syscalls(true, syscall_events),
-            Event::Perf {
-                ty,
-                config,
-                sample,
-                of,
-            } => Attach::Perf {
-                ty: *ty,
-                configs: vec![*config],
-                sample: *sample,
-                of: *of,
-            },
-            Event::Watch(watch) => Attach::Watch(watch.clone()),
-            Event::Netfilter(hook) => Attach::Netfilter(*hook),
-            Event::Lsm(name) => Attach::Lsm(name.to_string()),
-            Event::Code(probe) => Attach::Code {
-                by: kind::choose(probe, &handler.body, options),
-                probe: probe.clone(),
-            },
-            _ => continue,
+        let Some(attach) = Attach::of(handler, options, syscall_events) else {
+            continue;
         };
         match groups.iter_mut().find(|g| g.attach.same_location(&attach)) {
             Some(group) => {
@@ -136,20 +109,15 @@ fn merge_into_sessions(groups: &mut Vec<Group>, program: &Program, options: &Tar
     let Some(session) = options.features.kprobe_session else {
         return;
     };
-    let at_once = |attach: &Attach, ret: bool| match attach {
-        Attach::Code {
-            probe,
-            by: CodeAttach::Multi,
-        } => probe.space == Space::Kernel && probe.ret == ret,
-        _ => false,
+    let at_once = |attach: &Attach, ret: bool| {
+        let kernel = |p: &CodeProbe| p.space == Space::Kernel && p.ret == ret;
+        matches!(attach.code(), Some((probe, CodeAttach::Multi)) if kernel(probe))
     };
     for at in 0..groups.len() {
-        let Attach::Code { probe, .. } = &groups[at].attach else {
+        let at_return = Some(&groups[at].attach).filter(|attach| at_once(attach, true));
+        let Some((probe, _)) = at_return.and_then(Attach::code) else {
             continue;
         };
-        if !at_once(&groups[at].attach, true) {
-            continue;
-        }
         let entry = Attach::Code {
             probe: CodeProbe {
                 ret: false,
@@ -198,47 +166,5 @@ fn interrupts(event: &Event) -> bool {
         Event::Perf { ty: 1, config, .. } => matches!(config, 0 | 1),
         Event::Perf { .. } | Event::Watch(_) => true,
         _ => false,
-    }
-}
-
-/// The subsystem of the trace events that all system calls pass.
-pub(crate) const RAW_SYSCALLS: &str = "raw_syscalls";
-
-/// The attachment that all system calls pass, at their entry or exit.
-fn syscalls(exit: bool, events: Option<[u64; 2]>) -> Attach {
-    let name = ["sys_enter", "sys_exit"][usize::from(exit)];
-    match events {
-        Some(ids) => Attach::TraceEvent(TraceEvent {
-            system: RAW_SYSCALLS.into(),
-            name: name.into(),
-            id: ids[usize::from(exit)],
-        }),
-        None => Attach::RawTracepoint(vec![name.into()]),
-    }
-}
-
-/// The part of the names of program and section that identifies an attachment.
-pub(crate) fn identifier(attach: &Attach) -> String {
-    match attach {
-        Attach::TraceEvent(event) => (*event.name).into(),
-        Attach::RawTracepoint(names) => names
-            .iter()
-            .take(1)
-            .flat_map(|name| name.chars())
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-            .collect(),
-        Attach::Perf { .. } => "perf".into(),
-        Attach::Watch(_) => "watch".into(),
-        Attach::Switch(_) => "switch".into(),
-        Attach::Netfilter(_) => "netfilter".into(),
-        Attach::Lsm(_) => "lsm".into(),
-        Attach::OnDemand => "demand".into(),
-        Attach::Code { probe, .. } => match (probe.space, probe.ret) {
-            (Space::Kernel, false) => "function",
-            (Space::Kernel, true) => "return",
-            (Space::User, false) => "ufunction",
-            (Space::User, true) => "ureturn",
-        }
-        .into(),
     }
 }

@@ -7,7 +7,8 @@ use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Size};
 use spile_ir::{BodyFacts, Event, HandlerId, NrSet, Program};
 
-use crate::attach::{self, RAW_SYSCALLS};
+use crate::attach;
+use crate::attach::attachment::RAW_SYSCALLS;
 use crate::compiled::{Attach, CodeAttach};
 use crate::error::{CompileError, Res, program_error};
 use crate::lower::body_context::{BodyContext, ObjectContext};
@@ -69,7 +70,7 @@ impl<'a> ProgramCodegen<'a> {
         let mut asm = Asm::new(name, &["ctx"]);
         store_parameters(&mut asm, false);
         let out = asm.label();
-        if let (Attach::Code { probe, .. }, Some(at)) = (attach, self.plan.tree)
+        if let (Some((probe, _)), Some(at)) = (attach.code(), self.plan.tree)
             && probe.tree
         {
             process_tree::only_within(&mut asm, at, out);
@@ -77,16 +78,16 @@ impl<'a> ProgramCodegen<'a> {
         let entry_state = self.entry_state(&mut asm, attach, handlers, pool)?;
         let mut facts = handlers.iter().map(|id| self.plan.facts.handler(*id));
         let decided = facts.any(BodyFacts::sets_verdict);
-        let packet = matches!(attach, Attach::Netfilter(_));
+        let go_on = match attach {
+            Attach::Hook(hook) => hook.go_on,
+            _ => 0,
+        };
         let session = self.options.features.kprobe_session;
-        if let (Attach::Code { by, .. }, Some(session)) = (attach, session)
-            && *by == CodeAttach::Session
-        {
+        if let (Some((_, CodeAttach::Session)), Some(session)) = (attach.code(), session) {
             self.session(&mut asm, session.is_return, handlers, out, pool)?;
         } else if decided {
             // Each handler acts as a hook of its own: a packet that one drops does not reach the
             // next.
-            let go_on = i32::from(packet);
             for id in handlers {
                 asm.store(Size::DW, R10, VERDICT, go_on);
                 self.emit_inline(&mut asm, *id, entry_state, pool)?;
@@ -97,10 +98,10 @@ impl<'a> ProgramCodegen<'a> {
             self.emit_handlers(&mut asm, handlers, entry_state, pool)?;
         }
         asm.bind(out);
-        // The program's verdict: packets are accepted (NF_ACCEPT), and nothing is forbidden.
+        // The program's verdict: packets are accepted, and nothing is forbidden.
         if decided {
             let verdict = asm.word(R10, VERDICT);
-            if packet {
+            if go_on == 1 {
                 asm.alu(AluOp::And, verdict, 1);
             } else {
                 // The verifier wants to see the range of error numbers.
@@ -113,7 +114,7 @@ impl<'a> ProgramCodegen<'a> {
             }
             asm.ret(verdict);
         } else {
-            asm.ret(i32::from(packet));
+            asm.ret(go_on);
         }
         asm.finish().map_err(program_error)
     }

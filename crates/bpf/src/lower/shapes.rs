@@ -5,6 +5,7 @@ use spile_ir::{BinOp, Block, BlockId, Event, GlobalId, Inst, SiteId, Term, Ty, U
 use spile_layout::GlobalLocation;
 
 use super::operand::condition;
+use crate::attach::attachment::Hook;
 use crate::lower::body_context::BodyContext;
 use crate::regalloc::numbers::{self, Input, Numbers, Shape};
 
@@ -119,7 +120,7 @@ impl BodyContext<'_> {
     /// Whether arguments are loaded from the context.
     pub(in crate::lower) fn loads_arguments(&self) -> bool {
         let event = &self.program.handlers[self.handler.index()].event;
-        !matches!(event, Event::Code(_) | Event::Netfilter(_) | Event::Lsm(_))
+        !matches!(event, Event::Code(_)) && Hook::of(event).is_none()
     }
 
     /// Whether the last instruction is a comparison that only the branch reads.

@@ -10,11 +10,9 @@
 //! | [`elf`] | writes a relocatable object for libbpf and bpftool |
 //! | [`dump`] | the programs as text |
 //! | [`btf`], `debug_info` | types, functions and source lines |
-//! | `program_type` | the kernel's program type of each attach kind |
 
 pub mod btf;
 pub(crate) mod debug_info;
 pub mod dump;
 pub mod elf;
 pub mod link;
-pub(crate) mod program_type;

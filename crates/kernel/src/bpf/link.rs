@@ -162,23 +162,21 @@ pub(crate) fn unreadable_kprobe_multi(prog: BorrowedFd<'_>) -> Result<OwnedFd, B
     unsafe { attr.open(Command::LinkCreate) }
 }
 
-/// Attaches a program to a netfilter hook (Linux 6.4), in this process's network namespace, until
-/// the descriptor closes.
+/// Attaches a program to a hook until the descriptor closes. The words are those of the attach type, after the flags
+/// of `bpf_attr.link_create`: for netfilter (Linux 6.4), whose hooks are those of this process's network namespace, the
+/// protocol family, the hook and the priority.
 ///
 /// # Errors
-/// [`BpfError::Call`]: `EBUSY` where another program has that priority, `EAFNOSUPPORT`,
-/// `EINVAL` where the kernel is built without it.
-pub fn netfilter_link(
+/// [`BpfError::Call`]: `EINVAL` where the kernel is built without it; for netfilter `EBUSY` where another program has
+/// that priority, and `EAFNOSUPPORT`.
+pub fn hook_link(
     prog: BorrowedFd<'_>,
-    (pf, hook): (u32, u32),
-    priority: i32,
+    attach_type: u32,
+    words: &[u32],
 ) -> Result<OwnedFd, BpfError> {
-    let mut attr = Attr::new()
-        .fd(0, prog)
-        .u32(8, attach_type::NETFILTER)
-        .u32(16, pf)
-        .u32(20, hook)
-        .u32(24, priority.cast_unsigned());
+    let attr = Attr::new().fd(0, prog).u32(8, attach_type);
+    let words = words.iter().zip((16..).step_by(4));
+    let mut attr = words.fold(attr, |attr, (word, at)| attr.u32(at, *word));
     // SAFETY: the attribute holds no pointers.
     unsafe { attr.open(Command::LinkCreate) }
 }

@@ -25,8 +25,8 @@ pub use info::{LinkInfo, MapInfo, ProgInfo, Stats, enable_stats, ids, links, map
 pub use info::{ObjectKind, link_info, map_by_id, map_info, prog_by_id, prog_info};
 pub(crate) use link::unreadable_kprobe_multi;
 pub use link::{
-    AttachPoints, KernelFunctions, UprobeMulti, attach_type, kprobe_multi, netfilter_link,
-    perf_link, uprobe_multi,
+    AttachPoints, KernelFunctions, UprobeMulti, attach_type, hook_link, kprobe_multi, perf_link,
+    uprobe_multi,
 };
 pub use map::{BatchResult, Map, MapAttr, MapTypes, map_create, map_flag, map_freeze, map_type};
 pub use prog::{

@@ -30,7 +30,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use spile_bpf::compiled::{Attach, FOLLOWED, Object, can_follow};
+use spile_bpf::compiled::{FOLLOWED, Object, can_follow};
 use spile_kernel::bpf::{BpfError, Command, Errno, perf_link};
 use spile_kernel::machine::{self, Version};
 use spile_kernel::perf::PerfEvent;
@@ -88,7 +88,7 @@ pub(crate) fn programs(object: &Object) -> Vec<String> {
     let followed = object
         .programs
         .iter()
-        .filter(|info| matches!(&info.attach, Attach::Code { probe, .. } if can_follow(probe)));
+        .filter(|info| info.attach.code().is_some_and(|(p, _)| can_follow(p)));
     followed.map(|info| info.name.clone()).collect()
 }
 

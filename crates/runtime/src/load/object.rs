@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use spile_bpf::compiled::{Attach, CRITICAL_PROGRAM, CodeAttach, Object, ProgramInfo};
+use spile_bpf::compiled::{Attach, CRITICAL_PROGRAM, Object, ProgramInfo, TargetFunction};
 use spile_bpf::object::elf::{ElfError, MapSpec, ObjectSpec};
 use spile_bpf::object::link::{self, LinkedObject, MapRef};
 use spile_kernel::bpf::{
@@ -175,17 +175,14 @@ fn write_constants(map: &OwnedFd, bytes: &[u8]) -> Result<(), BpfError> {
 /// The program type, the expected attach type, and the BTF id of the target function; 0 for none.
 fn kind(info: &ProgramInfo, single: &[String]) -> [u32; 3] {
     let kind = info.attach.program_type();
-    let function = match &info.attach {
-        Attach::Code {
-            by: CodeAttach::Trampoline(typed),
-            ..
-        } => typed.id,
-        // An unknown hook has id 0, which the kernel refuses.
-        Attach::Lsm(hook) => Btf::vmlinux()
+    let function = match &kind.function {
+        TargetFunction::None => 0,
+        TargetFunction::Id(id) => *id,
+        // An unknown function has id 0, which the kernel refuses.
+        TargetFunction::Name(name) => Btf::vmlinux()
             .ok()
-            .and_then(|btf| btf.find_func(&format!("bpf_lsm_{hook}")))
+            .and_then(|btf| btf.find_func(name))
             .unwrap_or(0),
-        _ => 0,
     };
     let attach_type = match single.contains(&info.name) {
         true => 0,

@@ -12,6 +12,7 @@ use spile_ir::intrinsics::{
 use spile_ir::{Event, Executor, IntTy, Reg as IrReg, Space, Ty, Val};
 use spile_layout::{ErrorKind, Quote, shared};
 
+use crate::attach::attachment::Hook;
 use crate::error::{LowerError, Res};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::{CTX, TMP, block_at};
@@ -331,10 +332,10 @@ impl HandlerCodegen<'_> {
 
     pub(in crate::lower) fn ctx_arg(&mut self, n: Val) -> Res<Reg> {
         let argument = self.argument(n)?;
-        Ok(match self.event() {
+        Ok(match Hook::of(self.event()) {
             // The verifier restricts operations on the pointer.
-            Event::Netfilter(_) | Event::Lsm(_) => self.as_number(argument),
-            _ => argument,
+            Some(_) => self.as_number(argument),
+            None => argument,
         })
     }
 

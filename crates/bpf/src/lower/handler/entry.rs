@@ -11,6 +11,7 @@ use spile_layout::{GlobalLocation, HELD, counters, critical, percpu, shared};
 use spile_lir::func::LoopForm;
 use spile_lir::library::lock::{GOT, OWN, WAIT_LOCK, wait_lock};
 
+use crate::attach::attachment::Hook;
 use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::{BLOCK, GEN, VERDICT};
@@ -170,8 +171,8 @@ impl HandlerCodegen<'_> {
             self.store(plan.scratch.depth, 0);
         }
         if self.facts.sets_verdict() {
-            let accepts = matches!(self.event(), Event::Netfilter(_));
-            self.store(plan.scratch.verdict, i32::from(accepts));
+            let hook = Hook::of(self.event());
+            self.store(plan.scratch.verdict, hook.map_or(0, |h| h.go_on));
         }
         self.forget_match();
         if self.ctx.ticking {

@@ -8,6 +8,7 @@ use spile_ir::storage::Storage;
 use spile_ir::{BlockId, Event, Inst, NrSet, Term, Ty, Val, intrinsics::Intrinsic};
 use spile_layout::GlobalLocation;
 
+use crate::attach::attachment::Hook;
 use crate::error::Res;
 use crate::lower::body_context::BodyContext;
 use crate::lower::body_context::{PrefilterSplit, PrefilterTest};
@@ -149,7 +150,7 @@ impl BodyContext<'_> {
         let low = |r: spile_ir::Reg| !matches!(self.alloc.locations[r.index()], Location::Frame(_));
         // An argument of a hook becomes a number by way of the per-CPU area, which is not there yet.
         let event = &self.program.handlers[self.handler.index()].event;
-        let hook = matches!(event, Event::Netfilter(_) | Event::Lsm(_));
+        let hook = Hook::of(event).is_some();
         let inst = |i: &Inst| {
             let mut ok = i.dst().is_none_or(low);
             i.for_each_use(|v| {
