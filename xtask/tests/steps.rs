@@ -7,7 +7,8 @@ use spile_testing::files::root;
 
 /// Sections with numbered steps: heading, maximum number of files, and a word that each of these
 /// files has.
-const CHANGES: [(&str, usize, &[&str]); 3] = [
+const CHANGES: [(&str, usize, &[&str]); 4] = [
+    ("Adding an event", 5, &["Netfilter", "netfilter"]),
     ("Adding an operator", 8, &["Mod", "Percent", "\"%\"", " % "]),
     (
         "Adding an instruction of the IR",
@@ -15,6 +16,55 @@ const CHANGES: [(&str, usize, &[&str]); 3] = [
         &["TableGet", "= table t"],
     ),
     ("Adding an operation of LIR", 3, &["Smod"]),
+];
+
+/// A section, its example, the crates that could have to know it, and files of these that name it and are no step, each
+/// with the reason.
+struct Example {
+    heading: &'static str,
+    word: &'static str,
+    crates: &'static [&'static str],
+    optional: &'static [(&'static str, &'static str)],
+}
+
+const EXAMPLES: [Example; 2] = [
+    Example {
+        heading: "Adding an event",
+        word: "Netfilter",
+        crates: &[
+            "ir", "sema", "layout", "bpf", "runtime", "kernel", "spile", "lsp",
+        ],
+        optional: &[
+            (
+                "crates/ir/src/intrinsics.rs",
+                "refuses what the kernel forbids in these programs",
+            ),
+            (
+                "crates/bpf/src/lower/handler/entry.rs",
+                "counts own hits apart where interrupts bring them",
+            ),
+            (
+                "crates/kernel/src/features.rs",
+                "asks whether the kernel has it",
+            ),
+            ("crates/spile/src/check.rs", "says so in advance"),
+        ],
+    },
+    Example {
+        heading: "Adding an operation of LIR",
+        word: "Smod",
+        crates: &["lir", "ebpf", "bpf"],
+        optional: &[
+            (
+                "crates/lir/src/testgen.rs",
+                "what older kernels have instead",
+            ),
+            (
+                "crates/ebpf/src/isa/insn.rs",
+                "the instructions of eBPF, which has it already",
+            ),
+        ],
+    },
 ];
 
 /// The section below a heading.
@@ -51,33 +101,35 @@ fn steps_name_few_files_that_have_the_example() {
     }
 }
 
-/// Files of these crates that name the example and are no step: they know it for the sake of better code.
 #[test]
 fn no_other_file_has_to_know_the_example() {
     let text = std::fs::read_to_string(root().join("CONTRIBUTING.md")).expect("a guide");
-    let steps: Vec<&str> = section(&text, "Adding an operation of LIR")
-        .lines()
-        .filter_map(file)
-        .collect();
-    let optional = [
-        // What older kernels have instead.
-        "crates/lir/src/testgen.rs",
-        // The instructions of eBPF, which has it already.
-        "crates/ebpf/src/isa/insn.rs",
-    ];
-    for krate in ["crates/lir/src", "crates/ebpf/src", "crates/bpf/src"] {
-        for path in spile_testing::files::below(&root().join(krate), &["rs"]) {
-            let name = path
-                .strip_prefix(root())
-                .expect("below the root")
-                .display()
-                .to_string();
-            let known = steps.contains(&&*name) || optional.contains(&&*name);
-            let content = std::fs::read_to_string(&path).expect("a source");
-            assert!(
-                known || !content.contains("Smod"),
-                "{name} has to know operations of LIR"
-            );
+    for example in EXAMPLES {
+        let steps = section(&text, example.heading).lines().filter_map(file);
+        let optional = example.optional.iter().map(|(file, _)| *file);
+        let known: Vec<&str> = steps.chain(optional).collect();
+        let mut named = Vec::new();
+        for krate in example.crates {
+            let sources = root().join("crates").join(krate).join("src");
+            for path in spile_testing::files::below(&sources, &["rs"]) {
+                let content = std::fs::read_to_string(&path).expect("a source");
+                if content.contains(example.word) {
+                    let name = path.strip_prefix(root()).expect("below the root");
+                    named.push(name.display().to_string());
+                }
+            }
         }
+        let wrong: Vec<_> = named.iter().filter(|n| !known.contains(&&***n)).collect();
+        assert!(
+            wrong.is_empty(),
+            "{}: {wrong:?} name {}",
+            example.heading,
+            example.word
+        );
+        let mut stale = example
+            .optional
+            .iter()
+            .filter(|(file, _)| !named.iter().any(|n| n == file));
+        assert_eq!(stale.next(), None, "{}", example.heading);
     }
 }
