@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::marks::{BodyId, Marks};
 use spile_ir::{Executor, Program, ProgramFacts, SiteId, Ty};
-use spile_layout::{HandlerInfo, Layout, RecordKind, RecordShape, StackWords, SymbolicForm};
+use spile_layout::{HandlerInfo, Layout, RecordKind, RecordShape, SymbolicForm};
 use spile_lir::Module;
 
 use self::program::ProgramCodegen;
@@ -21,11 +21,10 @@ use crate::error::{CompileError, LowerError, program_error};
 use crate::lower::body_context::ObjectContext;
 use crate::lower::event::counters::{self, CounterConfig};
 use crate::lower::event::usermem::USER_TEXT;
-use crate::lower::needs;
 use crate::lower::pool::Pool;
 use crate::lower::syscalls::parts::tells_parts;
 use crate::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
-use crate::plan::StateLayout;
+use crate::plan::ObjectPlan;
 use crate::plan::depth;
 use crate::programs::critical_section;
 use crate::programs::exec_notifier;
@@ -76,9 +75,11 @@ pub fn compile_planned(
     let marks = Marks::new(program, &facts, &SymbolicForm::made_in_kernel);
     let allocs = allocate(program, &marks)?;
     let attach = AttachPlan::new(program, options, &idle);
-    let needs = needs::needs(program, &facts, &allocs, marks, attach);
-    let plan = StateLayout::new(program, facts, options, needs).map_err(program_error)?;
-    planned(&plan.maps, plan.bss_size(options));
+    let frame = allocs.iter().flatten().map(|a| a.frame).max().unwrap_or(0);
+    let plan =
+        ObjectPlan::new(program, (facts, marks), options, frame, attach).map_err(program_error)?;
+    let maps = plan.maps();
+    planned(&maps, plan.bss_size());
     let mut code = Programs {
         program,
         options,
@@ -90,7 +91,7 @@ pub fn compile_planned(
     let counted = counters::counters(program);
     code.handlers(&allocs, &counted)?;
     code.own_programs()?;
-    let object = code.object(counted.len());
+    let object = code.object(maps, counted.len());
     let chain = depth::deepest(&object.spec);
     debug_assert!(chain.len() <= depth::MOST, "calls too deep: {chain:?}");
     debug_assert!(crate::object::link::link(&object.spec).is_ok());
@@ -132,7 +133,7 @@ fn allocate(program: &Program, marks: &Marks) -> Result<Vec<Option<Allocation>>,
 struct Programs<'a> {
     program: &'a Program,
     options: &'a Target,
-    plan: &'a StateLayout,
+    plan: &'a ObjectPlan,
     pool: Pool,
     programs: Vec<ProgramSpec>,
     infos: Vec<ProgramInfo>,
@@ -203,7 +204,7 @@ impl Programs<'_> {
 
     /// The programs of spile's own.
     fn own_programs(&mut self) -> Result<(), CompileError> {
-        if let Some(at) = self.plan.tree {
+        if let Some(at) = self.plan.layout.tree {
             let tracker = process_tree::fork_tracker(at, &self.options.offsets);
             let module = Module::from(tracker.map_err(program_error)?);
             // Attached before all other programs.
@@ -226,14 +227,14 @@ impl Programs<'_> {
             // Attached before the search for existing processes.
             self.own_program(0, exec_notifier::info(), module)?;
         }
-        let calls = forked_calls::maps(self.program, &self.plan.globals);
+        let calls = forked_calls::maps(self.program, &self.plan.layout.globals);
         let Target {
             offsets, features, ..
         } = self.options;
         if let Some(module) = forked_calls::module(&calls, offsets, features) {
             self.own_program(0, forked_calls::info(), module)?;
         }
-        if let Some(critical) = &self.plan.critical {
+        if let Some(critical) = &self.plan.layout.critical {
             let module = critical_section::module(critical);
             self.own_program(self.programs.len(), critical_section::info(), module)?;
         }
@@ -265,8 +266,8 @@ impl Programs<'_> {
         Ok(())
     }
 
-    /// All maps: those of the plan, those of `counted` counters, and the ring buffer.
-    fn maps(&self, counted: usize) -> Vec<MapSpec> {
+    /// Adds the maps of `counted` counters and the ring buffer to those of the plan.
+    fn add_maps(&self, maps: &mut Vec<MapSpec>, counted: usize) {
         // If no handler prints, only errors are sent.
         let error = |r: &RecordShape| {
             matches!(
@@ -279,7 +280,6 @@ impl Programs<'_> {
         } else {
             self.options.ring_bytes
         };
-        let mut maps = self.plan.maps.clone();
         maps.extend(counters::maps(counted, self.options.cpus));
         maps.push(MapSpec {
             name: RING.into(),
@@ -289,41 +289,23 @@ impl Programs<'_> {
             max_entries: ring,
             flags: 0,
         });
-        maps
     }
 
     /// The object and its layout.
-    fn object(self, counted: usize) -> Object {
-        let maps = self.maps(counted);
+    fn object(self, mut maps: Vec<MapSpec>, counted: usize) -> Object {
+        self.add_maps(&mut maps, counted);
         let (plan, pool) = (self.plan, self.pool);
         let layout = Layout {
-            shared_size: plan.shared_size,
-            cpu_stride: plan.stride,
-            cpus: self.options.cpus,
-            globals: plan.globals.clone(),
             handlers: handlers(plan, &self.infos),
             records: pool.records,
-            stacks: plan.stacks.as_ref().map(|room| StackWords {
-                at: room.words,
-                points: room.points.clone(),
-                kernel: room.kernel,
-                rows: room.rows,
-                files: room.user.map(|_| room.next_file),
-                symbols: room.names,
-                lines: room.lines,
-            }),
-            tree: plan.tree,
-            acts: plan.acts,
-            wraps: plan.wraps,
-            evictions: plan.evictions,
             pages: pool.subs.contains_key(USER_TEXT)
                 || (plan.facts.kernel_handlers())
                     .any(|f| f.uses(Intrinsic::DirectMap) || f.uses(Intrinsic::PageArray)),
-            critical: plan.critical.clone(),
+            ..plan.layout.clone()
         };
         let spec = ObjectSpec {
             maps,
-            bss_size: plan.bss_size(self.options),
+            bss_size: plan.bss_size(),
             rodata: pool.rodata,
             programs: self.programs,
             subprograms: pool.subs.into_values().collect(),
@@ -340,8 +322,8 @@ impl Programs<'_> {
 }
 
 /// The handlers, each with the other tracepoints that share its program.
-fn handlers(plan: &StateLayout, infos: &[ProgramInfo]) -> Vec<Option<HandlerInfo>> {
-    let mut all = plan.handlers.clone();
+fn handlers(plan: &ObjectPlan, infos: &[ProgramInfo]) -> Vec<Option<HandlerInfo>> {
+    let mut all = plan.layout.handlers.clone();
     for info in infos {
         if let Attach::RawTracepoint(names) = &info.attach {
             for id in &info.handlers {

@@ -9,7 +9,7 @@
 //! | [`RING`] | ring buffer of records |
 //! | `stack_copies` | rooms for copies of stacks |
 //! | `counterN` | the perf events of a counter, see [`counter_map`] |
-//! | `s_NAME_INDEX` | array: copies of the elements over which handlers iterate, see `crates/bpf/src/plan/iterators.rs` |
+//! | `s_NAME_INDEX` | array: copies of the elements over which handlers iterate, see `crates/layout/src/plan/iterators.rs` |
 
 use spile_ir::HandlerId;
 use spile_layout::Layout;
@@ -64,9 +64,6 @@ const _: () = assert!(spile_layout::shared::NO_WAKEUP == 1);
 
 /// Name of the program that runs the controller's critical section.
 pub const CRITICAL_PROGRAM: &str = "p_critical";
-
-/// Map with rooms for copies of stacks, one for each CPU: a [`spile_layout::RecordKind::Copy`] each.
-pub(crate) const COPIES_MAP: &str = "stack_copies";
 
 /// The attach cookie of probes that follow the target's processes. A trace event has one attach cookie,
 /// so each of its locations has its own cookie as its first argument.

@@ -5,6 +5,7 @@ use std::fmt;
 
 use spile_ebpf::emit::EmitError;
 use spile_ebpf::isa::asm::AsmError;
+use spile_layout::plan::PlanError;
 
 /// The result of a step of code generation.
 pub(crate) type Res<T = ()> = Result<T, LowerError>;
@@ -48,6 +49,15 @@ impl From<&'static str> for LowerError {
 impl From<EmitError> for LowerError {
     fn from(e: EmitError) -> LowerError {
         LowerError::Emit(e)
+    }
+}
+
+impl From<PlanError> for LowerError {
+    fn from(e: PlanError) -> LowerError {
+        match e {
+            PlanError::Malformed(what) => LowerError::malformed(what),
+            PlanError::TooLarge(what) => LowerError::too_large(what),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! IR to eBPF. No I/O: an object can be compiled on another machine than the one it runs on.
 //!
 //! ```text
-//! ir::Program ──attach──► AttachPlan ──plan──► StateLayout (state layout) ──lower──► functions ──► Object
+//! ir::Program ──attach──► AttachPlan ──plan──► ObjectPlan (layout, maps) ──lower──► functions ──► Object
 //!                   regalloc: locations of registers ────────────────┘   programs ──┘    │
 //!                                                             object::link (memory), object::elf (file)
 //! ```
@@ -15,7 +15,7 @@
 //! | `compile` | the BPF programs, and the handlers of each one |
 //! | `error` | why a program cannot be compiled |
 //! | `attach` | the attach kind of each handler, decided once |
-//! | `plan` | the state layout: shared memory, maps |
+//! | `plan` | the layout for the kernel, and the operations that handlers share |
 //! | `regalloc` | the location of each register of a handler |
 //! | `lower` | instruction selection, one handler at a time |
 //! | `prebuilt` | code of the run-time library from the build |

@@ -1,6 +1,6 @@
 //! The target machine as values: the compiler asks no system. The caller fills this in
 //! (`crates/spile/src/machine.rs` for the running kernel). The object and its contract with the
-//! loader are in [`spile_layout`].
+//! loader are in [`crate::compiled`].
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,17 @@
 //! The layout of a compiled script: what its handlers and the controller share, whichever host runs the
-//! handlers. The compiler decides it, the host makes the memory and the tables, and the controller reads and
+//! handlers. [`plan`] decides it, the host makes the memory and the tables, and the controller reads and
 //! writes them. How a host loads and attaches handlers is not part of it (for the kernel: `spile_bpf::compiled`).
 //!
-//! In: the IR's types and ids. Out: a [`Layout`], and the forms of words, tables and records. The crate has no
+//! In: a program of the IR, and what its host can do. Out: a [`plan::StateLayout`] with the [`Layout`], and the
+//! forms of words, tables and records. The crate has no
 //! code of a host and does no I/O.
 //!
 //! | module | its one job |
 //! |---|---|
 //! | `words` | the words at fixed offsets of the state memory ([`shared`], [`percpu`], [`counters`]) |
 //! | `location` | the locations of globals |
+//! | [`plan`] | lays out a program |
+//! | [`fields`] | the fields of output records |
 //! | `tables` | tables that the controller fills in for handlers |
 //! | `records` | what handlers send: output, errors, requests |
 //! | `symbolic` | forms of texts in records and strings that only the controller can render |
@@ -32,7 +35,9 @@
 //! All words are 64-bit, native byte order. The memory may be longer than its blocks.
 
 pub mod critical;
+pub mod fields;
 mod location;
+pub mod plan;
 mod records;
 mod symbolic;
 mod tables;

@@ -9,6 +9,8 @@ pub use spile_lir::library::unwind::{
 pub const NO_ROWS: u64 = 1 << 32;
 /// Map of files by device and inode (64 bits each). The value: number, first row, number of rows.
 pub const FILES_MAP: &str = "stack_files";
+/// Map with copies of stacks, one for each CPU: a [`crate::RecordKind::Copy`] each.
+pub const COPIES_MAP: &str = "stack_copies";
 /// Map of unwind rows, see [`unwind_row`].
 pub const ROWS_MAP: &str = "stack_rows";
 /// Limit on the unwind rows of all files together.

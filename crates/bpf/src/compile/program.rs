@@ -18,7 +18,7 @@ use crate::lower::pool::Pool;
 use crate::lower::slots::{CTX, TMP, VERDICT, passed};
 use crate::lower::syscalls::parts::on_stack;
 use crate::lower::syscalls::{reads_number, unlinked_number};
-use crate::plan::StateLayout;
+use crate::plan::ObjectPlan;
 use crate::programs::dispatch::{self, HandlerSub};
 use crate::programs::process_tree;
 use crate::regalloc::Allocation;
@@ -33,7 +33,7 @@ const MAX_PARTS: usize = 192;
 pub(super) struct ProgramCodegen<'a> {
     program: &'a Program,
     options: &'a Target,
-    plan: &'a StateLayout,
+    plan: &'a ObjectPlan,
     /// For each handler of the kernel, its body.
     bodies: Vec<Option<BodyContext<'a>>>,
 }
@@ -70,7 +70,7 @@ impl<'a> ProgramCodegen<'a> {
         let mut asm = Asm::new(name, &["ctx"]);
         store_parameters(&mut asm, false);
         let out = asm.label();
-        if let (Some((probe, _)), Some(at)) = (attach.code(), self.plan.tree)
+        if let (Some((probe, _)), Some(at)) = (attach.code(), self.plan.layout.tree)
             && probe.tree
         {
             process_tree::only_within(&mut asm, at, out);

@@ -12,7 +12,7 @@ use super::event::task_fields::TaskFields;
 use super::handler::error_kinds;
 
 use crate::error::Res;
-use crate::plan::StateLayout;
+use crate::plan::ObjectPlan;
 use crate::regalloc::Allocation;
 use crate::regalloc::numbers::Numbers;
 use crate::target::Target;
@@ -22,7 +22,7 @@ use crate::target::Target;
 pub(crate) struct ObjectContext<'a> {
     pub program: &'a Program,
     pub options: &'a Target,
-    pub plan: &'a StateLayout,
+    pub plan: &'a ObjectPlan,
     /// Whether the numbers of system calls can be those of parts: see [`tells_parts`].
     ///
     /// [`tells_parts`]: super::syscalls::parts::tells_parts
@@ -138,7 +138,7 @@ impl<'a> BodyContext<'a> {
 
     /// The location of a global, unless only the controller has it.
     pub(in crate::lower) fn location_of(&self, g: GlobalId) -> Option<&GlobalLocation> {
-        let layout = self.plan.globals.get(g.index())?;
+        let layout = self.plan.layout.globals.get(g.index())?;
         layout.as_ref().map(|layout| &layout.location)
     }
 

@@ -8,7 +8,6 @@
 //! | module | its one job |
 //! |---|---|
 //! | [`codegen`], `operand`, `slots` | the generator of a function, its operands, the fixed part of the stack |
-//! | `needs` | the rooms that code needs, which the plan places |
 //! | [`body_context`] | what is known of a body before its code is generated, computed once |
 //! | `select`, `out_of_line` | blocks, jumps and the dispatch of instructions; code off the straight path |
 //! | `arguments` | arguments of calls, and values in new virtual registers |
@@ -46,7 +45,6 @@ pub(crate) mod data;
 pub(crate) mod event;
 pub(crate) mod handler;
 pub(crate) mod lir_sources;
-pub(crate) mod needs;
 pub(crate) mod operand;
 mod out_of_line;
 pub(crate) mod pool;

@@ -8,13 +8,14 @@ use spile_ebpf::emit::{CpuBlocks, ObjectSymbols, emit, emit_all, emit_inline, sy
 use spile_ebpf::isa::asm::AsmFunction;
 use spile_ebpf::prebuilt::template::Template;
 use spile_layout::RecordShape;
+use spile_layout::plan::StateLayout;
 use spile_lir::Module;
 use spile_lir::func::ConstantData;
 use spile_lir::library::routine::Routine;
 
 use super::lir_sources::{LirSources, Source};
 use crate::error::{LowerError, Res};
-use crate::plan::StateLayout;
+use crate::plan::cpu_blocks;
 use crate::prebuilt;
 use crate::target::Target;
 
@@ -174,7 +175,7 @@ impl Pool {
             return Ok(());
         }
         let (routine, given) = make(self)?;
-        let blocks = plan.map(StateLayout::cpu_blocks);
+        let blocks = plan.map(cpu_blocks);
         match prebuilt::find(&routine, blocks) {
             Some(template) => self.link(template, routine, given, blocks),
             None => {
@@ -249,7 +250,7 @@ impl Pool {
         kfuncs: FxHashMap<String, u32>,
     ) -> Res<AsmFunction> {
         let around = ObjectSymbols {
-            cpu_blocks: Some(plan.cpu_blocks()),
+            cpu_blocks: Some(cpu_blocks(plan)),
             kfuncs,
             may_goto: self.may_goto,
             ..ObjectSymbols::default()
@@ -271,7 +272,7 @@ impl Pool {
     ) -> Res {
         if !self.subs.contains_key(name) {
             let module = make(self)?;
-            self.define(module, Some(plan.cpu_blocks()));
+            self.define(module, Some(cpu_blocks(plan)));
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use spile_ebpf::isa::helpers::{Helper, NOEXIST};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Ty, Val};
+use spile_layout::plan::lanes;
 use spile_layout::{AggLayout, GOLDEN, GlobalLocation, PerCpuArray, SEQUENCE, ValueLayout, percpu};
 
 use crate::error::{LowerError, Res};
@@ -20,7 +21,6 @@ use crate::lower::operand::KeyWord;
 use crate::lower::operand::StrOperand;
 use crate::lower::out_of_line::{CacheMiss, OutOfLine, WrapTest};
 use crate::lower::slots::{BLOCK, GEN, UNROLL, block_at};
-use crate::plan::lanes;
 use crate::plan::outlining::Op;
 
 /// Value of the word for the last updated slot when the element is in the map instead.
@@ -450,7 +450,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn lookup(&mut self, array: &PerCpuArray) -> Reg {
         let at = self.lookup_row(array);
         let size = array.colocated.size;
-        if lanes(self.plan.cpus, size, array.wraps).is_none() {
+        if lanes(self.plan.layout.cpus, size, array.wraps).is_none() {
             return at;
         }
         let [known, end] = [(); 2].map(|()| self.asm.label());
@@ -459,7 +459,7 @@ impl HandlerCodegen<'_> {
         let cpu = self.asm.call_with(Helper::GetSmpProcessorId, &[]);
         // Always true; bounds the index for the verifier.
         self.asm
-            .jump_if(Cond::Lt, cpu, self.plan.cpus.cast_signed(), known);
+            .jump_if(Cond::Lt, cpu, self.plan.layout.cpus.cast_signed(), known);
         self.asm.mov(at, 0);
         self.asm.jump(end);
         self.asm.bind(known);
@@ -503,7 +503,7 @@ impl HandlerCodegen<'_> {
 
     fn try_insert(&mut self, array: &PerCpuArray) -> Reg {
         let size = array.colocated.size;
-        let size = lanes(self.plan.cpus, size, array.wraps).unwrap_or(size);
+        let size = lanes(self.plan.layout.cpus, size, array.wraps).unwrap_or(size);
         let args = [
             self.generation_map(&array.maps),
             block_at(self.plan.scratch.key),
@@ -576,7 +576,7 @@ impl HandlerCodegen<'_> {
 
     /// Counts a sum that passed 64 bits: the sign before and that of what was added differ from its sign.
     pub(in crate::lower) fn emit_wrap_test(&mut self, test: &WrapTest) -> Res {
-        let counter = self.plan.wraps.ok_or("no counter of wrapped sums")?;
+        let counter = self.plan.layout.wraps.ok_or("no counter of wrapped sums")?;
         self.asm.resume_sequence(test.sequence);
         self.asm.bind(test.entry);
         let before = self.asm.copy(test.sum);

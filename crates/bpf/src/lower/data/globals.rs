@@ -13,6 +13,7 @@ use spile_ebpf::isa::helpers::{Helper, NOEXIST};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use spile_ir::{GlobalId, Reg as IrReg, Ty, Val};
+use spile_layout::plan::EVICT;
 use spile_layout::{GlobalLocation, ValueLayout, percpu, shared};
 use spile_lir::library::eviction::{DROP_OLD, OLDEST};
 use spile_lir::library::iterations::{KeyFields, Slice, slice};
@@ -21,7 +22,6 @@ use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{GEN, TMP, UNROLL, block_at};
-use crate::plan::EVICT;
 use crate::plan::outlining::Op;
 
 /// Insertion attempts when other processors take the room that eviction made.
@@ -348,7 +348,7 @@ impl HandlerCodegen<'_> {
         let size = value.size() + if seq { 8 } else { 0 };
         let global = self.program.globals.get(g.index());
         let evictions = global.is_some_and(spile_ir::Global::saves_entry_values);
-        let evictions = self.plan.evictions.filter(|_| evictions);
+        let evictions = self.plan.layout.evictions.filter(|_| evictions);
         let result = match wrap {
             true => self.insert_evicting(std::slice::from_ref(&map), max, evictions, |sub| {
                 sub.insert(&map, seq, size)
@@ -366,6 +366,7 @@ impl HandlerCodegen<'_> {
         // Stored after the insertion, so that a reader of an unchanged word misses no element.
         if let Some(fresh) = self
             .plan
+            .layout
             .critical
             .as_ref()
             .and_then(|c| c.insertions_word(g))

@@ -1,7 +1,7 @@
 //! Iterators: `foreach` over arrays and over the buckets of histograms.
 //!
 //! A start iterates over the array's hash map with `bpf_for_each_map_elem`, whose callback copies
-//! the matching elements (see [`crate::plan::iterators`]), and builds a heap of the copies. A step
+//! the matching elements (see [`spile_layout::plan::iterators`]), and builds a heap of the copies. A step
 //! removes the heap's first node. The iterator's state is in the per-CPU area, as plain numbers.
 
 use spile_cast::Cast;
@@ -11,6 +11,10 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{BlockId, Extract, GlobalId, IterId, Reg as IrReg, SortKey, SortSpec, Ty, Val};
+use spile_layout::plan::SnapshotMap;
+use spile_layout::plan::iterators::{
+    ElementPart, IterSource, IteratorLayout, maybe_unstarted, state,
+};
 use spile_layout::{GlobalLocation, SEQUENCE, ValueLayout};
 use spile_lir::library::heap::{HeapLayout, HeapOrder, words};
 use spile_lir::library::iterations::{
@@ -22,8 +26,6 @@ use spile_lir::library::statistics::bucket;
 use crate::error::{LowerError, Res};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::{BLOCK, TMP, block_at};
-use crate::plan::SnapshotMap;
-use crate::plan::iterators::{ElementPart, IterSource, IteratorLayout, maybe_unstarted, state};
 
 impl HandlerCodegen<'_> {
     fn iterator(&self, it: IterId) -> Res<IteratorLayout> {
@@ -58,7 +60,7 @@ impl HandlerCodegen<'_> {
             .filter(|(_, f)| f.as_ref().is_some_and(|f| f.deep))
             .map(|(i, _)| i.fit::<u32>())
             .collect();
-        let at = crate::lower::handler::calls::saved_bytes(self.body);
+        let at = spile_layout::plan::saved_bytes(self.body);
         for (n, it) in deep.into_iter().enumerate() {
             let saved = self.saved_addr(at + n.fit::<u32>() * state::BYTES);
             for word in (0..state::BYTES).step_by(8) {

@@ -59,7 +59,7 @@ impl HandlerCodegen<'_> {
             value_size: array.value.size(),
             count,
             sum,
-            wraps: self.plan.wraps.filter(|_| count.is_some()),
+            wraps: self.plan.layout.wraps.filter(|_| count.is_some()),
         })
     }
 }

@@ -28,7 +28,7 @@ impl HandlerCodegen<'_> {
                  (see kernel_lockdown(7), and the kernel's option `lockdown=`)",
             ));
         }
-        let counter = self.plan.acts.ok_or("no counter of changes")?;
+        let counter = self.plan.layout.acts.ok_or("no counter of changes")?;
         match op {
             ActOp::UserStore => self.user_store(args)?,
             ActOp::UserStoreText => self.user_store_text(args[0], args[1])?,

@@ -14,6 +14,7 @@ use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::insn::Reg;
 use spile_ebpf::isa::insn::{AluOp, Cond};
 use spile_ir::{BlockId, Body, Inst, Reg as IrReg, StrId, Term, Ty, Val};
+use spile_layout::plan::StateLayout;
 use spile_layout::{Quote, RecordKind, RecordShape, SUBSTITUTE_SHIFT, percpu, shared};
 use spile_lir::library::defer::{DeferLayout, FIELDS, MARK};
 use spile_lir::library::routine::Routine;
@@ -22,7 +23,6 @@ use crate::compiled::{FORCE_WAKEUP, RING};
 use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::text::append;
-use crate::plan::StateLayout;
 use crate::target::Target;
 
 /// Name of the subprogram.

@@ -286,7 +286,7 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = whether a process descends from the target process: its bit in the table of them.
     fn in_tree(&mut self, dst: IrReg, pid: Val) -> Res {
-        let at = self.plan.tree.ok_or("no processes are followed")?;
+        let at = self.plan.layout.tree.ok_or("no processes are followed")?;
         let pid = self.number_in_reg(pid)?;
         let bit = process_tree::bit(self.asm, at, pid);
         self.def_int(dst, bit)

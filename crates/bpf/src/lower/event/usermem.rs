@@ -2,13 +2,13 @@
 //! ([`spile_lir::library::usermem`]).
 
 use spile_ebpf::isa::insn::{Reg, Src};
+use spile_layout::plan::StateLayout;
 use spile_layout::shared;
 use spile_lir::library::routine::Routine;
 use spile_lir::library::usermem::{self, UsermemLayout};
 
 use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
-use crate::plan::StateLayout;
 use crate::target::Target;
 
 /// Result of `user_text` for an address that may be valid, in memory that is not resident.

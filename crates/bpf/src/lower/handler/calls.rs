@@ -3,7 +3,8 @@
 
 use spile_cast::Cast;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
-use spile_ir::{Body, Inst, MAX_CALLERS, Ty, Val};
+use spile_ir::{Inst, MAX_CALLERS, Ty, Val};
+use spile_layout::plan::rethrown_fields;
 use spile_layout::{ErrorKind, RecordKind, RecordShape};
 
 use crate::error::Res;
@@ -11,36 +12,6 @@ use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{BLOCK, block_at};
 use crate::lower::text::fields::OutputField;
-use crate::plan::iterators::state;
-
-/// The fields of a [`RecordKind::Rethrown`]; `max` is the type of the longest string.
-pub(crate) fn fields(max: Ty) -> Vec<Ty> {
-    let mut fields = vec![Ty::Long; 3 + MAX_CALLERS + 1];
-    fields.push(max);
-    fields
-}
-
-/// Bytes of registers that an activation of this body saves.
-pub(in crate::lower) fn saved_bytes(body: &Body) -> u32 {
-    let end = |inst: &Inst| match inst {
-        Inst::Save {
-            src: Val::Reg(r),
-            at,
-        } => at + body.regs[r.index()].size(),
-        _ => 0,
-    };
-    let insts = body.insts();
-    insts.map(end).max().unwrap_or(0)
-}
-
-/// Bytes that an activation of this body saves at most: registers, then iterators.
-pub(crate) fn saved_max(body: &Body) -> u32 {
-    let mut insts = body.insts();
-    match insts.any(|i| matches!(i, Inst::Enter)) {
-        true => saved_bytes(body) + body.iters * state::BYTES,
-        false => 0,
-    }
-}
 
 impl HandlerCodegen<'_> {
     /// MAXNESTING as an immediate operand.
@@ -144,7 +115,7 @@ impl HandlerCodegen<'_> {
                 kinds: self.ctx.error_kinds().to_vec(),
                 handler: self.handler,
             },
-            fields: fields(Ty::Str(max.fit())),
+            fields: rethrown_fields(Ty::Str(max.fit())),
             words: 0,
         };
         self.piece(shape, &mut |g, i| {

@@ -124,14 +124,19 @@ impl HandlerCodegen<'_> {
     /// Offsets in the shared area of the locks that this handler takes, in the global order.
     fn locks(&self) -> Vec<u32> {
         let touched = |g: usize| self.facts.touches(GlobalId(g.fit()));
-        let all = self.plan.globals.iter().enumerate();
+        let all = self.plan.layout.globals.iter().enumerate();
         all.filter_map(|(i, g)| g.as_ref()?.lock.filter(|_| touched(i)))
             .collect()
     }
 
     pub(in crate::lower) fn uses_generation(&self) -> bool {
         self.facts.globals().any(|g| {
-            let layout = self.plan.globals.get(g.index()).and_then(Option::as_ref);
+            let layout = self
+                .plan
+                .layout
+                .globals
+                .get(g.index())
+                .and_then(Option::as_ref);
             layout.is_some_and(|l| match &l.location {
                 GlobalLocation::PerCpuScalar { gen_stride, .. } => *gen_stride > 0,
                 GlobalLocation::PerCpuArray(array) => array.double(),
@@ -204,7 +209,7 @@ impl HandlerCodegen<'_> {
 
     /// Counts a hit on a busy processor, whose busy word is given, and goes to `out`.
     pub(in crate::lower) fn count_skipped(&mut self, busy: Reg, out: Label) {
-        if self.plan.critical.is_some() {
+        if self.plan.layout.critical.is_some() {
             let handler = self.asm.label();
             self.asm.jump_if(Cond::Ne, busy, critical::BUSY, handler);
             self.count(percpu::SKIP_HELD);
@@ -216,7 +221,7 @@ impl HandlerCodegen<'_> {
     }
 
     fn counters(&self) -> u32 {
-        match self.plan.handlers.get(self.handler.index()) {
+        match self.plan.layout.handlers.get(self.handler.index()) {
             Some(Some(info)) => info.counters,
             _ => percpu::END,
         }
@@ -235,7 +240,7 @@ impl HandlerCodegen<'_> {
             _ => LoopForm::Inline,
         };
         self.pool.global_functions(WAIT_LOCK, plan, |_| {
-            Ok(wait_lock(most, form, plan.shared_size / 8))
+            Ok(wait_lock(most, form, plan.layout.shared_size / 8))
         })?;
         let result = self.asm.new_reg();
         let mut attempts = Vec::new();

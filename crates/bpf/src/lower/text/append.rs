@@ -4,11 +4,11 @@
 use spile_lir::library::append::AppendLayout;
 use spile_lir::library::routine::Routine;
 
+use spile_layout::plan::StateLayout;
 pub(in crate::lower) use spile_lir::library::append::{MAX_COUNT, flag};
 
 use crate::error::Res;
 use crate::lower::pool::Pool;
-use crate::plan::StateLayout;
 
 /// Appends a text at an address. Each call is verified with its width, and the padding only if there is
 /// one.

@@ -1,23 +1,13 @@
 //! Conversion of decimal text to a floating-point number, by the run-time library.
 
 use spile_ir::interp::string_to_fp;
-use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{Inst, Reg as IrReg, Val};
+use spile_ir::{Reg as IrReg, Val};
 use spile_lir::library::decimal;
 
 use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::block_at;
-
-/// Bytes of each per-CPU area that the program needs for conversions.
-pub(crate) fn room<'i>(mut insts: impl Iterator<Item = &'i Inst>) -> u32 {
-    let f = Intrinsic::StrToFp;
-    match insts.any(|i| matches!(i, Inst::Intr { f: x, .. } if *x == f)) {
-        true => decimal::AREA,
-        false => 0,
-    }
-}
 
 impl HandlerCodegen<'_> {
     /// `dst` = the floating-point number that a text represents.

@@ -1,19 +1,11 @@
-//! The arguments of formats, and the fields of output records.
+//! Conversions of formats, and the fields of output records, as operands.
 
-use spile_cast::Cast;
 use spile_ebpf::isa::insn::Src;
-use spile_ir::fmt::{Conv, ConvKind, Count, Format, MAX_MEM, Piece};
-use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{FormatId, Inst, Program, Space, Ty, Val};
+pub(in crate::lower) use spile_layout::fields::{
+    MemoryArg, SizeOperand, field_types, of_args, piece_size,
+};
 
 use crate::lower::operand::StrOperand;
-
-/// A width or precision: a constant, or an argument.
-#[derive(Clone, Copy)]
-pub(in crate::lower) enum SizeOperand {
-    Known(i32),
-    At(Val),
-}
 
 /// A conversion's width (not negative if constant), precision (negative for none) and alignment.
 #[derive(Clone, Copy)]
@@ -23,93 +15,9 @@ pub(in crate::lower) struct FieldSpec {
     pub left: bool,
 }
 
-/// Memory whose address is an argument of a format.
-#[derive(Clone, Copy)]
-pub(in crate::lower) struct MemoryArg {
-    pub space: Space,
-    pub addr: Val,
-    pub len: SizeOperand,
-}
-
-impl MemoryArg {
-    pub(in crate::lower) fn new(c: &Conv, addr: Val, len: SizeOperand) -> MemoryArg {
-        let space = if c.alt { Space::User } else { Space::Kernel };
-        MemoryArg { space, addr, len }
-    }
-}
-
-/// For each argument of a format, the memory that it points to.
-pub(in crate::lower) fn of_args(format: &Format, args: &[Val]) -> Vec<Option<MemoryArg>> {
-    let mut out = Vec::new();
-    for piece in &format.pieces {
-        let Piece::Conv(c) = piece else { continue };
-        let mut len = match c.precision {
-            Count::Fixed(n) => SizeOperand::Known(n.cast_signed()),
-            _ => SizeOperand::Known(-1),
-        };
-        if c.width == Count::Arg {
-            out.push(None);
-        }
-        if c.precision == Count::Arg {
-            len = args.get(out.len()).map_or(len, |v| SizeOperand::At(*v));
-            out.push(None);
-        }
-        let addr = args.get(out.len()).copied();
-        let reads = matches!(c.kind, ConvKind::Mem | ConvKind::MemHex);
-        out.push(addr.filter(|_| reads).map(|a| MemoryArg::new(c, a, len)));
-    }
-    out.resize(args.len(), None);
-    out
-}
-
-/// Types of a record's fields for a format; memory is a byte field.
-pub(crate) fn field_types(
-    program: &Program,
-    fmt: FormatId,
-    args: &[Val],
-    mut ty: impl FnMut(Val) -> Ty,
-) -> Vec<Ty> {
-    let memory = match program.formats.get(fmt.index()) {
-        Some(format) => of_args(format, args),
-        None => vec![None; args.len()],
-    };
-    let field = |(arg, memory): (&Val, Option<MemoryArg>)| match memory {
-        Some(m) => {
-            let most = match m.len {
-                SizeOperand::Known(n) => n.clamp(1, MAX_MEM.fit::<i32>()),
-                SizeOperand::At(_) => MAX_MEM.fit::<i32>(),
-            };
-            Ty::Str(most.cast_unsigned().next_multiple_of(8).fit())
-        }
-        None => ty(*arg),
-    };
-    args.iter().zip(memory).map(field).collect()
-}
-
-/// Whether an instruction formats memory into a string.
-pub(crate) fn reads_into_text(program: &Program, inst: &Inst) -> bool {
-    match inst {
-        Inst::Sprint { fmt, .. } => {
-            let format = program.formats.get(fmt.index());
-            format.is_some_and(spile_ir::visit::reads_memory)
-        }
-        Inst::Intr { f, .. } => matches!(f, Intrinsic::KernelQuoted | Intrinsic::UserQuoted),
-        _ => false,
-    }
-}
-
 /// A field of an output record.
 pub(in crate::lower) enum OutputField {
     Long(Src),
     Text(StrOperand),
     Memory(MemoryArg),
-}
-
-/// The largest size in bytes of a record with these fields and number of words.
-pub(crate) fn piece_size(fields: &[Ty], words: u32) -> u32 {
-    let field = |ty: &Ty| match ty {
-        Ty::Long => 8,
-        Ty::Str(w) => 8 + u32::from(*w),
-    };
-    8 + fields.iter().map(field).sum::<u32>() + 8 * words
 }

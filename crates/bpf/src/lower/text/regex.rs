@@ -4,7 +4,7 @@ use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::regex;
-use spile_ir::{BodyFacts, Inst, Program, ProgramFacts, Reg as IrReg, RegexId, Ty, Val};
+use spile_ir::{Reg as IrReg, RegexId, Val};
 use spile_layout::percpu;
 use spile_lir::library::regex::{
     CHUNK, FIND_ON, FinderView, MATCH_AT, MAX_GROUPS, NO_SLOT, ScannerView, area, find, matches,
@@ -17,36 +17,6 @@ use crate::lower::operand::StrOperand;
 use crate::lower::slots::block_at;
 
 const _: () = assert!(MAX_GROUPS == regex::MAX_GROUPS && NO_SLOT == regex::NO_SLOT as i32);
-
-/// Bytes of each per-CPU area for matches; 0 if the program keeps no match.
-pub(crate) fn room(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
-    match max_matched_len(program, facts, max_string) {
-        0 => 0,
-        most => area::size(most),
-    }
-}
-
-/// Length of the longest text whose match is kept, or 0. A constant can be longer than other
-/// strings.
-fn max_matched_len(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
-    let insts = program.kernel_bodies().flat_map(|b| b.insts());
-    let size = |inst: &Inst| match inst {
-        Inst::Regex {
-            keep: true,
-            text: Val::Str(id),
-            ..
-        } => {
-            let constant = program.strings.get(id.index());
-            let size = constant.map_or(0, |bytes| Ty::str_for_len(bytes.len()).size());
-            Some(size.max(max_string))
-        }
-        Inst::Regex { keep: true, .. } => Some(max_string),
-        _ => None,
-    };
-    let asked = facts.kernel_bodies().any(BodyFacts::asks_of_match);
-    let asked = asked.then_some(max_string);
-    insts.filter_map(size).chain(asked).max().unwrap_or(0)
-}
 
 impl HandlerCodegen<'_> {
     /// Resets the match at a handler's entry.
@@ -108,7 +78,7 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         self.needs_loop("a regular expression")?;
         let last = self.plan.scratch.last_match;
-        let max = max_matched_len(self.program, &self.plan.facts, self.plan.max_string);
+        let max = self.plan.max_matched;
         let name = format!("find_{}", re.0);
         let steps = |_: &mut _| Ok((Routine::FindSteps, Vec::new()));
         self.pool.routine(FIND_ON, None, steps)?;
@@ -139,8 +109,7 @@ impl HandlerCodegen<'_> {
             return Ok(());
         };
         let last = self.plan.scratch.last_match;
-        let max =
-            max_matched_len(self.program, &self.plan.facts, self.plan.max_string).cast_signed();
+        let max = self.plan.max_matched.cast_signed();
         let (end, fits) = (self.asm.label(), self.asm.label());
         self.fill_zero(off, width);
         let group = self.number_copy(n)?;

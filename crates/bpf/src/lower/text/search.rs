@@ -5,6 +5,7 @@ use spile_cast::Cast;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::interp::strtol;
 use spile_ir::{Reg as IrReg, Val};
+use spile_layout::plan::StateLayout;
 use spile_lir::func::{LirFunc, Module};
 use spile_lir::library::{quote, search};
 
@@ -14,7 +15,6 @@ use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::pool::Pool;
 use crate::lower::slots::block_at;
-use crate::plan::StateLayout;
 use spile_ebpf::isa::asm::CallArg;
 
 impl HandlerCodegen<'_> {

@@ -24,6 +24,7 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, Reg as IrReg, Val};
+use spile_layout::plan::StackRoom;
 use spile_layout::{SymbolicForm, shared, stack_words};
 use spile_lir::library::stacks::address;
 
@@ -32,7 +33,6 @@ use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{BLOCK, CTX, TMP, block_at};
 use crate::lower::text::append::{APPEND_TEXT, flag};
-use crate::plan::StackBuffer;
 
 /// The suffix of a symbol that is in no module.
 const KERNEL: &[u8; 9] = b" [kernel]";

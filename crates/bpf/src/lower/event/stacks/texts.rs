@@ -1,5 +1,6 @@
 //! The run-time library's functions that write texts of stacks ([`spile_lir::library::stacks`]).
 
+use spile_layout::plan::{StackRoom, StateLayout};
 use spile_layout::{
     KERNEL_LINES_MAP, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, percpu,
 };
@@ -10,7 +11,6 @@ use spile_lir::library::stacks::{StackLayout, StackText};
 use crate::error::{LowerError, Res};
 use crate::lower::pool::Pool;
 use crate::lower::text::append;
-use crate::plan::{StackBuffer, StateLayout};
 
 /// An offset for what an object does not have and no function of it uses: templates have no 0.
 const NOWHERE: u32 = 8;

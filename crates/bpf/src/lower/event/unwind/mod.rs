@@ -12,6 +12,8 @@ use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::insn::{Cond, Reg, Src};
 use spile_ir::{Reg as IrReg, Ty, Val};
+use spile_layout::COPIES_MAP;
+use spile_layout::plan::{StackRoom, StateLayout};
 use spile_layout::{
     FILE_NAME, FILE_NAMES, FILES_MAP, ROWS_MAP, RecordKind, RecordShape, SymbolicForm, copy, percpu,
 };
@@ -19,11 +21,10 @@ use spile_lir::library::routine::Routine;
 use spile_lir::library::stacks::frame;
 use spile_lir::library::unwind::{FILE_FIELDS, GIVEN, UnwindLayout, at};
 
-use crate::compiled::{COPIES_MAP, FORCE_WAKEUP, RING};
+use crate::compiled::{FORCE_WAKEUP, RING};
 use crate::error::{LowerError, Res};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::pool::Pool;
-use crate::plan::{StackBuffer, StateLayout};
 use crate::target::{Target, UnwindOffsets};
 
 /// The flag of frames with all that a form of text needs.

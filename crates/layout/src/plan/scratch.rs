@@ -15,9 +15,9 @@ use super::values::element;
 const OUT_BYTES: u32 = 8 << 10;
 
 /// Offsets of the scratch words in each per-CPU area, which follow the header of
-/// [`spile_layout::percpu`].
+/// [`crate::percpu`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ScratchOffsets {
+pub struct ScratchOffsets {
     /// Number of bytes in the output buffer; 0 if this run has no output yet.
     pub out_pos: u32,
     /// The verdict on a packet, for handlers that decide.
@@ -132,14 +132,14 @@ impl ScratchOffsets {
         &mut self,
         cpu: &mut BumpAllocator,
         program: &Program,
-        needs: &LayoutInputs,
+        (needs, frame): (&LayoutInputs, u32),
         tokens: bool,
     ) {
         let max_string = longest_string(program);
         let (key, value) = buffer_sizes(program, max_string);
         self.key = cpu.alloc(key);
         self.value = cpu.alloc(value);
-        self.frame = cpu.alloc(needs.frame);
+        self.frame = cpu.alloc(frame);
         self.err_text = cpu.alloc(max_string);
         self.text = cpu.alloc(4 * max_string + 256);
         if tokens {

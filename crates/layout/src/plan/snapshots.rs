@@ -3,9 +3,9 @@
 use spile_ir::{Executor, GlobalKind, Program};
 
 use super::arrays::map_name;
+use super::host::{PlanError, Res};
 use super::iterators::{self, IterSource, IteratorLayout};
-use crate::error::{LowerError, Res};
-use crate::object::elf::{MapSpec, MapType};
+use super::spec::TableSpec;
 
 /// Limit on the elements of an array with iterators: `bpf_loop` makes at most 8 million iterations,
 /// and building a heap takes two for each element.
@@ -13,7 +13,7 @@ const MAX_ITERATED: u32 = 4_000_000;
 
 /// The map to which an array's elements are copied for iteration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SnapshotMap {
+pub struct SnapshotMap {
     /// Its name.
     pub map: String,
     /// Number of slots for one activation.
@@ -60,11 +60,11 @@ pub(crate) fn activations(
     }
 }
 
-/// The maps of copies for iterators.
+/// The tables of copies for iterators.
 pub(crate) fn snapshots(
     program: &Program,
     iterators: &[Vec<Option<IteratorLayout>>],
-    maps: &mut Vec<MapSpec>,
+    tables: &mut Vec<TableSpec>,
 ) -> Res<Vec<Option<SnapshotMap>>> {
     let mut out = vec![None; program.globals.len()];
     for (i, global) in program.globals.iter().enumerate() {
@@ -82,20 +82,13 @@ pub(crate) fn snapshots(
         let entries = (*max).max(1);
         let all_slots = u64::from(slots) * u64::from(activations);
         if entries > MAX_ITERATED || u64::from(entries) * all_slots > 1 << 30 {
-            return Err(LowerError::too_large(format!(
+            return Err(PlanError::TooLarge(format!(
                 "`{}` is too large to be iterated over in a kernel handler: at most {MAX_ITERATED} elements",
                 global.name
             )));
         }
         let map = map_name(i, global, None).replacen('g', "s", 1);
-        maps.push(MapSpec {
-            name: map.clone(),
-            ty: MapType::Array,
-            key_size: 4,
-            value_size: entry,
-            max_entries: entries * slots * activations,
-            flags: 0,
-        });
+        tables.push(TableSpec::array(&map, entry, entries * slots * activations));
         out[i] = Some(SnapshotMap {
             map,
             entries,

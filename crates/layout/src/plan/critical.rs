@@ -1,16 +1,16 @@
 //! The copies that the controller's critical section makes (see
-//! [`crate::programs::critical_section`]).
+//! [`crate::critical`]).
 
 use std::collections::BTreeSet;
 
 use spile_ir::storage::{access_sets, takes};
 use spile_ir::{Event, Executor, GlobalId, Program};
-use spile_layout::critical::{CopyLocation, CriticalLayout, ENTRY, KeyListWords, LockedGlobal};
-use spile_layout::{GlobalLayout, GlobalLocation, SEQUENCE, ValueLayout};
 
-use super::allocator::{Areas, MMAPABLE};
-use crate::object::elf::{MapSpec, MapType};
-use crate::target::Target;
+use super::allocator::Areas;
+use super::host::CriticalParams;
+use super::spec::TableSpec;
+use crate::critical::{CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal};
+use crate::{GlobalLayout, GlobalPlace, SEQUENCE, ValueLayout};
 
 /// Limit on the elements of an array: interrupts are off while they are copied.
 const MOST_ELEMENTS: u32 = 4096;
@@ -25,21 +25,16 @@ const MOST: usize = 31;
 /// locations of the copies.
 pub(super) fn plan(
     program: &Program,
-    options: &Target,
-    locations: &[Option<GlobalLayout>],
+    how: CriticalParams,
+    places: &[Option<GlobalLayout>],
     areas: &mut Areas,
 ) -> Option<CriticalLayout> {
-    if !(options.features.for_each && options.features.atomics) {
-        return None;
-    }
     let mut all = CriticalLayout {
-        interrupts_off: options.features.interrupts.is_some(),
+        interrupts_off: how.interrupts_off,
         ..CriticalLayout::default()
     };
-    // In another processor's interrupt the iteration is the smallest part of the cost.
-    let usable = options.features.interrupts.is_some() && options.features.bpf_loop;
-    for g in copied_globals(program, locations) {
-        let Some(Some(layout)) = locations.get(g.index()) else {
+    for g in copied_globals(program, places) {
+        let Some(Some(layout)) = places.get(g.index()) else {
             continue;
         };
         let Some(lock) = layout.lock else { continue };
@@ -50,8 +45,8 @@ pub(super) fn plan(
             GlobalLocation::Stats { offset, agg } => {
                 copy_words(*offset, ValueLayout::Stats(agg.clone()), areas)
             }
-            GlobalLocation::Hash { field: None, .. } => {
-                elements(g, &layout.location, usable, areas)
+            GlobalPlace::Hash { field: None, .. } => {
+                elements(g, &layout.place, how.key_lists, areas)
             }
             _ => None,
         };
@@ -125,15 +120,8 @@ fn elements(
         return None;
     }
     let to = format!("copies_{}", g.0);
-    areas.maps.push(MapSpec {
-        name: to.clone(),
-        ty: MapType::Array,
-        key_size: 4,
-        value_size: entry,
-        max_entries: *max,
-        flags: MMAPABLE,
-    });
-    Some(CopyLocation::Elements {
+    areas.tables.push(TableSpec::mapped(&to, entry, *max));
+    Some(CopyPlace::Elements {
         from: map.clone(),
         to,
         count: areas.shared.alloc(8),

@@ -9,7 +9,6 @@
 //! For each iterator that can be open together with others, a map has a slot with as many entries
 //! as the array has elements. The buckets of a histogram are copied to the per-CPU area.
 
-use crate::error::Res;
 use std::collections::BTreeSet;
 
 use spile_ir::analysis::dataflow::{self, Backward, Lattice};
@@ -19,20 +18,23 @@ use spile_ir::{
 };
 use spile_lir::library::heap::node;
 
+use super::host::Res;
+
 /// Words of an iterator in the per-CPU area.
-pub(crate) mod state {
+pub mod state {
     /// Index of its slot's first entry.
-    pub(crate) const BASE: u32 = 0;
+    pub const BASE: u32 = 0;
     /// Number of nodes in the heap; for a histogram, of buckets that were copied.
-    pub(crate) const SIZE: u32 = 8;
+    pub const SIZE: u32 = 8;
     /// Number of elements that are left; for a histogram, the next bucket.
-    pub(crate) const LEFT: u32 = 16;
-    pub(crate) const BYTES: u32 = 24;
+    pub const LEFT: u32 = 16;
+    /// Bytes of the words.
+    pub const BYTES: u32 = 24;
 }
 
 /// A part of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ElementPart {
+pub enum ElementPart {
     /// A field of the key.
     Key(usize),
     /// The value; the count of a statistic.
@@ -41,8 +43,10 @@ pub(crate) enum ElementPart {
 
 /// A part of an element that is copied to the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ElementField {
+pub struct ElementField {
+    /// The part.
     pub part: ElementPart,
+    /// Its type.
     pub ty: Ty,
     /// Its offset in the entry.
     pub at: u32,
@@ -50,9 +54,10 @@ pub(crate) struct ElementField {
 
 /// The elements that an iterator iterates over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum IterSource {
+pub enum IterSource {
     /// The elements of an array.
     Array {
+        /// The order; `None` for that of insertion.
         sort: Option<SortSpec>,
         /// The parts that are read, keys first: of two for one register the last one counts. The row
         /// begins with `text`.
@@ -66,8 +71,10 @@ pub(crate) enum IterSource {
 
 /// An iterator of a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct IteratorLayout {
+pub struct IteratorLayout {
+    /// The global that it iterates over.
     pub g: GlobalId,
+    /// The elements.
     pub source: IterSource,
     /// The index of its buffer, among those of its array or of all histograms.
     pub slot: u32,
@@ -78,7 +85,7 @@ pub(crate) struct IteratorLayout {
 
 impl IteratorLayout {
     /// Bytes of an entry in its map.
-    pub(crate) fn entry(&self) -> u32 {
+    pub fn entry(&self) -> u32 {
         match &self.source {
             IterSource::Array { fields, .. } => {
                 node::SIZE + fields.iter().map(|f| f.ty.size()).sum::<u32>()
@@ -273,7 +280,7 @@ fn assign_slots(body: &Body, open: &[OpenSet], all: &mut [Option<IteratorLayout>
 }
 
 /// Iterators whose next element can be requested before any start.
-pub(crate) fn maybe_unstarted(body: &Body) -> Vec<usize> {
+pub fn maybe_unstarted(body: &Body) -> Vec<usize> {
     let first = open_in(body).into_iter().next();
     first.map_or_else(Vec::new, |open| open.0.into_iter().collect())
 }

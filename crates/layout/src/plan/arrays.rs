@@ -4,22 +4,16 @@
 use spile_cast::Cast;
 use spile_ir::storage::{Storage, colocated};
 use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
-use spile_layout::{
-    Colocation, GlobalLayout, GlobalLocation, LargeLayout, PerCpuArray, SEQUENCE, ThreadField,
+
+use super::allocator::{Areas, BumpAllocator};
+use super::host::{PlanError, Res};
+use super::spec::{TableKind, TableSpec};
+use super::values::element;
+use crate::{
+    Colocation, GlobalLayout, GlobalPlace, LargeLayout, PerCpuArray, SEQUENCE, ThreadField,
     ThreadSlots, ValueLayout,
 };
 
-use super::allocator::{Areas, BumpAllocator, MMAPABLE};
-use super::values::element;
-use crate::error::{LowerError, Res};
-use crate::object::elf::{MapSpec, MapType};
-use crate::target::Target;
-
-/// The kernel's `BPF_F_NO_PREALLOC`.
-const NO_PREALLOC: u32 = 1;
-/// Hash maps above this size in bytes allocate elements on demand: filling the free list of a large
-/// map takes longer than the rest of loading.
-const PREALLOC_BYTES: u64 = 1 << 20;
 /// Limit on the bytes of one generation of a cache in one per-CPU area.
 const CACHE_BYTES: u32 = 64 << 10;
 /// The same limit for machines with many CPUs.
@@ -39,7 +33,7 @@ const LANES: u32 = 8192;
 const FEW_CPUS: u32 = 16;
 const LINE: u32 = 64;
 /// A full wrapping array evicts this fraction of its elements, the oldest, plus one.
-pub(crate) const EVICT: u32 = 64;
+pub const EVICT: u32 = 64;
 /// Arrays with more elements are large: their memory is allocated at the start, and hits need no
 /// helper.
 const FEW_ELEMENTS: u32 = 4096;
@@ -56,7 +50,7 @@ const THREAD_RECORDS: &str = "threads";
 
 /// The arrays whose elements are co-located with those of another array, their host.
 #[derive(Debug)]
-pub(crate) struct Colocations {
+pub struct Colocations {
     /// For each global, its part of the host's values.
     parts: Vec<Option<Colocation>>,
     /// For each host, the word of the per-CPU area with the slot of its last addition, or with a
@@ -102,12 +96,12 @@ impl Colocations {
     }
 
     /// The word with the last slot of array `g`, if it is a host.
-    pub(crate) fn word(&self, g: GlobalId) -> Option<u32> {
+    pub fn word(&self, g: GlobalId) -> Option<u32> {
         self.words.get(g.index()).copied().flatten()
     }
 
     /// The host of array `g`.
-    pub(crate) fn host(&self, g: usize) -> Option<GlobalId> {
+    pub fn host(&self, g: usize) -> Option<GlobalId> {
         self.host_part(g)?.of
     }
 
@@ -132,7 +126,7 @@ impl Colocations {
 
 /// Bytes of a value with one element of `size` bytes for each CPU, if the array's map is a plain
 /// hash map with such values. `None` for a per-CPU map, which cannot find its oldest element.
-pub(crate) fn lanes(cpus: u32, size: u32, wraps: bool) -> Option<u32> {
+pub fn lanes(cpus: u32, size: u32, wraps: bool) -> Option<u32> {
     let bytes = size.checked_mul(cpus)?;
     match wraps {
         true => bytes.checked_add(SEQUENCE),
@@ -176,11 +170,7 @@ pub(super) struct ThreadRecordFields {
 }
 
 impl ThreadRecordFields {
-    pub(super) fn new(
-        program: &Program,
-        options: &Target,
-        areas: &mut Areas,
-    ) -> ThreadRecordFields {
+    pub(super) fn new(program: &Program, cpus: u32, areas: &mut Areas) -> ThreadRecordFields {
         let fields = spile_ir::storage::thread_records(program);
         let max = |g: &GlobalId| match &program.globals[g.index()].kind {
             GlobalKind::Array { max, .. } => *max,
@@ -197,7 +187,7 @@ impl ThreadRecordFields {
                 spilt: areas.shared.alloc(8),
                 lent: areas.cpu.alloc(8 * ThreadSlots::ROOMS),
             };
-            front.at = areas.shared.alloc(front.all(options.cpus) * stride);
+            front.at = areas.shared.alloc(front.all(cpus) * stride);
             front
         });
         ThreadRecordFields { fields, front }
@@ -222,21 +212,14 @@ impl ThreadRecordFields {
 pub(super) fn location_field(
     global: &Global,
     field: ThreadField,
-    maps: &mut Vec<MapSpec>,
+    maps: &mut Vec<TableSpec>,
 ) -> Option<GlobalLayout> {
     let GlobalKind::Array { keys, max, .. } = &global.kind else {
         return None;
     };
     let max = (*max).max(1);
     if field.bit == 0 {
-        maps.push(MapSpec {
-            name: THREAD_RECORDS.into(),
-            ty: MapType::Hash,
-            key_size: 8,
-            value_size: field.record,
-            max_entries: max,
-            flags: hash_flags(8 + field.record, max),
-        });
+        maps.push(TableSpec::hash(THREAD_RECORDS, 8, field.record, max));
     }
     Some(GlobalLayout {
         lock: None,
@@ -251,14 +234,6 @@ pub(super) fn location_field(
             field: Some(field),
         },
     })
-}
-
-/// Flags of a hash map with `max` elements of `bytes` bytes.
-fn hash_flags(bytes: u32, max: u32) -> u32 {
-    match u64::from(bytes + 64) * u64::from(max) > PREALLOC_BYTES {
-        true => NO_PREALLOC,
-        false => 0,
-    }
 }
 
 /// Whether processors can add to an element atomically, without one element for each.
@@ -310,7 +285,7 @@ struct Shape<'a> {
 impl ArrayToLocation<'_> {
     pub(super) fn location(
         &self,
-        options: &Target,
+        cpus: u32,
         colocations: &Colocations,
         areas: &mut Areas,
     ) -> Res<Option<GlobalLayout>> {
@@ -331,7 +306,7 @@ impl ArrayToLocation<'_> {
             wrap: *wrap,
         };
         if shape.value.size() > 32 << 10 {
-            return Err(LowerError::too_large(format!(
+            return Err(PlanError::TooLarge(format!(
                 "an element of `{}` takes more than 32 KB",
                 self.global.name
             )));
@@ -341,8 +316,7 @@ impl ArrayToLocation<'_> {
             Storage::Shared { lock } => Ok(Some(self.shared(shape, lock, areas))),
             Storage::PerCpu { double } => {
                 let colocated = colocations.host_part(self.index);
-                let colocated = colocated.ok_or("an array without a location")?;
-                let cpus = options.cpus;
+                let colocated = colocated.ok_or("an array without a place")?;
                 Ok(Some(self.per_cpu(shape, double, colocated, cpus, areas)))
             }
         }
@@ -360,14 +334,9 @@ impl ArrayToLocation<'_> {
         let name = map_name(self.index, self.global, None);
         let seq = wrap || self.iterated;
         let value_size = value.size() + if seq { SEQUENCE } else { 0 };
-        areas.maps.push(MapSpec {
-            name: name.clone(),
-            ty: MapType::Hash,
-            key_size,
-            value_size,
-            max_entries: max,
-            flags: hash_flags(key_size + value_size, max),
-        });
+        areas
+            .tables
+            .push(TableSpec::hash(&name, key_size, value_size, max));
         GlobalLayout {
             lock: lock.then(|| areas.shared.alloc(8)),
             location: GlobalLocation::Hash {
@@ -416,29 +385,28 @@ impl ArrayToLocation<'_> {
             spare: areas.cpu.alloc(8 * generations),
             ..large
         });
-        let first = areas.maps.len();
+        let first = areas.tables.len();
         match &large {
-            Some(large) => areas.maps.push(MapSpec {
-                name: map_name(self.index, self.global, None),
-                ty: MapType::Array,
-                key_size: 4,
-                value_size: large.size().fit(),
-                max_entries: generations,
-                flags: MMAPABLE,
-            }),
+            Some(large) => areas.tables.push(TableSpec::mapped(
+                &map_name(self.index, self.global, None),
+                large.size().fit(),
+                generations,
+            )),
             None => {
+                let on_demand = TableKind::Hash {
+                    preallocated: false,
+                };
                 let lanes = lanes(cpus, colocated.size, wrap);
-                areas.maps.extend((0..generations).map(|n| MapSpec {
+                areas.tables.extend((0..generations).map(|n| TableSpec {
                     name: map_name(self.index, self.global, Some(n)),
-                    ty: lanes.map_or(MapType::PercpuHash, |_| MapType::Hash),
+                    kind: lanes.map_or(TableKind::PerCpuHash, |_| on_demand),
                     key_size,
                     value_size: lanes.unwrap_or(colocated.size),
                     max_entries: max.saturating_add(if wrap { max / EVICT } else { 0 }),
-                    flags: NO_PREALLOC,
                 }));
             }
         }
-        let maps = areas.maps[first..].iter().map(|map| map.name.clone());
+        let maps = areas.tables[first..].iter().map(|map| map.name.clone());
         GlobalLayout {
             lock: None,
             location: GlobalLocation::PerCpuArray(PerCpuArray {

@@ -1,12 +1,8 @@
-//! Allocates offsets in the state memory and in the processors' blocks, one after the other.
+//! Allocates offsets in the state memory and in the per-CPU areas, one after the other.
 
-use spile_layout::{percpu, shared};
-
-use crate::error::{LowerError, Res};
-use crate::object::elf::MapSpec;
-
-/// `BPF_F_MMAPABLE` of `linux/bpf.h`: the loader writes to the map's memory.
-pub(crate) const MMAPABLE: u32 = 1 << 10;
+use super::host::{PlanError, Res};
+use super::spec::TableSpec;
+use crate::{percpu, shared};
 
 /// Allocates offsets in a block.
 #[derive(Debug)]
@@ -38,16 +34,16 @@ pub(crate) struct Areas {
     pub(crate) shared: BumpAllocator,
     /// Each per-CPU area.
     pub(crate) cpu: BumpAllocator,
-    pub(crate) maps: Vec<MapSpec>,
+    pub(crate) tables: Vec<TableSpec>,
 }
 
 impl Areas {
-    /// The memory behind the headers of the blocks.
+    /// The memory behind the headers of the areas.
     pub(crate) fn new() -> Areas {
         Areas {
             shared: BumpAllocator::from(shared::END),
             cpu: BumpAllocator::from(percpu::END),
-            maps: Vec::new(),
+            tables: Vec::new(),
         }
     }
 
@@ -57,7 +53,7 @@ impl Areas {
         let stride = self.cpu.at().next_multiple_of(64);
         let total = u64::from(stride) * u64::from(cpus) + u64::from(shared);
         match total > 1 << 28 {
-            true => Err(LowerError::too_large(format!(
+            true => Err(PlanError::TooLarge(format!(
                 "the state memory would take {} MB",
                 total >> 20
             ))),

@@ -2,10 +2,10 @@
 
 use spile_ir::storage::Storage;
 use spile_ir::{Global, GlobalKind};
-use spile_layout::{GlobalLayout, GlobalLocation, ValueLayout};
 
 use super::allocator::Areas;
 use super::values::agg_layout;
+use crate::{GlobalLayout, GlobalPlace, ValueLayout};
 
 /// Per-CPU statistics above this size in bytes are placed last.
 const SMALL: u32 = 64;

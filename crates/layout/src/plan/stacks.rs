@@ -3,19 +3,19 @@
 use spile_cast::Cast;
 use spile_ir::marks::{BodyId, Marks};
 use spile_ir::{Event, Inst, Program, Val};
-use spile_layout::{
-    FILES_MAP, KERNEL_LINES_MAP, LINE_ROWS_MAP, MAX_ROWS, NAMES_MAP, ROWS_MAP, SYMBOL_ROWS_MAP,
-    SYMBOLS_MAP, SymbolicForm, copy, kernel_row, stack_words, symbol_row, takes_kernel_stack,
-};
 use spile_lir::library::stacks::OWN_FRAMES;
 
-use super::allocator::{Areas, MMAPABLE};
-use crate::compiled::COPIES_MAP;
-use crate::object::elf::{MapSpec, MapType};
+use super::allocator::Areas;
+use super::spec::TableSpec;
+use crate::{
+    COPIES_MAP, FILES_MAP, KERNEL_LINES_MAP, LINE_ROWS_MAP, MAX_ROWS, NAMES_MAP, ROWS_MAP,
+    SYMBOL_ROWS_MAP, SYMBOLS_MAP, StackWords, SymbolicForm, copy, kernel_row, stack_words,
+    symbol_row, takes_kernel_stack,
+};
 
 /// Locations for stacks: offsets in each per-CPU area, except for `words` and `next_file`.
 #[derive(Debug, Clone)]
-pub(crate) struct StackBuffer {
+pub struct StackRoom {
     /// Limit on the frames of a stack: MAXBACKTRACE.
     pub most: u32,
     /// The addresses.
@@ -24,7 +24,7 @@ pub(crate) struct StackBuffer {
     pub count: u32,
     /// Offset of the first frame of probed code.
     pub first: u32,
-    /// Offset in the shared area, see [`spile_layout::stack_words`].
+    /// Offset in the shared area, see [`crate::stack_words`].
     pub words: u32,
     /// The tracepoints whose own frames are skipped.
     pub points: Vec<String>,
@@ -73,8 +73,21 @@ pub(super) fn forms_made(program: &Program, marks: &Marks) -> Vec<SymbolicForm> 
 
 impl StackBuffer {
     /// Bytes of all addresses of a stack.
-    pub(crate) fn bytes(&self) -> u32 {
+    pub fn bytes(&self) -> u32 {
         8 * (self.most + OWN_FRAMES + 2)
+    }
+
+    /// What the controller knows of them.
+    pub(super) fn words(&self) -> StackWords {
+        StackWords {
+            at: self.words,
+            points: self.points.clone(),
+            kernel: self.kernel,
+            rows: self.rows,
+            files: self.user.map(|_| self.next_file),
+            symbols: self.names,
+            lines: self.lines,
+        }
     }
 
     pub(super) fn new(
@@ -152,83 +165,49 @@ impl StackBuffer {
     }
 }
 
-/// The maps of stacks and of their names. `stacks` and `made` are as in the plan.
-pub(super) fn maps(stacks: Option<&StackBuffer>, made: &[SymbolicForm], cpus: u32) -> Vec<MapSpec> {
+/// The tables of stacks and of their names. `stacks` and `made` are as in the plan.
+pub(super) fn tables(
+    stacks: Option<&StackRoom>,
+    made: &[SymbolicForm],
+    cpus: u32,
+) -> Vec<TableSpec> {
     let mut maps = Vec::new();
     if stacks.is_some_and(|s| s.user.is_some()) {
-        maps.push(MapSpec {
-            name: FILES_MAP.into(),
-            ty: MapType::Hash,
-            key_size: 16,
-            value_size: 24,
-            max_entries: 4096,
-            flags: 0,
-        });
-        maps.push(MapSpec {
-            name: ROWS_MAP.into(),
-            ty: MapType::Array,
-            key_size: 4,
-            value_size: 8,
-            max_entries: match stacks.is_some_and(|s| s.rows) {
-                true => MAX_ROWS,
-                false => 1,
-            },
-            flags: MMAPABLE,
-        });
-        let unwinds = stacks.is_some_and(|s| s.rows);
-        maps.push(MapSpec {
-            name: COPIES_MAP.into(),
-            ty: MapType::Array,
-            key_size: 4,
-            value_size: copy::BYTES,
-            max_entries: if unwinds { cpus } else { 1 },
-            flags: 0,
-        });
+        let walks = stacks.is_some_and(|s| s.rows);
+        maps.push(TableSpec::hash(FILES_MAP, 16, 24, 4096));
+        maps.push(TableSpec::mapped(
+            ROWS_MAP,
+            8,
+            if walks { MAX_ROWS } else { 1 },
+        ));
+        maps.push(TableSpec::array(
+            COPIES_MAP,
+            copy::BYTES,
+            if walks { cpus } else { 1 },
+        ));
         if let Some(stacks) = stacks.filter(|s| s.names) {
             maps.extend(symbol_maps(stacks.lines));
         }
     }
     if made.iter().any(|form| form.by_kernel_lines()) {
-        maps.push(MapSpec {
-            name: KERNEL_LINES_MAP.into(),
-            ty: MapType::Array,
-            key_size: 4,
-            value_size: kernel_row::BYTES,
-            max_entries: 1,
-            flags: MMAPABLE,
-        });
+        maps.push(TableSpec::mapped(KERNEL_LINES_MAP, kernel_row::BYTES, 1));
     }
     maps
 }
 
 /// The maps of symbols, see [`symbol_row`].
-fn symbol_maps(lines: bool) -> Vec<MapSpec> {
-    let array = |name: &str, value_size, max_entries| MapSpec {
-        name: name.into(),
-        ty: MapType::Array,
-        key_size: 4,
-        value_size,
-        max_entries,
-        flags: MMAPABLE,
-    };
+fn symbol_maps(lines: bool) -> Vec<TableSpec> {
     let mut maps = vec![
-        MapSpec {
-            name: SYMBOLS_MAP.into(),
-            ty: MapType::Hash,
-            key_size: 8,
-            value_size: symbol_row::FILE as u32,
-            max_entries: 4096,
-            flags: 0,
-        },
-        array(SYMBOL_ROWS_MAP, 8, symbol_row::MAX),
-        array(
+        TableSpec::hash(SYMBOLS_MAP, 8, symbol_row::FILE as u32, 4096),
+        TableSpec::mapped(SYMBOL_ROWS_MAP, 8, symbol_row::MAX),
+        TableSpec::mapped(
             NAMES_MAP,
             symbol_row::NAMES_VALUE,
             symbol_row::NAMES / symbol_row::NAMES_VALUE,
         ),
     ];
     if lines {
-        maps.push(array(
+        maps.push(TableSpec::mapped(
             LINE_ROWS_MAP,
             symbol_row::LINE_ROW,
             symbol_row::MAX_LINES,

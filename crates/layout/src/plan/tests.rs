@@ -1,33 +1,14 @@
 //! Plans: nothing overlaps, everything is aligned and in bounds.
 
-use std::collections::BTreeMap;
-use std::rc::Rc;
-
+use spile_ir::marks::Marks;
 use spile_ir::storage::Storage;
 use spile_ir::testgen::{self, Config};
 use spile_ir::{Hist, Program, ProgramFacts, StatsSpec, reader};
-use spile_layout::{GlobalLocation, PerCpuArray, counters, percpu, shared};
 use spile_lir::library::append::DIGITS;
 
 use super::values::agg_layout;
-use super::{LayoutInputs, StateLayout};
-use crate::target::{Features, KernelOffsets, Target};
-
-fn options(cpus: u32) -> Target {
-    Target {
-        cpus,
-        ring_bytes: 1 << 20,
-        timing: false,
-        lines: false,
-        offsets: KernelOffsets::default(),
-        features: Features::SINCE_6_9,
-        syscalls: &[],
-        functions: BTreeMap::new(),
-        share: None,
-        abi: &spile_abi::X86_64,
-        resident: false,
-    }
-}
+use super::{CriticalParams, HostParams, LayoutInputs, StateLayout};
+use crate::{GlobalPlace, PerCpuArray, counters, percpu, shared};
 
 /// Pieces of memory: offset, length, name.
 type Pieces = Vec<(u32, u32, String)>;
@@ -45,10 +26,19 @@ fn disjoint(mut pieces: Pieces, end: u32) {
     }
 }
 
-fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
-    let options = options(cpus);
-    let facts = Rc::new(ProgramFacts::new(program));
-    let plan = StateLayout::new(program, facts, &options, needs.clone()).expect("a plan");
+fn check_plan(program: &Program, needs: &LayoutInputs, frame: u32, cpus: u32) {
+    let host = HostParams {
+        cpus,
+        timing: false,
+        frame,
+        critical: Some(CriticalParams {
+            interrupts_off: false,
+            key_lists: false,
+        }),
+    };
+    let facts = ProgramFacts::new(program);
+    let plan = StateLayout::with(program, (&facts, &Marks::default()), &host, needs);
+    let plan = plan.expect("a plan");
     let (mut block, mut common): (Pieces, Pieces) = Default::default();
     block.push((0, percpu::END, "header".into()));
     common.push((0, shared::END, "session".into()));
@@ -63,14 +53,14 @@ fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
         (s.start, 8, "start"),
         (s.tmp, 64, "tmp"),
         (s.digits, DIGITS, "digits"),
-        (s.frame, needs.frame, "frame"),
+        (s.frame, frame, "frame"),
         (s.err_text, max, "err_text"),
         (s.text, 3 * max, "text"),
         (s.out, s.out_size, "out"),
     ] {
         block.push((at, size, what.into()));
     }
-    for handler in plan.handlers.iter().flatten() {
+    for handler in plan.layout.handlers.iter().flatten() {
         block.push((
             handler.counters,
             counters::HITS + 8,
@@ -78,7 +68,7 @@ fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
         ));
     }
     let (mut key, mut value) = (8, max);
-    for (global, layout) in program.globals.iter().zip(&plan.globals) {
+    for (global, layout) in program.globals.iter().zip(&plan.layout.globals) {
         let Some(layout) = layout else {
             assert_eq!(global.storage, Storage::Controller, "{}", global.name);
             continue;
@@ -99,7 +89,11 @@ fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
                 field,
                 ..
             } => {
-                let spec = plan.maps.iter().find(|m| m.name == *map).expect("its map");
+                let spec = plan
+                    .tables
+                    .iter()
+                    .find(|m| m.name == *map)
+                    .expect("its map");
                 let size = match field {
                     Some(field) => {
                         assert!(8 + 8 * field.bit == field.at && field.at + 8 <= field.record);
@@ -141,9 +135,8 @@ fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
                 assert!(colocated.at + v.size() <= colocated.size && colocated.at % 8 == 0);
                 key = key.max(*key_size);
                 if let Some(of) = colocated.of {
-                    let of = plan.globals[of.index()].as_ref().expect("a location");
-                    let GlobalLocation::PerCpuArray(PerCpuArray { maps: its, .. }) = &of.location
-                    else {
+                    let of = plan.layout.globals[of.index()].as_ref().expect("a place");
+                    let GlobalPlace::PerCpuArray(PerCpuArray { maps: its, .. }) = &of.place else {
                         panic!("{name} colocated with {of:?}");
                     };
                     assert_eq!(its, maps);
@@ -158,13 +151,12 @@ fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
     }
     block.push((s.key, key, "key".into()));
     block.push((s.value, value, "value".into()));
-    disjoint(block, plan.stride);
-    disjoint(common, plan.shared_size);
-    assert!(plan.bss_size(&options) >= plan.shared_size + cpus * plan.stride);
-    let mut names: Vec<_> = plan.maps.iter().map(|m| &m.name).collect();
+    disjoint(block, plan.layout.cpu_stride);
+    disjoint(common, plan.layout.shared_size);
+    let mut names: Vec<_> = plan.tables.iter().map(|m| &m.name).collect();
     names.sort();
     names.dedup();
-    assert_eq!(names.len(), plan.maps.len(), "names of maps");
+    assert_eq!(names.len(), plan.tables.len(), "names of maps");
 }
 
 #[test]
@@ -181,12 +173,12 @@ fn parts_of_a_layout_do_not_overlap() {
         for cpus in [1, 2, 64, 130] {
             check_plan(
                 &program,
-                LayoutInputs {
-                    frame,
+                &LayoutInputs {
                     piece: 100 * seed as u32,
                     saved: 8 * seed as u32,
                     ..LayoutInputs::default()
                 },
+                frame,
                 cpus,
             );
         }
@@ -228,7 +220,8 @@ fn counters_of_many_handlers_have_locations() {
     }
     check_plan(
         &reader::read(&text).expect("reads"),
-        LayoutInputs::default(),
+        &LayoutInputs::default(),
+        0,
         2,
     );
 }
@@ -242,7 +235,8 @@ fn histograms_beyond_the_displacement_range_have_locations() {
     }
     check_plan(
         &reader::read(&text).expect("reads"),
-        LayoutInputs::default(),
+        &LayoutInputs::default(),
+        0,
         2,
     );
 }

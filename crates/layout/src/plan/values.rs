@@ -1,9 +1,9 @@
 //! The layouts of values.
 
 use spile_ir::{ElemTy, Hist, StatsSpec};
-use spile_layout::{AggLayout, ValueLayout};
 
 use super::allocator::BumpAllocator;
+use crate::{AggLayout, ValueLayout};
 
 /// The layout of an array's element.
 pub(crate) fn element(elem: &ElemTy) -> ValueLayout {
