@@ -1,6 +1,6 @@
 //! A session: load, attach, consume, print, run controller handlers, count losses, tear down.
 //!
-//! In: a compiled [`Object`](spile_bpf::compiled::Object), the IR of the controller's handlers, and
+//! In: the IR of a program, its handlers in the form of their [`SessionHost`], and
 //! [`SessionOptions`]. Out: the script's output, and an [`Outcome`] with its [`LossReport`]. Invariants:
 //! everything lives in descriptors of this process, so nothing stays behind however it ends; every
 //! loss is counted. Nothing here parses scripts or generates code.
@@ -48,6 +48,7 @@ pub mod text;
 
 pub use attach::staleness::FileState;
 pub use error::Error;
+pub use host::SessionHost;
 pub use options::{ExternalSource, OnArmed, SessionOptions, TargetProcess};
 pub use report::losses::LossReport;
 pub use session::{Outcome, Session};

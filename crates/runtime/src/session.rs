@@ -38,7 +38,6 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use spile_bpf::compiled::Object;
 use spile_cast::Cast;
 use spile_ir::{Event, HandlerId, Program, ProgramFacts};
 use spile_layout::{percpu, shared};
@@ -46,8 +45,7 @@ use spile_layout::{percpu, shared};
 use crate::attach::staleness::Staleness;
 use crate::controller::Controller;
 use crate::error::Error;
-use crate::host::kernel::KernelHost;
-use crate::host::{Backend, Host, HostLosses, StartParams, Started};
+use crate::host::{Backend, HostLosses, SessionHost, StartParams, Started};
 use crate::io::child::WatchedProcess;
 use crate::io::input::Input;
 use crate::io::output::Output;
@@ -141,21 +139,11 @@ fn ending(
 }
 
 impl Session {
-    /// Loads and attaches everything; no handler runs yet. `object` is `None` for a program without
+    /// Loads and attaches everything; no handler runs yet. `host` is `None` for a program without
     /// kernel handlers.
     pub fn new(
         program: Program,
-        object: Option<&Object>,
-        options: SessionOptions,
-    ) -> Result<Session, Error> {
-        let kernel = object.map(|object| Box::new(KernelHost(object)) as Box<dyn Host + '_>);
-        Session::on(program, kernel, options)
-    }
-
-    /// Loads and attaches everything on a host; `None` for a program without kernel handlers.
-    pub(crate) fn on(
-        program: Program,
-        host: Option<Box<dyn Host + '_>>,
+        host: Option<SessionHost<'_>>,
         mut options: SessionOptions,
     ) -> Result<Session, Error> {
         let cycles = CycleClock::start();
@@ -177,7 +165,9 @@ impl Session {
             probed: &probed,
             signals: &signals,
         };
-        let started = host.map(|host| host.start(how, &mut options)).transpose()?;
+        let started = host
+            .map(|host| host.0.start(how, &mut options))
+            .transpose()?;
         let (backend, memory, user_files) = match started {
             Some(Started {
                 backend,

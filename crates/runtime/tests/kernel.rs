@@ -11,7 +11,7 @@ use std::time::Duration;
 use spile_bpf::target::{Features, InterruptKfuncs, KernelOffsets, Target as Machine};
 use spile_ir::Program;
 use spile_runtime::io::output;
-use spile_runtime::{Error, Outcome, Session, SessionOptions, TargetProcess};
+use spile_runtime::{Error, Outcome, Session, SessionHost, SessionOptions, TargetProcess};
 
 /// A call without effect that hardly any program makes: skipped hits of others are counted, too.
 const NR: i64 = libc::SYS_sched_get_priority_min;
@@ -89,7 +89,7 @@ fn run_on(
         quiet: true,
         ..SessionOptions::default()
     };
-    let mut session = match Session::new(program, Some(&object), options) {
+    let mut session = match Session::new(program, Some(SessionHost::kernel(&object)), options) {
         Ok(session) => session,
         Err(e @ (Error::Privileges | Error::NoBpf)) => spile_testing::skip(e),
         Err(e) => panic!("{e}"),

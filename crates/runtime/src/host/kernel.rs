@@ -15,7 +15,7 @@ use spile_layout::{
 use crate::attach::links::{Detaching, Links};
 use crate::attach::site;
 use crate::error::Error;
-use crate::host::{Backend, Host, HostLosses, StartParams, Started};
+use crate::host::{Backend, Host, HostLosses, SessionHost, StartParams, Started};
 use crate::io::output;
 use crate::load::{self, LoadedObject};
 use crate::machine::pid_namespace::PidMap;
@@ -30,7 +30,14 @@ use crate::text::user_files::UserFiles;
 use crate::text::user_files::names::NameTables;
 
 /// The kernel of this machine, and the object that it is to run.
-pub(crate) struct KernelHost<'o>(pub &'o Object);
+struct KernelHost<'o>(&'o Object);
+
+impl<'o> SessionHost<'o> {
+    /// The kernel of this machine, which runs an object.
+    pub fn kernel(object: &'o Object) -> SessionHost<'o> {
+        SessionHost(Box::new(KernelHost(object)))
+    }
+}
 
 impl Host for KernelHost<'_> {
     fn start(

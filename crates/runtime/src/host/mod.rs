@@ -25,6 +25,9 @@ use crate::shared::kernel_state::KernelState;
 use crate::text::deferred::DeferredTexts;
 use crate::text::user_files::UserFiles;
 
+/// The host of a session's kernel handlers, with the handlers in its form.
+pub struct SessionHost<'o>(pub(crate) Box<dyn Host + 'o>);
+
 /// A host that can start a program's handlers.
 pub(crate) trait Host {
     /// Loads and attaches; handlers are disabled until [`crate::shared::state::StateMemory::set_running`].

@@ -78,7 +78,8 @@ pub(super) fn execute(
         ..spile_runtime::SessionOptions::default()
     };
     change(&mut options);
-    let mut session = session::Session::new(program, object.as_ref(), options).map_err(fail)?;
+    let host = object.as_ref().map(spile_runtime::SessionHost::kernel);
+    let mut session = session::Session::new(program, host, options).map_err(fail)?;
     if verbose {
         print_stderr_lines(session.attach_kinds());
     }

@@ -14,7 +14,6 @@ use spile_layout::{
 
 use super::{Process, Tables};
 use crate::controller::globals::{MarkTexts, SessionGlobals};
-use crate::controller::message;
 use crate::shared::kernel_state::KernelState;
 use crate::shared::maps::ByteTable;
 use crate::shared::ring_record::FieldValue;
@@ -242,20 +241,13 @@ impl HandlerEnv<'_> {
     /// Sends an error that no `catch` of the handler took.
     fn error(&mut self, error: &ScriptError) {
         let program = Rc::clone(&self.globals.session.program);
-        let text = error.message.message().to_vec();
-        let (id, at) = (self.id, error.site);
-        let is_error = |what: &RecordKind, is: &dyn Fn(ErrorKind) -> bool| {
-            matches!(what, RecordKind::Error { kind, site, handler }
-                if (*site, *handler) == (at, id) && is(*kind))
+        let wanted = RecordKind::Error {
+            kind: ErrorKind::Raised,
+            site: error.site,
+            handler: self.id,
         };
-        let same = |kind| message::kernel_error(kind, &[], &program).as_bytes() == text;
-        let shapes = &self.globals.memory().layout().records;
-        match shapes.iter().any(|shape| is_error(&shape.what, &same)) {
-            true => self.send(&[], |what| is_error(what, &same)),
-            false => self.send(&[FieldValue::Str(&text)], |what| {
-                is_error(what, &|kind| kind == ErrorKind::Raised)
-            }),
-        }
+        let text = error.message.message().to_vec();
+        self.send(&[FieldValue::Str(&text)], |what| *what == wanted);
         let state = self.globals.memory().state();
         let errors = state.shared(shared::ERRORS).fetch_add(1, Ordering::Relaxed) + 1;
         if errors > program.limits.maxerrors {

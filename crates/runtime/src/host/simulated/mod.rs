@@ -3,8 +3,8 @@
 //! session takes a millisecond.
 //!
 //! In: a script and its [`Event`]s. Out: a [`Run`] with what the session printed, its outcome, and what was
-//! attached. The BPF compiler chooses the layout, and its object is not used: handlers store globals and send
-//! records where the controller expects them. Large arrays, histograms and deferred strings are not simulated.
+//! attached. Handlers store globals and send records where the layout ([`spile_layout::plan`]) says. Large arrays,
+//! histograms and deferred strings are not simulated.
 //!
 //! | module | its one job |
 //! |---|---|
@@ -28,7 +28,7 @@ use spile_ir::{Executor, HandlerId, Program};
 use spile_layout::{GlobalLocation, Layout, percpu};
 
 use crate::error::Error;
-use crate::host::{Backend, Host, HostLosses, StartParams, Started};
+use crate::host::{Backend, Host, HostLosses, SessionHost, StartParams, Started};
 use crate::io::output::OutputTarget;
 use crate::machine::signals::Signals;
 use crate::options::{ExternalSource, SessionOptions};
@@ -128,7 +128,7 @@ pub(super) fn run_with(
         display_globals: true,
         ..options
     };
-    let session = Session::on(program, Some(Box::new(host)), options);
+    let session = Session::new(program, Some(SessionHost(Box::new(host))), options);
     let (ended, out) = match session {
         Ok(mut session) => {
             let ended = session.run();

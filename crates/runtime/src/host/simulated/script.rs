@@ -1,10 +1,10 @@
-//! Analyses a script on a made-up machine. Of the BPF compiler only the layout is taken.
+//! Analyses a script on a made-up machine, and lays out its memory.
 
-use std::collections::BTreeMap;
-
-use spile_bpf::target::{self, Features, KernelOffsets};
-use spile_ir::Program;
-use spile_layout::Layout;
+use spile_ir::marks::Marks;
+use spile_ir::{HandlerId, Inst, Program, ProgramFacts, SiteId, Ty};
+use spile_layout::fields::field_types;
+use spile_layout::plan::{HostParams, StateLayout};
+use spile_layout::{ErrorKind, Layout, RecordKind, RecordShape, SymbolicForm};
 use spile_sema::analyse::{AnalysisOptions, Inputs, analyse};
 use spile_sema::fake::FakeMachine;
 use spile_sema::library::Library;
@@ -54,22 +54,55 @@ pub(super) fn compile(script: &str) -> (Program, Layout) {
     spile_ir::opt::optimise(&mut program, true);
     spile_ir::opt::trim_stats::run(&mut program);
     spile_ir::storage::classify(&mut program);
-    let object = spile_bpf::compile(&program, &machine()).expect("a script that compiles");
-    (program, object.layout)
+    let facts = ProgramFacts::new(&program);
+    let marks = Marks::new(&program, &facts, &SymbolicForm::made_in_kernel);
+    let host = HostParams {
+        cpus: 2,
+        timing: false,
+        frame: 0,
+        critical: None,
+    };
+    let plan = StateLayout::new(&program, &facts, &marks, &host).expect("a script with a layout");
+    let records = records(&program);
+    let layout = Layout {
+        records,
+        ..plan.layout
+    };
+    (program, layout)
 }
 
-fn machine() -> target::Target {
-    target::Target {
-        abi: &spile_abi::X86_64,
-        cpus: 2,
-        ring_bytes: 1 << 20,
-        timing: false,
-        lines: false,
-        offsets: KernelOffsets::default(),
-        features: Features::SINCE_6_9,
-        syscalls: &[],
-        functions: BTreeMap::new(),
-        share: None,
-        resident: false,
+/// The shapes of what handlers send: their output, and errors with their message at each place of the script.
+fn records(program: &Program) -> Vec<RecordShape> {
+    let text = Ty::str_for_len(program.limits.maxstringlen as usize);
+    let shape = |what, fields| RecordShape {
+        what,
+        fields,
+        words: 0,
+    };
+    let mut shapes = Vec::new();
+    for handler in program.kernel_handlers() {
+        for inst in handler.body.insts() {
+            let Inst::Print { stream, fmt, args } = inst else {
+                continue;
+            };
+            let types = |arg| program.type_of(&handler.body, arg).unwrap_or(text);
+            let what = RecordKind::Print {
+                stream: *stream,
+                fmt: *fmt,
+            };
+            shapes.push(shape(what, field_types(program, *fmt, args, types)));
+        }
     }
+    for handler in (0..program.handlers.len() as u32).map(HandlerId) {
+        for site in (0..program.sites.len() as u32).map(SiteId) {
+            let kind = ErrorKind::Raised;
+            let what = RecordKind::Error {
+                kind,
+                site,
+                handler,
+            };
+            shapes.push(shape(what, vec![text]));
+        }
+    }
+    shapes
 }
