@@ -4,6 +4,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`time`] | times, and the parts of a thread's time |
 //! | [`model`] | processes, threads, system calls, contexts, stacks, events |
 //! | [`file`] | JSON Lines with snapshots: the writer, and a reader for whatever it meets |
 //! | [`run`] | the profiles of a run as one: ranks, nodes, imbalance |
@@ -38,6 +39,7 @@ pub mod sleeping_threads;
 pub mod system;
 #[cfg(any(test, feature = "testgen"))]
 pub mod testgen;
+pub mod time;
 pub mod timeline;
 
 pub use model::*;

@@ -11,10 +11,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use spile_cast::Cast;
 
-/// Nanoseconds: a duration, or a point counted from the start of the recording.
-pub type Ns = u64;
+pub use crate::time::*;
 
 /// The value of [`Header::format`].
 pub const FORMAT: &str = "spile-profile";
@@ -202,16 +200,6 @@ pub struct Process {
     pub status: Option<i32>,
 }
 
-/// A number of events, and their time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Times {
-    /// Number of events.
-    pub count: u64,
-    /// Total time.
-    pub ns: Ns,
-}
-
 /// A thread, and the parts of its time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thread {
@@ -249,125 +237,7 @@ impl Thread {
 
     /// Wall time in no part; negative where parts overlap.
     pub fn residual(&self, at_ns: Ns) -> i64 {
-        let difference = i128::from(self.wall(at_ns)) - i128::from(self.accounted());
-        difference.clamp(i64::MIN.into(), i64::MAX.into()).fit()
-    }
-}
-
-/// The parts of time on and off a processor; each nanosecond is in one part.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TimeParts {
-    /// On a processor in user mode, without interrupts.
-    pub user: Ns,
-    /// On a processor inside system calls, without faults and interrupts.
-    pub syscall_cpu: Ns,
-    /// Asleep inside system calls and page faults; or stopped by a signal or a debugger, possibly
-    /// outside of calls.
-    pub blocked: Ns,
-    /// Ready and not on a processor: preempted, or woken and waiting for its turn.
-    pub runnable: Ns,
-    /// Page faults served from memory.
-    pub fault_minor: Times,
-    /// Page faults that the kernel could not serve from memory, without the wait for a device.
-    pub fault_major: Times,
-    /// Interrupts that hit while it was on a processor.
-    pub irq: Times,
-    /// Soft interrupts that ran on its time.
-    pub softirq: Times,
-}
-
-impl TimeParts {
-    /// The time of each part, in the order of [`TimePart::ALL`].
-    pub fn times(&self) -> [Ns; 8] {
-        TimePart::ALL.map(|part| part.time_in(self))
-    }
-
-    /// All parts together.
-    pub fn sum(&self) -> Ns {
-        self.times().into_iter().fold(0, Ns::saturating_add)
-    }
-}
-
-/// A part of a thread's time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TimePart {
-    /// [`TimeParts::user`].
-    User,
-    /// [`TimeParts::syscall_cpu`].
-    SyscallCpu,
-    /// [`TimeParts::blocked`].
-    Blocked,
-    /// [`TimeParts::runnable`].
-    Runnable,
-    /// [`TimeParts::fault_minor`].
-    FaultMinor,
-    /// [`TimeParts::fault_major`].
-    FaultMajor,
-    /// [`TimeParts::irq`].
-    Irq,
-    /// [`TimeParts::softirq`].
-    Softirq,
-}
-
-impl TimePart {
-    /// All of them, in the order of reports.
-    pub const ALL: [TimePart; 8] = [
-        TimePart::User,
-        TimePart::SyscallCpu,
-        TimePart::Blocked,
-        TimePart::Runnable,
-        TimePart::FaultMinor,
-        TimePart::FaultMajor,
-        TimePart::Irq,
-        TimePart::Softirq,
-    ];
-
-    /// Whether the thread was on a processor in this part.
-    pub fn on_a_cpu(self) -> bool {
-        !matches!(self, TimePart::Blocked | TimePart::Runnable)
-    }
-
-    /// The time of this part.
-    pub fn time_in(self, parts: &TimeParts) -> Ns {
-        match self {
-            TimePart::User => parts.user,
-            TimePart::SyscallCpu => parts.syscall_cpu,
-            TimePart::Blocked => parts.blocked,
-            TimePart::Runnable => parts.runnable,
-            TimePart::FaultMinor => parts.fault_minor.ns,
-            TimePart::FaultMajor => parts.fault_major.ns,
-            TimePart::Irq => parts.irq.ns,
-            TimePart::Softirq => parts.softirq.ns,
-        }
-    }
-
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            TimePart::User => "user code",
-            TimePart::SyscallCpu => "system calls on a CPU",
-            TimePart::Blocked => "blocked",
-            TimePart::Runnable => "waiting for a CPU",
-            TimePart::FaultMinor => "minor page faults",
-            TimePart::FaultMajor => "major page faults",
-            TimePart::Irq => "interrupts",
-            TimePart::Softirq => "soft interrupts",
-        }
-    }
-
-    /// Its column title in tables.
-    pub fn short(self) -> &'static str {
-        match self {
-            TimePart::User => "user",
-            TimePart::SyscallCpu => "sys cpu",
-            TimePart::Blocked => "blocked",
-            TimePart::Runnable => "runnable",
-            TimePart::FaultMinor => "minflt",
-            TimePart::FaultMajor => "majflt",
-            TimePart::Irq => "irq",
-            TimePart::Softirq => "softirq",
-        }
+        difference(self.wall(at_ns), self.accounted())
     }
 }
 

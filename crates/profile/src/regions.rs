@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use spile_cast::Cast;
-
-use crate::model::{ContextKind, Ns, Profile, ROOT, Thread, TimePart, TimeParts};
+use crate::model::{ContextKind, Ns, Profile, ROOT, Thread, TimePart, TimeParts, difference};
 use crate::run::{ContextIndex, Run, WITHIN, imbalance, locations};
 
 /// A region with its path: the time of all threads in it.
@@ -29,8 +27,7 @@ pub struct Region {
 impl Region {
     /// Its exclusive time in no part; negative where parts overlap.
     pub fn residual(&self) -> i64 {
-        let difference = i128::from(self.exclusive) - i128::from(self.parts.sum());
-        difference.clamp(i64::MIN.into(), i64::MAX.into()).fit()
+        difference(self.exclusive, self.parts.sum())
     }
 
     /// The longest time of a unit divided by the mean, as in [`crate::run::CallGroup::imbalance`].

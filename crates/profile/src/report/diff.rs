@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spile_cast::Cast;
-
 use super::table::{TextTable, clauses, escape, paragraph};
 use super::units::{percent, signed, time};
-use crate::model::{Ns, Profile, TimePart};
+use crate::model::{Ns, Profile, TimePart, difference};
 use crate::regions::Region;
 use crate::run::{CallGroup, OUTSIDE, Run, Summary, WITHIN};
 
@@ -251,10 +249,8 @@ fn table<'a>(
 
 /// The difference with its sign.
 fn signed_difference(a: Ns, b: Ns) -> String {
-    let difference = i128::from(b) - i128::from(a);
-    let sign = if difference > 0 { "+" } else { "" };
-    let difference: i64 = difference.clamp(i64::MIN.into(), i64::MAX.into()).fit();
-    format!("{sign}{}", signed(difference))
+    let sign = if b > a { "+" } else { "" };
+    format!("{sign}{}", signed(difference(b, a)))
 }
 
 fn relative(a: Ns, b: Ns) -> String {
