@@ -327,6 +327,23 @@ fn layers_import_only_from_lower_ones() {
 /// controller is in the crate `layout`.
 const KERNEL_HOST: &[&[&str]] = &[&["attach"], &["load"], &["host", "kernel"]];
 
+/// Whether a file has one of these words in its code.
+fn names_any(file: &Source, words: &[&str]) -> bool {
+    let mut code = (file.text.lines()).filter(|l| !l.trim_start().starts_with("//"));
+    code.any(|l| words.iter().any(|word| l.contains(word)))
+}
+
+/// Tables that handlers share with the controller come from the host, as `ByteTable`s.
+#[test]
+fn shared_memory_names_no_kernel_map() {
+    let all = sources("runtime").into_iter();
+    let shared = all.filter(|f| f.module.first().is_some_and(|m| m == "shared"));
+    let maps = ["spile_kernel::bpf", "map_fd", "KernelMap"];
+    let wrong = shared.filter(|f| names_any(f, &maps));
+    let wrong: Vec<String> = wrong.map(|f| place(&f.path)).collect();
+    assert!(wrong.is_empty(), "kernel maps in {}", wrong.join(", "));
+}
+
 #[test]
 fn only_the_kernel_host_knows_ebpf() {
     let files = sources("runtime").into_iter().filter(|file| {
@@ -336,11 +353,9 @@ fn only_the_kernel_host_knows_ebpf() {
         !KERNEL_HOST.iter().any(of_kernel)
     });
     let all: Vec<_> = files.chain(sources("layout")).collect();
-    let code = |f: &Source| -> bool {
-        let mut code = f.text.lines().filter(|l| !l.trim_start().starts_with("//"));
-        code.any(|l| l.contains("spile_bpf") || l.contains("spile_ebpf"))
-    };
-    let wrong = all.iter().filter(|f| code(f));
+    let wrong = all
+        .iter()
+        .filter(|f| names_any(f, &["spile_bpf", "spile_ebpf"]));
     let wrong: Vec<String> = wrong.map(|f| location(&f.path)).collect();
     assert!(all.len() > 80, "{} files", all.len());
     assert!(

@@ -7,10 +7,12 @@
 //! | module | its one job |
 //! |---|---|
 //! | `object` | loads maps and programs into the kernel |
+//! | [`tables`] | the object's maps as the controller's tables, and its critical section |
 //! | [`map_prealloc`] | creates maps while code is still being generated |
 
 pub mod map_prealloc;
 pub(crate) mod object;
+pub mod tables;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,9 +20,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use spile_bpf::compiled::{
-    Attach, CRITICAL_PROGRAM, CodeAttach, Object, ProgramInfo, RING, counter_map,
-};
+use spile_bpf::compiled::{Attach, CodeAttach, Object, ProgramInfo, RING, counter_map};
 use spile_ir::{
     CodeProbe, Handler, HandlerId, OptionalSites, Program, SiteId, Space, TraceEvent, WatchOwner,
 };
@@ -41,7 +41,6 @@ use crate::load::map_prealloc::PremadeMaps;
 use crate::load::object::{KernelPrograms, LoadRefusal, MappedObject, PointLinks};
 use crate::machine::pid_namespace::PidMap;
 use crate::machine::signals::Signals;
-use crate::shared::kernel_state::ObjectMaps;
 use crate::shared::state::StateMemory;
 
 /// Limit on the lines of a verifier's log in a message.
@@ -369,18 +368,6 @@ impl LoadedObject {
         let summaries = std::mem::take(&mut links.unreported);
         links.attach_kinds.extend(AttachSummary::lines(summaries));
         Ok(())
-    }
-}
-
-impl ObjectMaps for LoadedObject {
-    fn map_fd(&self, name: &str) -> Result<OwnedFd, Error> {
-        LoadedObject::map_fd(self, name)
-    }
-
-    fn critical_program(&self) -> Result<Option<OwnedFd>, Error> {
-        let program = self.programs.get(CRITICAL_PROGRAM);
-        let copy = program.map(OwnedFd::try_clone).transpose();
-        copy.map_err(|e| Error::System("duplicating a program", e))
     }
 }
 

@@ -6,7 +6,7 @@ use spile_bpf::target::{Features, Target};
 use spile_ir::interp::Cell;
 use spile_ir::reader;
 use spile_layout::{GlobalLocation, LargeLayout, PerCpuArray};
-use spile_runtime::shared::maps::{ByteTable, KernelMap};
+use spile_runtime::shared::maps::HostTables;
 
 use crate::directed::{load_with, script};
 use crate::machine::{Contents, Kernel, Outcome, go_to, options};
@@ -136,8 +136,7 @@ fn keys_are_in_their_cells() {
         }
         for g in 0..4 {
             let (array, large) = array(&kernel, g);
-            let map = kernel.loaded.map_fd(&array.maps[0]).expect("a map");
-            let mut map = KernelMap::new(map).expect("a map");
+            let mut map = kernel.loaded.table(&array.maps[0]).expect("a map");
             let memory = map.get(&[0; 4]).expect("memory").expect("memory");
             let half = |at: u32| {
                 let bytes = memory[at as usize..][..4].try_into();

@@ -16,7 +16,7 @@ use spile_layout::{
 use spile_runtime::load::LoadedObject;
 use spile_runtime::shared::drain::{self, GlobalDeltas};
 use spile_runtime::shared::large_arrays::LargeElements;
-use spile_runtime::shared::maps::{ByteTable, FieldTable, KernelMap};
+use spile_runtime::shared::maps::{ByteTable, FieldTable, HostTables};
 use spile_runtime::shared::ring_record::{self, FieldValue};
 use spile_runtime::shared::state::{StateMemory, cell_bytes, read_cell, read_keys, word_of};
 
@@ -203,8 +203,8 @@ impl<'p> Kernel<'p> {
             }
             let mut map = maps
                 .get(generation as usize)
-                .map(|name| KernelMap::new(self.loaded.map_fd(name).expect("map")).expect("map"));
-            let table = map.as_mut().map(|m| m as &mut dyn ByteTable);
+                .map(|name| self.loaded.table(name).expect("map"));
+            let table = map.as_mut().map(|m| &mut **m as &mut dyn ByteTable);
             let deltas = drain::take(
                 &self.state,
                 &self.object.layout,
@@ -241,10 +241,10 @@ impl<'p> Kernel<'p> {
                 ..
             } => {
                 let skip = if *seq { 8 } else { 0 };
-                let mut map = KernelMap::new(self.loaded.map_fd(map).expect("map")).expect("map");
+                let mut map = self.loaded.table(map).expect("map");
                 let entries = match *field {
                     Some(field) => {
-                        let records = Box::new(map);
+                        let records = map;
                         FieldTable { records, field }.entries()
                     }
                     None => map.entries(),

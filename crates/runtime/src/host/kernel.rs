@@ -79,7 +79,7 @@ impl Host for KernelHost<'_> {
             output::warn(&text);
         }
         let ring = loaded.ring()?;
-        let memory = KernelState::new(&loaded, state, &object.layout)?;
+        let memory = KernelState::new(&loaded, Rc::new(state), &object.layout)?;
         let backend = KernelBackend {
             links,
             detaching: None,

@@ -1,36 +1,32 @@
-//! The controller's critical section, run by the kernel
-//! (`crates/bpf/src/programs/critical_section.rs`): consistent copies of globals, made without this
+//! The controller's critical section, run by the host (in the kernel it is
+//! `crates/bpf/src/programs/critical_section.rs`): consistent copies of globals, made without this
 //! thread ever holding their locks.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use spile_cast::Cast;
 use spile_ir::GlobalId;
-use spile_kernel::bpf::{Errno, test_run};
-use spile_kernel::machine::online_cpus;
 use spile_layout::critical::{CopyLocation, CriticalLayout, ENTRY, LockedGlobal, answer, request};
 
 use crate::error::Error;
 use crate::shared::handler_effects::HandlerEffects;
-use crate::shared::kernel_state::RawValue;
-use crate::shared::kernel_state::{BoxedTable, ObjectMaps};
-use crate::shared::maps::Entries;
+use crate::shared::kernel_state::{BoxedTable, RawValue};
+use crate::shared::maps::{Entries, HostTables, SectionRunner};
 use crate::shared::state::{StateMemory, WordMemory};
 
 /// Checks of a lock that a handler holds before this thread yields.
 const LOOKS: u32 = 200;
-/// Attempts while the kernel does not run the program. Some kernels run none in threads of process
+/// Attempts while the host does not run the section. Some kernels run none in threads of process
 /// 1.
 const REFUSALS: u32 = 64;
 
-/// The program, and the memory of its copies of arrays.
+/// The section, and the memory of its copies of arrays.
 pub(crate) struct CriticalSection {
     layout: CriticalLayout,
     rooms: Vec<Option<WordMemory>>,
-    program: OwnedFd,
-    cpus: Vec<u32>,
+    runner: SectionRunner,
 }
 
 /// The reason why there is no copy.
@@ -42,15 +38,15 @@ pub enum CopyFailure {
 }
 
 impl CriticalSection {
-    /// The section of a loaded object; `None` if it has none, or if the kernel refused it.
+    /// The section of a started program; `None` if it has none, or if the host refused it.
     pub(crate) fn open(
-        maps: &dyn ObjectMaps,
+        tables: &dyn HostTables,
         layout: Option<&CriticalLayout>,
     ) -> Result<Option<Self>, Error> {
         let Some(layout) = layout else {
             return Ok(None);
         };
-        let Some(program) = maps.critical_program()? else {
+        let Some(runner) = tables.critical_section(layout)? else {
             return Ok(None);
         };
         let room = |guarded: &LockedGlobal| {
@@ -66,7 +62,7 @@ impl CriticalSection {
             };
             let bytes = (ENTRY + *key + *value) as usize * *max as usize;
             let bytes = bytes.next_multiple_of(rustix::param::page_size());
-            let memory = WordMemory::map(maps.map_fd(to)?.as_fd(), 0, bytes);
+            let memory = WordMemory::map(tables.memory(to)?.as_fd(), 0, bytes);
             let memory = memory.map_err(|e| Error::System("mapping copies of arrays", e))?;
             Ok(Some(memory))
         };
@@ -75,8 +71,7 @@ impl CriticalSection {
         Ok(Some(CriticalSection {
             layout: layout.clone(),
             rooms,
-            program,
-            cpus: online_cpus(),
+            runner,
         }))
     }
 
@@ -110,7 +105,9 @@ impl CriticalSection {
         let since = Instant::now();
         let mut refusals = 0;
         for turn in 0.. {
-            match self.try_once(turn, wanted, taken) {
+            let mut words = [0; request::WORDS];
+            (words[request::WANTED], words[request::TAKEN]) = (wanted, taken);
+            match (self.runner)(turn, &mut words) {
                 Some(answer::DONE) => break,
                 Some(answer::BUSY) if since.elapsed() < timeout => wait_for_locks(state, needs),
                 Some(answer::BUSY) => {
@@ -130,39 +127,6 @@ impl CriticalSection {
                 Some((guarded.global, copy_of(state, guarded, room)?))
             })
             .collect())
-    }
-
-    /// Has the kernel run the program once, on another processor if necessary; returns its answer.
-    fn try_once(&self, turn: usize, wanted: u64, taken: u64) -> Option<i32> {
-        let mut ctx = [0; request::WORDS];
-        (ctx[request::WANTED], ctx[request::TAKEN]) = (wanted, taken);
-        let cpu = match self.layout.interrupts_off {
-            true => None,
-            false => self.other_processor(turn),
-        };
-        match test_run(self.program.as_fd(), &mut ctx, cpu) {
-            Ok(result) => Some(result.retval.cast_signed()),
-            // The other processor went offline.
-            Err(e) if e.errno() == Some(Errno::NXIO) => Some(0),
-            Err(_) => None,
-        }
-    }
-
-    /// The processor after this one, or a later one. If this thread moves there before the kernel
-    /// compares, the program runs with interrupts on: still correct, but a handler may have to
-    /// wait.
-    fn other_processor(&self, turn: usize) -> Option<u32> {
-        // SAFETY: the call has no preconditions.
-        let here = unsafe { libc::sched_getcpu() };
-        let others = self
-            .cpus
-            .iter()
-            .filter(|c| i64::from(**c) != i64::from(here));
-        let others: Vec<u32> = others.copied().collect();
-        let next = others.iter().position(|c| i64::from(*c) > i64::from(here));
-        others
-            .get((next.unwrap_or(0) + turn) % others.len().max(1))
-            .copied()
     }
 }
 

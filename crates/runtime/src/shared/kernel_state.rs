@@ -2,7 +2,6 @@
 //! per-CPU deltas.
 
 use std::cell::RefCell;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use crate::shared::grace::GracePeriod;
 use crate::shared::handler_effects::HandlerEffects;
 use crate::shared::large_arrays::LargeElements;
 use crate::shared::locked_array::LockedTable;
-use crate::shared::maps::{ByteTable, FieldTable, KernelMap};
+use crate::shared::maps::{ByteTable, FieldTable, HostTables};
 use crate::shared::realtime_guard::RealtimeGuard;
 use crate::shared::state::{StateMemory, read_keys};
 use crate::shared::thread_records::ThreadRecords;
@@ -39,21 +38,6 @@ pub enum RawValue {
 
 /// A hash map behind a global.
 pub type BoxedTable = RefCell<Box<dyn ByteTable>>;
-
-/// The maps and programs of a loaded object.
-pub trait ObjectMaps {
-    /// A duplicate of a map's descriptor.
-    ///
-    /// # Errors
-    /// There is no such map, or this process has no descriptor left.
-    fn map_fd(&self, name: &str) -> Result<OwnedFd, Error>;
-
-    /// A duplicate of the descriptor of the critical section's program; `None` if the kernel refused it.
-    ///
-    /// # Errors
-    /// This process has no descriptor left.
-    fn critical_program(&self) -> Result<Option<OwnedFd>, Error>;
-}
 
 /// The text that a key of an array stands for, where keys have this type, and whether all of it is known;
 /// `None` for any other key.
@@ -76,50 +60,19 @@ pub struct KernelState {
 }
 
 impl KernelState {
-    /// Opens the maps of a loaded object.
+    /// Opens the tables of a started program.
+    ///
+    /// # Errors
+    /// A table of the layout is not there, or cannot be opened.
     pub fn new(
-        maps: &dyn ObjectMaps,
-        state: StateMemory,
+        host: &dyn HostTables,
+        state: Rc<StateMemory>,
         layout: &Layout,
     ) -> Result<KernelState, Error> {
-        let state = Rc::new(state);
-        let open = |name: &String| {
-            let map = KernelMap::new(maps.map_fd(name)?);
-            let map = map.map_err(|e| Error::System("opening a map", e))?;
-            Ok::<BoxedTable, Error>(RefCell::new(Box::new(map)))
-        };
-        let tables = layout
-            .globals
-            .iter()
-            .map(|g| match g.as_ref().map(|g| &g.location) {
-                Some(GlobalLocation::Hash {
-                    map,
-                    field: Some(field),
-                    ..
-                }) => {
-                    let mut records = open(map)?.into_inner();
-                    if let Some(front) = field.front {
-                        records = Box::new(ThreadRecords::new(front, state.clone(), records));
-                    }
-                    let fields: Box<dyn ByteTable> = Box::new(FieldTable {
-                        records,
-                        field: *field,
-                    });
-                    Ok(vec![RefCell::new(fields)])
-                }
-                Some(GlobalLocation::Hash { map, .. }) => {
-                    let held: Box<dyn ByteTable> =
-                        Box::new(LockedTable::new(open(map)?.into_inner()));
-                    Ok(vec![RefCell::new(held)])
-                }
-                // Co-located arrays are drained with their host.
-                Some(GlobalLocation::PerCpuArray(array))
-                    if array.colocated.of.is_none() && array.large.is_none() =>
-                {
-                    array.maps.iter().map(open).collect()
-                }
-                _ => Ok(Vec::new()),
-            });
+        let tables = layout.globals.iter().map(|g| match g {
+            Some(g) => tables_of(host, &state, &g.place),
+            None => Ok(Vec::new()),
+        });
         let tables = tables.collect::<Result<_, Error>>()?;
         let elements = layout.globals.iter().map(|g| {
             let Some(GlobalLocation::PerCpuArray(array)) = g.as_ref().map(|g| &g.location) else {
@@ -128,25 +81,19 @@ impl KernelState {
             let (Some(large), Some(map)) = (&array.large, array.maps.first()) else {
                 return Ok(None);
             };
-            let map = maps.map_fd(map)?;
-            Ok(Some(LargeElements::new(map, large, array.double())))
+            let memory = host.memory(map)?;
+            Ok(Some(LargeElements::new(memory, large, array.double())))
         });
         let elements = elements.collect::<Result<_, Error>>()?;
         Ok(KernelState {
-            state,
-            layout: layout.clone(),
-            tables,
             elements,
-            critical: CriticalSection::open(maps, layout.critical.as_ref())?,
-            grace: GracePeriod::choose(),
-            live: true,
-            waiting: RefCell::default(),
+            critical: CriticalSection::open(host, layout.critical.as_ref())?,
+            grace: host.grace_period(),
+            ..KernelState::with_tables(state, layout, tables)
         })
     }
 
-    /// State memory and tables that no kernel has.
-    #[cfg(test)]
-    pub fn on(
+    fn with_tables(
         state: Rc<StateMemory>,
         layout: &Layout,
         tables: Vec<Vec<BoxedTable>>,
@@ -167,7 +114,7 @@ impl KernelState {
     #[cfg(test)]
     pub fn in_memory(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> KernelState {
         let state = StateMemory::in_memory(layout).expect("a layout that fits");
-        KernelState::on(Rc::new(state), layout, tables)
+        KernelState::with_tables(Rc::new(state), layout, tables)
     }
 
     /// The state memory.
@@ -395,6 +342,38 @@ impl KernelState {
         }
         Ok(full)
     }
+}
+
+/// The tables of a global: one, or one for each generation.
+fn tables_of(
+    host: &dyn HostTables,
+    state: &Rc<StateMemory>,
+    place: &GlobalPlace,
+) -> Result<Vec<BoxedTable>, Error> {
+    let table: Box<dyn ByteTable> = match place {
+        GlobalPlace::Hash {
+            map,
+            field: Some(field),
+            ..
+        } => {
+            let mut records = host.table(map)?;
+            if let Some(front) = field.front {
+                records = Box::new(ThreadRecords::new(front, Rc::clone(state), records));
+            }
+            let field = *field;
+            Box::new(FieldTable { records, field })
+        }
+        GlobalPlace::Hash { map, .. } => Box::new(LockedTable::new(host.table(map)?)),
+        // Co-located arrays are drained with their host.
+        GlobalPlace::PerCpuArray(array)
+            if array.colocated.of.is_none() && array.large.is_none() =>
+        {
+            let tables = array.maps.iter().map(|map| host.table(map));
+            return tables.map(|t| t.map(RefCell::new)).collect();
+        }
+        _ => return Ok(Vec::new()),
+    };
+    Ok(vec![RefCell::new(table)])
 }
 
 /// Elements with the bytes of their keys.

@@ -1,14 +1,15 @@
-//! The hash maps of array globals, as key and value bytes. [`ByteTable`] is the interface for the
-//! rest of the runtime: a kernel map, or plain memory in tests.
+//! The hash tables of array globals, as key and value bytes. [`ByteTable`] is the interface for the
+//! rest of the runtime. [`HostTables`] is what a host gives out: a kernel gives its maps, a simulated host plain memory.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use spile_kernel::bpf::{BpfError, Errno, Map};
 use spile_layout::ThreadField;
+use spile_layout::critical::CriticalLayout;
 
-use crate::error::to_io_error;
+use crate::error::Error;
+use crate::shared::grace::GracePeriod;
 use crate::shared::state::word_of;
 
 /// Elements as byte strings. The value of a per-CPU map has one value for each possible CPU, one
@@ -56,120 +57,33 @@ pub trait ByteTable {
     }
 }
 
-/// A map of the kernel.
-pub struct KernelMap {
-    map: Map<OwnedFd>,
-    /// Buffers for a batch of keys and values, reused from one batch to the next, so that no memory
-    /// is allocated while locks are held.
-    room: (Vec<u8>, Vec<u8>),
+/// Tables, memory and code of a started program, by which the controller reads what handlers write.
+pub trait HostTables {
+    /// A hash table of the layout.
+    ///
+    /// # Errors
+    /// There is no such table, or this process has no descriptor left.
+    fn table(&self, name: &str) -> Result<Box<dyn ByteTable>, Error>;
+
+    /// A descriptor that maps the elements of an array of the layout.
+    ///
+    /// # Errors
+    /// The same as for [`HostTables::table`].
+    fn memory(&self, name: &str) -> Result<OwnedFd, Error>;
+
+    /// The controller's critical section; `None` if the host refused it.
+    ///
+    /// # Errors
+    /// This process has no descriptor left.
+    fn critical_section(&self, layout: &CriticalLayout) -> Result<Option<SectionRunner>, Error>;
+
+    /// How to wait for handlers that are running.
+    fn grace_period(&self) -> GracePeriod;
 }
 
-/// Limits on the elements and bytes of one batch, which bound the memory for a large array.
-const BATCH: usize = 4096;
-const BATCH_BYTES: usize = 2 << 20;
-
-impl KernelMap {
-    /// The map behind a descriptor.
-    pub fn new(fd: OwnedFd) -> io::Result<KernelMap> {
-        Ok(KernelMap {
-            map: Map::new(fd).map_err(to_io_error)?,
-            room: Default::default(),
-        })
-    }
-
-    /// Fetches all elements in batches; removes them if `delete` is set.
-    fn fetch(&mut self, delete: bool) -> io::Result<Entries> {
-        let (key_len, value_len) = (self.map.key_len(), self.map.value_len());
-        let most = self.map.info().max_entries as usize;
-        // A whole bucket must fit; ENOSPC asks for a larger buffer.
-        let mut room = most.clamp(
-            64,
-            (BATCH_BYTES / (key_len + value_len).max(1)).clamp(64, BATCH),
-        );
-        let (mut entries, mut cursor) = (Vec::new(), Vec::new());
-        loop {
-            let (keys, values) = &mut self.room;
-            keys.resize(room * key_len, 0);
-            values.resize(room * value_len, 0);
-            match self.map.batch(&mut cursor, keys, values, delete) {
-                Ok(batch) => {
-                    let pairs = keys
-                        .chunks_exact(key_len)
-                        .zip(values.chunks_exact(value_len));
-                    let pairs = pairs.take(batch.count);
-                    entries.extend(pairs.map(|(k, v)| (k.to_vec(), v.to_vec())));
-                    if batch.done {
-                        return Ok(entries);
-                    }
-                }
-                Err(e) if is_errno(&e, Errno::NOSPC) && room <= most.max(64) => room *= 2,
-                Err(e) => return Err(to_io_error(e)),
-            }
-        }
-    }
-}
-
-/// Whether the error has this number.
-fn is_errno(e: &BpfError, number: Errno) -> bool {
-    matches!(e, BpfError::Call { errno, .. } if *errno == number)
-}
-
-impl ByteTable for KernelMap {
-    fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        let mut value = vec![0u8; self.map.value_len()];
-        let found = self.map.lookup(key, &mut value).map_err(to_io_error)?;
-        Ok(found.then_some(value))
-    }
-
-    fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {
-        match self.map.update(key, value, 0) {
-            Ok(()) => Ok(true),
-            Err(e) if is_errno(&e, Errno::TOOBIG) => Ok(false),
-            Err(e) => Err(to_io_error(e)),
-        }
-    }
-
-    fn remove(&mut self, key: &[u8]) -> io::Result<()> {
-        self.map.delete(key).map(drop).map_err(to_io_error)
-    }
-
-    fn entries(&mut self) -> io::Result<Entries> {
-        self.fetch(false)
-    }
-
-    fn drain(&mut self) -> io::Result<Entries> {
-        self.fetch(true)
-    }
-
-    fn capacity(&self) -> usize {
-        self.map.info().max_entries as usize
-    }
-
-    fn remove_all(&mut self, mut keys: Vec<Vec<u8>>) -> io::Result<()> {
-        while !keys.is_empty() {
-            let batch = self.map.delete_batch(&keys.concat()).map_err(to_io_error)?;
-            // An absent key ends the batch.
-            let done = match batch.done {
-                true => keys.len(),
-                false => (batch.count + 1).min(keys.len()),
-            };
-            keys.drain(..done);
-        }
-        Ok(())
-    }
-
-    fn set_all(&mut self, entries: Entries) -> io::Result<bool> {
-        if entries.is_empty() {
-            return Ok(true);
-        }
-        let (keys, values): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
-        match self.map.update_batch(&keys.concat(), &values.concat()) {
-            Ok(()) => Ok(true),
-            Err(e) if is_errno(&e, Errno::TOOBIG) => Ok(false),
-            Err(e) => Err(to_io_error(e)),
-        }
-    }
-}
+/// Has the host run the critical section once. The parameters are the number of attempts so far and the request
+/// ([`spile_layout::critical::request`]); the result is its answer, or `None` where it never runs.
+pub type SectionRunner = Box<dyn Fn(usize, &mut [u64]) -> Option<i32>>;
 
 /// An array that is a field of thread records, as a table. No kernel handler accesses it in the
 /// meantime.
@@ -296,28 +210,6 @@ impl ByteTable for PlainMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_kernel::bpf::{MapAttr, map_create, map_type};
-    use spile_kernel::machine::possible_cpus;
-
-    /// Creates a map; the test is skipped if BPF is not allowed.
-    fn new(ty: u32, value_size: u32, max_entries: u32) -> KernelMap {
-        /// `BPF_F_NO_PREALLOC`
-        const NO_PREALLOC: u32 = 1;
-        let flags = NO_PREALLOC;
-        let spec = MapAttr {
-            ty,
-            key_size: 8,
-            value_size,
-            max_entries,
-            flags,
-            name: "test",
-            types: None,
-        };
-        match map_create(&spec) {
-            Ok(fd) => KernelMap::new(fd).unwrap(),
-            Err(e) => spile_testing::skip(e),
-        }
-    }
 
     #[test]
     fn fields_share_records() {
@@ -358,62 +250,5 @@ mod tests {
         second.remove(&word(1)).unwrap();
         second.remove(&word(9)).unwrap();
         assert!(second.records.entries().unwrap().is_empty());
-    }
-
-    #[test]
-    fn elements_come_and_go() {
-        let mut map = new(map_type::HASH, 16, 10_000);
-        let value = |i: u64| [i.to_ne_bytes(), (i * 2).to_ne_bytes()].concat();
-        for i in 0..10_000u64 {
-            assert!(map.set(&i.to_ne_bytes(), &value(i)).unwrap());
-        }
-        assert!(!map.set(&10_000u64.to_ne_bytes(), &value(1)).unwrap());
-        assert_eq!(map.get(&7u64.to_ne_bytes()).unwrap(), Some(value(7)));
-        map.remove(&7u64.to_ne_bytes()).unwrap();
-        map.remove(&7u64.to_ne_bytes()).unwrap();
-        assert_eq!(map.get(&7u64.to_ne_bytes()).unwrap(), None);
-        assert!(map.get(b"short").is_err());
-        let mut all = map.entries().unwrap();
-        all.sort();
-        all.dedup();
-        assert_eq!(all.len(), 9_999);
-        assert_eq!(map.drain().unwrap().len(), 9_999);
-        assert!(map.entries().unwrap().is_empty());
-    }
-
-    #[test]
-    fn entries_are_set_and_read_in_batches() {
-        let mut map = new(map_type::HASH, 8, 100);
-        let key = |i: u64| i.to_ne_bytes().to_vec();
-        let entries = |range: std::ops::Range<u64>| range.map(|i| (key(i), key(2 * i))).collect();
-        assert_eq!(map.capacity(), 100);
-        assert!(map.set_all(entries(0..60)).unwrap());
-        assert!(map.set_all(entries(50..100)).unwrap());
-        assert!(!map.set_all(entries(100..101)).unwrap());
-        assert!(map.set_all(Vec::new()).unwrap());
-        // Absent keys, first, last and in between, do not end the removal.
-        let gone = [200, 7, 201, 202, 8, 9, 203];
-        map.remove_all(gone.map(key).to_vec()).unwrap();
-        map.remove_all(Vec::new()).unwrap();
-        let mut left = map.entries().unwrap();
-        left.sort_by_key(|(k, _)| word_of(k, 0));
-        let expected: Entries = (0..100)
-            .filter(|i| !gone.contains(i))
-            .map(|i| (key(i), key(2 * i)))
-            .collect();
-        assert_eq!(left, expected);
-    }
-
-    #[test]
-    fn per_cpu_maps_give_all_copies() {
-        let mut map = new(map_type::PERCPU_HASH, 12, 300);
-        let copies = possible_cpus().len() * 16;
-        for i in 0..300u64 {
-            assert!(map.set(&i.to_ne_bytes(), &vec![i as u8; copies]).unwrap());
-        }
-        let all = map.drain().unwrap();
-        assert_eq!(all.len(), 300);
-        assert!(all.iter().all(|(_, v)| v.len() == copies));
-        assert!(map.drain().unwrap().is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Memory that BPF programs and the controller share.
 //!
-//! In: the layout that the compiler chose ([`spile_layout`]), and the maps' descriptors. Out:
+//! In: the layout ([`spile_layout`]), and the host's tables ([`maps::HostTables`]). Out:
 //! typed values. Invariants: every access to memory that programs write is atomic; a global's lock
 //! is held for a time that does not depend on the script, or not at all (see
 //! `docs/concurrency.md`). No value is formatted here, and no handler runs.
@@ -8,7 +8,7 @@
 //! | module | its one job |
 //! |---|---|
 //! | [`state`] | the state memory: words, locks, counters of losses |
-//! | [`maps`] | hash maps as key and value bytes |
+//! | [`maps`] | hash tables as key and value bytes; what a host gives out |
 //! | [`large_arrays`], [`thread_records`] | arrays in memory of their own |
 //! | [`locked_array`] | an array while the controller holds its lock |
 //! | [`ring_record`] | parses records of the ring buffer |

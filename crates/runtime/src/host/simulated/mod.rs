@@ -25,15 +25,17 @@ use std::sync::atomic::Ordering;
 
 use rustix::event::{EventfdFlags, eventfd};
 use spile_ir::{Executor, HandlerId, Program};
-use spile_layout::{GlobalLocation, Layout, percpu};
+use spile_layout::critical::CriticalLayout;
+use spile_layout::{GlobalPlace, Layout, percpu};
 
 use crate::error::Error;
 use crate::host::{Backend, Host, HostLosses, SessionHost, StartParams, Started};
 use crate::io::output::OutputTarget;
 use crate::machine::signals::Signals;
 use crate::options::{ExternalSource, SessionOptions};
-use crate::shared::kernel_state::{BoxedTable, KernelState};
-use crate::shared::maps::{ByteTable, Entries, FieldTable, PlainMap};
+use crate::shared::grace::GracePeriod;
+use crate::shared::kernel_state::KernelState;
+use crate::shared::maps::{ByteTable, Entries, HostTables, PlainMap, SectionRunner};
 use crate::shared::state::StateMemory;
 use crate::{Outcome, Session};
 
@@ -229,32 +231,23 @@ impl Tables {
         }
         tables
     }
+}
 
-    /// The tables of each global, as [`KernelState`] wants them.
-    fn of_globals(&self, layout: &Layout) -> Vec<Vec<BoxedTable>> {
-        let boxed = |map: &String| -> Box<dyn ByteTable> { Box::new(self.0[map].clone()) };
-        let of = |location: &GlobalLocation| match location {
-            GlobalLocation::Hash {
-                map,
-                field: Some(field),
-                ..
-            } => {
-                let records = boxed(map);
-                let field = *field;
-                vec![RefCell::new(
-                    Box::new(FieldTable { records, field }) as Box<dyn ByteTable>
-                )]
-            }
-            GlobalLocation::Hash { map, .. } => vec![RefCell::new(boxed(map))],
-            GlobalLocation::PerCpuArray(array) if array.colocated.of.is_none() => {
-                array.maps.iter().map(|m| RefCell::new(boxed(m))).collect()
-            }
-            _ => Vec::new(),
-        };
-        let globals = layout.globals.iter();
-        globals
-            .map(|g| g.as_ref().map_or(Vec::new(), |g| of(&g.location)))
-            .collect()
+impl HostTables for Tables {
+    fn table(&self, name: &str) -> Result<Box<dyn ByteTable>, Error> {
+        Ok(Box::new(self.0[name].clone()))
+    }
+
+    fn memory(&self, name: &str) -> Result<OwnedFd, Error> {
+        panic!("large arrays are not simulated: {name}");
+    }
+
+    fn critical_section(&self, _: &CriticalLayout) -> Result<Option<SectionRunner>, Error> {
+        Ok(None)
+    }
+
+    fn grace_period(&self) -> GracePeriod {
+        GracePeriod::Visit
     }
 }
 
@@ -284,8 +277,8 @@ impl Host for SimulatedHost {
         let state = StateMemory::in_memory(layout).expect("a layout that fits");
         crate::shared::init::set_shared_words(&state, how.target);
         let tables = Tables::new(layout);
-        let memory = KernelState::on(Rc::new(state), layout, tables.of_globals(layout));
-        let view = KernelState::on(memory.state_memory(), layout, tables.of_globals(layout));
+        let memory = KernelState::new(&tables, Rc::new(state), layout)?;
+        let view = KernelState::new(&tables, memory.state_memory(), layout)?;
         let ready = wakeup();
         signal(&ready);
         let backend = SimulatedBackend {
