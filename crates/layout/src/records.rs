@@ -1,6 +1,7 @@
 //! Records that handlers send: output, errors, and requests to the controller.
 
-use spile_ir::{FormatId, GlobalId, HandlerId, SiteId, Ty};
+use spile_cast::Cast;
+use spile_ir::{FormatId, GlobalId, HandlerId, Program, SiteId, Ty, interp};
 
 /// The shape of an output record: one piece of a ring-buffer record.
 #[derive(Debug, Clone)]
@@ -83,6 +84,11 @@ pub const LOWEST_ERROR: i32 = -4095;
 pub const DECISION: &str =
     "a decision is 0 (allowed) or a negative error number down to -4095 (denied)";
 
+/// The message of a handler with too many statements.
+pub const MAXACTION: &str = "MAXACTION exceeded";
+/// The message of calls that nest too deeply.
+pub const MAXNESTING: &str = "MAXNESTING exceeded";
+
 /// Errors of kernel handlers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -116,6 +122,46 @@ pub enum ErrorKind {
     WriteFault,
     /// `the signal cannot be sent`
     Signal,
+}
+
+impl ErrorKind {
+    /// The type of the value that an error of this kind carries, if any. `max_string` is the size in bytes of the
+    /// longest string.
+    pub fn field(self, max_string: u32) -> Option<Ty> {
+        match self {
+            ErrorKind::ReadFault
+            | ErrorKind::WriteFault
+            | ErrorKind::KernelStrFault
+            | ErrorKind::UserStrFault => Some(Ty::Long),
+            ErrorKind::Raised => Some(Ty::Str(max_string.fit())),
+            _ => None,
+        }
+    }
+
+    /// The message, up to the digits of an address; empty if it is the string that the error carries.
+    pub fn message(self, program: &Program) -> String {
+        let text = match self {
+            ErrorKind::DivisionByZero => "division by 0",
+            ErrorKind::EmptyAggregate => "empty aggregate",
+            ErrorKind::HistIndex => "histogram index out of range",
+            ErrorKind::ReadFault => "read fault at 0x",
+            ErrorKind::WriteFault => "write fault at 0x",
+            ErrorKind::Signal => "the signal cannot be sent",
+            ErrorKind::KernelStrFault => "kernel string copy fault at 0x",
+            ErrorKind::UserStrFault => "user string copy fault at 0x",
+            ErrorKind::MaxAction => MAXACTION,
+            ErrorKind::MaxNesting => MAXNESTING,
+            ErrorKind::Counter => "the counter cannot be read",
+            ErrorKind::Decision => DECISION,
+            ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)",
+            ErrorKind::Raised => "",
+            ErrorKind::Overflow(g) => match program.globals.get(g.index()) {
+                Some(global) => return interp::overflow(global),
+                None => interp::ARRAY_OVERFLOW,
+            },
+        };
+        text.to_owned()
+    }
 }
 
 /// # A record in the ring buffer

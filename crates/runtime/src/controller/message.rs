@@ -2,45 +2,21 @@
 
 use std::fmt::Write;
 
-use spile_ir::interp::{ARRAY_OVERFLOW, overflow};
-use spile_ir::{HandlerId, MAX_CALLERS, Program, SiteId};
+use spile_ir::{HandlerId, MAX_CALLERS, Program, SiteId, Ty};
 use spile_layout::ErrorKind;
+pub(crate) use spile_layout::{MAXACTION, MAXNESTING};
 
 use crate::shared::ring_record::FieldValue;
 
-/// The message of a handler with too many statements.
-pub(crate) const MAXACTION: &str = "MAXACTION exceeded";
-/// The message of calls that nest too deeply.
-pub(crate) const MAXNESTING: &str = "MAXNESTING exceeded";
-
 /// The message of an error that a kernel handler sent.
 pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Program) -> String {
-    let address = || match fields.first() {
-        Some(FieldValue::Long(n)) => n.cast_unsigned(),
-        _ => 0,
-    };
-    match kind {
-        ErrorKind::DivisionByZero => "division by 0".into(),
-        ErrorKind::EmptyAggregate => "empty aggregate".into(),
-        ErrorKind::Overflow(id) => match program.globals.get(id.index()) {
-            Some(global) => overflow(global),
-            None => ARRAY_OVERFLOW.into(),
-        },
-        ErrorKind::HistIndex => "histogram index out of range".into(),
-        ErrorKind::ReadFault => format!("read fault at {:#x}", address()),
-        ErrorKind::WriteFault => format!("write fault at {:#x}", address()),
-        ErrorKind::Signal => "the signal cannot be sent".into(),
-        ErrorKind::KernelStrFault => format!("kernel string copy fault at {:#x}", address()),
-        ErrorKind::UserStrFault => format!("user string copy fault at {:#x}", address()),
-        ErrorKind::Raised => match fields.first() {
-            Some(FieldValue::Str(text)) => String::from_utf8_lossy(text).into_owned(),
-            _ => "error".into(),
-        },
-        ErrorKind::MaxAction => MAXACTION.into(),
-        ErrorKind::MaxNesting => MAXNESTING.into(),
-        ErrorKind::Counter => "the counter cannot be read".into(),
-        ErrorKind::Decision => spile_layout::DECISION.into(),
-        ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
+    let text = kind.message(program);
+    match (kind.field(0), fields.first()) {
+        (None, _) => text,
+        (Some(Ty::Long), Some(FieldValue::Long(address))) => format!("{text}{address:x}"),
+        (Some(Ty::Long), _) => format!("{text}0"),
+        (Some(Ty::Str(_)), Some(FieldValue::Str(text))) => String::from_utf8_lossy(text).into(),
+        (Some(Ty::Str(_)), _) => "error".into(),
     }
 }
 

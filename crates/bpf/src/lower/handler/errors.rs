@@ -13,18 +13,6 @@ use crate::lower::out_of_line::{FailurePath, OutOfLine};
 use crate::lower::text::fields::OutputField;
 use crate::plan::outlining::Op;
 
-/// The type of the value that an error of this kind carries, if any.
-fn field(kind: ErrorKind, max_string: u32) -> Option<Ty> {
-    match kind {
-        ErrorKind::ReadFault
-        | ErrorKind::WriteFault
-        | ErrorKind::KernelStrFault
-        | ErrorKind::UserStrFault => Some(Ty::Long),
-        ErrorKind::Raised => Some(Ty::Str(max_string.fit())),
-        _ => None,
-    }
-}
-
 impl HandlerCodegen<'_> {
     /// The jump target for an error at the current instruction. The caller has put the address of a
     /// fault into the scratch word `err_aux`, or the text of `error()` into `err_text`.
@@ -80,7 +68,7 @@ impl HandlerCodegen<'_> {
             self.asm.jump(label);
             return Ok(());
         }
-        let fields: Vec<Ty> = field(fail.kind, self.plan.max_string).into_iter().collect();
+        let fields: Vec<Ty> = fail.kind.field(self.plan.max_string).into_iter().collect();
         let shape = RecordShape {
             what: RecordKind::Error {
                 kind: fail.kind,
@@ -158,30 +146,6 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    /// The message of an error, up to the address.
-    fn message(&self, kind: ErrorKind) -> String {
-        match kind {
-            ErrorKind::DivisionByZero => "division by 0".into(),
-            ErrorKind::EmptyAggregate => "empty aggregate".into(),
-            ErrorKind::HistIndex => "histogram index out of range".into(),
-            ErrorKind::ReadFault => "read fault at 0x".into(),
-            ErrorKind::WriteFault => "write fault at 0x".into(),
-            ErrorKind::Signal => "the signal cannot be sent".into(),
-            ErrorKind::KernelStrFault => "kernel string copy fault at 0x".into(),
-            ErrorKind::UserStrFault => "user string copy fault at 0x".into(),
-            ErrorKind::MaxAction => "MAXACTION exceeded".into(),
-            ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
-            ErrorKind::Counter => "the counter cannot be read".into(),
-            ErrorKind::Decision => spile_layout::DECISION.into(),
-            ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
-            ErrorKind::Raised => String::new(),
-            ErrorKind::Overflow(g) => match self.program.globals.get(g.index()) {
-                Some(global) => spile_ir::interp::overflow(global),
-                None => spile_ir::interp::ARRAY_OVERFLOW.into(),
-            },
-        }
-    }
-
     /// `dst` = message of the error that led to this catch block. The kind is a run-time value.
     pub(in crate::lower) fn catch_msg(&mut self, dst: IrReg) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
@@ -193,7 +157,8 @@ impl HandlerCodegen<'_> {
             let next = self.asm.label();
             let id = self.block_word(self.plan.scratch.err_id);
             self.asm.jump_if(Cond::Ne, id, i.fit::<i32>() + 1, next);
-            match field(kind, self.plan.max_string) {
+            let message = kind.message(self.program).into_bytes();
+            match kind.field(self.plan.max_string) {
                 Some(Ty::Str(_)) => {
                     let text = StrOperand::Slot {
                         off: self.plan.scratch.err_text,
@@ -201,12 +166,9 @@ impl HandlerCodegen<'_> {
                     };
                     self.copy_text(off, width, &text)?;
                 }
-                Some(Ty::Long) => {
-                    let bytes = self.message(kind).into_bytes();
-                    self.build_message(off, width, &bytes)?;
-                }
+                Some(Ty::Long) => self.build_message(off, width, &message)?,
                 None => {
-                    let bytes: spile_ir::Bytes = self.message(kind).into_bytes().into();
+                    let bytes = message.into();
                     self.copy_text(off, width, &StrOperand::Const { bytes })?;
                 }
             }
