@@ -333,25 +333,31 @@ fn names_any(file: &Source, words: &[&str]) -> bool {
     code.any(|l| words.iter().any(|word| l.contains(word)))
 }
 
-/// Tables that handlers share with the controller come from the host, as `ByteTable`s.
+/// Modules of the runtime whose tables come from the host, as `ByteTable`s.
+const HOST_TABLES: &[&[&str]] = &[&["shared"], &["text", "user_files"]];
+
 #[test]
-fn shared_memory_names_no_kernel_map() {
+fn tables_of_the_host_are_no_kernel_maps() {
     let all = sources("runtime").into_iter();
-    let shared = all.filter(|f| f.module.first().is_some_and(|m| m == "shared"));
+    let of_host = all.filter(|f| is_in(f, HOST_TABLES));
     let maps = ["spile_kernel::bpf", "map_fd", "KernelMap"];
-    let wrong = shared.filter(|f| names_any(f, &maps));
+    let wrong = of_host.filter(|f| names_any(f, &maps));
     let wrong: Vec<String> = wrong.map(|f| place(&f.path)).collect();
     assert!(wrong.is_empty(), "kernel maps in {}", wrong.join(", "));
 }
 
+/// Whether a file is one of these modules or below.
+fn is_in(file: &Source, modules: &[&[&str]]) -> bool {
+    let begins = |path: &[&str]| {
+        path.len() <= file.module.len() && path.iter().zip(&file.module).all(|(a, b)| a == b)
+    };
+    modules.iter().any(|path| begins(path))
+}
+
 #[test]
 fn only_the_kernel_host_knows_ebpf() {
-    let files = sources("runtime").into_iter().filter(|file| {
-        let of_kernel = |path: &&[&str]| {
-            path.len() <= file.module.len() && path.iter().zip(&file.module).all(|(a, b)| a == b)
-        };
-        !KERNEL_HOST.iter().any(of_kernel)
-    });
+    let files = sources("runtime").into_iter();
+    let files = files.filter(|file| !is_in(file, KERNEL_HOST));
     let all: Vec<_> = files.chain(sources("layout")).collect();
     let wrong = all
         .iter()

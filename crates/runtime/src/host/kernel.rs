@@ -8,9 +8,7 @@ use std::sync::atomic::Ordering;
 use spile_bpf::compiled::Object;
 use spile_ir::{CodeLocation, Event, Program};
 use spile_kernel::bpf::Ring;
-use spile_layout::{
-    FILES_MAP, LINE_ROWS_MAP, Layout, NAMES_MAP, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP,
-};
+use spile_layout::Layout;
 
 use crate::attach::links::{Detaching, Links};
 use crate::attach::site;
@@ -27,7 +25,6 @@ use crate::shared::{init, process_tree};
 use crate::text::deferred::DeferredTexts;
 use crate::text::symbolic;
 use crate::text::user_files::UserFiles;
-use crate::text::user_files::names::NameTables;
 
 /// The kernel of this machine, and the object that it is to run.
 struct KernelHost<'o>(&'o Object);
@@ -187,15 +184,7 @@ fn user_files(
     let Some(next) = stacks.files else {
         return Ok(None);
     };
-    let maps = (loaded.map_fd(FILES_MAP)?, loaded.map_fd(ROWS_MAP)?);
-    let mut names = None;
-    if stacks.symbols {
-        let [of_files, rows, texts] =
-            [SYMBOLS_MAP, SYMBOL_ROWS_MAP, NAMES_MAP].map(|map| loaded.map_fd(map));
-        let lines = stacks.lines.then(|| loaded.map_fd(LINE_ROWS_MAP));
-        names = NameTables::new([of_files?, rows?, texts?], lines.transpose()?);
-    }
-    let Some(mut files) = UserFiles::new(maps, stacks.rows, names) else {
+    let Some(mut files) = UserFiles::new(loaded, stacks)? else {
         return Ok(None);
     };
     // Other files are announced when a stack contains them.

@@ -17,22 +17,23 @@ pub mod reader;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::Read;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use spile_abi::HOST;
 use spile_debuginfo::{DebugFile, Image, SearchPaths, dynamic};
-use spile_kernel::bpf::Map;
-use spile_layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, NO_ROWS, VDSO};
+use spile_layout::{
+    BEHIND, FILE_NAME, FILE_NAMES, FILES_MAP, MAX_ROWS, NO_ROWS, ROWS_MAP, StackWords, VDSO,
+};
 
+use crate::error::Error;
+use crate::shared::maps::{ByteTable, HostTables};
 use crate::shared::ring_record::FieldValue;
-use crate::shared::state::WordMemory;
 use copies::StackCopies;
 use names::{NameTables, linked_at, loaded_size, symbol_at};
 use reader::{ReadJob, ReadTables, TableReader, WantedTables};
@@ -84,11 +85,11 @@ struct KnownFile {
     rows: Option<Rc<[u64]>>,
 }
 
-/// The known files, and the maps that kernel handlers search.
+/// The known files, and the tables that handlers search.
 pub struct UserFiles {
-    files: Map<OwnedFd>,
+    files: Box<dyn ByteTable>,
     rows: OwnedFd,
-    /// Whether stacks are walked, which needs unwind rows.
+    /// Whether stacks are unwound, which needs rows. Without them none are loaded.
     walks: bool,
     /// The symbols that kernel handlers inspect.
     names: Option<NameTables>,
@@ -112,19 +113,25 @@ pub struct UserFiles {
 }
 
 impl UserFiles {
-    /// For these maps; without `walks` no rows are loaded.
-    pub fn new(
-        (files, rows): (OwnedFd, OwnedFd),
-        walks: bool,
-        names: Option<NameTables>,
-    ) -> Option<UserFiles> {
+    /// The files for a host's tables; `None` if this process can make no thread that reads files.
+    ///
+    /// # Errors
+    /// The host does not give out a table.
+    pub fn new(tables: &dyn HostTables, stacks: &StackWords) -> Result<Option<UserFiles>, Error> {
+        let names = stacks
+            .symbols
+            .then(|| NameTables::new(tables, stacks.lines));
+        let walks = stacks.rows;
+        let Ok(reader) = TableReader::new() else {
+            return Ok(None);
+        };
         let mut all = UserFiles {
-            files: Map::new(files).ok()?,
-            rows,
+            files: tables.table(FILES_MAP)?,
+            rows: tables.memory(ROWS_MAP)?,
             walks,
-            names,
+            names: names.transpose()?,
             without_names: 0,
-            reader: TableReader::new().ok()?,
+            reader,
             used: 0,
             known_files: HashMap::new(),
             copies: StackCopies::default(),
@@ -142,7 +149,7 @@ impl UserFiles {
             let job = all.add_file(VDSO.into(), (0, 0), "[vdso]".into(), image);
             all.install(job.read());
         }
-        Some(all)
+        Ok(Some(all))
     }
 
     /// Reads the files of a program, and of the libraries that it names, before anything runs;
@@ -297,7 +304,7 @@ impl UserFiles {
         for (to, word) in value.chunks_exact_mut(8).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());
         }
-        if self.files.update(&id, &value, 0).is_err() {
+        if !matches!(self.files.set(&id, &value), Ok(true)) {
             self.without_rows += 1;
         }
     }
@@ -314,27 +321,12 @@ impl UserFiles {
             self.without_rows += 1;
             return None;
         }
-        if self.write(first, rows).is_err() {
+        if names::write(&self.rows, first as usize, rows.iter().copied()).is_err() {
             self.without_rows += 1;
             return None;
         }
         self.used += count;
         Some(first)
-    }
-
-    /// Writes rows to the map's memory, starting at an index. Only the affected pages are mapped,
-    /// and only for this time: the whole map would count as the session's memory.
-    fn write(&self, first: u32, rows: &[u64]) -> io::Result<()> {
-        let page = rustix::param::page_size() / 8;
-        let first = first as usize;
-        let from = first / page * page;
-        let to = (first + rows.len()).next_multiple_of(page);
-        let memory = WordMemory::map(self.rows.as_fd(), 8 * from as u64, 8 * (to - from))?;
-        for (to, row) in memory.words()[first - from..].iter().zip(rows) {
-            // Handlers look here once the file is in the map of files, which takes a system call.
-            to.store(*row, Ordering::Relaxed);
-        }
-        Ok(())
     }
 
     /// Describes a frame.

@@ -12,9 +12,10 @@ use std::thread;
 
 use spile_cast::Cast;
 use spile_debuginfo::{DebugFile, ElfSymbol, ElfSymbols, Image, LinesFrom, SymbolKind};
-use spile_kernel::bpf::Map;
-use spile_layout::{BEHIND, symbol_row};
+use spile_layout::{BEHIND, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, symbol_row};
 
+use crate::error::Error;
+use crate::shared::maps::{ByteTable, HostTables};
 use crate::shared::state::WordMemory;
 
 /// Bit 31 of a position: it is in memory behind the file's content.
@@ -35,9 +36,9 @@ pub struct FileTables {
     lines: Vec<[u32; 3]>,
 }
 
-/// The maps that handlers search.
+/// The tables that handlers search.
 pub struct NameTables {
-    files: Map<OwnedFd>,
+    files: Box<dyn ByteTable>,
     rows: OwnedFd,
     names: OwnedFd,
     lines: Option<OwnedFd>,
@@ -47,13 +48,17 @@ pub struct NameTables {
 }
 
 impl NameTables {
-    /// For these maps: of files, of rows, of names, and of lines if they are needed.
-    pub fn new([files, rows, names]: [OwnedFd; 3], lines: Option<OwnedFd>) -> Option<NameTables> {
-        Some(NameTables {
-            files: Map::new(files).ok()?,
-            rows,
-            names,
-            lines,
+    /// The tables of a host, with those of lines if they are needed.
+    ///
+    /// # Errors
+    /// The host does not give out a table.
+    pub fn new(tables: &dyn HostTables, lines: bool) -> Result<NameTables, Error> {
+        let lines = lines.then(|| tables.memory(LINE_ROWS_MAP));
+        Ok(NameTables {
+            files: tables.table(SYMBOLS_MAP)?,
+            rows: tables.memory(SYMBOL_ROWS_MAP)?,
+            names: tables.memory(NAMES_MAP)?,
+            lines: lines.transpose()?,
             rows_used: 0,
             // Position 0 means no name.
             words_used: 1,
@@ -98,7 +103,7 @@ impl NameTables {
         self.rows_used += rows.len();
         self.words_used += words.len();
         let value = value.map(|v| (v as u64).to_ne_bytes()).concat();
-        self.files.update(&number.to_ne_bytes(), &value, 0).is_ok() && with_lines
+        matches!(self.files.set(&number.to_ne_bytes(), &value), Ok(true)) && with_lines
     }
 }
 
@@ -229,7 +234,8 @@ fn push(words: &mut Vec<u64>, base: u64, size: u64, name: &str) {
     }
 }
 
-/// Writes words to a map's memory, of which only the affected pages are mapped.
+/// Writes words to a table's memory. Only the affected pages are mapped, and only for this time: the whole table
+/// would count as the session's memory.
 pub(crate) fn write(
     map: &OwnedFd,
     first: usize,
