@@ -52,10 +52,6 @@ pub enum MapType {
     PercpuHash = 5,
     /// Array with a value for each CPU.
     PercpuArray = 6,
-    /// Stack traces.
-    StackTrace = 7,
-    /// Hash table that evicts its oldest entries.
-    LruHash = 9,
     /// A value for each task, freed with the task. In spile's maps the key is an `int`, the value
     /// is an array of 64-bit words, and `max_entries` is 0.
     TaskStorage = 29,
