@@ -342,7 +342,7 @@ fn tables_of_the_host_are_no_kernel_maps() {
     let of_host = all.filter(|f| is_in(f, HOST_TABLES));
     let maps = ["spile_kernel::bpf", "map_fd", "KernelMap"];
     let wrong = of_host.filter(|f| names_any(f, &maps));
-    let wrong: Vec<String> = wrong.map(|f| place(&f.path)).collect();
+    let wrong: Vec<String> = wrong.map(|f| location(&f.path)).collect();
     assert!(wrong.is_empty(), "kernel maps in {}", wrong.join(", "));
 }
 

@@ -7,7 +7,7 @@
 //! | `.bss` (one mmap-able array element) | the state memory |
 //! | `.rodata` | constant tables and strings |
 //! | [`RING`] | ring buffer of records |
-//! | `stack_copies` | rooms for copies of stacks |
+//! | `stack_copies` | buffers for copies of stacks |
 //! | `counterN` | the perf events of a counter, see [`counter_map`] |
 //! | `s_NAME_INDEX` | array: copies of the elements over which handlers iterate, see `crates/layout/src/plan/iterators.rs` |
 

@@ -349,7 +349,7 @@ fn text_functions_of_the_library_run_as_interpreted() {
 #[test]
 fn number_functions_of_the_library_run_as_interpreted() {
     need_privileges();
-    let room = [vec![0xee; 32]];
+    let buffer = [vec![0xee; 32]];
     for n in [
         0,
         7,
@@ -361,13 +361,13 @@ fn number_functions_of_the_library_run_as_interpreted() {
         u64::MAX,
         i64::MAX as u64,
     ] {
-        library("decimal", &[Arg::Address(0), Arg::Number(n)], &room);
+        library("decimal", &[Arg::Address(0), Arg::Number(n)], &buffer);
         let args = [
             Arg::Address(0),
             Arg::Number(n),
             Arg::Constant(i32::from(b'A')),
         ];
-        library("hex", &args, &room);
+        library("hex", &args, &buffer);
     }
     let texts = [
         "",

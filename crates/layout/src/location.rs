@@ -150,7 +150,7 @@ pub struct ThreadField {
 /// Slots for thread records in the shared area, which need no look-up. A thread's record is in the
 /// slot of the thread's number; the word behind it holds the owner ([`ThreadSlots::owner`]) or 0.
 /// If another thread occupies the slot, the record is in the hash map. A handler then works on a
-/// copy in one of its processor's rooms behind the slots, and writes it back to the map at its end.
+/// copy in one of its processor's buffers behind the slots, and writes it back to the map at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadSlots {
     /// Offset of the first slot in the shared area.
@@ -161,7 +161,7 @@ pub struct ThreadSlots {
     pub stride: u32,
     /// Offset in the shared area of the number of records in the hash map.
     pub spilt: u32,
-    /// Offset in each per-CPU area of a word for each of its rooms: the owner of the record in it,
+    /// Offset in each per-CPU area of a word for each of its buffers: the owner of the record in it,
     /// or 0.
     pub lent: u32,
 }
@@ -173,13 +173,13 @@ impl ThreadSlots {
         thread.wrapping_add(1)
     }
 
-    /// Number of rooms of each processor: the number of threads whose records a handler can access.
-    pub const ROOMS: u32 = spile_cast::u32_of(spile_ir::storage::ThreadIdRegs::COUNT);
+    /// Number of buffers of each processor: the number of threads whose records a handler can access.
+    pub const BUFFERS: u32 = spile_cast::u32_of(spile_ir::storage::ThreadIdRegs::COUNT);
 
-    /// Number of slots and rooms.
+    /// Number of slots and buffers.
     #[must_use]
     pub fn all(&self, cpus: u32) -> u32 {
-        self.slots + ThreadSlots::ROOMS * cpus
+        self.slots + ThreadSlots::BUFFERS * cpus
     }
 
     /// Offset of a slot in the shared area.

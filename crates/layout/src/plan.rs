@@ -51,13 +51,13 @@ pub use needs::{rethrown_fields, saved_bytes};
 pub use scratch::ScratchOffsets;
 pub use snapshots::SnapshotMap;
 pub use spec::{TableKind, TableSpec};
-pub use stacks::StackRoom;
+pub use stacks::StackBuffer;
 
 use allocator::{Areas, BumpAllocator};
 use arrays::ThreadRecordFields;
 use host::Res;
 use iterators::IteratorLayout;
-use memory::{is_large, per_cpu, place_in_memory};
+use memory::{is_large, location_in_memory, per_cpu};
 use needs::LayoutInputs;
 
 /// Displacements below this limit reach their target and the words of a small string behind it.
@@ -88,7 +88,7 @@ pub struct StateLayout {
     /// Co-located arrays.
     pub colocations: Colocations,
     /// Buffers for stacks, if any are taken.
-    pub stacks: Option<StackRoom>,
+    pub stacks: Option<StackBuffer>,
 }
 
 const TOO_FAR: &str = "keys and stacks take more than 32 KB for each CPU";
@@ -117,7 +117,7 @@ impl StateLayout {
         needs: &LayoutInputs,
     ) -> Res<StateLayout> {
         let mut areas = Areas::new();
-        let mut handlers = place_handlers(program, host, &mut areas.cpu);
+        let mut handlers = location_handlers(program, host, &mut areas.cpu);
         let far_handlers = areas.cpu.at() > NEAR_COUNTERS;
         if far_handlers {
             areas.cpu = BumpAllocator::from(percpu::END);
@@ -125,7 +125,7 @@ impl StateLayout {
         let iterators = snapshots::all_iterators(program)?;
         let mut scratch = ScratchOffsets::words(&mut areas.cpu, needs, &iterators);
         let made = stacks::forms_made(program, marks);
-        let stacks = StackRoom::new(program, &made, needs.user_walk, &mut areas);
+        let stacks = StackBuffer::new(program, &made, needs.user_unwind, &mut areas);
         let mut globals = near_globals(program, &mut areas);
         if facts.kernel_handlers().any(BodyFacts::sets_verdict) {
             scratch.verdict = areas.cpu.alloc(8);
@@ -144,7 +144,7 @@ impl StateLayout {
             return Err(PlanError::TooLarge(TOO_FAR.into()));
         }
         if far_handlers {
-            handlers = place_handlers(program, host, &mut areas.cpu);
+            handlers = location_handlers(program, host, &mut areas.cpu);
         }
         let arrays = Arrays {
             program,
@@ -169,7 +169,7 @@ impl StateLayout {
             cpus: host.cpus,
             globals,
             handlers,
-            stacks: stacks.as_ref().map(StackRoom::words),
+            stacks: stacks.as_ref().map(StackBuffer::words),
             tree,
             acts,
             wraps,
@@ -192,16 +192,16 @@ impl StateLayout {
     }
 }
 
-/// Places the globals that should be near the start of a per-CPU area; the others have no place yet.
+/// Locations the globals that should be near the start of a per-CPU area; the others have no location yet.
 fn near_globals(program: &Program, areas: &mut Areas) -> Vec<Option<GlobalLayout>> {
-    let place = |g: &Global| {
+    let location = |g: &Global| {
         let far = is_large(g) || per_cpu(g) && areas.cpu.at() > NEAR_SCALARS;
-        (!far).then(|| place_in_memory(g, areas)).flatten()
+        (!far).then(|| location_in_memory(g, areas)).flatten()
     };
-    program.globals.iter().map(place).collect()
+    program.globals.iter().map(location).collect()
 }
 
-/// What the places of arrays follow from.
+/// What the locations of arrays follow from.
 struct Arrays<'a> {
     program: &'a Program,
     cpus: u32,
@@ -210,12 +210,12 @@ struct Arrays<'a> {
 }
 
 impl Arrays<'_> {
-    /// Places the globals that have no place yet.
-    fn far_globals(&self, places: &mut [Option<GlobalLayout>], areas: &mut Areas) -> Res {
+    /// Locations the globals that have no location yet.
+    fn far_globals(&self, locations: &mut [Option<GlobalLayout>], areas: &mut Areas) -> Res {
         let iterated = iterators::iterated(self.program);
         for (i, global) in self.program.globals.iter().enumerate() {
-            if places[i].is_none() {
-                places[i] = place_in_memory(global, areas);
+            if locations[i].is_none() {
+                locations[i] = location_in_memory(global, areas);
             }
             if !matches!(global.kind, GlobalKind::Array { .. })
                 || global.storage == Storage::Controller
@@ -223,27 +223,27 @@ impl Arrays<'_> {
                 continue;
             }
             if let Some(field) = self.records.field(i) {
-                places[i] = arrays::place_field(global, field, &mut areas.tables);
+                locations[i] = arrays::location_field(global, field, &mut areas.tables);
             } else if self.colocations.host(i).is_none() {
-                let array = arrays::ArrayToPlace {
+                let array = arrays::ArrayToLocation {
                     index: i,
                     global,
                     iterated: iterated[i],
                 };
-                places[i] = array.place(self.cpus, self.colocations, areas)?;
+                locations[i] = array.location(self.cpus, self.colocations, areas)?;
             }
         }
         for (i, global) in self.program.globals.iter().enumerate() {
             if let Some(other) = self.colocations.host(i) {
-                let other = places[other.index()].as_ref();
-                places[i] = other.and_then(|other| self.colocations.place(global, i, other));
+                let other = locations[other.index()].as_ref();
+                locations[i] = other.and_then(|other| self.colocations.location(global, i, other));
             }
         }
         Ok(())
     }
 }
 
-fn place_handlers(
+fn location_handlers(
     program: &Program,
     host: &HostParams,
     cpu: &mut BumpAllocator,
@@ -252,12 +252,12 @@ fn place_handlers(
         true => counters::SIZE,
         false => counters::HITS + 8,
     };
-    let place = |(i, h): (usize, &Handler)| {
+    let location = |(i, h): (usize, &Handler)| {
         (h.event.executor() == Executor::Kernel).then(|| HandlerInfo {
             id: HandlerId(i.fit()),
             counters: cpu.alloc(size),
             others: Vec::new(),
         })
     };
-    program.handlers.iter().enumerate().map(place).collect()
+    program.handlers.iter().enumerate().map(location).collect()
 }

@@ -402,8 +402,8 @@ impl Controller {
     }
 
     /// Numbers of user files whose unwind rows, and whose symbols or lines, did not fit.
-    pub fn files_without_room(&self) -> (u64, u64) {
-        self.env.globals.texts.symbolic.files_without_room()
+    pub fn files_without_space(&self) -> (u64, u64) {
+        self.env.globals.texts.symbolic.files_without_space()
     }
 
     /// Whether error records came since the last call.

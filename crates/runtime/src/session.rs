@@ -486,7 +486,7 @@ impl Session {
         let guessed = state.sum(percpu::GUESSED) + self.controller.unfinished_stacks();
         let cut_stacks = state.sum(percpu::CUT_STACKS);
         let unknown_symbols = state.sum(percpu::UNNAMED);
-        let (no_rows, no_tables) = self.controller.files_without_room();
+        let (no_rows, no_tables) = self.controller.files_without_space();
         let acts = kernel.layout().acts.map_or(0, |at| state.sum(at));
         let losses = &mut self.controller.losses;
         losses.acts = acts;

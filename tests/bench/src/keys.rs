@@ -56,19 +56,19 @@ pub(crate) fn run() {
 }
 
 fn tools(keys: u64) -> [Tool; 2] {
-    let room = match keys > FEW {
+    let capacity = match keys > FEW {
         true => (format!("[{}]", keys + OTHERS), keys + OTHERS),
         false => (String::new(), OTHERS),
     };
     let script = format!(
         "global a{} probe syscall.close {{ a[fd] <<< 1 }} \
          probe end {{ foreach (k in a- limit 10) println(k, \" \", @count(a[k])) }}",
-        room.0
+        capacity.0
     );
     let program = "tracepoint:syscalls:sys_enter_close { @[args.fd] = count(); } \
                    END { print(@, 10); clear(@); }";
     let mut peer = bpftrace_tool("bpftrace", program);
-    let variable = format!("BPFTRACE_MAX_MAP_KEYS={}", room.1);
+    let variable = format!("BPFTRACE_MAX_MAP_KEYS={}", capacity.1);
     if peer.installed() {
         peer.argv.splice(0..0, ["env".into(), variable]);
     }

@@ -10,7 +10,7 @@ use super::host::{PlanError, Res};
 use super::spec::{TableKind, TableSpec};
 use super::values::element;
 use crate::{
-    Colocation, GlobalLayout, GlobalPlace, LargeLayout, PerCpuArray, SEQUENCE, ThreadField,
+    Colocation, GlobalLayout, GlobalLocation, LargeLayout, PerCpuArray, SEQUENCE, ThreadField,
     ThreadSlots, ValueLayout,
 };
 
@@ -185,7 +185,7 @@ impl ThreadRecordFields {
                 slots,
                 stride,
                 spilt: areas.shared.alloc(8),
-                lent: areas.cpu.alloc(8 * ThreadSlots::ROOMS),
+                lent: areas.cpu.alloc(8 * ThreadSlots::BUFFERS),
             };
             front.at = areas.shared.alloc(front.all(cpus) * stride);
             front
@@ -252,7 +252,7 @@ fn atomic(value: &ValueLayout) -> bool {
 fn large(key: u32, value: u32, max: u32, cpus: u32) -> Option<LargeLayout> {
     let large = LargeLayout {
         groups: LargeLayout::groups(max)?,
-        // Each CPU can hold one unused room, and insert one more while another CPU fills the array.
+        // Each CPU can hold one unused slot, and insert one more while another CPU fills the array.
         slots: max.checked_add(2 * cpus)?,
         slot_size: key + value,
         spare: 0,
@@ -316,7 +316,7 @@ impl ArrayToLocation<'_> {
             Storage::Shared { lock } => Ok(Some(self.shared(shape, lock, areas))),
             Storage::PerCpu { double } => {
                 let colocated = colocations.host_part(self.index);
-                let colocated = colocated.ok_or("an array without a place")?;
+                let colocated = colocated.ok_or("an array without a location")?;
                 Ok(Some(self.per_cpu(shape, double, colocated, cpus, areas)))
             }
         }

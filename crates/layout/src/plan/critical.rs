@@ -9,8 +9,8 @@ use spile_ir::{Event, Executor, GlobalId, Program};
 use super::allocator::Areas;
 use super::host::CriticalParams;
 use super::spec::TableSpec;
-use crate::critical::{CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal};
-use crate::{GlobalLayout, GlobalPlace, SEQUENCE, ValueLayout};
+use crate::critical::{CopyLocation, CriticalLayout, ENTRY, KeyListWords, LockedGlobal};
+use crate::{GlobalLayout, GlobalLocation, SEQUENCE, ValueLayout};
 
 /// Limit on the elements of an array: interrupts are off while they are copied.
 const MOST_ELEMENTS: u32 = 4096;
@@ -26,15 +26,15 @@ const MOST: usize = 31;
 pub(super) fn plan(
     program: &Program,
     how: CriticalParams,
-    places: &[Option<GlobalLayout>],
+    locations: &[Option<GlobalLayout>],
     areas: &mut Areas,
 ) -> Option<CriticalLayout> {
     let mut all = CriticalLayout {
         interrupts_off: how.interrupts_off,
         ..CriticalLayout::default()
     };
-    for g in copied_globals(program, places) {
-        let Some(Some(layout)) = places.get(g.index()) else {
+    for g in copied_globals(program, locations) {
+        let Some(Some(layout)) = locations.get(g.index()) else {
             continue;
         };
         let Some(lock) = layout.lock else { continue };
@@ -45,8 +45,8 @@ pub(super) fn plan(
             GlobalLocation::Stats { offset, agg } => {
                 copy_words(*offset, ValueLayout::Stats(agg.clone()), areas)
             }
-            GlobalPlace::Hash { field: None, .. } => {
-                elements(g, &layout.place, how.key_lists, areas)
+            GlobalLocation::Hash { field: None, .. } => {
+                elements(g, &layout.location, how.key_lists, areas)
             }
             _ => None,
         };
@@ -121,7 +121,7 @@ fn elements(
     }
     let to = format!("copies_{}", g.0);
     areas.tables.push(TableSpec::mapped(&to, entry, *max));
-    Some(CopyPlace::Elements {
+    Some(CopyLocation::Elements {
         from: map.clone(),
         to,
         count: areas.shared.alloc(8),

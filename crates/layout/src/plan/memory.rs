@@ -5,7 +5,7 @@ use spile_ir::{Global, GlobalKind};
 
 use super::allocator::Areas;
 use super::values::agg_layout;
-use crate::{GlobalLayout, GlobalPlace, ValueLayout};
+use crate::{GlobalLayout, GlobalLocation, ValueLayout};
 
 /// Per-CPU statistics above this size in bytes are placed last.
 const SMALL: u32 = 64;

@@ -25,8 +25,8 @@ pub(super) struct LayoutInputs {
     pub last_match: u32,
     /// Length of the longest string whose match is kept, or 0.
     pub matched: u32,
-    /// Bytes of the state of a walk through a user stack.
-    pub user_walk: u32,
+    /// Bytes of the state of a unwind through a user stack.
+    pub user_unwind: u32,
 }
 
 /// The sizes for a program.
@@ -47,11 +47,11 @@ pub(super) fn needs(program: &Program, facts: &ProgramFacts) -> LayoutInputs {
     LayoutInputs {
         piece: largest_piece(program),
         saved: saved.max().unwrap_or(0),
-        decimal: if converts { decimal::ROOM } else { 0 },
+        decimal: if converts { decimal::AREA } else { 0 },
         memory: if reads { MAX_MEM.fit::<u32>() + 8 } else { 0 },
         last_match: if matched > 0 { area::size(matched) } else { 0 },
         matched,
-        user_walk: unwind::room(program.limits.maxbacktrace),
+        user_unwind: unwind::buffer(program.limits.maxbacktrace),
     }
 }
 

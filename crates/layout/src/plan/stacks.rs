@@ -15,7 +15,7 @@ use crate::{
 
 /// Locations for stacks: offsets in each per-CPU area, except for `words` and `next_file`.
 #[derive(Debug, Clone)]
-pub struct StackRoom {
+pub struct StackBuffer {
     /// Limit on the frames of a stack: MAXBACKTRACE.
     pub most: u32,
     /// The addresses.
@@ -167,23 +167,23 @@ impl StackBuffer {
 
 /// The tables of stacks and of their names. `stacks` and `made` are as in the plan.
 pub(super) fn tables(
-    stacks: Option<&StackRoom>,
+    stacks: Option<&StackBuffer>,
     made: &[SymbolicForm],
     cpus: u32,
 ) -> Vec<TableSpec> {
     let mut maps = Vec::new();
     if stacks.is_some_and(|s| s.user.is_some()) {
-        let walks = stacks.is_some_and(|s| s.rows);
+        let unwinds = stacks.is_some_and(|s| s.rows);
         maps.push(TableSpec::hash(FILES_MAP, 16, 24, 4096));
         maps.push(TableSpec::mapped(
             ROWS_MAP,
             8,
-            if walks { MAX_ROWS } else { 1 },
+            if unwinds { MAX_ROWS } else { 1 },
         ));
         maps.push(TableSpec::array(
             COPIES_MAP,
             copy::BYTES,
-            if walks { cpus } else { 1 },
+            if unwinds { cpus } else { 1 },
         ));
         if let Some(stacks) = stacks.filter(|s| s.names) {
             maps.extend(symbol_maps(stacks.lines));

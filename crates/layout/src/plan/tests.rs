@@ -8,7 +8,7 @@ use spile_lir::library::append::DIGITS;
 
 use super::values::agg_layout;
 use super::{CriticalParams, HostParams, LayoutInputs, StateLayout};
-use crate::{GlobalPlace, PerCpuArray, counters, percpu, shared};
+use crate::{GlobalLocation, PerCpuArray, counters, percpu, shared};
 
 /// Pieces of memory: offset, length, name.
 type Pieces = Vec<(u32, u32, String)>;
@@ -135,8 +135,11 @@ fn check_plan(program: &Program, needs: &LayoutInputs, frame: u32, cpus: u32) {
                 assert!(colocated.at + v.size() <= colocated.size && colocated.at % 8 == 0);
                 key = key.max(*key_size);
                 if let Some(of) = colocated.of {
-                    let of = plan.layout.globals[of.index()].as_ref().expect("a place");
-                    let GlobalPlace::PerCpuArray(PerCpuArray { maps: its, .. }) = &of.place else {
+                    let of = plan.layout.globals[of.index()]
+                        .as_ref()
+                        .expect("a location");
+                    let GlobalLocation::PerCpuArray(PerCpuArray { maps: its, .. }) = &of.location
+                    else {
                         panic!("{name} colocated with {of:?}");
                     };
                     assert_eq!(its, maps);
@@ -186,7 +189,7 @@ fn parts_of_a_layout_do_not_overlap() {
 }
 
 #[test]
-fn statistics_have_room_for_requested_fields_only() {
+fn statistics_have_space_for_requested_fields_only() {
     let full = StatsSpec {
         sum: true,
         min: true,

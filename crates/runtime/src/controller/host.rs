@@ -179,9 +179,9 @@ impl ControllerHost {
                 if !bytes.is_empty() && !self.read(space, addr, &mut bytes)? {
                     return Err(string_fault(space, addr));
                 }
-                let room = usize::try_from(number(2)).unwrap_or(0);
+                let capacity = usize::try_from(number(2)).unwrap_or(0);
                 Ok(Value::from(
-                    &spile_ir::fmt::escape_within(&bytes, room, true)[..],
+                    &spile_ir::fmt::escape_within(&bytes, capacity, true)[..],
                 ))
             }
             MemoryOp::KernelStr | MemoryOp::UserStr | MemoryOp::UserBuf => {
@@ -203,9 +203,9 @@ impl ControllerHost {
         if !add {
             value.clear();
         }
-        let room = most.saturating_sub(value.len()).min(text.len());
-        value.extend_from_slice(&text[..room]);
-        room == text.len()
+        let capacity = most.saturating_sub(value.len()).min(text.len());
+        value.extend_from_slice(&text[..capacity]);
+        capacity == text.len()
     }
 
     /// Fills a buffer from kernel memory.
@@ -282,10 +282,16 @@ impl ControllerHost {
     }
 
     /// Reads a string of 16-bit or 32-bit units.
-    fn unicode(&mut self, space: Space, addr: u64, unit: i64, room: i64) -> Result<Value, Fault> {
+    fn unicode(
+        &mut self,
+        space: Space,
+        addr: u64,
+        unit: i64,
+        capacity: i64,
+    ) -> Result<Value, Fault> {
         let unit = if unit == 2 { 2 } else { 4 };
-        let room = room.clamp(1, MOST_STRING).fit::<usize>();
-        let text = spile_ir::interp::unicode(unit, room, |at| {
+        let capacity = capacity.clamp(1, MOST_STRING).fit::<usize>();
+        let text = spile_ir::interp::unicode(unit, capacity, |at| {
             let mut bytes = [0; 4];
             let here = addr.wrapping_add(at);
             if !self.read(space, here, &mut bytes[..unit.fit::<usize>()])? {

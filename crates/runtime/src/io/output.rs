@@ -152,12 +152,12 @@ impl Output {
         };
         let mut text = std::mem::take(&mut self.collected);
         // Without limits, there is space for all.
-        let mut room = files.room_for(&text);
-        while room < text.len() {
-            self.write_to_file(text.drain(..room));
+        let mut space = files.space_for(&text);
+        while space < text.len() {
+            self.write_to_file(text.drain(..space));
             self.next_file();
             let files = self.files.as_ref();
-            room = files.map_or(text.len(), |f| f.room_for(&text));
+            space = files.map_or(text.len(), |f| f.space_for(&text));
         }
         self.write_to_file(text.drain(..));
     }
@@ -357,7 +357,7 @@ fn is_file(fd: &OwnedFd) -> bool {
     rustix::fs::fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode).is_file())
 }
 
-/// A descriptor of a terminal that never blocks; `None` for anything else. A terminal that reports room can still block a larger write, and signals do not interrupt it. A
+/// A descriptor of a terminal that never blocks; `None` for anything else. A terminal that reports space can still block a larger write, and signals do not interrupt it. A
 /// new non-blocking descriptor avoids that without changing those of other processes.
 pub fn unblocked_terminal(fd: &OwnedFd) -> Option<OwnedFd> {
     if !rustix::termios::isatty(fd) {

@@ -35,7 +35,7 @@ struct Connection {
 pub enum Interest {
     /// Bytes from the client.
     Read,
-    /// Room for the answer.
+    /// Space for the answer.
     Write,
 }
 

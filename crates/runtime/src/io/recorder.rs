@@ -558,7 +558,7 @@ impl Client {
         }
     }
 
-    /// Sets whether room to write is an event.
+    /// Sets whether space to write is an event.
     fn block(&mut self, epoll: &OwnedFd, blocked: bool) {
         if self.blocked == blocked {
             return;

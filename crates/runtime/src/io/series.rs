@@ -90,17 +90,17 @@ impl FileSeries {
 
     /// The number of bytes of a text that go to the current file: whole lines as far as there is space.
     /// 0 if the next file has to take them.
-    pub(super) fn room_for(&self, text: &[u8]) -> usize {
+    pub(super) fn space_for(&self, text: &[u8]) -> usize {
         let Some(limits) = self.limits else {
             return text.len();
         };
-        let room = limits.bytes.saturating_sub(self.written);
-        let room = usize::try_from(room).unwrap_or(usize::MAX);
-        if text.len() <= room {
+        let space = limits.bytes.saturating_sub(self.written);
+        let space = usize::try_from(space).unwrap_or(usize::MAX);
+        if text.len() <= space {
             return text.len();
         }
         let is_end = |b: &u8| *b == b'\n';
-        match text[..room].iter().rposition(is_end) {
+        match text[..space].iter().rposition(is_end) {
             Some(end) => end + 1,
             None if self.written > 0 => 0,
             None => text.iter().position(is_end).map_or(text.len(), |i| i + 1),
@@ -143,17 +143,17 @@ mod tests {
 
     #[test]
     fn whole_lines_go_to_a_file() {
-        assert_eq!(series(10, 0).room_for(b"one\ntwo\nthree\n"), 8);
-        assert_eq!(series(10, 0).room_for(b"one\ntwo\nt\n"), 10);
-        assert_eq!(series(10, 6).room_for(b"one\ntwo\n"), 4);
-        assert_eq!(series(10, 9).room_for(b"one\ntwo\n"), 0);
-        assert_eq!(series(10, 10).room_for(b""), 0);
+        assert_eq!(series(10, 0).space_for(b"one\ntwo\nthree\n"), 8);
+        assert_eq!(series(10, 0).space_for(b"one\ntwo\nt\n"), 10);
+        assert_eq!(series(10, 6).space_for(b"one\ntwo\n"), 4);
+        assert_eq!(series(10, 9).space_for(b"one\ntwo\n"), 0);
+        assert_eq!(series(10, 10).space_for(b""), 0);
     }
 
     #[test]
     fn a_line_that_fits_no_file_has_one_of_its_own() {
-        assert_eq!(series(4, 0).room_for(b"a long line\nb\n"), 12);
-        assert_eq!(series(4, 0).room_for(b"no end"), 6);
-        assert_eq!(series(4, 2).room_for(b"a long line\nb\n"), 0);
+        assert_eq!(series(4, 0).space_for(b"a long line\nb\n"), 12);
+        assert_eq!(series(4, 0).space_for(b"no end"), 6);
+        assert_eq!(series(4, 2).space_for(b"a long line\nb\n"), 0);
     }
 }

@@ -91,7 +91,7 @@ pub struct KernelMap {
     map: Map<OwnedFd>,
     /// Buffers for a batch of keys and values, reused from one batch to the next, so that no memory
     /// is allocated while locks are held.
-    room: (Vec<u8>, Vec<u8>),
+    batch: (Vec<u8>, Vec<u8>),
 }
 
 /// Limits on the elements and bytes of one batch, which bound the memory for a large array.
@@ -103,7 +103,7 @@ impl KernelMap {
     pub fn new(fd: OwnedFd) -> io::Result<KernelMap> {
         Ok(KernelMap {
             map: Map::new(fd).map_err(to_io_error)?,
-            room: Default::default(),
+            batch: Default::default(),
         })
     }
 
@@ -112,15 +112,15 @@ impl KernelMap {
         let (key_len, value_len) = (self.map.key_len(), self.map.value_len());
         let most = self.map.info().max_entries as usize;
         // A whole bucket must fit; ENOSPC asks for a larger buffer.
-        let mut room = most.clamp(
+        let mut batch = most.clamp(
             64,
             (BATCH_BYTES / (key_len + value_len).max(1)).clamp(64, BATCH),
         );
         let (mut entries, mut cursor) = (Vec::new(), Vec::new());
         loop {
-            let (keys, values) = &mut self.room;
-            keys.resize(room * key_len, 0);
-            values.resize(room * value_len, 0);
+            let (keys, values) = &mut self.batch;
+            keys.resize(batch * key_len, 0);
+            values.resize(batch * value_len, 0);
             match self.map.batch(&mut cursor, keys, values, delete) {
                 Ok(batch) => {
                     let pairs = keys
@@ -132,7 +132,7 @@ impl KernelMap {
                         return Ok(entries);
                     }
                 }
-                Err(e) if is_errno(&e, Errno::NOSPC) && room <= most.max(64) => room *= 2,
+                Err(e) if is_errno(&e, Errno::NOSPC) && batch <= most.max(64) => batch *= 2,
                 Err(e) => return Err(to_io_error(e)),
             }
         }

@@ -25,7 +25,7 @@ const REFUSALS: u32 = 64;
 /// The section, and the memory of its copies of arrays.
 pub(crate) struct CriticalSection {
     layout: CriticalLayout,
-    rooms: Vec<Option<WordMemory>>,
+    copies: Vec<Option<WordMemory>>,
     runner: SectionRunner,
 }
 
@@ -49,7 +49,7 @@ impl CriticalSection {
         let Some(runner) = tables.critical_section(layout)? else {
             return Ok(None);
         };
-        let room = |guarded: &LockedGlobal| {
+        let copy = |guarded: &LockedGlobal| {
             let CopyLocation::Elements {
                 to,
                 key,
@@ -66,11 +66,11 @@ impl CriticalSection {
             let memory = memory.map_err(|e| Error::System("mapping copies of arrays", e))?;
             Ok(Some(memory))
         };
-        let rooms = layout.globals.iter().map(room);
-        let rooms = rooms.collect::<Result<_, Error>>()?;
+        let copies = layout.globals.iter().map(copy);
+        let copies = copies.collect::<Result<_, Error>>()?;
         Ok(Some(CriticalSection {
             layout: layout.clone(),
-            rooms,
+            copies,
             runner,
         }))
     }
@@ -97,9 +97,9 @@ impl CriticalSection {
         let (Some(wanted), Some(taken)) = (wanted, taken) else {
             return Err(CopyFailure::Unable);
         };
-        for (n, (guarded, room)) in self.layout.globals.iter().zip(&self.rooms).enumerate() {
-            if let (true, Some(room)) = (wanted & (1 << n) != 0, room) {
-                write_keys(state, guarded, room, table(guarded.global));
+        for (n, (guarded, copy)) in self.layout.globals.iter().zip(&self.copies).enumerate() {
+            if let (true, Some(copy)) = (wanted & (1 << n) != 0, copy) {
+                write_keys(state, guarded, copy, table(guarded.global));
             }
         }
         let since = Instant::now();
@@ -120,11 +120,11 @@ impl CriticalSection {
                 _ => return Err(CopyFailure::Unable),
             }
         }
-        let globals = self.layout.globals.iter().zip(&self.rooms).enumerate();
+        let globals = self.layout.globals.iter().zip(&self.copies).enumerate();
         let globals = globals.filter(|(n, _)| wanted & (1 << n) != 0);
         Ok(globals
-            .filter_map(|(_, (guarded, room))| {
-                Some((guarded.global, copy_of(state, guarded, room)?))
+            .filter_map(|(_, (guarded, copy))| {
+                Some((guarded.global, copy_of(state, guarded, copy)?))
             })
             .collect())
     }
@@ -148,19 +148,19 @@ fn wait_for_locks(state: &StateMemory, needs: &HandlerEffects) {
 fn copy_of(
     state: &StateMemory,
     guarded: &LockedGlobal,
-    room: &Option<WordMemory>,
+    copy: &Option<WordMemory>,
 ) -> Option<RawValue> {
-    match (&guarded.copy, room) {
+    match (&guarded.copy, copy) {
         (CopyLocation::Words { to, value, .. }, _) => Some(RawValue::Cell(state.get(*to, value))),
         (
             CopyLocation::Elements {
                 count, key, value, ..
             },
-            Some(room),
+            Some(copy),
         ) => {
             let n = state.shared(*count).load(Ordering::Relaxed).fit::<usize>();
             Some(RawValue::Entries(entries(
-                room.words(),
+                copy.words(),
                 n,
                 (*key as usize / 8, *value as usize / 8),
             )))
@@ -173,7 +173,7 @@ fn copy_of(
 fn write_keys(
     state: &StateMemory,
     guarded: &LockedGlobal,
-    room: &WordMemory,
+    copy: &WordMemory,
     table: Option<&BoxedTable>,
 ) {
     let CopyLocation::Elements {
@@ -190,7 +190,7 @@ fn write_keys(
     let found = table.and_then(|t| t.borrow_mut().entries().ok());
     let found = found.filter(|f| f.len() <= *max as usize);
     let size = (ENTRY + *key + *value) as usize / 8;
-    let entries = room.words().chunks_exact(size);
+    let entries = copy.words().chunks_exact(size);
     for (entry, (key, _)) in entries.zip(found.iter().flatten()) {
         let words = entry[ENTRY as usize / 8..].iter();
         for (to, from) in words.zip(key.chunks_exact(8)) {
@@ -202,7 +202,7 @@ fn write_keys(
     state.shared(known.keys).store(keys, Ordering::SeqCst);
 }
 
-/// The elements among the first `n` entries of a room. `key` and `value` are their sizes in words.
+/// The elements among the first `n` entries of a copy. `key` and `value` are their sizes in words.
 fn entries(words: &[AtomicU64], n: usize, (key, value): (usize, usize)) -> Entries {
     let bytes = |words: &[AtomicU64]| {
         let words = words.iter().map(|w| w.load(Ordering::Relaxed));

@@ -70,7 +70,7 @@ impl KernelState {
         layout: &Layout,
     ) -> Result<KernelState, Error> {
         let tables = layout.globals.iter().map(|g| match g {
-            Some(g) => tables_of(host, &state, &g.place),
+            Some(g) => tables_of(host, &state, &g.location),
             None => Ok(Vec::new()),
         });
         let tables = tables.collect::<Result<_, Error>>()?;
@@ -348,10 +348,10 @@ impl KernelState {
 fn tables_of(
     host: &dyn HostTables,
     state: &Rc<StateMemory>,
-    place: &GlobalPlace,
+    location: &GlobalLocation,
 ) -> Result<Vec<BoxedTable>, Error> {
-    let table: Box<dyn ByteTable> = match place {
-        GlobalPlace::Hash {
+    let table: Box<dyn ByteTable> = match location {
+        GlobalLocation::Hash {
             map,
             field: Some(field),
             ..
@@ -363,9 +363,9 @@ fn tables_of(
             let field = *field;
             Box::new(FieldTable { records, field })
         }
-        GlobalPlace::Hash { map, .. } => Box::new(LockedTable::new(host.table(map)?)),
+        GlobalLocation::Hash { map, .. } => Box::new(LockedTable::new(host.table(map)?)),
         // Co-located arrays are drained with their host.
-        GlobalPlace::PerCpuArray(array)
+        GlobalLocation::PerCpuArray(array)
             if array.colocated.of.is_none() && array.large.is_none() =>
         {
             let tables = array.maps.iter().map(|map| host.table(map));

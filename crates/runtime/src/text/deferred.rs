@@ -38,7 +38,7 @@ struct TaskOffsets {
 struct ReadRequest {
     id: u64,
     addr: u64,
-    room: usize,
+    capacity: usize,
     quote: Quote,
     /// The index of the constant that replaces unreadable text.
     instead: Option<usize>,
@@ -57,11 +57,11 @@ impl ReadRequest {
             };
             *to = n.cast_unsigned();
         }
-        let [id, addr, room, quote, task, tid, start, exec] = numbers;
+        let [id, addr, capacity, quote, task, tid, start, exec] = numbers;
         Some(ReadRequest {
             id,
             addr,
-            room: usize::try_from(room).ok()?.min(4096),
+            capacity: usize::try_from(capacity).ok()?.min(4096),
             quote: match quote & ((1 << SUBSTITUTE_SHIFT) - 1) {
                 0 => Quote::No,
                 1 => Quote::Escaped,
@@ -171,7 +171,7 @@ impl DeferredTexts {
         if field(at.exec) != Some(wanted.exec) {
             return Err("process runs another program");
         }
-        read_string(&memory, wanted.addr, wanted.room)
+        read_string(&memory, wanted.addr, wanted.capacity)
     }
 
     /// A string with its marks replaced.
@@ -231,12 +231,12 @@ fn why(e: &std::io::Error) -> &'static str {
 }
 
 /// Reads up to a NUL, page by page, because the next page may not exist.
-fn read_string(memory: &File, addr: u64, room: usize) -> Result<Vec<u8>, &'static str> {
+fn read_string(memory: &File, addr: u64, capacity: usize) -> Result<Vec<u8>, &'static str> {
     const PAGE: u64 = spile_abi::PAGE as u64;
     let mut text = Vec::new();
-    while text.len() < room {
+    while text.len() < capacity {
         let at = addr.wrapping_add(text.len() as u64);
-        let len = (PAGE - at % PAGE).fit::<usize>().min(room - text.len());
+        let len = (PAGE - at % PAGE).fit::<usize>().min(capacity - text.len());
         let mut piece = vec![0; len];
         let got = memory.read_at(&mut piece, at).map_err(|e| why(&e))?;
         // The process exists, but its memory is gone.

@@ -93,7 +93,7 @@ impl Symbolizer {
     }
 
     /// Numbers of files whose unwind rows, and whose symbols or lines, did not fit.
-    pub fn files_without_room(&self) -> (u64, u64) {
+    pub fn files_without_space(&self) -> (u64, u64) {
         let files = self.files.borrow();
         let files = files.as_ref();
         files.map_or((0, 0), |f| (f.without_rows, f.without_names))

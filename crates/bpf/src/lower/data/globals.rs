@@ -24,7 +24,7 @@ use crate::lower::operand::StrOperand;
 use crate::lower::slots::{GEN, TMP, UNROLL, block_at};
 use crate::plan::outlining::Op;
 
-/// Insertion attempts when other processors take the room that eviction made.
+/// Insertion attempts when other processors take the slot that eviction made.
 const TRIES: i32 = 16;
 
 impl HandlerCodegen<'_> {
@@ -411,7 +411,7 @@ impl HandlerCodegen<'_> {
 
     /// Inserts a key with `insert`, which leaves the helper's result. A full map of a wrapping
     /// array first loses its oldest elements, and one more each time another processor took the
-    /// room. `evictions` is the offset of a counter of this, if it is counted.
+    /// slot. `evictions` is the offset of a counter of this, if it is counted.
     /// Always a global subprogram: the verifier may follow all attempts, with two iterations each.
     pub(in crate::lower) fn insert_evicting(
         &mut self,

@@ -27,7 +27,7 @@ impl HandlerCodegen<'_> {
         front: ThreadSlots,
         key: Val,
     ) -> Res<Reg> {
-        let (end, which) = (self.asm.label(), self.room_of(key)?);
+        let (end, which) = (self.asm.label(), self.buffer_of(key)?);
         let owner = self.number_copy(key)?;
         let record = self.slot_of(front, owner);
         self.asm.add(owner, 1);
@@ -39,7 +39,7 @@ impl HandlerCodegen<'_> {
         self.asm.mov(record, 0);
         self.asm.jump_if(Cond::Eq, spilt, 0, end);
         let number = self.call_record(field, front, owner, (which, LOOK))?;
-        self.room_at(front, number, record);
+        self.buffer_at(front, number, record);
         self.asm.bind(end);
         Ok(record)
     }
@@ -51,7 +51,7 @@ impl HandlerCodegen<'_> {
         front: ThreadSlots,
         key: Val,
     ) -> Res<Reg> {
-        let (which, full) = (self.room_of(key)?, self.full_label(field.g));
+        let (which, full) = (self.buffer_of(key)?, self.full_label(field.g));
         let owner = self.number_copy(key)?;
         self.asm.add(owner, 1);
         let number = self.call_record(field, front, owner, (which, MAKE))?;
@@ -60,30 +60,30 @@ impl HandlerCodegen<'_> {
             self.asm.jump_if(Cond::Eq, number, code, full);
         }
         let record = self.asm.new_reg();
-        self.room_at(front, number, record);
+        self.buffer_at(front, number, record);
         Ok(record)
     }
 
     /// At the handler's end, writes back the records that it changed as copies.
     pub(in crate::lower) fn write_back_records(&mut self) -> Res {
-        for (which, (field, front)) in self.rooms_used()? {
+        for (which, (field, front)) in self.buffers_used()? {
             let end = self.asm.label();
             let lent = self.block_word(front.lent + 8 * which);
             self.asm.jump_if(Cond::Eq, lent, 0, end);
             let name = "write_back_record";
-            self.define_global(name, ["room"], |sub, [room]| {
-                sub.write_back(&field, front, room);
+            self.define_global(name, ["buffer"], |sub, [buffer]| {
+                sub.write_back(&field, front, buffer);
                 Ok(())
             })?;
-            let room = CallArg::from(which.cast_signed());
-            self.asm.call_sub_with(name, &[room]);
+            let buffer = CallArg::from(which.cast_signed());
+            self.asm.call_sub_with(name, &[buffer]);
             self.asm.bind(end);
         }
         Ok(())
     }
 
     /// The threads whose records the handler accesses, each with one of the fields.
-    fn rooms_used(&self) -> Res<Vec<(u32, (FieldRef, ThreadSlots))>> {
+    fn buffers_used(&self) -> Res<Vec<(u32, (FieldRef, ThreadSlots))>> {
         let mut used = std::collections::BTreeMap::new();
         for inst in self.body.insts() {
             let Some(g) = inst.global() else { continue };
@@ -91,14 +91,14 @@ impl HandlerCodegen<'_> {
                 continue;
             };
             if let (Some(front), Some(key)) = (field.front, key_of(inst)) {
-                used.insert(self.room_of(key)?, (field, front));
+                used.insert(self.buffer_of(key)?, (field, front));
             }
         }
         Ok(used.into_iter().collect())
     }
 
-    /// The index of this processor's room for the thread that a key selects.
-    fn room_of(&self, key: Val) -> Res<u32> {
+    /// The index of this processor's buffer for the thread that a key selects.
+    fn buffer_of(&self, key: Val) -> Res<u32> {
         let which = self.thread_index(key);
         Ok(which
             .ok_or("a record of a thread that does not run here")?
@@ -116,8 +116,8 @@ impl HandlerCodegen<'_> {
         slot
     }
 
-    /// `to` = the address of the slot or room of that number, or 0 if the number is out of range.
-    fn room_at(&mut self, front: ThreadSlots, number: Reg, to: Reg) {
+    /// `to` = the address of the slot or buffer of that number, or 0 if the number is out of range.
+    fn buffer_at(&mut self, front: ThreadSlots, number: Reg, to: Reg) {
         let end = self.asm.label();
         self.asm.mov(to, 0);
         let all = front.all(self.options.cpus).cast_signed();
@@ -138,7 +138,7 @@ impl HandlerCodegen<'_> {
         self.none_code(front) + 1
     }
 
-    /// Calls the subprogram for the record of an owner. Returns the number of the slot or room.
+    /// Calls the subprogram for the record of an owner. Returns the number of the slot or buffer.
     fn call_record(
         &mut self,
         field: &FieldRef,
@@ -146,38 +146,38 @@ impl HandlerCodegen<'_> {
         owner: Reg,
         (which, how): (u32, &'static str),
     ) -> Res<Reg> {
-        self.define_global(how, ["owner", "room"], |sub, [owner, room]| {
-            sub.record_sub(field, front, (owner, room), how);
+        self.define_global(how, ["owner", "buffer"], |sub, [owner, buffer]| {
+            sub.record_sub(field, front, (owner, buffer), how);
             Ok(())
         })?;
         let args = [owner.into(), which.cast_signed().into()];
         Ok(self.asm.call_sub_with(how, &args))
     }
 
-    /// In a subprogram: the number of this processor's room, and the address of the word with the room's
+    /// In a subprogram: the number of this processor's buffer, and the address of the word with the buffer's
     /// owner.
-    fn own_room(&mut self, front: ThreadSlots, room: Reg) -> (Reg, Reg) {
+    fn own_buffer(&mut self, front: ThreadSlots, buffer: Reg) -> (Reg, Reg) {
         let done = self.done;
-        self.bound_argument(room, ThreadSlots::ROOMS - 1);
+        self.bound_argument(buffer, ThreadSlots::BUFFERS - 1);
         let number = self.plan.cpu_number(self.asm, done);
         self.asm
-            .alu(AluOp::Mul, number, ThreadSlots::ROOMS.cast_signed());
-        self.asm.add(number, room);
+            .alu(AluOp::Mul, number, ThreadSlots::BUFFERS.cast_signed());
+        self.asm.add(number, buffer);
         self.asm.add(number, front.slots.cast_signed());
-        let owner = self.asm.alu_of(AluOp::Lsh, room, 3);
+        let owner = self.asm.alu_of(AluOp::Lsh, buffer, 3);
         self.asm.add(owner, BLOCK);
         self.asm.add(owner, front.lent.cast_signed());
         (number, owner)
     }
 
-    /// In a subprogram: the address of a room.
-    fn own_room_at(&mut self, front: ThreadSlots, number: Reg) -> Reg {
-        let room = self.shared_address(front.at);
+    /// In a subprogram: the address of a buffer.
+    fn own_buffer_at(&mut self, front: ThreadSlots, number: Reg) -> Reg {
+        let buffer = self.shared_address(front.at);
         let off = self
             .asm
             .alu_of(AluOp::Mul, number, front.stride.cast_signed());
-        self.asm.add(room, off);
-        room
+        self.asm.add(buffer, off);
+        buffer
     }
 
     /// In a subprogram: the record of an owner in the map, or 0.
@@ -192,25 +192,25 @@ impl HandlerCodegen<'_> {
         self.store(self.plan.scratch.key, thread);
     }
 
-    /// The subprogram that copies the record of an owner from the map to a room and returns the
-    /// room's number.
+    /// The subprogram that copies the record of an owner from the map to a buffer and returns the
+    /// buffer's number.
     fn record_sub(
         &mut self,
         field: &FieldRef,
         front: ThreadSlots,
-        (owner, room): (Reg, Reg),
+        (owner, buffer): (Reg, Reg),
         how: &str,
     ) {
         let [copied, none] = [(); 2].map(|()| self.asm.label());
         if how == MAKE {
             self.put_record(field, front, owner);
         }
-        let (number, there) = self.own_room(front, room);
+        let (number, there) = self.own_buffer(front, buffer);
         let now = self.asm.word(there, 0);
         self.asm.jump_if(Cond::Eq, now, owner, copied);
         let record = self.record_in_map(field, owner);
         self.asm.jump_if(Cond::Eq, record, 0, none);
-        let to = self.own_room_at(front, number);
+        let to = self.own_buffer_at(front, number);
         self.copy_memory(to.into(), field.record, record.into());
         self.asm.store(Size::DW, there, 0, owner);
         self.asm.bind(copied);
@@ -254,17 +254,17 @@ impl HandlerCodegen<'_> {
         self.asm.atomic(AtomicOp::Add, spilt, 0, by);
     }
 
-    /// The subprogram that copies the record in a room back to the map, or deletes it from the map
+    /// The subprogram that copies the record in a buffer back to the map, or deletes it from the map
     /// if no field is present.
-    fn write_back(&mut self, field: &FieldRef, front: ThreadSlots, room: Reg) {
+    fn write_back(&mut self, field: &FieldRef, front: ThreadSlots, buffer: Reg) {
         let (done, empty) = (self.done, self.asm.label());
-        let (number, there) = self.own_room(front, room);
+        let (number, there) = self.own_buffer(front, buffer);
         let owner = self.asm.word(there, 0);
         self.asm.jump_if(Cond::Eq, owner, 0, done);
         self.asm.store(Size::DW, there, 0, 0);
         let record = self.record_in_map(field, owner);
         self.asm.jump_if(Cond::Eq, record, 0, done);
-        let from = self.own_room_at(front, number);
+        let from = self.own_buffer_at(front, number);
         let present = self.asm.word(from, 0);
         self.asm.jump_if(Cond::Eq, present, 0, empty);
         self.copy_memory(record.into(), field.record, from.into());
@@ -276,7 +276,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Frees the slot of a record that has no fields left. An atomic exchange makes the empty record
-    /// visible to the slot's next owner. In a room the word has no meaning.
+    /// visible to the slot's next owner. In a buffer the word has no meaning.
     pub(in crate::lower) fn free_slot(&mut self, field: &FieldRef, record: Reg) {
         let free = self.asm.copy(0);
         self.asm

@@ -69,7 +69,7 @@ fn substitute(body: &Body, here: BlockId, dst: IrReg) -> Option<StrId> {
     }
 }
 
-/// Defines `user_defer(address, room, quote)` if the kernel supports it. The subprogram defers the
+/// Defines `user_defer(address, capacity, quote)` if the kernel supports it. The subprogram defers the
 /// read and appends a mark to the text being built. It returns nonzero if the read cannot be
 /// deferred.
 pub(in crate::lower) fn use_user_defer(
@@ -121,7 +121,7 @@ impl HandlerCodegen<'_> {
         &mut self,
         result: Reg,
         (off, width): (u32, u32),
-        room: Val,
+        capacity: Val,
         (quote, dst): (Quote, IrReg),
         (read, fail): (Label, Label),
     ) -> Res {
@@ -132,14 +132,14 @@ impl HandlerCodegen<'_> {
         self.asm
             .jump_if(Cond::Ne, result, super::usermem::ABSENT, fail);
         self.begin_text(width);
-        let room = self.text_room(room, width)?;
-        let room = self.asm.alu_of(AluOp::Add, room, -1);
+        let capacity = self.text_capacity(capacity, width)?;
+        let capacity = self.asm.alu_of(AluOp::Add, capacity, -1);
         let from = self.block_word(self.plan.scratch.err_aux);
         let instead = substitute(self.body, self.cur_block, dst);
         let instead = instead.map_or(0, |s| s.index().fit::<i64>() + 1);
         let how = quote as i64 | instead << SUBSTITUTE_SHIFT;
         let how = self.asm.constant(how);
-        let args = [from.into(), room.into(), how.into()];
+        let args = [from.into(), capacity.into(), how.into()];
         let refused = self.asm.call_sub_with(USER_DEFER, &args);
         self.asm.jump_if(Cond::Ne, refused, 0, fail);
         self.end_text(off, width);

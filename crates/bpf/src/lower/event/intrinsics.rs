@@ -96,7 +96,7 @@ impl HandlerCodegen<'_> {
         match op {
             MemoryOp::KernelStr | MemoryOp::UserStr | MemoryOp::KernelBuf | MemoryOp::UserBuf => {
                 let slot = dst.map(|dst| self.slot(dst)).transpose()?.flatten();
-                let slot = slot.unwrap_or(self.unused_room());
+                let slot = slot.unwrap_or(self.unused_capacity());
                 let quote = dst.and_then(|dst| Some((self.deferrable(dst)?, dst)));
                 self.read_string(slot, space, (args[0], args[1]), quote)
             }
@@ -559,7 +559,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Offset and width of a buffer for a string that is not used, of the largest width.
-    fn unused_room(&self) -> (u32, u32) {
+    fn unused_capacity(&self) -> (u32, u32) {
         let width = self.plan.max_string;
         (self.plan.scratch.text + 2 * width, width)
     }
@@ -579,14 +579,14 @@ impl HandlerCodegen<'_> {
             ErrorKind::KernelStrFault
         };
         self.fill_zero(off, width);
-        let room = self.text_room(n, width)?;
+        let capacity = self.text_capacity(n, width)?;
         let from = self.number(addr)?;
         self.set_aux(from);
         let helper = match user {
             true => Helper::ProbeReadUserStr,
             false => Helper::ProbeReadKernelStr,
         };
-        let args = [block_at(off), room.into(), from.into()];
+        let args = [block_at(off), capacity.into(), from.into()];
         let result = self.asm.call_with(helper, &args);
         let fail = self.fail_label(kind);
         if !user || self.options.resident {
@@ -595,8 +595,8 @@ impl HandlerCodegen<'_> {
         }
         let read = self.asm.label();
         self.asm.jump_if(Cond::Sge, result, 0, read);
-        let room = self.text_room(n, width)?;
-        let bytes = self.asm.alu_of(AluOp::Add, room, -1);
+        let capacity = self.text_capacity(n, width)?;
+        let bytes = self.asm.alu_of(AluOp::Add, capacity, -1);
         let result = self.read_absent(bytes.into(), false)?;
         let copy = self.asm.label();
         self.asm.jump_if(Cond::Eq, result, 0, copy);
@@ -605,30 +605,31 @@ impl HandlerCodegen<'_> {
             None => self.asm.jump(fail),
         }
         self.asm.bind(copy);
-        let room = self.text_room(n, width)?;
+        let capacity = self.text_capacity(n, width)?;
         let staging = block_at(super::usermem::staging_area(self.plan));
-        let args = [block_at(off), room.into(), staging];
+        let args = [block_at(off), capacity.into(), staging];
         self.asm.call_with(Helper::ProbeReadKernelStr, &args);
         self.asm.bind(read);
         Ok(())
     }
 
     /// The number of bytes to read for `n` bytes of text: helpers count the NUL.
-    pub(in crate::lower) fn text_room(&mut self, n: Val, width: u32) -> Res<Src> {
+    pub(in crate::lower) fn text_capacity(&mut self, n: Val, width: u32) -> Res<Src> {
         let Val::Imm(n) = n else {
             let (some, fits) = (self.asm.label(), self.asm.label());
-            let room = self.number_copy(n)?;
-            self.asm.jump_if(Cond::Sge, room, 0, some);
-            self.asm.mov(room, 0);
+            let capacity = self.number_copy(n)?;
+            self.asm.jump_if(Cond::Sge, capacity, 0, some);
+            self.asm.mov(capacity, 0);
             self.asm.bind(some);
-            self.asm.jump_if(Cond::Lt, room, width.cast_signed(), fits);
-            self.asm.mov(room, width.cast_signed() - 1);
+            self.asm
+                .jump_if(Cond::Lt, capacity, width.cast_signed(), fits);
+            self.asm.mov(capacity, width.cast_signed() - 1);
             self.asm.bind(fits);
-            self.asm.add(room, 1);
-            return Ok(room.into());
+            self.asm.add(capacity, 1);
+            return Ok(capacity.into());
         };
-        let room = n.clamp(0, i64::from(width) - 1) + 1;
-        Ok(Src::Imm(room.fit()))
+        let capacity = n.clamp(0, i64::from(width) - 1) + 1;
+        Ok(Src::Imm(capacity.fit()))
     }
 
     pub(in crate::lower) fn memory_load(

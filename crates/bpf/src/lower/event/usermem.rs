@@ -22,7 +22,7 @@ pub(in crate::lower) fn staging_area(plan: &StateLayout) -> u32 {
     plan.scratch.text + 2 * plan.max_string
 }
 
-/// Defines `user_text(room, address, raw)`, which reads up to `room` bytes into the [`staging_area`]
+/// Defines `user_text(capacity, address, raw)`, which reads up to `capacity` bytes into the [`staging_area`]
 /// and terminates them with a NUL. Unless `raw` is set, it stops at a NUL.
 pub(in crate::lower) fn use_user_text(
     pool: &mut crate::lower::pool::Pool,
@@ -45,12 +45,12 @@ pub(in crate::lower) fn use_user_text(
 }
 
 impl HandlerCodegen<'_> {
-    /// Reads memory that a helper could not: up to `room` bytes at the address in `err_aux`. The result is
+    /// Reads memory that a helper could not: up to `capacity` bytes at the address in `err_aux`. The result is
     /// nonzero if that fails too.
-    pub(in crate::lower) fn read_absent(&mut self, room: Src, raw: bool) -> Res<Reg> {
+    pub(in crate::lower) fn read_absent(&mut self, capacity: Src, raw: bool) -> Res<Reg> {
         use_user_text(self.pool, self.plan, self.options)?;
         let from = self.block_word(self.plan.scratch.err_aux);
-        let args = [room.into(), from.into(), i32::from(raw).into()];
+        let args = [capacity.into(), from.into(), i32::from(raw).into()];
         Ok(self.asm.call_sub_with(USER_TEXT, &args))
     }
 }

@@ -141,8 +141,8 @@ impl HandlerCodegen<'_> {
             - 1
     }
 
-    /// The position behind the header of a new record of at most `room` bytes.
-    pub(in crate::lower) fn begin_global(&mut self, record: u32, room: i32) -> Res<Reg> {
+    /// The position behind the header of a new record of at most `capacity` bytes.
+    pub(in crate::lower) fn begin_global(&mut self, record: u32, capacity: i32) -> Res<Reg> {
         let size = self.plan.scratch.out_size.cast_signed();
         self.define_global("begin", ["record", "limit"], |g, [record, limit]| {
             let (fits, flush) = (g.asm.label(), g.asm.label());
@@ -158,7 +158,7 @@ impl HandlerCodegen<'_> {
             g.asm.ret(position);
             Ok(())
         })?;
-        let args = [record.cast_signed(), size - room].map(CallArg::from);
+        let args = [record.cast_signed(), size - capacity].map(CallArg::from);
         let position = self.asm.call_sub_with("begin", &args);
         // The mask changes nothing; it bounds the value for the verifier.
         self.asm.alu(AluOp::And, position, self.out_mask());

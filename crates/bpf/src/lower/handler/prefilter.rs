@@ -210,7 +210,7 @@ impl BodyContext<'_> {
                 inst.fallible(self.program)
                     && self.location(*g).is_ok_and(|location| match location {
                         GlobalLocation::Hash { .. } => true,
-                        // Co-located elements share the room of their host's elements.
+                        // Co-located elements share the slot of their host's elements.
                         GlobalLocation::PerCpuArray(array) => array.colocated.of.is_none(),
                         _ => false,
                     })

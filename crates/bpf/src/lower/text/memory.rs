@@ -132,22 +132,23 @@ impl HandlerCodegen<'_> {
         let before = self.block_word(self.plan.scratch.text_pos);
         self.store(tmp + BEFORE, before);
         // Limited to what a text can hold.
-        let (from, room, times) = match hex {
+        let (from, capacity, times) = match hex {
             true => (text + 3 * max, max / 2 + 8, 2),
             false => (bytes, max.min(MOST as u32), 1),
         };
         let fits = self.asm.label();
         let count = self.block_word(tmp + LEN);
-        self.asm.jump_if(Cond::Le, count, room.cast_signed(), fits);
-        self.asm.mov(count, room.cast_signed());
+        self.asm
+            .jump_if(Cond::Le, count, capacity.cast_signed(), fits);
+        self.asm.mov(count, capacity.cast_signed());
         self.asm.bind(fits);
         if hex {
-            let name = self.made(hex_bytes(room))?;
+            let name = self.made(hex_bytes(capacity))?;
             self.store(tmp + LEN + 24, count);
             let args = [block_at(bytes), block_at(from), count.into()];
             self.asm.call_sub_with(name, &args);
             self.load(count, tmp + LEN + 24);
-            self.check_bound(count, room.cast_signed());
+            self.check_bound(count, capacity.cast_signed());
             self.asm.alu(AluOp::Lsh, count, 1);
         }
         let end = self.block_address(from);
@@ -158,21 +159,21 @@ impl HandlerCodegen<'_> {
         let args = [BLOCK.into(), block_at(from), count.into(), 0.into()];
         self.asm.call_sub_with(APPEND_TEXT, &args);
         if !hex {
-            self.end_at_nul(room * times);
+            self.end_at_nul(capacity * times);
         }
         self.pad_memory(hex, true)
     }
 
     /// Ends the text at a NUL among the bytes, which shortens what was appended.
-    fn end_at_nul(&mut self, room: u32) {
+    fn end_at_nul(&mut self, capacity: u32) {
         let (tmp, pos) = (self.plan.scratch.tmp, self.plan.scratch.text_pos);
         let (short, whole) = (self.asm.label(), self.asm.label());
         let [appended, before, length] =
             [pos, tmp + BEFORE, tmp + LEN].map(|at| self.block_word(at));
         self.asm.alu(AluOp::Sub, appended, before);
         self.asm
-            .jump_if(Cond::Le, length, room.cast_signed(), short);
-        self.asm.mov(length, room.cast_signed());
+            .jump_if(Cond::Le, length, capacity.cast_signed(), short);
+        self.asm.mov(length, capacity.cast_signed());
         self.asm.bind(short);
         self.asm.jump_if(Cond::Ge, appended, length, whole);
         self.store(pos, self.plan.max_string.cast_signed() + 1);

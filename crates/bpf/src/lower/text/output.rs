@@ -88,20 +88,20 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    /// Writes a record's number. Sends the buffer first if a record of at most `room` bytes does
+    /// Writes a record's number. Sends the buffer first if a record of at most `capacity` bytes does
     /// not fit. The record continues at the returned position plus a displacement.
-    fn begin(&mut self, record: Src, room: i32) -> Res<(Reg, i16)> {
+    fn begin(&mut self, record: Src, capacity: i32) -> Res<(Reg, i16)> {
         let pos = self.plan.scratch.out_pos;
         let size = self.plan.scratch.out_size.cast_signed();
-        if room + HEADER > size {
+        if capacity + HEADER > size {
             return Err("a piece of output that is larger than the buffer".into());
         }
         if let (Src::Imm(record), true) = (record, self.outlined(Op::Record)) {
-            return Ok((self.begin_global(record.cast_unsigned(), room)?, 0));
+            return Ok((self.begin_global(record.cast_unsigned(), capacity)?, 0));
         }
         let fits = self.asm.label();
         let position = self.block_word(pos);
-        self.asm.jump_if(Cond::Le, position, size - room, fits);
+        self.asm.jump_if(Cond::Le, position, size - capacity, fits);
         self.flush();
         self.asm.mov(position, 0);
         self.asm.bind(fits);

@@ -25,12 +25,12 @@ mod word {
 }
 
 impl HandlerCodegen<'_> {
-    /// `dst` = the text escaped, in at most `room` bytes.
+    /// `dst` = the text escaped, in at most `capacity` bytes.
     pub(in crate::lower) fn text_strn(
         &mut self,
         dst: IrReg,
         text: Val,
-        room: Val,
+        capacity: Val,
         quoted: Val,
     ) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
@@ -41,7 +41,7 @@ impl HandlerCodegen<'_> {
         let count = self.strlen(&text);
         self.store(self.plan.scratch.tmp + word::COUNT, count);
         let wide = text.width();
-        self.quote_room(room, quoted)?;
+        self.quote_capacity(capacity, quoted)?;
         let name = self.quote_sub(wide)?;
         self.begin_text(width);
         let text = self.text_arg(&text);
@@ -83,7 +83,7 @@ impl HandlerCodegen<'_> {
         let Some((off, width)) = dst.map(|d| self.slot(d)).transpose()?.flatten() else {
             return Ok(());
         };
-        self.quote_room(args[2], Val::Imm(1))?;
+        self.quote_capacity(args[2], Val::Imm(1))?;
         let name = self.quote_sub(max)?;
         self.begin_text(width);
         self.call_quote(name, block_at(bytes));
@@ -92,22 +92,26 @@ impl HandlerCodegen<'_> {
     }
 
     /// Stores the limit and the quoting flag in the scratch words.
-    fn quote_room(&mut self, room: Val, quoted: Val) -> Res {
+    fn quote_capacity(&mut self, capacity: Val, quoted: Val) -> Res {
         let tmp = self.plan.scratch.tmp;
         let max = self.plan.max_string.cast_signed();
-        if let (Val::Imm(room), Val::Imm(quoted)) = (room, quoted) {
-            let (room, quotes) = (
-                room.clamp(0, i64::from(max)).fit::<i32>(),
+        if let (Val::Imm(capacity), Val::Imm(quoted)) = (capacity, quoted) {
+            let (capacity, quotes) = (
+                capacity.clamp(0, i64::from(max)).fit::<i32>(),
                 i32::from(quoted != 0),
             );
-            let limit = if quoted != 0 { room.max(5) - 1 } else { room };
+            let limit = if quoted != 0 {
+                capacity.max(5) - 1
+            } else {
+                capacity
+            };
             self.store(tmp + word::QUOTED, quotes);
             self.store(tmp + word::LIMIT, limit);
             return Ok(());
         }
         let [some, fits, plain, large] = std::array::from_fn(|_| self.asm.label());
         // Facts that the verifier learns about the copies must not reach the originals.
-        let [limit, quotes] = [(room, word::LIMIT), (quoted, word::QUOTED)].map(|(v, at)| {
+        let [limit, quotes] = [(capacity, word::LIMIT), (quoted, word::QUOTED)].map(|(v, at)| {
             let v = self.number(v)?;
             let (base, disp) = self.block_operand(tmp + at, 8);
             self.asm.store(Size::DW, base, disp, v);

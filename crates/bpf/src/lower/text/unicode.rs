@@ -21,7 +21,7 @@ impl HandlerCodegen<'_> {
         args: &[Val],
     ) -> Res {
         self.needs_loop("reading UTF-16 and UTF-32")?;
-        let (addr, unit, bits, room) = match *args {
+        let (addr, unit, bits, capacity) = match *args {
             [addr, Val::Imm(2), Val::Imm(n)] => (addr, Size::U16, 16, n),
             [addr, Val::Imm(4), Val::Imm(n)] => (addr, Size::U32, 32, n),
             _ => return Err("units of another size than 2 and 4 bytes".into()),
@@ -31,9 +31,9 @@ impl HandlerCodegen<'_> {
             Space::Kernel => ("kernel", Helper::Read, ErrorKind::KernelStrFault),
         };
         let max = self.plan.max_string;
-        let room = room.clamp(1, max.into()).fit::<u32>();
-        let name = format!("{space}_utf{bits}_{room}");
-        self.made(unicode::utf(&name, helper, unit, room))?;
+        let capacity = capacity.clamp(1, max.into()).fit::<u32>();
+        let name = format!("{space}_utf{bits}_{capacity}");
+        self.made(unicode::utf(&name, helper, unit, capacity))?;
         self.begin_text(max);
         let addr = self.number(addr)?;
         self.set_aux(addr);

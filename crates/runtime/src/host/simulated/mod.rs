@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 use rustix::event::{EventfdFlags, eventfd};
 use spile_ir::{Executor, HandlerId, Program};
 use spile_layout::critical::CriticalLayout;
-use spile_layout::{GlobalPlace, Layout, percpu};
+use spile_layout::{GlobalLocation, Layout, percpu};
 
 use crate::error::Error;
 use crate::host::{Backend, Host, HostLosses, SessionHost, StartParams, Started};

@@ -71,7 +71,7 @@ pub(super) fn compile(script: &str) -> (Program, Layout) {
     (program, layout)
 }
 
-/// The shapes of what handlers send: their output, and errors with their message at each place of the script.
+/// The shapes of what handlers send: their output, and errors with their message at each location of the script.
 fn records(program: &Program) -> Vec<RecordShape> {
     let text = Ty::str_for_len(program.limits.maxstringlen as usize);
     let shape = |what, fields| RecordShape {

@@ -282,8 +282,8 @@ impl ProcfsFiles {
 
     /// Handles notifications of opened and closed pipes.
     fn notices(&mut self) {
-        let mut room = [MaybeUninit::uninit(); 4096];
-        let mut reader = inotify::Reader::new(&self.notify, &mut room);
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.notify, &mut buffer);
         while let Ok(event) = reader.next() {
             let (watch, what) = (event.wd(), event.events());
             let pipes = self.pipes.iter_mut().chain(&mut self.old);

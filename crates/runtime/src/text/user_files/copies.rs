@@ -143,7 +143,7 @@ impl UserFiles {
             *to = n.cast_unsigned();
         }
         let [id, process, ip, at, sp, bp, pages, mapped] = numbers;
-        let room = copy::PAGES * PAGE.fit::<usize>() / 8;
+        let capacity = copy::PAGES * PAGE.fit::<usize>() / 8;
         let words = usize::try_from(pages)
             .ok()?
             .checked_mul(PAGE.fit::<usize>() / 8)?;
@@ -156,9 +156,9 @@ impl UserFiles {
             // The copy begins behind it.
             link: None,
             base: sp & !(PAGE - 1),
-            words: piece.words.get(..words.min(room))?,
+            words: piece.words.get(..words.min(capacity))?,
         };
-        let rest = piece.words.get(room..)?.chunks_exact(4);
+        let rest = piece.words.get(capacity..)?.chunks_exact(4);
         let maps: Vec<Mapping> = rest
             .take(usize::try_from(mapped).ok()?)
             .map(|m| Mapping {

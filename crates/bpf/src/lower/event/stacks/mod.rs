@@ -24,7 +24,7 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, Reg as IrReg, Val};
-use spile_layout::plan::StackRoom;
+use spile_layout::plan::StackBuffer;
 use spile_layout::{SymbolicForm, shared, stack_words};
 use spile_lir::library::stacks::address;
 

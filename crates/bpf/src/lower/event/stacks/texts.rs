@@ -1,6 +1,6 @@
 //! The run-time library's functions that write texts of stacks ([`spile_lir::library::stacks`]).
 
-use spile_layout::plan::{StackRoom, StateLayout};
+use spile_layout::plan::{StackBuffer, StateLayout};
 use spile_layout::{
     KERNEL_LINES_MAP, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, percpu,
 };

@@ -13,7 +13,7 @@ use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::insn::{Cond, Reg, Src};
 use spile_ir::{Reg as IrReg, Ty, Val};
 use spile_layout::COPIES_MAP;
-use spile_layout::plan::{StackRoom, StateLayout};
+use spile_layout::plan::{StackBuffer, StateLayout};
 use spile_layout::{
     FILE_NAME, FILE_NAMES, FILES_MAP, ROWS_MAP, RecordKind, RecordShape, SymbolicForm, copy, percpu,
 };
