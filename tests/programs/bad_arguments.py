@@ -2,8 +2,8 @@
 
 Each call of tests/syscalls.tsv that shows memory gets addresses without memory, of a page that nothing may read, of
 the four bytes in front of it, and outside of the address space, and lengths of gigabytes. No such call has an effect:
-the kernel cannot read the memory either. `argstr` must name each address, in less than 512 bytes. Prints `ok`, or the
-differences.
+the kernel cannot read the memory either. `argstr` must name each address, in less than 512 bytes. Prints the
+number of calls by name whose addresses were shown, or the differences.
 """
 
 import ctypes
@@ -76,18 +76,21 @@ def main():
     for line in open("saw", errors="replace"):
         name, _, text = line.rstrip("\n").partition(" ")
         saw.setdefault(name, []).append(text)
-    wrong = []
+    wrong, shown = [], {}
     want = json.load(open("did"))
     for name, address, result, texts in want:
         if result != -1:
             wrong.append(f"{name} with {address} succeeded")
         found = any(all(t in text for t in texts) for text in saw.get(name, ()))
-        if not found:
+        if found:
+            shown[name] = shown.get(name, 0) + 1
+        else:
             wrong.append(f"{name} with {address}: no {texts} in {saw.get(name, ())[-2:]}")
     if len(want) < 1200:
         wrong.append(f"only {len(want)} calls")
     wrong += [f"too long: {text}" for texts in saw.values() for text in texts if len(text) >= 512 + len("execve ()")]
-    print("\n".join(wrong) if wrong else "ok")
+    counts = [f"{name} {count}" for name, count in shown.items()]
+    print("\n".join(wrong or [*counts, f"{sum(shown.values())} calls of {len(shown)} names as expected"]))
 
 
 if __name__ == "__main__":

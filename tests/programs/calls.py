@@ -2,7 +2,8 @@
 
 All 64 bits of each argument's register are set. ctypes computes the expected value of a variable from the
 C type that the manual declares (`man 2 NAME`). Expected texts are literals. No call has an effect: its files
-and sockets are not open, its processes do not exist. Prints `ok`, or the differences.
+and sockets are not open, its processes do not exist. Prints the lines or names that it compared and their number, or
+the differences.
 """
 
 import ctypes
@@ -830,7 +831,7 @@ def short(spile):
 
 def every(spile, short=False):
     """Tests all rows, in several sessions: one session cannot have programs for all calls."""
-    all, wrong = list(rows(short)), []
+    all, wrong, same = list(rows(short)), [], []
     values = constants(all)
     # A part has the name of another call, so both need sessions of their own.
     whole = [row for row in all if row[2].isdigit()]
@@ -839,8 +840,10 @@ def every(spile, short=False):
     for some in some_of(whole) + some_of(parts):
         with open("some", "w") as f:
             json.dump([some, values], f)
-        wrong += run(spile, "every", "\n".join(every_script(some, values)))
-    return wrong
+        differ, equal = run(spile, "every", "\n".join(every_script(some, values)))
+        wrong += differ
+        same += equal
+    return wrong, same
 
 
 # ---- names of constants
@@ -886,7 +889,7 @@ def of_c(names):
 
 def names(_):
     """Compares the tables of names for flags and choices with C headers."""
-    wrong, tables = [], {}
+    wrong, same, tables = [], [], {}
     for line in open(f"{ROOT}/crates/syscalls/data/flags.tsv"):
         if not line.startswith("#"):
             table, entries = line.rstrip("\n").split("\t")
@@ -910,11 +913,15 @@ def names(_):
             if table == "sigset":
                 # Signals of a set are bits.
                 value = value.bit_length()
-            if (value - real.get(name, value)) % (1 << 32):
+            if name not in real:
+                continue
+            if (value - real[name]) % (1 << 32):
                 wrong.append(f"{table}: {name} is {real[name]:#x}, not {text}")
+            else:
+                same.append(f"{table} {name} {value:#x}")
     if len(real) < 850:
         wrong.append(f"only {len(real)} names are in headers")
-    return wrong
+    return wrong, same
 
 
 def run(spile, name, script=None):
@@ -924,16 +931,21 @@ def run(spile, name, script=None):
     args = [spile, "-w" if name == "every" else "-W", "-D", "MAXSKIPPED=1000000", "-e", script, "-o", "saw", "-c", command]
     done = subprocess.run(args, text=True, capture_output=True, timeout=300)
     if done.returncode != 0:
-        return [f"status {done.returncode}", done.stdout, done.stderr]
+        return [f"status {done.returncode}", done.stdout, done.stderr], []
     # Random bytes may be shown as text.
     text = set(open("saw", errors="replace").read().splitlines())
     want = json.load(open("did"))
-    if not want:
-        return ["nothing to compare"]
-    missing = [w for w in want if w not in text and not any(re.fullmatch(w, t) for t in text if "\\" in w and "*" in w)]
+
+    def found(w):
+        like = (t for t in text if "\\" in w and "*" in w and re.fullmatch(w, t))
+        return w if w in text else next(like, None)
+
+    same = [line for line in map(found, want) if line is not None]
+    missing = [w for w in want if found(w) is None]
     near = {w.split("(")[0].split(" ")[0] for w in missing}
     wrong = [f"missing: {w}" for w in missing]
-    return wrong + sorted(t for t in text if re.split(r"[( ]", t)[0] in near)[:80] if wrong else []
+    wrong += sorted(t for t in text if re.split(r"[( ]", t)[0] in near)[:80]
+    return wrong, same
 
 
 def main():
@@ -944,8 +956,8 @@ def main():
             json.dump(want, f)
         return 0
     test = globals().get(sys.argv[2])
-    wrong = test(sys.argv[1]) if test else run(sys.argv[1], sys.argv[2])
-    print("\n".join(wrong) if wrong else "ok")
+    wrong, same = test(sys.argv[1]) if test else run(sys.argv[1], sys.argv[2])
+    print("\n".join(wrong or [*same, f"{len(same)} as expected"]))
     return 1 if wrong else 0
 
 

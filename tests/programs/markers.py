@@ -51,7 +51,8 @@ def program(name, rows):
 
 
 def markers(spile):
-    wrong = []
+    """What the session printed, and what it had to print."""
+    saw, wanted = [], []
     env = dict(os.environ, PATH=os.getcwd() + ":" + os.environ["PATH"])
     for name, rows in (("stap", STAP), ("staprun", STAPRUN), ("python3", PYTHON)):
         program(name, rows)
@@ -63,9 +64,9 @@ def markers(spile):
             values = [f'"{a}"' if isinstance(a, str) and name != "python3" else a for a in args]
             want.append(alias + " " + " ".join(f"{n.removesuffix(':s')}={v}" for n, v in zip(names, values)))
         done = subprocess.run([spile, "-w", "-e", script, "-c", f"./{name}"], env=env, text=True, capture_output=True, timeout=100)
-        if done.stdout.splitlines() != want:
-            wrong += [name, done.stdout, done.stderr]
-    return wrong
+        saw += (done.stdout + done.stderr).splitlines()
+        wanted += want
+    return saw, wanted
 
 
 # perf_hw_cache_id, perf_hw_cache_op_id
@@ -86,17 +87,25 @@ perf.hw_cache.node.write.miss perf.hw_cache.ndoe.write.miss
 
 
 def caches(spile):
-    wrong = []
+    """The numbers of the events, as spile says them and as the header does."""
     script = "".join(f"probe {name} {{ n++ }}\n" for name in NAMES.split()) + "global n probe end { println(n) }"
     done = subprocess.run([spile, "-p2", "-e", script], text=True, capture_output=True, timeout=100)
+    numbers = {}
+    for line in done.stdout.splitlines():
+        found = re.search(r"perf\.type\(3\)\.config\((\w+)\).*(perf\.hw_cache[.\w]+)", line)
+        if found:
+            numbers[found[2]] = int(found[1], 0)
+    saw, wanted = [], []
     for name in NAMES.split():
         _, _, cache, operation, result = name.split(".")
         number = CACHES["node" if cache == "ndoe" else cache] | OPERATIONS[operation] << 8 | (result == "miss") << 16
-        if not re.search(rf"perf\.type\(3\)\.config\((0x0*{number:x}|{number})\).*{re.escape(name)}\b", done.stdout):
-            wrong.append(f"{name}: {number}")
-    return wrong + ([done.stdout, done.stderr] if wrong else [])
+        saw.append(f"{name} {numbers.get(name, 0):#x}")
+        wanted.append(f"{name} {number:#x}")
+    return saw, wanted
 
 
 if __name__ == "__main__":
-    wrong = caches(sys.argv[1]) if sys.argv[2:] == ["caches"] else markers(sys.argv[1])
-    print("\n".join(wrong) if wrong else "ok")
+    saw, wanted = (caches if sys.argv[2:] == ["caches"] else markers)(sys.argv[1])
+    print("\n".join(saw))
+    if saw != wanted:
+        sys.exit("\n".join(["expected:", *wanted]))
