@@ -3,6 +3,8 @@
 //!
 //! The machine has every structure with every member, so only the library is tested.
 
+#[path = "tapset/constructs.rs"]
+mod constructs;
 #[path = "tapset/coverage.rs"]
 mod coverage;
 #[path = "tapset/reference.rs"]
