@@ -56,7 +56,7 @@ test: test-deps lint deny
 # Takes some hours: the long cases, all cases on the other kernels, mutants of the run-time library,
 # random scripts and sessions, and the packages.
 test-all: long-deps test
-	$(CARGO) test --workspace --exclude spile
+	SPILE_CASES=5 $(CARGO) test --workspace --exclude spile
 	$(CARGO) run -q -p xtask -- programs
 	$(CARGO) test -p spile --test e2e -- examples
 	$(CARGO) run -p xtask -- vm --all

@@ -105,11 +105,14 @@ pub(crate) fn is_mutating() -> bool {
     MODE.with_borrow(|mode| matches!(mode, Mode::Mutate(_)))
 }
 
-/// The configuration of a property. Runs that others compare have the same inputs always.
+/// The configuration of a property. Runs that others compare have the same inputs always; the others have
+/// `SPILE_CASES` times as many cases, as in `make test-all`.
 pub(crate) fn config(cases: u32) -> ProptestConfig {
     let run = MODE.with_borrow(|mode| matches!(mode, Mode::Run));
+    let times = std::env::var("SPILE_CASES").ok();
+    let times = times.and_then(|t| t.parse().ok()).filter(|_| run);
     ProptestConfig {
-        cases,
+        cases: cases * times.unwrap_or(1),
         failure_persistence: None,
         max_shrink_iters: if run { u32::MAX } else { 0 },
         rng_seed: if run {
