@@ -564,7 +564,7 @@ fn preprocessor(tokens: &[(Tok, &str)], used: &mut Constructs) {
 }
 
 /// Where the handlers of a probe run, by its first point. Aliases are left out.
-fn place(points: &[ProbePoint]) -> Option<Where> {
+fn location(points: &[ProbePoint]) -> Option<Where> {
     let words: Vec<&str> = points
         .first()?
         .components
@@ -587,10 +587,10 @@ fn place(points: &[ProbePoint]) -> Option<Where> {
 }
 
 impl Used {
-    fn add(&mut self, names: BTreeSet<Name>, place: Option<Where>, case: &str) {
+    fn add(&mut self, names: BTreeSet<Name>, location: Option<Where>, case: &str) {
         for name in names {
-            let (places, cases) = self.names.entry(name).or_default();
-            places.extend(place);
+            let (locations, cases) = self.names.entry(name).or_default();
+            locations.extend(location);
             cases.insert(case.to_owned());
         }
     }
@@ -641,7 +641,7 @@ impl Used {
                     used.calls.extend(f.calls.iter().cloned());
                 }
             }
-            self.add(used.names, place(points), case);
+            self.add(used.names, location(points), case);
         }
         self.add(outside.names, None, case);
     }
@@ -675,15 +675,15 @@ fn document(used: &Used, all: &BTreeSet<Name>) -> String {
             );
             before = section;
         }
-        let places = used.names.get(name).map(|u| &u.0);
-        let has = |place| places.is_some_and(|p| p.contains(&place));
-        let places = match (has(Where::Controller), has(Where::Kernel)) {
+        let locations = used.names.get(name).map(|u| &u.0);
+        let has = |location| locations.is_some_and(|p| p.contains(&location));
+        let locations = match (has(Where::Controller), has(Where::Kernel)) {
             (true, true) => "controller, kernel",
             (true, false) => "controller",
             (false, true) => "kernel",
             (false, false) => "",
         };
-        let _ = writeln!(text, "| `{}` | {places} |", construct.replace('|', "\\|"));
+        let _ = writeln!(text, "| `{}` | {locations} |", construct.replace('|', "\\|"));
     }
     text + "\n"
 }
