@@ -11,9 +11,8 @@ use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::append::{self, flag};
 use spile_lir::library::stacks::rows::{kernel_row, stack_words, symbol_row};
-use spile_lir::library::stacks::{
-    self, OWN_FRAMES, StackLayout, StackText, address, frame, line, location, part,
-};
+use spile_lir::library::stacks::{self, OWN_FRAMES, StackLayout, StackText};
+use spile_lir::library::stacks::{address, frame, line, location, part};
 use spile_lir::library::unwind::{BEHIND, EXACT, VDSO, at, buffer};
 use spile_lir::verify::{HostLimits, verify};
 
@@ -41,6 +40,7 @@ const COUNT: usize = 96;
 const FIRST: usize = 104;
 const ADDRESSES: usize = 112;
 const UNWIND: usize = ADDRESSES + 8 * BUFFER;
+const OFFSETS: usize = at::offsets(FRAMES as u32) as usize;
 const INPUT_AT: usize = UNWIND + buffer(FRAMES as u32) as usize;
 const TEXT: usize = INPUT_AT + INPUT + 32;
 
@@ -191,10 +191,7 @@ impl<'a> Kernel<'a> {
         for (n, (address, file, offset)) in world.frames.iter().enumerate() {
             set(ADDRESSES + 8 * n, *address);
             set(UNWIND + at::FILES as usize + 8 * n, *file);
-            set(
-                UNWIND + at::offsets(FRAMES as u32) as usize + 8 * n,
-                *offset,
-            );
+            set(UNWIND + OFFSETS + 8 * n, *offset);
         }
         set(UNWIND + at::N as usize, world.frames.len() as u64);
         set(UNWIND + at::TGID as usize, world.process);
@@ -353,8 +350,7 @@ fn run(
     let args: Vec<u64> = args.iter().map(|n| n.cast_unsigned()).collect();
     functions((most, lines)).same(1_000_000, |mut machine| {
         let mut kernel = Kernel::new(&mut machine.memory, world, most);
-        let write =
-            |memory: &mut Memory, to, bytes: &[u8]| memory.write(to, bytes).expect("buffer");
+        let write = |memory: &mut Memory, to, b: &[u8]| memory.write(to, b).expect("buffer");
         let at = kernel.block + INPUT_AT as u64;
         write(&mut machine.memory, at, input);
         write(&mut machine.memory, kernel.state + 16, &bytes(ranges));
@@ -642,9 +638,8 @@ fn world() -> impl Strategy<Value = World> {
 }
 
 /// A text as a block of the longest length keeps it.
-fn limited(mut text: String, most: usize) -> String {
-    text.truncate(most);
-    text
+fn limited(text: String, most: usize) -> String {
+    text[..text.len().min(most)].to_owned()
 }
 
 const NOTHING: (&[u8], &[u64]) = (&[], &[]);

@@ -260,6 +260,28 @@ impl KernelState {
         Ok(full)
     }
 
+    /// Moves the elements that had to wait: the files that they refer to had time to become known.
+    fn collect_waiting(
+        &self,
+        mem: &mut MemGlobals,
+        key_text: KeyText<'_>,
+    ) -> Result<Vec<(GlobalId, u64)>, Fault> {
+        let mut full = Vec::new();
+        for (g, elements) in self.waiting.take() {
+            let layout = self.layout.globals.get(g.index()).and_then(Option::as_ref);
+            let Some(layout) = layout else { continue };
+            let mut merge = DeltaMerge {
+                mem: &mut *mem,
+                key_text,
+                all: true,
+            };
+            let deltas = GlobalDeltas::Array(elements);
+            let (missed, _) = merge.deltas(g, &layout.location, deltas)?;
+            full.extend((missed > 0).then_some((g, missed)));
+        }
+        Ok(full)
+    }
+
     /// Moves the deltas of one generation: those of globals with two generations, or of all.
     fn collect(
         &self,
@@ -268,22 +290,7 @@ impl KernelState {
         generation: u32,
         (only_double, last): (bool, bool),
     ) -> Result<Vec<(GlobalId, u64)>, Fault> {
-        let mut full = Vec::new();
-        // The files that these elements refer to had time to become known.
-        let waiting = self.waiting.take();
-        for (g, elements) in waiting {
-            let location = self.layout.globals.get(g.index()).and_then(Option::as_ref);
-            let Some(location) = location.map(|l| &l.location) else {
-                continue;
-            };
-            let mut merge = DeltaMerge {
-                mem: &mut *mem,
-                key_text,
-                all: true,
-            };
-            let (missed, _) = merge.deltas(g, location, GlobalDeltas::Array(elements))?;
-            full.extend((missed > 0).then_some((g, missed)));
-        }
+        let mut full = self.collect_waiting(mem, key_text)?;
         for (i, layout) in self.layout.globals.iter().enumerate() {
             let g = GlobalId(i.fit());
             let (Some(layout), Some(global)) = (layout, program.globals.get(i)) else {

@@ -424,19 +424,14 @@ fn user_text(form: SymbolicForm, location: FrameLocation, files: &mut UserFiles)
         Some(_) => format!(" {addr:#x} : {}\n", data(at)),
         None => format!(" {}\n", data(at)),
     };
+    let mut position = || files.line(location).map(escaped_file);
+    let at = |(file, n): (String, u32)| format!(" at {file}:{n}");
     match form {
         SymbolicForm::UserLines => line(""),
-        SymbolicForm::UserFileLines => match files.line(location).map(escaped_file) {
-            Some((file, n)) => line(&format!(" at {file}:{n}")),
-            None => line(""),
-        },
+        SymbolicForm::UserFileLines => line(&position().map(at).unwrap_or_default()),
         SymbolicForm::UserSimple | SymbolicForm::UserSimpleLines => {
             let lines = form == SymbolicForm::UserSimpleLines;
-            let at = lines
-                .then(|| files.line(location))
-                .flatten()
-                .map(escaped_file);
-            let at = at.map_or_else(String::new, |(file, n)| format!(" at {file}:{n}"));
+            let at = if lines { position().map(at) } else { None }.unwrap_or_default();
             match (&found.symbol, module) {
                 (Some((name, offset, _)), Some(m)) => {
                     format!("{name}+{offset:#x}{at} [{}]\n", base(m))
@@ -453,7 +448,7 @@ fn user_text(form: SymbolicForm, location: FrameLocation, files: &mut UserFiles)
         SymbolicForm::UserAddresses => format!("{addr:#x}"),
         SymbolicForm::UserAddressLines => format!(" {addr:#x} : {}\n", data("")),
         SymbolicForm::UserName => name(),
-        SymbolicForm::UserLocation => match files.line(location).map(escaped_file) {
+        SymbolicForm::UserLocation => match position() {
             Some((file, n)) => format!("{}\t{file}:{n}", name()),
             None => format!("{}\t{addr:#x}", name()),
         },
@@ -464,7 +459,7 @@ fn user_text(form: SymbolicForm, location: FrameLocation, files: &mut UserFiles)
         SymbolicForm::UserData => data(""),
         SymbolicForm::UserModule => module.unwrap_or("<unknown>").to_owned(),
         SymbolicForm::UserFileLine | SymbolicForm::UserFile | SymbolicForm::UserLine => {
-            match (files.line(location).map(escaped_file), form) {
+            match (position(), form) {
                 (Some((file, n)), SymbolicForm::UserFileLine) => format!("{file}:{n}"),
                 (Some((file, _)), SymbolicForm::UserFile) => file,
                 (Some((_, n)), _) => n.to_string(),

@@ -63,7 +63,7 @@ fn at_once(location: &CodeLocation) -> bool {
     )
 }
 
-/// Groups the locations by the meaning of the bodies, in the order of their first place.
+/// Groups the locations by the meaning of the bodies, in the order of their first location.
 pub(crate) fn groups<'h>(
     facts: &dyn Facts,
     hit: &'h CodeMatch,
@@ -82,25 +82,10 @@ pub(crate) fn groups<'h>(
     });
     for (number, found) in (0..).zip(&hit.locations) {
         let module = &found.module.module;
-        let in_scope = match wanted {
-            true => facts.location_variables(module, found.location.id, hit.ret),
-            false => Ok(Vec::new()),
+        let (variables, missing) = match wanted {
+            true => variables_of(facts, hit, found, m),
+            false => (Vec::new(), None),
         };
-        let (mut variables, mut missing): (_, Option<Arc<str>>) = match in_scope {
-            Ok(variables) => (variables, None),
-            Err(why) => (Vec::new(), Some(why.into())),
-        };
-        let named = |t: &str| variables.iter().any(|v| *v.name == *t);
-        if wanted && (m.all_targets || m.targets.iter().any(|t| !named(t))) {
-            match facts.location_locals(module, &found.location, hit.ret) {
-                Ok(more) => {
-                    let names: Vec<_> = variables.iter().map(|v| v.name.clone()).collect();
-                    let more = more.into_iter().filter(|v| !names.contains(&v.name));
-                    variables.extend(more);
-                }
-                Err(why) => missing = missing.or(Some(why.into())),
-            }
-        }
         // A message about one location names the variables that exist.
         let exists = |t: &str| variables.iter().any(|v| *v.name == *t);
         let strange = hit.locations.len() == 1 && m.targets.iter().any(|t| !exists(t));
@@ -147,6 +132,33 @@ pub(crate) fn groups<'h>(
         list[at].numbers.push(number);
     }
     list
+}
+
+/// The variables at a location among which those that a body mentions are, and why others are unknown.
+fn variables_of(
+    facts: &dyn Facts,
+    hit: &CodeMatch,
+    found: &MatchedLocation,
+    m: &Mentions,
+) -> (Vec<Variable>, Option<Arc<str>>) {
+    let module = &found.module.module;
+    let in_scope = facts.location_variables(module, found.location.id, hit.ret);
+    let (mut variables, mut missing): (Vec<Variable>, Option<Arc<str>>) = match in_scope {
+        Ok(variables) => (variables, None),
+        Err(why) => (Vec::new(), Some(why.into())),
+    };
+    let named = |t: &str| variables.iter().any(|v| *v.name == *t);
+    if m.all_targets || m.targets.iter().any(|t| !named(t)) {
+        match facts.location_locals(module, &found.location, hit.ret) {
+            Ok(more) => {
+                let names: Vec<_> = variables.iter().map(|v| v.name.clone()).collect();
+                let more = more.into_iter().filter(|v| !names.contains(&v.name));
+                variables.extend(more);
+            }
+            Err(why) => missing = missing.or(Some(why.into())),
+        }
+    }
+    (variables, missing)
 }
 
 /// The name of a variable, or of the one whose type a hidden variable counts.

@@ -683,7 +683,11 @@ fn document(used: &Used, all: &BTreeSet<Name>) -> String {
             (false, true) => "kernel",
             (false, false) => "",
         };
-        let _ = writeln!(text, "| `{}` | {locations} |", construct.replace('|', "\\|"));
+        let _ = writeln!(
+            text,
+            "| `{}` | {locations} |",
+            construct.replace('|', "\\|")
+        );
     }
     text + "\n"
 }
