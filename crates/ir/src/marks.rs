@@ -154,10 +154,10 @@ impl FlowGraph {
             Val::Reg(r) if text(*r) => Some(TextNode::Reg(at, *r)),
             _ => None,
         };
-        let mut walked = FxHashMap::default();
+        let mut iterated = FxHashMap::default();
         for (inst, site) in body.insts_at() {
             if let Inst::IterNew { it, g, .. } = inst {
-                walked.insert(*it, *g);
+                iterated.insert(*it, *g);
             }
             if kernel
                 && let Inst::Intr {
@@ -181,7 +181,7 @@ impl FlowGraph {
                 Term::IterNext {
                     it, keys, value, ..
                 } => {
-                    let Some(g) = walked.get(it) else { continue };
+                    let Some(g) = iterated.get(it) else { continue };
                     for (i, key) in keys.iter().enumerate().filter(|(_, k)| text(**k)) {
                         self.flow(TextNode::Key(*g, i), TextNode::Reg(at, *key));
                     }

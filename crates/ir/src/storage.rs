@@ -15,8 +15,8 @@
 //! run at the same time as others: kernel handlers, and the controller's timers, scrapes and
 //! input. `begin` runs before anything is armed, `end` and `error` after all is detached.
 //!
-//! 1. A shared global that no running handler writes needs no lock, unless a kernel handler walks
-//!    through it (`foreach`): the copies of its elements belong to the holder of the lock.
+//! 1. A shared global that no running handler writes needs no lock, unless a kernel handler iterates over
+//!    it (`foreach`): the copies of its elements belong to the holder of the lock.
 //! 2. Arrays in which running handlers touch only elements of their own need none. Either every
 //!    access has as its first key the current thread's id, or in handlers of `sched_switch` the id
 //!    of the thread that the processor switches to; or every access has the processor's number. One
@@ -43,8 +43,8 @@
 //! once, so code that reads an element could see another one.)
 //!
 //! # Thread records
-//! Arrays with the thread's id as key, of which each thread touches only its own elements and which
-//! no handler walks through, can be fields of one record for each thread: one look-up finds all of
+//! Arrays with the thread's id as key, of which each thread touches only its own elements and
+//! over which no handler iterates, can be fields of one record for each thread: one look-up finds all of
 //! them ([`thread_records`]). As no other thread touches a record, it needs no lock either.
 //!
 //! # Co-located elements

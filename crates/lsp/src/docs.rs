@@ -27,9 +27,9 @@ words! {
     "else" "if (c) a else b" "runs one of two statements";
     "for" "for (init; cond; step) a" "a loop, bounded by MAXACTION";
     "while" "while (c) a" "a loop, bounded by MAXACTION";
-    "foreach" "foreach (v = [k-, l] in array limit 10) a" "walks an array; + and - sort by a column";
+    "foreach" "foreach (v = [k-, l] in array limit 10) a" "iterates over an array; + and - sort by a column";
     "in" "[k, l] in array" "whether the array has the element";
-    "limit" "foreach (k in array limit 10)" "walks at most that number of elements";
+    "limit" "foreach (k in array limit 10)" "visits at most that number of elements";
     "return" "return e" "leaves the function";
     "delete" "delete x" "removes an element, a slice or all of an array, or clears a variable";
     "break" "break" "leaves the loop";

@@ -192,7 +192,7 @@ fn hovers_show_signatures_and_documentation() {
     );
     has(
         "probe begin { fore§ach (k in a) next }",
-        &["walks an array"],
+        &["iterates over an array"],
     );
     has("probe timer.s($§1) { }", &["argument 1"]);
     has(

@@ -51,7 +51,7 @@ pub struct SessionOptions {
     pub rest: Option<Duration>,
     /// The name of the session, and of the directory of its `procfs` files.
     pub name: String,
-    /// Programs and libraries whose stacks are walked although no process runs them yet (`-d`).
+    /// Programs and libraries whose stacks are unwound although no process runs them yet (`-d`).
     pub objects: Vec<PathBuf>,
     /// The address on which `prometheus` probes are served, `host:port`.
     pub prometheus: Option<String>,

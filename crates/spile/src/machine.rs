@@ -141,7 +141,7 @@ fn uprobe_offsets(btf: &Btf) -> Option<UprobeOffsets> {
     })
 }
 
-/// The offsets for walking stacks of programs, on supported processors.
+/// The offsets for unwinding stacks of programs, on supported processors.
 fn unwind_offsets(btf: &Btf) -> Option<UnwindOffsets> {
     if !HOST.kernel.reads_programs {
         return None;

@@ -592,7 +592,7 @@ mod tests {
         line.iter().map(OsString::from).collect()
     }
 
-    /// Walks the table: each option that keeps its meaning is one of the command line's, with an
+    /// Goes through the table: each option that keeps its meaning is one of the command line's, with an
     /// argument or without; each other one is none, and does what its row says.
     #[test]
     fn each_option_has_its_meaning() {

@@ -1,4 +1,4 @@
-//! Facts about a body, found by one walk over its instructions. They decide how code is attached,
+//! Facts about a body, found by one pass over its instructions. They decide how code is attached,
 //! where state lies, and what a handler's entry and exit do. Facts that need data flow or control
 //! flow are not here.
 
@@ -122,7 +122,7 @@ pub struct ProgramFacts {
 }
 
 impl ProgramFacts {
-    /// Walks over all bodies of a program.
+    /// The facts of all bodies of a program.
     pub fn new(program: &Program) -> ProgramFacts {
         let facts = |body: &Body| BodyFacts::new(program, body);
         let handlers = program.handlers.iter();

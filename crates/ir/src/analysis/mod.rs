@@ -8,7 +8,7 @@
 //! | [`order`] | the order in which passes go through blocks |
 //! | [`dataflow`] | the one engine of fixpoints: facts of locations, forwards and backwards, and of registers |
 //! | [`liveness`] | which registers are still read, at the borders of each block |
-//! | [`body_facts`] | facts about a body, found by one walk |
+//! | [`body_facts`] | facts about a body, found by one pass |
 
 pub mod body_facts;
 pub mod dataflow;

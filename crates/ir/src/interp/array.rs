@@ -10,7 +10,7 @@ use spile_cast::Cast;
 
 use super::element::{ARRAY_OVERFLOW, Cell, Element, matches};
 use super::value::{Fault, Value};
-use super::walk::ForeachWalk;
+use super::foreach::ForeachIter;
 use crate::stats::Stat;
 use crate::{ElemTy, Hist, SortKey, SortSpec, StatsSpec, Ty};
 
@@ -388,19 +388,19 @@ impl MemArray {
     }
 
     /// The elements of a `foreach`: those that match, sorted, up to the limit.
-    pub fn walk(
+    pub fn iterate(
         &self,
         slice: &[Option<Value>],
         sort: Option<SortSpec>,
         limit: Option<usize>,
-    ) -> ForeachWalk {
+    ) -> ForeachIter {
         let numbers = self.numbers(slice);
         let limit = limit.unwrap_or(usize::MAX);
         let chosen: Vec<u32> = match sort {
             None => numbers.take(limit).map(|n| n.fit::<u32>()).collect(),
             Some(spec) => self.sorted(numbers, spec, limit),
         };
-        let mut walk = ForeachWalk::new(self.fields, chosen.len());
+        let mut iter = ForeachIter::new(self.fields, chosen.len());
         for n in chosen {
             let value = match &self.values {
                 Values::Scalars(_, all) => all[n as usize].clone(),
@@ -408,9 +408,9 @@ impl MemArray {
                     Value::Long(all[n as usize * words.size].cast_signed())
                 }
             };
-            walk.push(self.key(n as usize), value);
+            iter.push(self.key(n as usize), value);
         }
-        walk
+        iter
     }
 
     /// The first `limit` positions in the order asked for. Equal elements stay in insertion order
@@ -550,8 +550,8 @@ mod tests {
                 for limit in [None, Some(0), Some(1), Some(5), Some(1000)] {
                     let mut wanted = sorted.clone();
                     wanted.truncate(limit.unwrap_or(usize::MAX));
-                    let wanted: Vec<_> = ForeachWalk::from(wanted).collect();
-                    let got: Vec<_> = array.walk(&[], Some(spec), limit).collect();
+                    let wanted: Vec<_> = ForeachIter::from(wanted).collect();
+                    let got: Vec<_> = array.iterate(&[], Some(spec), limit).collect();
                     prop_assert_eq!(got, wanted);
                 }
             }

@@ -3,7 +3,7 @@
 use super::element::{Cell, Element};
 use super::sort::sort_elements;
 use super::value::{Fault, Value};
-use super::walk::ForeachWalk;
+use super::foreach::ForeachIter;
 use crate::Extract;
 use crate::intrinsics::Intrinsic;
 use crate::stats::{EmptyAggregate, Stat};
@@ -80,15 +80,15 @@ pub trait Globals {
     ///
     /// # Errors
     /// See [`Globals::gload`].
-    fn walk(
+    fn iterate(
         &mut self,
         g: GlobalId,
         slice: &[Option<Value>],
         sort: Option<SortSpec>,
         limit: Option<usize>,
-    ) -> Result<ForeachWalk, Fault> {
+    ) -> Result<ForeachIter, Fault> {
         let elements = self.elements(g, slice)?;
-        Ok(walk_elements(
+        Ok(iterate_elements(
             elements,
             sort,
             limit,
@@ -123,7 +123,7 @@ pub trait Env {
     fn key(&self, _: &Value, _: Ty) -> Option<Value> {
         None
     }
-    /// The value that a walk gives for a key that is part of a marked text: the mark of the whole
+    /// The value that an iteration gives for a key that is part of a marked text: the mark of the whole
     /// text.
     fn key_mark(&self, _: &Value) -> Option<Value> {
         None
@@ -150,15 +150,15 @@ pub trait Env {
     }
 }
 
-/// [`Globals::walk`] over a copy of the elements. `extract` returns the number by which a statistic is
+/// [`Globals::iterate`] over a copy of the elements. `extract` returns the number by which a statistic is
 /// sorted, `text` the text of a string with marks.
-pub fn walk_elements(
+pub fn iterate_elements(
     mut elements: Vec<Element>,
     sort: Option<SortSpec>,
     limit: Option<usize>,
     extract: impl Fn(&Stat, Extract) -> i128,
     text: impl Fn(&Value) -> Option<Value>,
-) -> ForeachWalk {
+) -> ForeachIter {
     if let Some(spec) = sort {
         for element in elements.iter_mut().filter(|_| spec.by == SortKey::Value) {
             if let Cell::Scalar(value @ Value::Str(_)) = &mut element.cell

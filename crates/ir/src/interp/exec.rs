@@ -9,7 +9,7 @@ use super::env::{Env, Globals};
 use super::last_match::LastMatch;
 use super::strings::{self, TokenizeState};
 use super::value::{Fault, ScriptError, Value};
-use super::walk::ForeachWalk;
+use super::foreach::ForeachIter;
 use crate::fmt::render;
 use crate::intrinsics::{IntrinsicClass, RunOp};
 use crate::stats::Stat;
@@ -104,7 +104,7 @@ pub(crate) fn run_body<E: Env + ?Sized>(
 struct BodyFrame<'p> {
     body: &'p Body,
     regs: Vec<Value>,
-    iters: Vec<ForeachWalk>,
+    iters: Vec<ForeachIter>,
     block: usize,
     /// Index of the next instruction.
     pc: usize,
@@ -118,7 +118,7 @@ impl<'p> BodyFrame<'p> {
             body,
             recursive,
             regs: body.regs.iter().map(|t| Value::zero(*t)).collect(),
-            iters: vec![ForeachWalk::default(); body.iters as usize],
+            iters: vec![ForeachIter::default(); body.iters as usize],
             block: 0,
             pc: 0,
         }
@@ -141,7 +141,7 @@ struct Interpreter<'p, 'e, E: ?Sized> {
     active: usize,
     /// Activations begun by `Enter`: the iterators of the activation before, and the saved
     /// registers.
-    kept: Vec<(Vec<ForeachWalk>, HashMap<u32, Value>)>,
+    kept: Vec<(Vec<ForeachIter>, HashMap<u32, Value>)>,
     tokens: TokenizeState,
     last: LastMatch,
     /// Never empty while a handler runs; the last frame is the running one.
@@ -558,7 +558,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
         match inst {
             Inst::Enter if self.nested() => return Err("MAXNESTING exceeded".into()),
             Inst::Enter => {
-                let fresh = vec![ForeachWalk::default(); self.top().iters.len()];
+                let fresh = vec![ForeachIter::default(); self.top().iters.len()];
                 let iters = std::mem::replace(&mut self.top().iters, fresh);
                 self.kept.push((iters, HashMap::new()));
             }
@@ -659,8 +659,8 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             } => {
                 let slice = self.pattern(g, slice)?;
                 let limit = limit.map(|l| self.long(l).max(0).fit::<usize>());
-                let walk = self.env.globals().walk(g, &slice, *sort, limit)?;
-                self.start(*it, walk)
+                let iter = self.env.globals().iterate(g, &slice, *sort, limit)?;
+                self.start(*it, iter)
             }
             Inst::IterHist { it, .. } => {
                 let s = self.stat(g, keys)?;
@@ -675,8 +675,8 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
         }
     }
 
-    fn start(&mut self, it: IterId, walk: ForeachWalk) -> Result<(), Fault> {
-        *self.top().iters.get_mut(it.index()).ok_or_else(invalid)? = walk;
+    fn start(&mut self, it: IterId, iter: ForeachIter) -> Result<(), Fault> {
+        *self.top().iters.get_mut(it.index()).ok_or_else(invalid)? = iter;
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use super::array::MemArray;
 use super::element::Element;
 use super::env::Globals;
 use super::value::{Fault, Value};
-use super::walk::ForeachWalk;
+use super::foreach::ForeachIter;
 use crate::stats::Stat;
 use crate::{ElemTy, Global, GlobalId, GlobalKind, Init, SortSpec, StatsSpec, Ty};
 
@@ -198,13 +198,13 @@ impl Globals for MemGlobals {
         Ok(self.any_array(g)?.elements(slice))
     }
 
-    fn walk(
+    fn iterate(
         &mut self,
         g: GlobalId,
         slice: &[Option<Value>],
         sort: Option<SortSpec>,
         limit: Option<usize>,
-    ) -> Result<ForeachWalk, Fault> {
-        Ok(self.any_array(g)?.walk(slice, sort, limit))
+    ) -> Result<ForeachIter, Fault> {
+        Ok(self.any_array(g)?.iterate(slice, sort, limit))
     }
 }

@@ -1,4 +1,4 @@
-//! Matching by walking the tables; generated code walks them in the same way.
+//! Matching by following the tables; generated code follows them in the same way.
 
 use spile_cast::Cast;
 
@@ -107,7 +107,7 @@ impl Finder {
         found
     }
 
-    /// Walks one transition back: returns the slot before, and sets the tags on the transition.
+    /// Goes one transition back: returns the slot before, and sets the tags on the transition.
     fn back(&self, list: usize, slot: usize, at: usize, tags: &mut [Tag]) -> usize {
         let entry = self.lists[list + slot];
         let ops = (entry >> 16) as usize;
@@ -122,7 +122,7 @@ impl Finder {
     }
 }
 
-/// A tag during the walk back.
+/// A tag during the way back.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Tag {
     /// Not met yet.

@@ -1,9 +1,9 @@
 //! Regular expressions: POSIX extended ones, compiled to tables that the interpreter and the
-//! generated code walk in the same way.
+//! generated code follow in the same way.
 //!
-//! In: an expression's text. Out: tables, or an error with the location. Invariant: a walk over the
+//! In: an expression's text. Out: tables, or an error with the location. Invariant: a match by the
 //! tables takes time linear in the text, whatever the expression. Texts are not known here; the
-//! code that walks in the kernel is made by `bpf`.
+//! code that follows them in the kernel is made by `bpf`.
 //!
 //! | file | what |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `scan` | tables that only tell whether, or where, a match begins |
 //! | `tagged` | tables that find a match and its groups |
 //! | `compiled` | an expression with its tables |
-//! | `exec` | walking them |
+//! | `exec` | following them |
 //! | `error` | why an expression cannot be compiled |
 //!
 //! # Which match
@@ -27,7 +27,7 @@
 //! # How groups are found
 //! Online tagged automata copy registers at every byte. Here each transition instead has, for each
 //! path in its target, the best predecessor and the tags on the way. Matching records the
-//! transitions taken; when the match's end is known, one walk back over them meets every tag's last
+//! transitions taken; when the match's end is known, one pass back over them meets every tag's last
 //! value first.
 //!
 //! 1. Backwards over the string: the first position where a match begins (`Finder::reverse`;

@@ -100,10 +100,10 @@ const MAX_FIELDS: usize = 31;
 pub fn thread_records(program: &Program) -> Vec<GlobalId> {
     let uses = uses(program);
     let running: Vec<&HandlerUse<'_>> = uses.iter().filter(|u| u.running()).collect();
-    let mut walked = vec![false; program.globals.len()];
+    let mut iterated = vec![false; program.globals.len()];
     for u in &uses {
         for a in &u.accesses {
-            walked[a.g.index()] |= matches!(a.inst, Inst::IterNew { .. });
+            iterated[a.g.index()] |= matches!(a.inst, Inst::IterNew { .. });
         }
     }
     // All arrays of a record have space for the same number of threads.
@@ -119,7 +119,7 @@ pub fn thread_records(program: &Program) -> Vec<GlobalId> {
             continue;
         };
         let free = global.storage == (Storage::Shared { lock: false });
-        if free && **keys == [Ty::Long] && !walked[g] {
+        if free && **keys == [Ty::Long] && !iterated[g] {
             let id = GlobalId(g.fit());
             let facts = GlobalUse::new(program, &running, id);
             if facts.written && facts.owner == Some(Owner::Thread) {
@@ -334,7 +334,7 @@ fn locks(program: &Program, uses: &[HandlerUse<'_>], classes: &mut [(Storage, St
                 return false;
             }
             let free = match () {
-                () if f.walked => None,
+                () if f.iterated => None,
                 () if !f.written => Some("nothing writes it while handlers run"),
                 () => f.owner.map(|owner| match owner {
                     Owner::Thread => "each thread touches its own elements only",
@@ -379,9 +379,9 @@ fn locks(program: &Program, uses: &[HandlerUse<'_>], classes: &mut [(Storage, St
 /// The use of a global by running handlers.
 struct GlobalUse {
     written: bool,
-    /// A kernel handler walks through it: the copies of its elements belong to the holder of the
+    /// A kernel handler iterates over it: the copies of its elements belong to the holder of the
     /// lock.
-    walked: bool,
+    iterated: bool,
     /// The owner of rule 2.
     owner: Option<Owner>,
     /// A running handler of the controller changes it.
@@ -404,7 +404,7 @@ impl GlobalUse {
         let store = |a: &Access<'_>| matches!(a.inst, Inst::ASet { .. });
         GlobalUse {
             written: all().any(|(_, a)| a.inst.writes_global()),
-            walked: all().any(|(kernel, a)| kernel && matches!(a.inst, Inst::IterNew { .. })),
+            iterated: all().any(|(kernel, a)| kernel && matches!(a.inst, Inst::IterNew { .. })),
             owner: match all().next() {
                 _ if program.globals[g.index()].saves_entry_values() => Some(Owner::Call),
                 Some((_, first)) if !wraps => first

@@ -3,10 +3,10 @@
 //! iterators; for the controller also functions and jumps back. A seed always gives the same
 //! program, and all programs end.
 
-mod walks;
+mod iterators;
 
 use spile_cast::Cast;
-use walks::{WalkSpec, extractors};
+use iterators::{IteratorSpec, extractors};
 
 use super::Rng;
 use crate::fmt::Format;
@@ -112,7 +112,7 @@ struct Generator {
     /// Whether the current block is a catch block.
     caught: bool,
     /// The global and order of each iterator of the body.
-    walks: Vec<WalkSpec>,
+    iterators: Vec<IteratorSpec>,
 }
 
 /// Makes the program of a seed. Its last `print` shows all registers.
@@ -126,7 +126,7 @@ pub fn program(seed: u64, config: Config) -> Program {
         globals: 0,
         catches: Vec::new(),
         caught: false,
-        walks: Vec::new(),
+        iterators: Vec::new(),
     };
     g.globals = g.rng.pick(&[20, 40, 70]);
     g.tables();
@@ -371,8 +371,8 @@ impl Generator {
             blocks: Vec::new(),
             iters: 0,
         };
-        self.walks = (0..3).filter_map(|_| self.walk()).collect();
-        body.iters = self.walks.len().fit::<u32>();
+        self.iterators = (0..3).filter_map(|_| self.iterator()).collect();
+        body.iters = self.iterators.len().fit::<u32>();
         // Only errors lead to catch blocks: only these have a message.
         self.catches = (1..blocks - 1).filter(|_| self.rng.chance(25)).collect();
         for b in 0..blocks {
@@ -426,7 +426,7 @@ impl Generator {
         if !self.kernel && self.rng.chance(20) {
             return self.back(b, els, insts);
         }
-        if !self.walks.is_empty() && self.rng.chance(20) {
+        if !self.iterators.is_empty() && self.rng.chance(20) {
             return self.iter_next(then, els);
         }
         match self.rng.below(20) {
@@ -455,8 +455,8 @@ impl Generator {
     }
 
     fn inst(&mut self) -> Inst {
-        if !self.walks.is_empty() && self.rng.chance(5) {
-            let it = self.rng.below(self.walks.len().fit::<u32>());
+        if !self.iterators.is_empty() && self.rng.chance(5) {
+            let it = self.rng.below(self.iterators.len().fit::<u32>());
             return self.iter_new(it);
         }
         loop {

@@ -169,7 +169,7 @@ impl Backend for KernelBackend {
     }
 }
 
-/// The user files, if user stacks are taken. If stacks are walked, they include the files that are
+/// The user files, if user stacks are taken. If stacks are unwound, they include the files that are
 /// probed or followed.
 fn user_files(
     loaded: &LoadedObject,

@@ -19,7 +19,7 @@ const EXITING: u64 = 0x4;
 const KERNEL: u64 = 0x20_0000;
 /// Limit on the tasks to look at: the kernel's own limit.
 const MOST: usize = 4 << 20;
-/// Number of walks through the list if exiting tasks lead out of it.
+/// Number of passes through the list if exiting tasks lead out of it.
 const ROUNDS: usize = 5;
 
 /// Offsets in the kernel's structures.
@@ -107,14 +107,14 @@ pub(crate) fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
     let offsets = TaskOffsets::new()?;
     let memory = KernelMemory::open().ok()?;
     let numbers = PidMap::now();
-    let walk = TaskWalk {
+    let tasks = TaskList {
         o: &offsets,
         memory: &memory,
     };
     let mut processes: HashSet<u32> = process::all().into_iter().collect();
     let mut found = None;
     for _ in 0..ROUNDS {
-        found = walk.processes().or(found);
+        found = tasks.processes().or(found);
         processes.retain(|pid| process::exists(*pid));
         // A task that exits in the meantime can lead out of the list.
         let seen: HashSet<u32> = found.iter().flatten().map(|t| t.1).collect();
@@ -129,10 +129,10 @@ pub(crate) fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
     for (address, pid) in found? {
         let mut ids = vec![address];
         if threads {
-            ids.extend(walk.threads(address));
+            ids.extend(tasks.threads(address));
         }
         for address in ids {
-            let Some((tid, started)) = walk.live_task(address) else {
+            let Some((tid, started)) = tasks.live_task(address) else {
                 continue;
             };
             if started < before {
@@ -151,12 +151,12 @@ pub(crate) fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
     Some(all)
 }
 
-struct TaskWalk<'a> {
+struct TaskList<'a> {
     o: &'a TaskOffsets,
     memory: &'a KernelMemory,
 }
 
-impl TaskWalk<'_> {
+impl TaskList<'_> {
     fn read_u32(&self, at: u64) -> Option<u32> {
         self.memory.word(at).map(|word| word.low32())
     }

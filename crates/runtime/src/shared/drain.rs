@@ -61,7 +61,7 @@ impl ElementSums {
 }
 
 /// The keys of an array are taken from its map one by one if they are at most this fraction of its
-/// size: a walk through a large map takes milliseconds.
+/// size: an iteration over a large map takes milliseconds.
 const FEW: usize = 16;
 
 /// Takes the deltas of one generation of a global and of the arrays co-located with it. `map` is

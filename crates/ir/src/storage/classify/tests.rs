@@ -63,9 +63,9 @@ fn arrays_of_equal_keys_become_fields_of_one_record() {
     assert_eq!(of(&text("b0: ret", "r0")), ids(&[0, 1, 3]));
     // An array that others touch is not a field.
     assert_eq!(of(&text("b0: ret", "r1")), ids(&[0, 1]));
-    // Nor is one that a handler walks through.
-    let walk = "iters 1 b0: iter i0 g0[] jump b1 b1: next i0 [r0] b2, b3 b2: jump b1 b3: ret";
-    assert_eq!(of(&text(walk, "r0")), ids(&[1, 3]));
+    // Nor is one that over which a handler iterates.
+    let iterates = "iters 1 b0: iter i0 g0[] jump b1 b1: next i0 [r0] b2, b3 b2: jump b1 b3: ret";
+    assert_eq!(of(&text(iterates, "r0")), ids(&[1, 3]));
 }
 
 const K: &str = "sys_enter(all)";
@@ -141,21 +141,21 @@ fn single_atomic_steps_need_no_lock() {
 }
 
 #[test]
-fn walks_in_the_kernel_need_a_lock() {
-    let walk = "iters 1 b0: iter i0 g2[]";
+fn iterations_in_the_kernel_need_a_lock() {
+    let iterates = "iters 1 b0: iter i0 g2[]";
     let class = |handlers: &[(&str, &str)]| class_of_bodies("a", handlers);
     // Even if nothing writes while handlers run.
-    assert_eq!(class(&[(B, "b0: aset g2[1], 1"), (K, walk)]), "shared lock");
+    assert_eq!(class(&[(B, "b0: aset g2[1], 1"), (K, iterates)]), "shared lock");
     assert_eq!(
-        class(&[(K2, "b0: aadd g2[1], 1"), (K, walk)]),
+        class(&[(K2, "b0: aadd g2[1], 1"), (K, iterates)]),
         "shared lock"
     );
     // In the controller it is an ordinary access.
     assert_eq!(
-        class(&[(K2, "b0: aadd g2[1], 1"), (T, walk)]),
+        class(&[(K2, "b0: aadd g2[1], 1"), (T, iterates)]),
         "percpu double"
     );
-    assert_eq!(class(&[(B, walk), (T, walk)]), "controller");
+    assert_eq!(class(&[(B, iterates), (T, iterates)]), "controller");
 }
 
 #[test]

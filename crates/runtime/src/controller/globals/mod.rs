@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use spile_cast::Cast;
 use spile_ir::interp::{
-    Cell, Element, Fault, ForeachWalk, Globals, MemGlobals, Value, walk_elements,
+    Cell, Element, Fault, ForeachIter, Globals, MemGlobals, Value, iterate_elements,
 };
 use spile_ir::stats::Stat;
 use spile_ir::{
@@ -503,13 +503,13 @@ impl Globals for SessionGlobals {
         self.mem.elements(g, slice)
     }
 
-    fn walk(
+    fn iterate(
         &mut self,
         g: GlobalId,
         slice: &[Option<Value>],
         sort: Option<SortSpec>,
         limit: Option<usize>,
-    ) -> Result<ForeachWalk, Fault> {
+    ) -> Result<ForeachIter, Fault> {
         // Values with marks are sorted by their texts.
         let by_text = sort.is_some_and(|s| s.by == SortKey::Value)
             && matches!(
@@ -533,9 +533,9 @@ impl Globals for SessionGlobals {
             }
             let extract = |s: &Stat, what| s.sort_key(what, wrapped);
             let text = |v: &Value| self.texts.text(v);
-            return Ok(walk_elements(elements, sort, limit, extract, text));
+            return Ok(iterate_elements(elements, sort, limit, extract, text));
         }
-        self.mem.walk(g, slice, sort, limit)
+        self.mem.iterate(g, slice, sort, limit)
     }
 }
 

@@ -65,7 +65,7 @@ fn filled(n: usize, max: usize) -> (LockedTable, Watched) {
 }
 
 #[test]
-fn a_walk_reads_once_and_writes_changes() {
+fn an_iteration_reads_once_and_writes_changes() {
     let (mut held, map) = filled(100, 100);
     held.begin_exclusive();
     for (key, value) in held.entries().unwrap() {

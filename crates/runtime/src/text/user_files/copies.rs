@@ -1,5 +1,5 @@
-//! User stacks that kernel handlers could not walk to the end, because a file had just been loaded:
-//! the walk continues here in a copy of the stack, with the same rows.
+//! User stacks that kernel handlers could not unwind to the end, because a file had just been loaded:
+//! the unwind continues here in a copy of the stack, with the same rows.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -34,7 +34,7 @@ struct Mapping {
 }
 
 /// Registers of a frame, and the stack.
-struct StackWalk<'a> {
+struct StackUnwind<'a> {
     abi: &'static Abi,
     ip: u64,
     /// The address to look up.
@@ -47,7 +47,7 @@ struct StackWalk<'a> {
     words: &'a [u64],
 }
 
-impl StackWalk<'_> {
+impl StackUnwind<'_> {
     fn word(&self, address: u64) -> Option<u64> {
         let at = address.checked_sub(self.base)?;
         let (word, part) = (usize::try_from(at / 8).ok()?, at % 8);
@@ -133,7 +133,7 @@ fn location_of(maps: &[Mapping], address: u64, process: u64) -> FrameLocation {
 }
 
 impl UserFiles {
-    /// Continues the walk in a copy of a stack; `None` for a malformed record.
+    /// Continues the unwind in a copy of a stack; `None` for a malformed record.
     pub fn learn_copy(&mut self, piece: &OutputRecord<'_>, most: usize) -> Option<()> {
         let mut numbers = [0; copy::FIELDS];
         for (to, field) in numbers.iter_mut().zip(&piece.fields) {
@@ -147,7 +147,7 @@ impl UserFiles {
         let words = usize::try_from(pages)
             .ok()?
             .checked_mul(PAGE.fit::<usize>() / 8)?;
-        let mut walk = StackWalk {
+        let mut unwind = StackUnwind {
             abi: HOST,
             ip,
             at,
@@ -171,27 +171,27 @@ impl UserFiles {
         let mut frames: Vec<FrameLocation> = Vec::new();
         let mut ended = false;
         while frames.len() < most {
-            let (row, known) = self.row_at(&maps, walk.at);
+            let (row, known) = self.row_at(&maps, unwind.at);
             if !known && frames.is_empty() {
                 break;
             }
             let end = row.is_some_and(|r| (r >> 56) as u8 == kind::END);
-            let Some(signal) = walk.by_row(row) else {
+            let Some(signal) = unwind.by_row(row) else {
                 ended = end || row.is_none();
                 break;
             };
             if signal && let Some(last) = frames.last_mut() {
                 last.offset |= EXACT;
             }
-            if walk.ip == 0 {
+            if unwind.ip == 0 {
                 ended = true;
                 break;
             }
-            let mut location = location_of(&maps, walk.at, process);
-            location.addr = Some(walk.ip);
+            let mut location = location_of(&maps, unwind.at, process);
+            location.addr = Some(unwind.ip);
             // The offset belongs to the address itself.
             if location.file != 0 {
-                location.offset += walk.ip.wrapping_sub(walk.at);
+                location.offset += unwind.ip.wrapping_sub(unwind.at);
             }
             location.offset |= if signal { EXACT } else { 0 };
             frames.push(location);
@@ -250,9 +250,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stack_walks_step_by_their_rows() {
+    fn stack_unwinds_step_by_their_rows() {
         let words = [0, 1, 2, 0x7f00, 0x8010, 0x9001, 6, 7];
-        let walk = || StackWalk {
+        let unwind = || StackUnwind {
             abi: &spile_abi::X86_64,
             link: None,
             ip: 5,
@@ -262,17 +262,17 @@ mod tests {
             base: 0x8000,
             words: &words,
         };
-        assert_eq!(walk().word(0x8008), Some(1));
-        assert_eq!(walk().word(0x8001), Some(1 << 56));
-        assert_eq!((walk().word(0x7ff8), walk().word(0x8040)), (None, None));
+        assert_eq!(unwind().word(0x8008), Some(1));
+        assert_eq!(unwind().word(0x8001), Some(1 << 56));
+        assert_eq!((unwind().word(0x7ff8), unwind().word(0x8040)), (None, None));
         let row =
             |how: u8, saved: u64, cfa: u64| Some(u64::from(how) << 56 | saved << 48 | cfa << 32);
-        let mut w = walk();
+        let mut w = unwind();
         assert_eq!(w.by_row(row(kind::STACK, 2, 6)), Some(false));
         assert_eq!((w.ip, w.at, w.sp, w.bp), (0x9001, 0x9000, 0x8030, 0x8010));
-        assert_eq!(walk().by_row(row(kind::END, 0, 0)), None);
-        assert_eq!(walk().by_row(row(kind::STACK, 0, 0)), None);
-        let mut w = walk();
+        assert_eq!(unwind().by_row(row(kind::END, 0, 0)), None);
+        assert_eq!(unwind().by_row(row(kind::STACK, 0, 0)), None);
+        let mut w = unwind();
         assert_eq!(w.by_row(None), Some(false));
         assert_eq!((w.ip, w.sp, w.bp), (0x9001, 0x8030, 0x8010));
     }
@@ -300,7 +300,7 @@ mod tests {
         let outer = row(fp, 16, SavedRule::AtCfa(-16), SavedRule::AtCfa(-8));
         // x29, x30, x19, padding; locals of `outer`, x29, x30.
         let words = [0x8040, 0x106c, 0, 0, 1, 2, 3, 4, 0x9000, 0x2010];
-        let mut w = StackWalk {
+        let mut w = StackUnwind {
             abi: &AARCH64,
             ip: 0x1004,
             at: 0x1004,
@@ -319,7 +319,7 @@ mod tests {
         // Only the innermost function can have its return address in the register.
         assert_eq!(w.by_row(leaf), None);
         // By frame pointers alone.
-        let mut w = StackWalk {
+        let mut w = StackUnwind {
             link: None,
             sp: 0x8000,
             bp: 0x8000,
@@ -338,7 +338,7 @@ mod tests {
         let mut words = [0; 80];
         // x29, x30, sp, pc
         words[68..72].copy_from_slice(&[0x8100, 0x3000, 0x80f0, 0x4444]);
-        let mut w = StackWalk {
+        let mut w = StackUnwind {
             abi: &AARCH64,
             ip: 1,
             at: 1,

@@ -3,7 +3,7 @@
 //!
 //! In: announcements of files, and addresses in them. Out: names and lines for the controller,
 //! tables for the kernel's handlers. A file that cannot be read has no names and no rows. Stacks
-//! are walked in the kernel, not here.
+//! are unwound in the kernel, not here.
 //!
 //! A file is opened as soon as its first frame is announced: through the process that has it
 //! mapped, or, if that is gone, through the names of its path and the mount points of its device.
@@ -81,7 +81,7 @@ pub struct FrameInfo {
 struct KnownFile {
     name: String,
     module: Option<Arc<DebugFile>>,
-    /// Its rows, once a copy of a stack was walked.
+    /// Its rows, once a copy of a stack was unwound.
     rows: Option<Rc<[u64]>>,
 }
 
@@ -90,7 +90,7 @@ pub struct UserFiles {
     files: Box<dyn ByteTable>,
     rows: OwnedFd,
     /// Whether stacks are unwound, which needs rows. Without them none are loaded.
-    walks: bool,
+    unwinds: bool,
     /// The symbols that kernel handlers inspect.
     names: Option<NameTables>,
     /// Number of files whose symbols or lines did not fit.
@@ -121,14 +121,14 @@ impl UserFiles {
         let names = stacks
             .symbols
             .then(|| NameTables::new(tables, stacks.lines));
-        let walks = stacks.rows;
+        let unwinds = stacks.rows;
         let Ok(reader) = TableReader::new() else {
             return Ok(None);
         };
         let mut all = UserFiles {
             files: tables.table(FILES_MAP)?,
             rows: tables.memory(ROWS_MAP)?,
-            walks,
+            unwinds,
             names: names.transpose()?,
             without_names: 0,
             reader,
@@ -143,7 +143,7 @@ impl UserFiles {
             met_made: false,
         };
         // Without rows the file is read when it is first needed.
-        let wanted = walks || all.names.is_some();
+        let wanted = unwinds || all.names.is_some();
         let image = wanted.then(vdso).flatten();
         if image.is_some() || !wanted {
             let job = all.add_file(VDSO.into(), (0, 0), "[vdso]".into(), image);
@@ -271,7 +271,7 @@ impl UserFiles {
             path: name,
             module,
             wanted: WantedTables {
-                rows: self.walks,
+                rows: self.unwinds,
                 names: self.names.as_ref().map(NameTables::with_lines),
             },
         }

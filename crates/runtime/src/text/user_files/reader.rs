@@ -52,11 +52,11 @@ impl ReadJob {
     /// Reads its unwind rows.
     pub fn rows(&self) -> ReadTables {
         let module = self.module.as_deref();
-        let walked = module.filter(|_| self.wanted.rows);
+        let unwound = module.filter(|_| self.wanted.rows);
         ReadTables {
             number: self.number,
             key: self.key,
-            rows: Some(walked.map(packed).unwrap_or_default()),
+            rows: Some(unwound.map(packed).unwrap_or_default()),
             tables: None,
         }
     }

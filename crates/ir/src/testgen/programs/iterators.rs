@@ -4,12 +4,12 @@ use spile_cast::Cast;
 
 use super::*;
 
-/// The global that an iterator walks through, and the order.
-pub(super) type WalkSpec = (GlobalId, Option<SortSpec>);
+/// The global that an iterator iterates over, and the order.
+pub(super) type IteratorSpec = (GlobalId, Option<SortSpec>);
 
 impl Generator {
-    /// A global to walk through, with an order.
-    pub(super) fn walk(&mut self) -> Option<WalkSpec> {
+    /// A global to iterate over, with an order.
+    pub(super) fn iterator(&mut self) -> Option<IteratorSpec> {
         let n = self.rng.below(self.p.globals.len().fit::<u32>());
         if self.uses[n as usize] != GlobalUse::All {
             return None;
@@ -36,17 +36,17 @@ impl Generator {
         Some((GlobalId(n), self.rng.chance(75).then_some(sort)))
     }
 
-    /// Whether an iterator walks through histogram buckets; then it is not sorted, and its global
+    /// Whether an iterator iterates over histogram buckets; then it is not sorted, and its global
     /// has a histogram.
     fn buckets(&self, it: usize) -> bool {
-        let (g, sort) = self.walks[it];
+        let (g, sort) = self.iterators[it];
         let kind = &self.p.globals[g.index()].kind;
         sort.is_none() && kind.stats().is_some_and(|s| s.hist.is_some())
     }
 
     /// Starts an iterator.
     pub(super) fn iter_new(&mut self, it: u32) -> Inst {
-        let (g, sort) = self.walks[it as usize];
+        let (g, sort) = self.iterators[it as usize];
         let keys = match self.p.globals[g.index()].kind.clone() {
             GlobalKind::Array { keys, .. } => self.keys(&keys),
             _ => Vec::new(),
@@ -70,8 +70,8 @@ impl Generator {
 
     /// Fetches the next element of some iterator.
     pub(super) fn iter_next(&mut self, body: BlockId, done: BlockId) -> Term {
-        let it = self.rng.below(self.walks.len().fit::<u32>());
-        let kind = &self.p.globals[self.walks[it as usize].0.index()].kind;
+        let it = self.rng.below(self.iterators.len().fit::<u32>());
+        let kind = &self.p.globals[self.iterators[it as usize].0.index()].kind;
         let (types, value) = match kind.clone() {
             GlobalKind::Array { keys, value, .. } if !self.buckets(it as usize) => match value {
                 ElemTy::Scalar(ty) => (keys, ty),
@@ -95,7 +95,7 @@ impl Generator {
     /// Starts the iterators of a body in its first block, because the optimiser may find that no
     /// path leads to another start.
     pub(super) fn start_all(&mut self, body: &mut Body) {
-        for it in 0..self.walks.len().fit::<u32>() {
+        for it in 0..self.iterators.len().fit::<u32>() {
             let start = self.iter_new(it);
             body.blocks[0].insts.push((start, SiteId(0)));
         }

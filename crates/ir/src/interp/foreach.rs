@@ -5,17 +5,17 @@ use super::value::Value;
 
 /// The elements of a `foreach`, keys and values one after the other, and the position in them.
 #[derive(Debug, Clone, Default)]
-pub struct ForeachWalk {
+pub struct ForeachIter {
     fields: usize,
     keys: Vec<Value>,
     values: Vec<Value>,
     at: usize,
 }
 
-impl ForeachWalk {
-    /// An empty walk with space for `elements` elements whose keys have `fields` fields.
-    pub fn new(fields: usize, elements: usize) -> ForeachWalk {
-        ForeachWalk {
+impl ForeachIter {
+    /// An empty iteration with space for `elements` elements whose keys have `fields` fields.
+    pub fn new(fields: usize, elements: usize) -> ForeachIter {
+        ForeachIter {
             fields,
             keys: Vec::with_capacity(fields * elements),
             values: Vec::with_capacity(elements),
@@ -30,7 +30,7 @@ impl ForeachWalk {
     }
 }
 
-impl Iterator for ForeachWalk {
+impl Iterator for ForeachIter {
     type Item = (Vec<Value>, Value);
 
     /// The next element's keys and value.
@@ -45,13 +45,13 @@ impl Iterator for ForeachWalk {
     }
 }
 
-impl From<Vec<Element>> for ForeachWalk {
-    fn from(elements: Vec<Element>) -> ForeachWalk {
+impl From<Vec<Element>> for ForeachIter {
+    fn from(elements: Vec<Element>) -> ForeachIter {
         let fields = elements.first().map_or(0, |e| e.keys.len());
-        let mut walk = ForeachWalk::new(fields, elements.len());
+        let mut iter = ForeachIter::new(fields, elements.len());
         for e in elements {
-            walk.push(&e.keys, e.cell.value());
+            iter.push(&e.keys, e.cell.value());
         }
-        walk
+        iter
     }
 }
