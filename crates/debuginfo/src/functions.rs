@@ -438,38 +438,35 @@ impl Dwarf {
             .unwrap_or(start)
     }
 
-    /// Whether variables are valid only after the prologue: the frame is reached through a frame
-    /// pointer, or a parameter has a single location in the frame, where the prologue stores it.
+    /// Whether variables are valid only after the prologue: the frame is reached through a register that the
+    /// prologue sets or changes, and a parameter has a single location there, where the prologue stores it.
     fn stores_parameters(&self, die: Die, unit: &Unit, entry: &Entry) -> bool {
+        use gimli::Operation::{FrameOffset, Register, RegisterOffset};
         let encoding = unit.encoding();
-        let first = |e: gimli::Expression<_>| e.operations(encoding).next().ok().flatten();
-        let base = entry
-            .attr_value(gimli::DW_AT_frame_base)
-            .and_then(|v| v.exprloc_value());
-        if let Some(
-            gimli::Operation::Register { register }
-            | gimli::Operation::RegisterOffset { register, .. },
-        ) = base.and_then(first)
-            && self
-                .main
-                .abi()
-                .is_none_or(|abi| register.0 != abi.stack_pointer)
-        {
+        let first = |entry: &Entry, attribute| {
+            let value = entry.attr_value(attribute)?.exprloc_value()?;
+            value.operations(encoding).next().ok().flatten()
+        };
+        let is_stack = |r: gimli::Register| self.main.abi().is_some_and(|a| a.stack_pointer == r.0);
+        let base = match first(entry, gimli::DW_AT_frame_base) {
+            Some(Register { register } | RegisterOffset { register, .. }) => Some(register),
+            _ => None,
+        };
+        if base.is_some_and(|register| !is_stack(register)) {
             return true;
         }
         self.children(die).into_iter().take(64).any(|child| {
-            let Some((_, e)) = self.entry(child) else {
+            let Some((_, child)) = self.entry(child) else {
                 return false;
             };
-            let location = e
-                .attr_value(gimli::DW_AT_location)
-                .and_then(|v| v.exprloc_value());
-            e.tag() == gimli::DW_TAG_formal_parameter
-                && matches!(
-                    location.and_then(first),
-                    // The caller stored the values at and above the frame's address.
-                    Some(gimli::Operation::FrameOffset { offset }) if offset < 0
-                )
+            let stored = match first(&child, gimli::DW_AT_location) {
+                // The caller stored the values at and above the canonical frame address. The stack pointer
+                // as LLVM takes it for the frame's address is that of the function's body.
+                Some(FrameOffset { offset }) => offset < 0 || base.is_some(),
+                Some(RegisterOffset { register, .. }) => base.is_some() && is_stack(register),
+                _ => false,
+            };
+            stored && child.tag() == gimli::DW_TAG_formal_parameter
         })
     }
 

@@ -20,11 +20,6 @@ const MAX_STEPS: usize = 1024;
 const OUTER_REGISTER: &str =
     "a function around this one keeps it in a register, which is not known here";
 
-/// Whether a register is a general-purpose one.
-fn is_general(register: u16) -> bool {
-    register <= 16
-}
-
 /// The context of a location expression.
 pub(crate) struct LocContext<'a> {
     pub dwarf: &'a Dwarf,
@@ -219,7 +214,18 @@ impl LocContext<'_> {
         match self.outer {
             Some(Ok(_)) => Err(Unavailable::new(OUTER_REGISTER)),
             Some(Err(why)) => Err(why.clone()),
-            None => general(register),
+            None => self.general(register),
+        }
+    }
+
+    /// Whether a register is one that the kernel saves.
+    fn general(&self, register: gimli::Register) -> Result<(), Unavailable> {
+        let abi = self.dwarf.main.abi();
+        match abi.and_then(|abi| abi.offset(register.0)) {
+            Some(_) => Ok(()),
+            None => Err(Unavailable::new(
+                "it is in a floating point or vector register",
+            )),
         }
     }
 
@@ -666,16 +672,6 @@ impl Evaluator<'_, '_> {
             Some(r) => Ok(r),
             None => Ok(Location::Address(self.pop()?)),
         }
-    }
-}
-
-fn general(register: gimli::Register) -> Result<(), Unavailable> {
-    if is_general(register.0) {
-        Ok(())
-    } else {
-        Err(Unavailable::new(
-            "it is in a floating point or vector register",
-        ))
     }
 }
 
