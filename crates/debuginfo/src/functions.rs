@@ -447,7 +447,9 @@ impl Dwarf {
             let value = entry.attr_value(attribute)?.exprloc_value()?;
             value.operations(encoding).next().ok().flatten()
         };
-        let is_stack = |r: gimli::Register| self.main.abi().is_some_and(|a| a.stack_pointer == r.0);
+        let abi = self.main.abi();
+        let is_stack = |r: gimli::Register| abi.is_some_and(|a| r.0 == a.stack_pointer);
+        let is_frame = |r: gimli::Register| abi.is_some_and(|a| r.0 == a.frame_pointer);
         let base = match first(entry, gimli::DW_AT_frame_base) {
             Some(Register { register } | RegisterOffset { register, .. }) => Some(register),
             _ => None,
@@ -463,7 +465,8 @@ impl Dwarf {
                 // The caller stored the values at and above the canonical frame address. The stack pointer
                 // as LLVM takes it for the frame's address is that of the function's body.
                 Some(FrameOffset { offset }) => offset < 0 || base.is_some(),
-                Some(RegisterOffset { register, .. }) => base.is_some() && is_stack(register),
+                // So does gcc in frames that it aligns.
+                Some(RegisterOffset { register, .. }) => is_stack(register) || is_frame(register),
                 _ => false,
             };
             stored && child.tag() == gimli::DW_TAG_formal_parameter
