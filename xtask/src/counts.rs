@@ -1,11 +1,13 @@
 //! `cargo xtask test [--guests] [ARGUMENT]...`: runs all tests and ends with one line of counts.
 //!
-//! Arguments are those of `cargo test`. With `--guests` the short run of `cargo xtask vm` follows.
+//! Arguments are those of `cargo test`. With `--guests` the short run of `cargo xtask vm` goes on beside the
+//! tests, which mostly wait: it begins when they are built.
 //! A skipped test reports itself (`crates/testing`).
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Prefix of the reason of a test that needs another kernel (`spile_testing::IN_A_GUEST`).
 const IN_A_GUEST: &str = "runs in a guest";
@@ -65,13 +67,19 @@ pub(crate) fn run(args: &[String]) {
         [first, rest @ ..] if first == "--guests" => (true, rest),
         _ => (false, args),
     };
-    let counts = counted(args).unwrap_or_else(|why| {
+    let (begin, begun) = channel();
+    let (counts, guests) = std::thread::scope(|s| {
+        let guests = guests.then(|| s.spawn(|| beside(begun)));
+        let counts = counted(args, begin);
+        (counts, guests.map(|g| g.join()))
+    });
+    let counts = counts.unwrap_or_else(|why| {
         eprintln!("cargo test: {why}");
         std::process::exit(1);
     });
     let (others, well) = match guests {
-        true => guests_say(spile_guests::short()),
-        false => (String::new(), true),
+        Some(ended) => guests_say(ended.unwrap_or_else(|_| Err("they panicked".into()))),
+        None => (String::new(), true),
     };
     println!("{counts}{others}");
     if !(counts.all_passed() && well) {
@@ -88,7 +96,14 @@ fn guests_say(ended: Result<(String, bool), String>) -> (String, bool) {
     }
 }
 
-fn counted(args: &[String]) -> std::io::Result<Counts> {
+/// Runs the guests once the tests are built, or have ended.
+fn beside(begun: Receiver<()>) -> Result<(String, bool), String> {
+    let _ = begun.recv();
+    spile_guests::short()
+}
+
+/// Runs the tests; sends when the first one begins.
+fn counted(args: &[String], begin: Sender<()>) -> std::io::Result<Counts> {
     let mut child = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
         .arg("test")
         .args(args)
@@ -98,6 +113,9 @@ fn counted(args: &[String]) -> std::io::Result<Counts> {
     if let Some(out) = child.stdout.take() {
         for line in BufReader::new(out).split(b'\n') {
             let line = line?;
+            if line.starts_with(b"running ") {
+                let _ = begin.send(());
+            }
             counts.line(&String::from_utf8_lossy(&line));
             let mut to = std::io::stdout().lock();
             to.write_all(&line)?;

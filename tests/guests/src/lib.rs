@@ -235,7 +235,8 @@ fn text_of(command: &mut Command) -> Result<String, String> {
     }
 }
 
-fn all(options: &Options) -> Result<bool, String> {
+/// Runs the job on all wanted kernels, at most so many at a time; returns whether all passed.
+fn all(options: &Options, at_once: usize) -> Result<bool, String> {
     let mirror = packages::mirror(options.mirror.as_deref())?;
     let kernels: Vec<Result<Kernel, String>> = std::thread::scope(|s| {
         let fetches: Vec<_> = options
@@ -270,19 +271,14 @@ fn all(options: &Options) -> Result<bool, String> {
         true => measure::on_this_machine(&built)?,
         false => Vec::new(),
     };
-    // Cases run one after the other, so a guest mostly uses one processor.
     let extra = match options.programs {
         true => image::programs()?,
         false => Vec::new(),
     };
-    let processors = match options.bench {
-        true => 1,
-        false => std::thread::available_parallelism().map_or(1, usize::from),
-    };
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
     std::thread::scope(|s| {
-        for _ in 0..processors.min(kernels.len()) {
+        for _ in 0..at_once.min(kernels.len()) {
             s.spawn(|| {
                 while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = image::build(kernel, &built, &extra, &job)
@@ -304,10 +300,10 @@ fn all(options: &Options) -> Result<bool, String> {
     Ok(failed.is_empty())
 }
 
-/// The short run on all kernels: their names, and whether all tests passed.
+/// The short run on all kernels, one after the other: their names, and whether all tests passed.
 pub fn short() -> Result<(String, bool), String> {
     let options = parse(&[])?;
-    let passed = all(&options)?;
+    let passed = all(&options, 1)?;
     Ok((options.kernels.join(", "), passed))
 }
 
@@ -317,7 +313,12 @@ pub fn run(args: &[String]) {
         eprintln!("{why}\n{USAGE}");
         std::process::exit(2);
     });
-    match all(&options) {
+    // Cases run one after the other, so a guest mostly uses one processor.
+    let at_once = match options.bench {
+        true => 1,
+        false => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    match all(&options, at_once) {
         Ok(true) => println!("all passed on {}", options.kernels.join(", ")),
         Ok(false) => std::process::exit(1),
         Err(why) => {
