@@ -117,7 +117,7 @@ impl StateLayout {
         needs: &LayoutInputs,
     ) -> Res<StateLayout> {
         let mut areas = Areas::new();
-        let mut handlers = location_handlers(program, host, &mut areas.cpu);
+        let mut handlers = handler_counters(program, host, &mut areas.cpu);
         let far_handlers = areas.cpu.at() > NEAR_COUNTERS;
         if far_handlers {
             areas.cpu = BumpAllocator::from(percpu::END);
@@ -144,7 +144,7 @@ impl StateLayout {
             return Err(PlanError::TooLarge(TOO_FAR.into()));
         }
         if far_handlers {
-            handlers = location_handlers(program, host, &mut areas.cpu);
+            handlers = handler_counters(program, host, &mut areas.cpu);
         }
         let arrays = Arrays {
             program,
@@ -192,7 +192,7 @@ impl StateLayout {
     }
 }
 
-/// Locations the globals that should be near the start of a per-CPU area; the others have no location yet.
+/// Lays out the globals that should be near the start of a per-CPU area; the others have no location yet.
 fn near_globals(program: &Program, areas: &mut Areas) -> Vec<Option<GlobalLayout>> {
     let location = |g: &Global| {
         let far = is_large(g) || per_cpu(g) && areas.cpu.at() > NEAR_SCALARS;
@@ -210,7 +210,7 @@ struct Arrays<'a> {
 }
 
 impl Arrays<'_> {
-    /// Locations the globals that have no location yet.
+    /// Lays out the globals that have no location yet.
     fn far_globals(&self, locations: &mut [Option<GlobalLayout>], areas: &mut Areas) -> Res {
         let iterated = iterators::iterated(self.program);
         for (i, global) in self.program.globals.iter().enumerate() {
@@ -223,9 +223,9 @@ impl Arrays<'_> {
                 continue;
             }
             if let Some(field) = self.records.field(i) {
-                locations[i] = arrays::location_field(global, field, &mut areas.tables);
+                locations[i] = arrays::field_location(global, field, &mut areas.tables);
             } else if self.colocations.host(i).is_none() {
-                let array = arrays::ArrayToLocation {
+                let array = arrays::UnplacedArray {
                     index: i,
                     global,
                     iterated: iterated[i],
@@ -243,7 +243,7 @@ impl Arrays<'_> {
     }
 }
 
-fn location_handlers(
+fn handler_counters(
     program: &Program,
     host: &HostParams,
     cpu: &mut BumpAllocator,

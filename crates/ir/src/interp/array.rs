@@ -9,8 +9,8 @@ use hashbrown::HashTable;
 use spile_cast::Cast;
 
 use super::element::{ARRAY_OVERFLOW, Cell, Element, matches};
-use super::value::{Fault, Value};
 use super::foreach::ForeachIter;
+use super::value::{Fault, Value};
 use crate::stats::Stat;
 use crate::{ElemTy, Hist, SortKey, SortSpec, StatsSpec, Ty};
 

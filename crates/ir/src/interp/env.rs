@@ -1,9 +1,9 @@
 //! The interpreter's interface to the world.
 
 use super::element::{Cell, Element};
+use super::foreach::ForeachIter;
 use super::sort::sort_elements;
 use super::value::{Fault, Value};
-use super::foreach::ForeachIter;
 use crate::Extract;
 use crate::intrinsics::Intrinsic;
 use crate::stats::{EmptyAggregate, Stat};

@@ -6,10 +6,10 @@ use spile_cast::Cast;
 
 use super::element::{ARRAY_OVERFLOW, Cell, Element, overflow};
 use super::env::{Env, Globals};
+use super::foreach::ForeachIter;
 use super::last_match::LastMatch;
 use super::strings::{self, TokenizeState};
 use super::value::{Fault, ScriptError, Value};
-use super::foreach::ForeachIter;
 use crate::fmt::render;
 use crate::intrinsics::{IntrinsicClass, RunOp};
 use crate::stats::Stat;

@@ -4,8 +4,8 @@
 use super::array::MemArray;
 use super::element::Element;
 use super::env::Globals;
-use super::value::{Fault, Value};
 use super::foreach::ForeachIter;
+use super::value::{Fault, Value};
 use crate::stats::Stat;
 use crate::{ElemTy, Global, GlobalId, GlobalKind, Init, SortSpec, StatsSpec, Ty};
 

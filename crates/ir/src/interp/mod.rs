@@ -13,23 +13,23 @@ mod array;
 mod element;
 mod env;
 mod exec;
+mod foreach;
 mod globals;
 mod last_match;
 mod sort;
 mod strings;
 pub(crate) mod value;
-mod foreach;
 
 pub use array::MemArray;
 pub use element::{AGGREGATE_OVERFLOW, ARRAY_OVERFLOW, Cell, Element, matches, overflow};
 pub use env::{Env, Globals, iterate_elements};
 pub use exec::{Limit, run};
+pub use foreach::ForeachIter;
 pub use globals::MemGlobals;
 pub use strings::{
     TokenizeState, evaluate, invalid_unicode, string_to_fp, strtol, substr, unicode,
 };
 pub use value::{Fault, ScriptError, Value};
-pub use foreach::ForeachIter;
 
 #[cfg(any(test, feature = "testgen"))]
 pub mod testenv;

@@ -5,8 +5,8 @@
 
 mod iterators;
 
-use spile_cast::Cast;
 use iterators::{IteratorSpec, extractors};
+use spile_cast::Cast;
 
 use super::Rng;
 use crate::fmt::Format;

@@ -209,7 +209,7 @@ impl ThreadRecordFields {
 }
 
 /// Lays out a field of the thread records; the first one creates their map.
-pub(super) fn location_field(
+pub(super) fn field_location(
     global: &Global,
     field: ThreadField,
     maps: &mut Vec<TableSpec>,
@@ -262,7 +262,7 @@ fn large(key: u32, value: u32, max: u32, cpus: u32) -> Option<LargeLayout> {
 }
 
 /// An array with a map of its own.
-pub(super) struct ArrayToLocation<'a> {
+pub(super) struct UnplacedArray<'a> {
     /// The number of the global.
     pub index: usize,
     pub global: &'a Global,
@@ -282,7 +282,7 @@ struct Shape<'a> {
     wrap: bool,
 }
 
-impl ArrayToLocation<'_> {
+impl UnplacedArray<'_> {
     pub(super) fn location(
         &self,
         cpus: u32,

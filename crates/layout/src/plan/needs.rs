@@ -25,7 +25,7 @@ pub(super) struct LayoutInputs {
     pub last_match: u32,
     /// Length of the longest string whose match is kept, or 0.
     pub matched: u32,
-    /// Bytes of the state of a unwind through a user stack.
+    /// Bytes of the state of an unwind through a user stack.
     pub user_unwind: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The heap of nodes in front of a iteration's entries: functions that build it and that take its first node.
+//! The heap of nodes in front of an iteration's entries: functions that build it and that take its first node.
 //! Both sift nodes down one after the other. One iteration, `step`, moves one node down by one level, so the
 //! kernel's verifier follows it once. The loops share it: they have no other code.
 //!
@@ -61,7 +61,7 @@ pub enum HeapOrder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapLayout {
     /// The map of the entries. Each map has functions of its own, because the kernel inlines a look-up only
-    /// if it is always in the same map: with one function for two maps a iteration takes 2.2 times as long.
+    /// if it is always in the same map: with one function for two maps an iteration takes 2.2 times as long.
     pub map: String,
     /// Whether the sort key is a text.
     pub texts: Option<HeapOrder>,

@@ -59,7 +59,7 @@ Cost: a look-up.";
     }))
 }
 
-/// What a iteration does with the elements that have the given fields.
+/// What an iteration does with the elements that have the given fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slice {
     /// Removes them.
@@ -144,7 +144,7 @@ pub enum SortWord {
     Statistic(u32, Statistic),
 }
 
-/// A iteration that copies elements. Offsets are those of bytes in the per-CPU area.
+/// An iteration that copies elements. Offsets are those of bytes in the per-CPU area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyLayout {
     /// The function's name.

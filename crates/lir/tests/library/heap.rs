@@ -1,4 +1,4 @@
-//! The heap of a iteration's entries against Rust's sort.
+//! The heap of an iteration's entries against Rust's sort.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -263,7 +263,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Stores the program counter, stack pointer and frame pointer behind the return instruction in
-    /// these words of the block, for a unwind of the current program's stack. Returns false if the
+    /// these words of the block, for an unwind of the current program's stack. Returns false if the
     /// event is not at a return instruction.
     pub(in crate::lower) fn stack_behind_return(&mut self, words: [u32; 3]) -> Res<bool> {
         if !self.at_exit() {

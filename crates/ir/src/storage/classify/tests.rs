@@ -145,7 +145,10 @@ fn iterations_in_the_kernel_need_a_lock() {
     let iterates = "iters 1 b0: iter i0 g2[]";
     let class = |handlers: &[(&str, &str)]| class_of_bodies("a", handlers);
     // Even if nothing writes while handlers run.
-    assert_eq!(class(&[(B, "b0: aset g2[1], 1"), (K, iterates)]), "shared lock");
+    assert_eq!(
+        class(&[(B, "b0: aset g2[1], 1"), (K, iterates)]),
+        "shared lock"
+    );
     assert_eq!(
         class(&[(K2, "b0: aadd g2[1], 1"), (K, iterates)]),
         "shared lock"

@@ -43,7 +43,7 @@ pub mod part {
     pub const LOCATION: i32 = 2048;
 }
 
-/// What `find_symbol` finds, in words that a unwind uses only for one frame.
+/// What `find_symbol` finds, in words that an unwind uses only for one frame.
 mod word {
     use super::at;
     /// Key of the file.

@@ -80,7 +80,7 @@ pub mod row {
     }
 }
 
-/// Words of a unwind in a per-CPU area, as offsets from [`UnwindLayout::base`].
+/// Words of an unwind in a per-CPU area, as offsets from [`UnwindLayout::base`].
 pub mod at {
     use super::{FILE_FIELDS, FILE_NAME, FILE_NAMES};
     /// The registers of the frame.

@@ -17,7 +17,7 @@
 //!
 //! Each function finds the block itself and has numbers as parameters, so that a host can make them
 //! global: the kernel's verifier then follows each one once. The kernel allows eight frames, and a
-//! handler's loop in front of a unwind leaves five to it: `user_unwind`, `user_copy`, its loop, `user_map`
+//! handler's loop in front of an unwind leaves five to it: `user_unwind`, `user_copy`, its loop, `user_map`
 //! and `user_file`.
 
 mod copies;

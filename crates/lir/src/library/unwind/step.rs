@@ -1,4 +1,4 @@
-//! A step of a unwind: the caller's registers, by unwind rows or frame pointers. The code is for processors whose
+//! A step of an unwind: the caller's registers, by unwind rows or frame pointers. The code is for processors whose
 //! calls push the return address.
 
 use super::layout::row::{self, kind};

@@ -192,7 +192,7 @@ impl HandlerCodegen<'_> {
         self.pool.use_stack_text("append_frame", plan)
     }
 
-    /// Unwinds the whole stack. A later part of it needs a unwind only if the last unwind was a different
+    /// Unwinds the whole stack. A later part of it needs an unwind only if the last unwind was a different
     /// one.
     fn unwind_whole(&mut self, first: Val, base: i16, most: u32, marks: bool) -> Res {
         let unwound = self.asm.label();
