@@ -47,7 +47,8 @@ def line(alias, **known):
     for variable in SHOWN[alias]:
         name = variable.removesuffix(":s")
         value = known.pop(name, Pattern(".*" if variable.endswith(":s") else r"-?\d+"))
-        parts.append(f"{name}={value if isinstance(value, Pattern) else re.escape(str(value))}")
+        text = f"(?:{value})" if isinstance(value, Pattern) else re.escape(str(value))
+        parts.append(f"{name}={text}")
     assert not known, known
     return re.escape(alias) + " " + " ".join(parts)
 

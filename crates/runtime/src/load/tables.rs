@@ -112,15 +112,15 @@ impl KernelMap {
         let (key_len, value_len) = (self.map.key_len(), self.map.value_len());
         let most = self.map.info().max_entries as usize;
         // A whole bucket must fit; ENOSPC asks for a larger buffer.
-        let mut batch = most.clamp(
+        let mut size = most.clamp(
             64,
             (BATCH_BYTES / (key_len + value_len).max(1)).clamp(64, BATCH),
         );
         let (mut entries, mut cursor) = (Vec::new(), Vec::new());
         loop {
             let (keys, values) = &mut self.batch;
-            keys.resize(batch * key_len, 0);
-            values.resize(batch * value_len, 0);
+            keys.resize(size * key_len, 0);
+            values.resize(size * value_len, 0);
             match self.map.batch(&mut cursor, keys, values, delete) {
                 Ok(batch) => {
                     let pairs = keys
@@ -132,7 +132,7 @@ impl KernelMap {
                         return Ok(entries);
                     }
                 }
-                Err(e) if is_errno(&e, Errno::NOSPC) && batch <= most.max(64) => batch *= 2,
+                Err(e) if is_errno(&e, Errno::NOSPC) && size <= most.max(64) => size *= 2,
                 Err(e) => return Err(to_io_error(e)),
             }
         }
