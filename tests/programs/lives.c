@@ -26,13 +26,24 @@ static void *call(void *n) {
   return 0;
 }
 
-static void *execute(void *unused) {
+// Number of threads that are about to wait for ever.
+static volatile int waiting;
+
+// Waits without a system call until so many threads wait, and some time more.
+static void nap_beside(int threads) {
+  while (waiting < threads) {
+  }
   nap(20);
+}
+
+static void *execute(void *unused) {
+  nap_beside(2);
   execl(self, self, "calls", "7", NULL);
   return unused;
 }
 
 static void *wait_forever(void *unused) {
+  __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
   for (;;) pause();
   return unused;
 }
@@ -108,7 +119,7 @@ static void signals(void) {
 static void killed(void) {
   pthread_t a;
   pthread_create(&a, 0, wait_forever, 0);
-  nap(20);
+  nap_beside(1);
   kill(getpid(), SIGKILL);
 }
 
