@@ -38,7 +38,7 @@ fn each_limit(l: &mut Limits, f: &mut EachLimit<'_>) {
 /// Reads a program.
 ///
 /// # Errors
-/// The first place that departs from the form described in [`crate::text`].
+/// The first position that departs from the form described in [`crate::text`].
 pub fn read(text: &str) -> Result<Program, ReadError> {
     let mut r = Reader::new(text)?;
     let mut p = Program::default();

@@ -225,7 +225,7 @@ pub trait Host {
     }
 }
 
-/// A host without helpers and places.
+/// A host without helpers and memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoHost;
 

@@ -39,7 +39,7 @@ type Res<T = ()> = Result<T, ModuleReadError>;
 /// Reads a module.
 ///
 /// # Errors
-/// The first place where the text does not follow the grammar.
+/// The first position where the text does not follow the grammar.
 pub fn read(text: &str) -> Result<Module, ModuleReadError> {
     let mut reader = Reader {
         text: text.as_bytes(),

@@ -11,7 +11,7 @@
 //! | `complete`, `hover`, `goto`, `symbols`, `diagnostics` | the answers |
 //! | [`server`] | the protocol |
 //!
-//! No I/O except the connection's: facts about the machine and places of files come in as values
+//! No I/O except the connection's: facts about the machine and locations of files come in as values
 //! and traits, as everywhere in analysis.
 
 #![cfg_attr(not(test), warn(clippy::cast_lossless))]

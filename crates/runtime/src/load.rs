@@ -58,7 +58,7 @@ pub struct LoadedObject {
     /// Bytes of the ring buffer.
     ring_bytes: u32,
     infos: Vec<ProgramInfo>,
-    /// Programs that attach to places one by one, although the object asks for one link.
+    /// Programs that attach to locations one by one, although the object asks for one link.
     single: Vec<String>,
     /// Programs that attach in the memory of the target's processes only.
     followed: Vec<String>,
@@ -426,7 +426,7 @@ struct AttachParams<'a> {
     arming: &'a Arming,
     /// Attaches in the memory of the target's processes only.
     followed: bool,
-    /// Attaches to places one by one, although the object asks for one link.
+    /// Attaches to locations one by one, although the object asks for one link.
     single: bool,
     /// The session's target.
     target: Option<u32>,
@@ -506,7 +506,7 @@ fn attach(
     Ok(())
 }
 
-/// Attaches a program to places in code, and notes how for `-v`.
+/// Attaches a program to locations in code, and notes how for `-v`.
 fn attach_code(
     probe: &CodeProbe,
     by: CodeAttach,

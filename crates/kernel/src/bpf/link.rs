@@ -42,7 +42,7 @@ pub struct UprobeMulti<'a> {
     pub pid: Option<u32>,
 }
 
-/// Attaches a program to places in one file (Linux 6.6), until the descriptor closes: to all of
+/// Attaches a program to locations in one file (Linux 6.6), until the descriptor closes: to all of
 /// them or, on failure, none.
 ///
 /// # Errors

@@ -71,7 +71,7 @@ impl Drop for Progress {
     }
 }
 
-/// Attaching to places, which signals end.
+/// Attaching to locations, which signals end.
 pub(crate) struct Arming {
     progress: Progress,
     /// `None` for work that does not end early.
@@ -92,7 +92,7 @@ impl Arming {
         self.progress.total.fetch_add(locations, Ordering::Relaxed);
     }
 
-    /// Notes that places are done.
+    /// Notes that locations are done.
     pub(crate) fn advance(&self, locations: usize) {
         self.progress.advance(locations);
     }

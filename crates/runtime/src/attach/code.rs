@@ -1,4 +1,4 @@
-//! Attaches programs to places in code. Where the kernel supports it, one link covers all locations of
+//! Attaches programs to locations in code. Where the kernel supports it, one link covers all locations of
 //! a file or of the kernel (there for entries, returns or both); otherwise a perf event covers each
 //! location. Fentry and fexit cover one function of the kernel.
 //!
@@ -98,7 +98,7 @@ pub(crate) fn attach(
     }
 }
 
-/// Attaches a program to places in the memory of the target's processes.
+/// Attaches a program to locations in the memory of the target's processes.
 fn attach_followed(
     probe: &CodeProbe,
     sites: &[AttachSite<'_>],
@@ -134,7 +134,7 @@ const NOT_OF_LOCATIONS: [i32; 6] = [
     libc::ESRCH,
 ];
 
-/// Groups locations for links: one for each file; kernel places in one or two, by address or by name.
+/// Groups locations for links: one for each file; kernel locations in one or two, by address or by name.
 fn by_file<'p>(sites: &[AttachSite<'p>]) -> Vec<Vec<AttachSite<'p>>> {
     let mut files: BTreeMap<&str, Vec<AttachSite<'p>>> = BTreeMap::new();
     for site in sites {
@@ -148,7 +148,7 @@ fn by_file<'p>(sites: &[AttachSite<'p>]) -> Vec<Vec<AttachSite<'p>>> {
     files.into_values().collect()
 }
 
-/// Makes a link to places, or refuses it.
+/// Makes a link to locations, or refuses it.
 type LinkFn<'f> = dyn Fn(&[AttachSite<'_>]) -> Result<OwnedFd, BpfError> + Sync + 'f;
 
 /// Links all locations, in parts of a size that is given or at once. If the kernel refuses some locations,

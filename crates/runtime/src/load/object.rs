@@ -223,7 +223,7 @@ pub(crate) fn attach_to(names: &[String], program: BorrowedFd<'_>) -> PointLinks
     names.iter().map(open).collect()
 }
 
-/// Loads the programs of an object. Programs in `single` attach to places one by one, although the
+/// Loads the programs of an object. Programs in `single` attach to locations one by one, although the
 /// object asks for one link. With `attach`, those that are alone at their tracepoints are attached as
 /// well; the state memory has to be ready for them.
 pub(crate) fn load_programs(

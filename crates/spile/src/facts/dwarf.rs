@@ -25,7 +25,7 @@ use super::locations::{IMPLICIT, extend_to_type, join_pieces, locate_pieces, poi
 /// Maximum number of statement locations that one probe point may match.
 const MAX_ANY_LINE: u32 = 100_000;
 
-/// The files and places that analysis has ids of.
+/// The files and locations that analysis has ids of.
 #[derive(Default)]
 pub(crate) struct FileTable {
     table: Mutex<FileEntries>,

@@ -62,7 +62,7 @@ pub(crate) struct Programs {
     root: Option<Root>,
     search: SearchPaths,
     files: Mutex<HashMap<Arc<str>, Opened>>,
-    /// Ids of their types and places.
+    /// Ids of their types and locations.
     pub file_table: dwarf::FileTable,
     /// The decisions about probes at returns.
     pub returns: ReturnDecisions,

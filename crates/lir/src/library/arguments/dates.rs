@@ -19,12 +19,12 @@ const NAMES: [&str; 19] = [
 const EPOCH: i32 = 719_468;
 const DAY: i32 = 86_400;
 
-/// The names: seven days, a place that is empty, twelve months, and four empty places.
+/// The names: seven days, a slot that is empty, twelve months, and four empty slots.
 pub(super) fn table() -> Vec<u8> {
     let mut bytes = vec![0; (NAME * (DAYS + 16)) as usize];
     for (i, name) in NAMES.iter().enumerate() {
-        let place = if i < 7 { i } else { i + 1 };
-        let at = place * NAME as usize;
+        let slot = if i < 7 { i } else { i + 1 };
+        let at = slot * NAME as usize;
         bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
     }
     bytes
