@@ -38,6 +38,8 @@ pub enum Error {
     Changed(String, &'static str),
     /// The kernel does not support programs at hooks of security modules.
     NoLsm,
+    /// The kernel does not support programs at hooks of netfilter.
+    NoPacketHooks,
     /// The processor does not support this perf event.
     NoCounter(String),
     /// The process of `-x` does not exist.
@@ -129,6 +131,11 @@ impl fmt::Display for Error {
                  lsm=..., see /sys/kernel/security/lsm); functions as \
                  kernel.function(\"security_file_open\") are an alternative"
             ),
+            Error::NoPacketHooks => f.write_str(
+                "this kernel does not let programs see packets at the hooks of netfilter: that needs Linux 6.4, \
+                 built with CONFIG_NETFILTER_BPF_LINK; tracepoints as kernel.trace(\"net:netif_receive_skb\") \
+                 are an alternative",
+            ),
             Error::NoCounter(what) => write!(
                 f,
                 "this machine does not have the {what}: many virtual machines hide the \
@@ -162,6 +169,7 @@ impl std::error::Error for Error {
             | Error::Changed(..)
             | Error::NoCounter(_)
             | Error::NoLsm
+            | Error::NoPacketHooks
             | Error::Privileges
             | Error::NoBpf
             | Error::Rejected { .. }

@@ -406,6 +406,11 @@ fn is_lsm(info: &ProgramInfo) -> bool {
     info.attach.program_type().is_lsm()
 }
 
+/// Whether a link attaches the program to a hook: that of netfilter is the only one.
+fn is_linked_hook(info: &ProgramInfo) -> bool {
+    matches!(&info.attach, Attach::Hook(hook) if hook.link.is_some())
+}
+
 /// The error of a load; a rejection by the verifier gets its position in the script.
 pub(crate) fn with_script_line(
     error: Error,
@@ -589,6 +594,11 @@ fn refusal_error(name: &str, why: BpfError, infos: &[ProgramInfo], program: &Pro
     }
     match why {
         _ if infos.iter().any(is_lsm) => Error::NoLsm,
+        BpfError::Call { errno, .. }
+            if errno == Errno::INVAL && infos.iter().any(is_linked_hook) =>
+        {
+            Error::NoPacketHooks
+        }
         BpfError::Call { errno, .. } if errno == Errno::PERM || errno == Errno::ACCESS => {
             Error::Privileges
         }
