@@ -29,7 +29,8 @@ static void *call(void *n) {
 // Number of threads that are about to wait for ever.
 static volatile int waiting;
 
-// Waits without a system call until so many threads wait, and some time more.
+// Waits until `threads` threads are about to pause, then 20 ms more for their calls to begin. The first wait makes no
+// system call.
 static void nap_beside(int threads) {
   while (waiting < threads) {
   }

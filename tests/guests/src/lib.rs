@@ -235,7 +235,7 @@ fn text_of(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// Runs the job on all wanted kernels, at most so many at a time; returns whether all passed.
+/// Runs the job on all wanted kernels, up to `at_once` of them at a time. Returns whether all passed.
 fn all(options: &Options, at_once: usize) -> Result<bool, String> {
     let mirror = packages::mirror(options.mirror.as_deref())?;
     let kernels: Vec<Result<Kernel, String>> = std::thread::scope(|s| {

@@ -134,7 +134,8 @@ pub(crate) fn groups<'h>(
     list
 }
 
-/// The variables at a location among which those that a body mentions are, and why others are unknown.
+/// The variables at a location, and the reason if some of them are unknown. Local variables of blocks are looked up
+/// only if a body mentions a name that is not in scope.
 fn variables_of(
     facts: &dyn Facts,
     hit: &CodeMatch,
