@@ -171,6 +171,17 @@ pub fn by_header(image: &Image, address: u64) -> Option<UnwindRow> {
     })
 }
 
+/// The rows of the function at an address through `.eh_frame_hdr`; none also if the file has no such table.
+pub(crate) fn function_rows(image: &Image, address: u64) -> Vec<UnwindRow> {
+    let rows = image.abi().and_then(|abi| {
+        with_header(image, address, |section, bases, fde| {
+            let mut context = UnwindContext::new();
+            Some(entry_rows(section, bases, abi, fde, &mut context))
+        })
+    });
+    rows.unwrap_or_default()
+}
+
 /// Start and end of the function, or the part of one, that an entry of the table describes.
 pub(crate) fn function_at(image: &Image, address: u64) -> Option<(u64, u64)> {
     with_header(image, address, |_, _, fde| {
@@ -281,16 +292,7 @@ where
         if fde.cie().entry_len() > MAX_CIE || fde.len() == 0 || total > MAX_ROWS {
             continue;
         }
-        let Ok(mut table) = fde.rows(section, bases, &mut context) else {
-            continue;
-        };
-        let mut rows = Vec::new();
-        while let Ok(Some(row)) = table.next_row() {
-            let next = unwind_row(section, row, abi, &fde);
-            if rows.last().is_none_or(|l: &UnwindRow| l.start < next.start) {
-                rows.push(next);
-            }
-        }
+        let rows = entry_rows(section, bases, abi, &fde, &mut context);
         total += rows.len();
         pieces.push(FunctionRows {
             start: fde.initial_address(),
@@ -298,6 +300,27 @@ where
             rows,
         });
     }
+}
+
+/// The rows of an entry; none if it is damaged.
+fn entry_rows<'a, S: UnwindSection<R<'a>>>(
+    section: &S,
+    bases: &BaseAddresses,
+    abi: &Abi,
+    fde: &gimli::FrameDescriptionEntry<R<'a>>,
+    context: &mut UnwindContext<usize>,
+) -> Vec<UnwindRow> {
+    let mut rows = Vec::new();
+    let Ok(mut table) = fde.rows(section, bases, context) else {
+        return rows;
+    };
+    while let Ok(Some(row)) = table.next_row() {
+        let next = unwind_row(section, row, abi, fde);
+        if rows.last().is_none_or(|l: &UnwindRow| l.start < next.start) {
+            rows.push(next);
+        }
+    }
+    rows
 }
 
 /// The compact form of a row.

@@ -8,6 +8,8 @@ use crate::uprobes::{KernelVersion, Verdict};
 type FindExits = fn(&DebugFile, u64, &[(u64, u64)]) -> Result<FunctionExits, String>;
 type FindHazard = fn(&[u8], u64) -> Option<(u64, &'static str)>;
 
+type FindStores = fn(&[u8], u64, &dyn Fn(u64) -> bool) -> Vec<FrameStore>;
+
 /// The functions for the instructions of a processor.
 pub(crate) struct Instructions {
     /// Decodes code at an address, up to a number of instructions.
@@ -26,6 +28,9 @@ pub(crate) struct Instructions {
     pub(crate) behind_stack_check: fn(&DebugFile, u64) -> u64,
     /// What code at an address refers to, in a number of instructions.
     pub(crate) references: fn(&[u8], u64, usize) -> Vec<Reference>,
+    /// What code at an address stores in memory at constant distances from registers, up to its first branch, or call of
+    /// a function that is not among some.
+    pub(crate) frame_stores: FindStores,
     /// The first instruction in code at an address that leaves the stack or the program, and what it does.
     pub(crate) hazard: FindHazard,
     /// Sections with stubs of the linkage table, and the size of a stub in bytes.
@@ -83,6 +88,19 @@ pub(crate) struct ProbedInstruction {
     /// Whether it changes only registers that handlers cannot read.
     pub(crate) leaves_arguments: bool,
     pub(crate) name: String,
+}
+
+/// What an instruction stores.
+pub(crate) struct FrameStore {
+    pub(crate) address: u64,
+    /// The address behind the instruction.
+    pub(crate) next: u64,
+    /// DWARF's number of the register.
+    pub(crate) register: u16,
+    /// Distance of the first byte from the register.
+    pub(crate) offset: i64,
+    /// Number of bytes.
+    pub(crate) size: i64,
 }
 
 /// What an instruction refers to.

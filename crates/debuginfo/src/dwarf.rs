@@ -52,6 +52,8 @@ pub struct Dwarf {
     pub(crate) tables: crate::caches::FunctionTables,
     pub(crate) chains: crate::caches::ScopeChains,
     pub(crate) nested: crate::caches::NestedFunctions,
+    /// The stubs of the functions that profilers have every function call first.
+    pub(crate) profiler_hooks: OnceLock<Vec<u64>>,
     /// Where the parts of split functions begin.
     pub(crate) split: OnceLock<HashSet<u64>>,
     files: Mutex<FilePaths>,
@@ -159,6 +161,7 @@ impl Dwarf {
             chains: crate::caches::ScopeChains::default(),
             nested: crate::caches::NestedFunctions::default(),
             split: OnceLock::new(),
+            profiler_hooks: OnceLock::new(),
             files: Mutex::default(),
             types: crate::caches::TypeNumbers::default(),
             parts,

@@ -8,7 +8,7 @@ use crate::caches::ScopeKind;
 use crate::copies::{CopyStarts, Inexact, InlinedCopy};
 use crate::dwarf::Dwarf;
 use crate::index::{ANONYMOUS, NameKind, NamedEntry};
-use crate::lines::{LineTable, path_matches};
+use crate::lines::path_matches;
 use crate::unit::{Die, Entry, MAX_CHAIN, Unit, number_of};
 
 /// A name or pattern.
@@ -416,63 +416,6 @@ impl Dwarf {
         }
     }
 
-    /// The first address where a function's parameters can be read.
-    pub(crate) fn after_prologue(
-        &self,
-        die: Die,
-        unit: &Unit,
-        entry: &Entry,
-        start: u64,
-        code: &[(u64, u64)],
-    ) -> u64 {
-        if !self.stores_parameters(die, unit, entry) {
-            return start;
-        }
-        let end = code
-            .iter()
-            .find(|r| r.0 <= start && start < r.1)
-            .map_or(start, |r| r.1);
-        let lines = self.lines(die.part, die.unit);
-        lines
-            .and_then(|l| prologue_end(&l, start, end))
-            .unwrap_or(start)
-    }
-
-    /// Whether variables are valid only after the prologue: the frame is reached through a register that the
-    /// prologue sets or changes, and a parameter has a single location there, where the prologue stores it.
-    fn stores_parameters(&self, die: Die, unit: &Unit, entry: &Entry) -> bool {
-        use gimli::Operation::{FrameOffset, Register, RegisterOffset};
-        let encoding = unit.encoding();
-        let first = |entry: &Entry, attribute| {
-            let value = entry.attr_value(attribute)?.exprloc_value()?;
-            value.operations(encoding).next().ok().flatten()
-        };
-        let abi = self.main.abi();
-        let is_stack = |r: gimli::Register| abi.is_some_and(|a| r.0 == a.stack_pointer);
-        let is_frame = |r: gimli::Register| abi.is_some_and(|a| r.0 == a.frame_pointer);
-        let base = match first(entry, gimli::DW_AT_frame_base) {
-            Some(Register { register } | RegisterOffset { register, .. }) => Some(register),
-            _ => None,
-        };
-        if base.is_some_and(|register| !is_stack(register)) {
-            return true;
-        }
-        self.children(die).into_iter().take(64).any(|child| {
-            let Some((_, child)) = self.entry(child) else {
-                return false;
-            };
-            let stored = match first(&child, gimli::DW_AT_location) {
-                // The caller stored the values at and above the canonical frame address. The stack pointer
-                // as LLVM takes it for the frame's address is that of the function's body.
-                Some(FrameOffset { offset }) => offset < 0 || base.is_some(),
-                // So does gcc in frames that it aligns.
-                Some(RegisterOffset { register, .. }) => is_stack(register) || is_frame(register),
-                _ => false,
-            };
-            stored && child.tag() == gimli::DW_TAG_formal_parameter
-        })
-    }
-
     /// The direct children of an entry.
     pub(crate) fn children(&self, die: Die) -> Vec<Die> {
         let mut found = Vec::new();
@@ -524,15 +467,4 @@ impl Dwarf {
         let line = number_of(entry, gimli::DW_AT_call_line).and_then(|l| u32::try_from(l).ok());
         (file, line.unwrap_or(0))
     }
-}
-
-/// The end of the prologue: from the line table, otherwise the second statement, as in gdb.
-fn prologue_end(lines: &LineTable, start: u64, end: u64) -> Option<u64> {
-    let rows = lines.within(start, end);
-    let marked = rows.iter().find(|r| r.prologue_end && r.address > start);
-    let second = || {
-        rows.iter()
-            .find(|r| r.address > start && r.is_stmt && r.line != 0 && !r.end)
-    };
-    marked.or_else(second).map(|r| r.address)
 }

@@ -47,6 +47,7 @@ mod needed;
 mod partial;
 pub mod plt;
 pub mod processors;
+mod prologue;
 pub mod relocations;
 mod scopes;
 pub mod sdt;

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `decode` | single instructions, and what they refer to |
 //! | `exits` | return instructions and jumps to other functions |
+//! | `frame_stores` | what instructions store in frames |
 //! | `go_entry` | stack checks of functions of Go |
 //! | `hazards` | instructions that switch stacks |
 //! | `operand` | operands in assembler text |
@@ -14,6 +15,7 @@
 
 mod decode;
 mod exits;
+mod frame_stores;
 mod go_entry;
 mod hazards;
 pub(crate) mod operand;
@@ -33,6 +35,7 @@ pub(crate) static INSTRUCTIONS: Instructions = Instructions {
     exits: exits::find,
     behind_stack_check: go_entry::behind_stack_check,
     references: decode::references,
+    frame_stores: frame_stores::find,
     hazard: hazards::first,
     stubs: &stubs::SECTIONS,
     stub_slot: stubs::jump_slot,
