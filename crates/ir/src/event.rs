@@ -138,11 +138,11 @@ pub enum Event {
 
 macro_rules! events {
     ($($variant:ident $word:literal
-        $(($item:ident))? $({ $($field:ident $($then:literal)?)* })? $(= { $($constant:tt)* })?,
+        $(($item:ident))? $({ $($field:tt)* })? $(= { $($constant:tt)* })?,
         $executor:ident $kind:literal [$($need:ident)*];
     )*) => {
         form! { enum Event {
-            $($variant $word $(($item))? $({ $($field $($then)?)* })? $(= { $($constant)* })?),*
+            $($variant $word $(($item))? $({ $($field)* })? $(= { $($constant)* })?),*
         } }
 
         impl Event {
@@ -178,19 +178,19 @@ events! {
     End "end" (order), Controller "begin_end" [];
     Error "error" (order), Controller "begin_end" [];
     Never "never", Controller "begin_end" [];
-    Timer "timer" { period_ns "," randomize_ns }, Controller "hrtimer" [];
+    Timer "timer" { period_ns ",", randomize_ns }, Controller "hrtimer" [];
     Prometheus "prometheus", Controller "procfs" [];
     InputLine "input_line", Controller "procfs" [];
     InputChar "input_char", Controller "procfs" [];
     Procfs "procfs" (file), Controller "procfs" [];
     Present "present_processes" = { threads: false }, Controller "utrace" [];
     Present "present_threads" = { threads: true }, Controller "utrace" [];
-    Counter "counter" { name "," ty "," config }, Controller "perf_event" [];
+    Counter "counter" { name ",", ty ",", config }, Controller "perf_event" [];
     Tracepoint "tracepoint" (name), Kernel "kernel_tracepoint" [Argument];
     TraceEvent "trace_event" (event), Kernel "kernel_tracepoint" [Record];
     SysEnter "sys_enter" (calls), Kernel "kernel_tracepoint" [CallArgument SystemCall SystemCallEntry];
     SysExit "sys_exit" (calls), Kernel "kernel_tracepoint" [CallArgument SystemCall SystemCallReturn CallReturn];
-    Perf "perf" { ty "," config "," sample of }, Kernel "perf_event" [Registers];
+    Perf "perf" { ty ",", config ",", sample, of }, Kernel "perf_event" [Registers];
     Code "code" (probe), Kernel "kprobe" [Argument CallArgument CodeLocation Registers];
     Watch "watch" (watch), Kernel "hardware_data_breakpoint" [Registers];
     Netfilter "netfilter" (hook), Kernel "netfilter" [Argument Packet];
@@ -208,17 +208,16 @@ form! {
 }
 
 form! {
-    enum Space { Kernel "kernel", User "user" }
     enum SamplingRate { Period "period" (n), Freq "freq" (n) }
     enum PerfScope { Target "target", Process "pid" (pid), All "" }
     enum WatchOwner { Process "pid" (pid), Program "of" (path), Kernel "" }
     enum OptionalSites { Group "some", All "optional", Single "" }
     enum NrSet { All "all", List "" (calls) }
     enum CodeLocation {
-        Symbol "symbol" { module name offset },
+        Symbol "symbol" { module, name, offset },
         Address "address" (address),
         Traced "traced" (address),
-        File "file" { path offset },
+        File "file" { path, offset },
     }
 }
 
@@ -242,7 +241,9 @@ impl Form for Vec<CodeSite> {
                 location: Form::read(&[], r)?,
                 semaphore: Form::read(&["semaphore"], r)?,
                 number: Option::read(&["number"], r)?.unwrap_or(sites.len().fit::<u32>()),
-                exits: Form::read(&[], r)?,
+                exits: Some(Exits::read(&[], r)?)
+                    .filter(|e| *e != Exits::default())
+                    .map(Arc::new),
             });
         }
         Ok(sites)

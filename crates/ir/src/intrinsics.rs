@@ -6,12 +6,13 @@
 //! the classes ([`IntrinsicClass`]) by a match over all operations of the class, so that a new row
 //! does not compile until every executor has it.
 
-use std::fmt::{self, Formatter};
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::event::{Event, Executor, ExecutorSet};
+use crate::form::{Form, Printer};
 use crate::program::types::Space;
-use crate::token::{Operand, Reader, Res};
+use crate::token::{Reader, Res};
 
 /// The type of a parameter or a result in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,13 +187,17 @@ pub enum ResultLen {
     Quoted(usize),
 }
 
-impl Operand for Intrinsic {
-    const EXPECTED: &str = "an intrinsic";
-    fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(self.info().name)
+impl Form for Intrinsic {
+    fn print(&self, _: &[&str], p: &mut Printer<'_, '_>) -> fmt::Result {
+        p.word(self.info().name)
     }
-    fn opt(r: &mut Reader) -> Res<Option<Self>> {
+
+    fn opt(_: &[&str], r: &mut Reader) -> Res<Option<Self>> {
         Ok(r.opt_by(Intrinsic::by_name))
+    }
+
+    fn expected(_: &[&str]) -> String {
+        "an intrinsic".into()
     }
 }
 

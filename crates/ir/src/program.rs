@@ -23,17 +23,18 @@ pub(crate) mod ids;
 pub(crate) mod operators;
 pub(crate) mod types;
 
-use fields::{Field, is_default, write_list};
+use fields::Field;
 pub use ids::*;
 pub use operators::*;
 pub use types::*;
 
 use crate::event::{Event, Watch, WatchOwner};
 use crate::fmt::format::Format;
+use crate::form::{Form, Printer};
 use crate::intrinsics::Intrinsic;
 use crate::regex::Regex;
 use crate::storage::class::Storage;
-use crate::token::{Operand, Reader, Res};
+use crate::token::{Reader, Res};
 
 /// A whole script, ready to run.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -58,38 +59,59 @@ pub struct Program {
     pub limits: Limits,
 }
 
-/// The limits of a run (`-D NAME=VALUE`), with SystemTap's names and defaults.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct Limits {
-    pub maxaction: u64,
-    pub maxaction_interruptible: u64,
-    /// Maximum length of a string in bytes, without its NUL: one less than a multiple of 8, at most
-    /// 4,095. (`-D MAXSTRINGLEN` counts the NUL, as in SystemTap.)
-    pub maxstringlen: u32,
-    pub maxmapentries: u32,
-    pub maxerrors: u64,
-    pub maxskipped: u64,
-    pub maxnesting: u32,
-    pub maxtrylock: u32,
-    /// Maximum number of frames of a stack.
-    pub maxbacktrace: u32,
+/// Defines the limits of a run, from rows `name: type = default`.
+macro_rules! limits {
+    ($($(#[$doc:meta])* $name:ident: $ty:ty = $default:literal,)*) => {
+        /// The limits of a run (`-D NAME=VALUE`), with SystemTap's names and defaults.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        pub struct Limits {
+            $($(#[$doc])* pub $name: $ty,)*
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Limits { $($name: $default),* }
+            }
+        }
+
+        impl Display for Limits {
+            fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+                f.write_str("limits")?;
+                $(write!(f, concat!(" ", stringify!($name), "={}"), self.$name)?;)*
+                Ok(())
+            }
+        }
+
+        impl Limits {
+            /// Reads limits in any order.
+            pub(crate) fn read(&mut self, r: &mut Reader) -> Res<()> {
+                loop {
+                    $(if r.opt(stringify!($name)) {
+                        r.want("=")?;
+                        self.$name = r.number()?;
+                        continue;
+                    })*
+                    return Ok(());
+                }
+            }
+        }
+    };
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            maxaction: 1000,
-            maxaction_interruptible: 10_000,
-            maxstringlen: 511,
-            maxmapentries: 2048,
-            maxerrors: 0,
-            maxskipped: 100,
-            maxnesting: 10,
-            maxtrylock: 100,
-            maxbacktrace: 20,
-        }
-    }
+limits! {
+    maxaction: u64 = 1000,
+    maxaction_interruptible: u64 = 10_000,
+    /// Maximum length of a string in bytes, without its NUL: one less than a multiple of 8, at most
+    /// 4,095. (`-D MAXSTRINGLEN` counts the NUL, as in SystemTap.)
+    maxstringlen: u32 = 511,
+    maxmapentries: u32 = 2048,
+    maxerrors: u64 = 0,
+    maxskipped: u64 = 100,
+    maxnesting: u32 = 10,
+    maxtrylock: u32 = 100,
+    /// Maximum number of frames of a stack.
+    maxbacktrace: u32 = 20,
 }
 
 /// Maximum number of indexes of an array.
@@ -345,7 +367,7 @@ pub enum Inst {
     /// `dst` = 1 if the text has a match, otherwise 0. With `keep`, the intrinsics `match_*` report
     /// this match, or its failure, until the next such instruction of the handler's run, in
     /// whatever function; the text is copied.
-    Regex { dst: Reg, re: RegexId, text: Val, keep: bool } = ("match" re, text {"keep" if keep}) -> dst; Pure,
+    Regex { dst: Reg, re: RegexId, text: Val, keep: bool } = ("match" re, text {"keep" keep}) -> dst; Pure,
     /// `dst = table[idx]`
     TableGet { dst: Reg, table: TableId, idx: Val } = ("table" table, idx) -> dst; Pure,
     /// `dst = sprintf(...)`; `%m` and the like can fail.
@@ -422,7 +444,7 @@ pub enum Term {
     /// Fetches the iterator's next element into the registers and goes to `body`, or to `done` if
     /// there is none. `value` gets the element (for a statistic: its count).
     IterNext { it: IterId, keys: Vec<Reg>, value: Option<Reg>, body: BlockId, done: BlockId }
-        = ("next" it keys body, done) -> value,
+        = ("next" it {" [" "]" keys} body, done) -> value,
     /// Ends the function or the handler.
     Ret(value: Option<Val>) = ("ret" {value}),
     /// Ends the handler from inside a function.

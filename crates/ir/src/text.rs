@@ -23,51 +23,189 @@
 
 use std::fmt::{Display, Formatter, Result};
 
-use crate::form::Quoted;
+use crate::fmt::Format;
+use crate::form::{Form, Printer, display, form};
+use crate::regex::Regex;
 use crate::storage::Storage;
+use crate::token::{Reader, Res};
 use crate::*;
 
-impl Display for Ty {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+form! {
+    struct Site { near caller["called"] library["library"] }
+    struct ConstTable { name entries[""] }
+    struct Global { name kind init["="] storage display["display"] site }
+    struct Handler { point "points" points event["(", ")"] site body }
+}
+
+form! {
+    enum Init { Str "" (string), Long "" (number) }
+    enum Storage {
+        Controller "controller",
+        Shared "shared" { lock["lock"] },
+        PerCpu "percpu" { double["double"] },
+    }
+    enum ElemTy "`str` and a number" { Stats "stats" (spec), Scalar "" (ty) }
+    enum GlobalKind "`str` and a number" {
+        Array "" { keys[" [", "]"], value "max", max, wrap["wrap"] },
+        Stats "stats" (spec),
+        Scalar "" (ty),
+    }
+    enum Hist "a part of a statistic" { Log "hist_log", Linear "hist_linear" { low, high, step } }
+}
+
+display! { Ty Storage }
+
+impl Form for Ty {
+    fn print(&self, _: &[&str], p: &mut Printer<'_, '_>) -> Result {
         match self {
-            Ty::Long => f.write_str("long"),
-            Ty::Str(w) => write!(f, "str{w}"),
+            Ty::Long => p.word("long"),
+            Ty::Str(width) => p.item(format_args!("str{width}")),
         }
+    }
+
+    fn opt(_: &[&str], r: &mut Reader) -> Res<Option<Ty>> {
+        if r.opt("long") {
+            return Ok(Some(Ty::Long));
+        }
+        match r.opt_id("str").map(u16::try_from).transpose() {
+            Ok(width) => Ok(width.map(Ty::Str)),
+            Err(_) => r.error("a string width"),
+        }
+    }
+
+    fn expected(_: &[&str]) -> String {
+        "`str` and a number".into()
     }
 }
 
-/// Items separated by `, `.
-struct List<I>(I);
-
-impl<I: Iterator<Item: Display> + Clone> Display for List<I> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        for (i, item) in self.0.clone().enumerate() {
-            f.write_str(if i == 0 { "" } else { ", " })?;
-            item.fmt(f)?;
+impl Form for StatsSpec {
+    fn print(&self, _: &[&str], p: &mut Printer<'_, '_>) -> Result {
+        let mut comma = "";
+        p.word("(")?;
+        for (word, on) in self.clone().flags() {
+            if *on {
+                p.word(std::mem::replace(&mut comma, ","))?;
+                p.word(word)?;
+            }
         }
-        Ok(())
+        self.hist.print(&[comma], p)?;
+        p.word(")")
+    }
+
+    fn read(_: &[&str], r: &mut Reader) -> Res<StatsSpec> {
+        let mut spec = StatsSpec::default();
+        r.want("(")?;
+        while !r.opt(")") {
+            if spec != StatsSpec::default() {
+                r.want(",")?;
+            }
+            if let Some((_, on)) = spec.flags().into_iter().find(|(word, _)| r.opt(word)) {
+                *on = true;
+            } else {
+                spec.hist = Some(Hist::read(&[], r)?);
+            }
+        }
+        Ok(spec)
+    }
+}
+
+impl StatsSpec {
+    /// The values that are kept or not, by their words.
+    fn flags(&mut self) -> [(&'static str, &mut bool); 4] {
+        [
+            ("sum", &mut self.sum),
+            ("min", &mut self.min),
+            ("max", &mut self.max),
+            ("variance", &mut self.variance),
+        ]
+    }
+}
+
+impl Form for Regex {
+    fn print(&self, _: &[&str], p: &mut Printer<'_, '_>) -> Result {
+        self.pattern.print(&[], p)?;
+        self.finds().print(&["find"], p)
+    }
+
+    fn read(_: &[&str], r: &mut Reader) -> Res<Regex> {
+        let pattern = r.bytes()?;
+        Regex::new(&pattern, r.opt("find"))
+            .or_else(|e| r.error(&format!("a regular expression before here ({})", e.message)))
+    }
+}
+
+impl Form for Format {
+    fn print(&self, _: &[&str], p: &mut Printer<'_, '_>) -> Result {
+        Bytes::from(self.to_bytes()).print(&[], p)
+    }
+
+    fn read(_: &[&str], r: &mut Reader) -> Res<Format> {
+        let text = r.bytes()?;
+        Format::parse(&text).or_else(|e| r.error(&format!("a format before here ({e})")))
+    }
+}
+
+impl Form for Func {
+    fn print(&self, _: &[&str], p: &mut Printer<'_, '_>) -> Result {
+        self.name.print(&[], p)?;
+        self.params.print(&[" (", ")"], p)?;
+        self.ret.print(&[], p)?;
+        self.body.print(&[], p)
+    }
+
+    fn read(_: &[&str], r: &mut Reader) -> Res<Func> {
+        Ok(Func {
+            name: Form::read(&[], r)?,
+            params: Form::read(&["(", ")"], r)?,
+            ret: Form::read(&[], r)?,
+            // Set by `mark_recursive` after the whole program is read.
+            recursive: false,
+            body: Form::read(&[], r)?,
+        })
+    }
+}
+
+impl Form for Body {
+    fn print(&self, _: &[&str], p: &mut Printer<'_, '_>) -> Result {
+        p.item(format_args!("{{\n{self}}}"))
+    }
+
+    fn read(_: &[&str], r: &mut Reader) -> Res<Body> {
+        let mut body = Body::default();
+        r.want("{")?;
+        if r.opt("regs") {
+            while body.regs.is_empty() || r.opt(",") {
+                r.index("r", body.regs.len())?;
+                r.want(":")?;
+                body.regs.push(Form::read(&[], r)?);
+            }
+        }
+        body.iters = Form::read(&["iters"], r)?;
+        while !r.opt("}") {
+            r.index("b", body.blocks.len())?;
+            r.want(":")?;
+            body.blocks.push(read_block(r)?);
+        }
+        Ok(body)
     }
 }
 
 impl Display for Body {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        if !self.regs.is_empty() {
-            let regs = self
-                .regs
-                .iter()
-                .enumerate()
-                .map(|(i, t)| format!("r{i}: {t}"));
-            writeln!(f, "  regs {}", List(regs))?;
+        for (i, ty) in self.regs.iter().enumerate() {
+            write!(f, "{} r{i}: {ty}", if i == 0 { "  regs" } else { "," })?;
         }
+        f.write_str(if self.regs.is_empty() { "" } else { "\n" })?;
         if self.iters != 0 {
             writeln!(f, "  iters {}", self.iters)?;
         }
         for (i, block) in self.blocks.iter().enumerate() {
             write!(f, "  b{i}:")?;
-            match block.catch {
-                Some(c) => writeln!(f, " catch {c}")?,
-                None => writeln!(f)?,
-            }
+            block
+                .catch
+                .iter()
+                .try_for_each(|c| write!(f, " catch {c}"))?;
+            writeln!(f)?;
             for (inst, site) in &block.insts {
                 write!(f, "    {inst}")?;
                 match site {
@@ -81,73 +219,32 @@ impl Display for Body {
     }
 }
 
-impl Display for StatsSpec {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let mut parts = Vec::new();
-        for (on, word) in [
-            (self.sum, "sum"),
-            (self.min, "min"),
-            (self.max, "max"),
-            (self.variance, "variance"),
-        ] {
-            if on {
-                parts.push(word.to_string());
-            }
+fn read_block(r: &mut Reader) -> Res<Block> {
+    let catch = Form::read(&["catch"], r)?;
+    let mut insts = Vec::new();
+    loop {
+        let dst = Reg::opt(&[], r)?;
+        if dst.is_some() {
+            r.want("=")?;
         }
-        match self.hist {
-            None => {}
-            Some(Hist::Log) => parts.push("hist_log".into()),
-            Some(Hist::Linear { low, high, step }) => {
-                parts.push(format!("hist_linear {low} {high} {step}"));
-            }
+        if let Some(term) = Term::read(r, dst)? {
+            return Ok(Block { insts, term, catch });
         }
-        write!(f, "stats({})", List(parts.iter()))
-    }
-}
-
-impl Display for GlobalKind {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        match self {
-            GlobalKind::Scalar(ty) => ty.fmt(f),
-            GlobalKind::Stats(spec) => spec.fmt(f),
-            GlobalKind::Array {
-                keys,
-                value,
-                max,
-                wrap,
-            } => {
-                write!(f, "[{}] ", List(keys.iter()))?;
-                match value {
-                    ElemTy::Scalar(ty) => ty.fmt(f)?,
-                    ElemTy::Stats(spec) => spec.fmt(f)?,
-                }
-                write!(f, " max {max}{}", if *wrap { " wrap" } else { "" })
-            }
+        match Inst::read(r, dst)? {
+            Some(inst) => insts.push((inst, SiteId::opt(&[], r)?.unwrap_or(SiteId(0)))),
+            None => return r.error("an instruction"),
         }
     }
 }
 
-impl Display for Storage {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        f.write_str(match self {
-            Storage::Controller => "controller",
-            Storage::Shared { lock: false } => "shared",
-            Storage::Shared { lock: true } => "shared lock",
-            Storage::PerCpu { double: false } => "percpu",
-            Storage::PerCpu { double: true } => "percpu double",
-        })
+/// Prints the entries of a table.
+fn entries<T: Form>(f: &mut Formatter<'_>, start: &str, entries: &[T]) -> Result {
+    for (i, entry) in entries.iter().enumerate() {
+        write!(f, "{start}{i} ")?;
+        entry.print(&[], &mut Printer::new(f))?;
+        writeln!(f)?;
     }
-}
-
-impl Display for Limits {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        f.write_str("limits")?;
-        let mut copy = self.clone();
-        for (name, n) in crate::reader::limit_fields(&mut copy) {
-            write!(f, " {name}={n}")?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 impl Display for Program {
@@ -155,51 +252,17 @@ impl Display for Program {
         if self.limits != Limits::default() {
             writeln!(f, "{}", self.limits)?;
         }
-        for (i, s) in self.sites.iter().enumerate() {
-            write!(f, "site @{i} {}", Quoted(s.near.as_bytes()))?;
-            s.caller.iter().try_for_each(|c| write!(f, " called {c}"))?;
-            writeln!(f, "{}", if s.library { " library" } else { "" })?;
-        }
-        for (i, s) in self.strings.iter().enumerate() {
-            writeln!(f, "str s{i} {}", Quoted(s))?;
-        }
-        for (i, t) in self.tables.iter().enumerate() {
-            write!(f, "table t{i} {}", Quoted(t.name.as_bytes()))?;
-            t.entries
-                .iter()
-                .try_for_each(|e| write!(f, " {}", Quoted(e)))?;
+        entries(f, "site @", &self.sites)?;
+        entries(f, "str s", &self.strings)?;
+        entries(f, "table t", &self.tables)?;
+        entries(f, "regex re", &self.regexes)?;
+        entries(f, "fmt f", &self.formats)?;
+        entries(f, "global g", &self.globals)?;
+        entries(f, "func fn", &self.funcs)?;
+        for handler in &self.handlers {
+            f.write_str("handler ")?;
+            handler.print(&[], &mut Printer::new(f))?;
             writeln!(f)?;
-        }
-        for (i, r) in self.regexes.iter().enumerate() {
-            let find = if r.finds() { " find" } else { "" };
-            writeln!(f, "regex re{i} {}{find}", Quoted(&r.pattern))?;
-        }
-        for (i, format) in self.formats.iter().enumerate() {
-            writeln!(f, "fmt f{i} {}", Quoted(&format.to_bytes()))?;
-        }
-        for (i, g) in self.globals.iter().enumerate() {
-            write!(f, "global g{i} {} {}", Quoted(g.name.as_bytes()), g.kind)?;
-            match &g.init {
-                None => {}
-                Some(Init::Long(n)) => write!(f, " = {n}")?,
-                Some(Init::Str(s)) => write!(f, " = {}", Quoted(s))?,
-            }
-            let display = if g.display { " display" } else { "" };
-            writeln!(f, " {}{display} {}", g.storage, g.site)?;
-        }
-        for (i, func) in self.funcs.iter().enumerate() {
-            let params = List(func.params.iter());
-            write!(f, "func fn{i} {} ({params})", Quoted(func.name.as_bytes()))?;
-            func.ret.iter().try_for_each(|t| write!(f, " {t}"))?;
-            writeln!(f, " {{\n{}}}", func.body)?;
-        }
-        for h in &self.handlers {
-            let (point, points) = (Quoted(h.point.as_bytes()), h.points);
-            writeln!(
-                f,
-                "handler {point} points {points} {} {} {{\n{}}}",
-                h.event, h.site, h.body
-            )?;
         }
         Ok(())
     }

@@ -1,5 +1,4 @@
-//! Words, numbers, strings and punctuation of the text form, a cursor over them, and what is both written
-//! and read.
+//! Words, numbers, strings and punctuation of the text form, and a cursor over them.
 
 use std::fmt::{self, Formatter};
 
@@ -170,15 +169,14 @@ impl Reader {
         self.opt_by(|w| Some(w.to_string()))
     }
 
-    pub(crate) fn word(&mut self) -> Res<String> {
-        self.opt_word().map_or_else(|| self.error("a word"), Ok)
-    }
-
-    /// Takes the word or the punctuation `want` if it comes next; "" always does.
+    /// Takes the word, the punctuation or the empty string (`""` in quotes) `want` if it comes next; "" always
+    /// does.
     pub(crate) fn opt(&mut self, want: &str) -> bool {
+        let want = want.trim_start();
         let next = match self.peek() {
             Some(Token::Word(word)) => word == want,
             Some(Token::Punct(c)) => want.chars().eq([*c]),
+            Some(Token::Str(bytes)) => bytes.is_empty() && want == r#""""#,
             _ => false,
         };
         self.pos += usize::from(next);
@@ -193,20 +191,7 @@ impl Reader {
     pub(crate) fn want(&mut self, want: &str) -> Res<()> {
         match self.opt(want) {
             true => Ok(()),
-            false => self.error(&format!("`{want}`")),
-        }
-    }
-
-    pub(crate) fn opt_punct(&mut self, want: char) -> bool {
-        let yes = self.peek() == Some(&Token::Punct(want));
-        self.pos += usize::from(yes);
-        yes
-    }
-
-    pub(crate) fn punct(&mut self, want: char) -> Res<()> {
-        match self.opt_punct(want) {
-            true => Ok(()),
-            false => self.error(&format!("`{want}`")),
+            false => self.error(&format!("`{}`", want.trim_start())),
         }
     }
 
@@ -239,13 +224,6 @@ impl Reader {
     }
 
     /// An id: its letters and a number.
-    pub(crate) fn id(&mut self, prefix: &str) -> Res<u32> {
-        match self.opt_id(prefix) {
-            Some(n) => Ok(n),
-            None => self.error(&format!("`{prefix}` and a number")),
-        }
-    }
-
     pub(crate) fn opt_id(&mut self, prefix: &str) -> Option<u32> {
         self.opt_by(|w| {
             let digits = w.strip_prefix(prefix)?;
@@ -260,43 +238,5 @@ impl Reader {
             return Ok(());
         }
         self.error(&format!("`{prefix}{next}`"))
-    }
-
-    /// Items between brackets, separated by commas.
-    pub(crate) fn list<T>(
-        &mut self,
-        open: char,
-        close: char,
-        mut item: impl FnMut(&mut Self) -> Res<T>,
-    ) -> Res<Vec<T>> {
-        self.punct(open)?;
-        let mut out = Vec::new();
-        while !self.opt_punct(close) {
-            if !out.is_empty() {
-                self.punct(',')?;
-            }
-            out.push(item(self)?);
-        }
-        Ok(out)
-    }
-}
-
-/// A part of an instruction in the text form.
-pub(crate) trait Operand: Sized {
-    /// What the reader expects, for errors.
-    const EXPECTED: &str;
-
-    /// Writes it.
-    fn write(&self, f: &mut Formatter<'_>) -> fmt::Result;
-
-    /// Reads it if it comes next.
-    fn opt(r: &mut Reader) -> Res<Option<Self>>;
-
-    /// Reads it.
-    fn read(r: &mut Reader) -> Res<Self> {
-        match Self::opt(r)? {
-            Some(operand) => Ok(operand),
-            None => r.error(Self::EXPECTED),
-        }
     }
 }

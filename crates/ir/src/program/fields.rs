@@ -7,8 +7,9 @@ use super::Val;
 use super::ids::*;
 use super::operators::*;
 use super::types::*;
+use crate::form::{Form, Printer};
 use crate::intrinsics::Intrinsic;
-use crate::token::{Operand, Reader, Res, Token};
+use crate::token::{Reader, Res, Token};
 
 /// A field of an instruction: an operand, a register that it writes, its global, a block that it goes to, or
 /// none of these.
@@ -108,130 +109,45 @@ impl Display for Val {
     }
 }
 
-impl Operand for Val {
-    const EXPECTED: &str = "an operand";
-    fn write(&self, f: &mut Formatter<'_>) -> Result {
-        self.fmt(f)
+impl Form for Val {
+    const ABSENT: &str = "*";
+
+    fn print(&self, _: &[&str], p: &mut Printer<'_, '_>) -> Result {
+        p.item(self)
     }
-    fn opt(r: &mut Reader) -> Res<Option<Self>> {
+
+    fn opt(_: &[&str], r: &mut Reader) -> Res<Option<Self>> {
         if let Some(Token::Num(_)) = r.peek() {
             return Ok(Some(Val::Imm(r.number()?)));
         }
-        let reg = Reg::opt(r)?.map(Val::Reg);
-        Ok(reg.or(StrId::opt(r)?.map(Val::Str)))
+        let reg = Reg::opt(&[], r)?.map(Val::Reg);
+        Ok(reg.or(StrId::opt(&[], r)?.map(Val::Str)))
+    }
+
+    fn expected(_: &[&str]) -> String {
+        "an operand".into()
     }
 }
 
-/// A key, or any.
-impl Operand for Option<Val> {
-    const EXPECTED: &str = "an operand or `*`";
-    fn write(&self, f: &mut Formatter<'_>) -> Result {
-        match self {
-            Some(v) => v.write(f),
-            None => f.write_str("*"),
-        }
-    }
-    fn opt(r: &mut Reader) -> Res<Option<Self>> {
-        Ok(match r.opt_punct('*') {
-            true => Some(None),
-            false => Val::opt(r)?.map(Some),
-        })
-    }
+/// Prints or reads one part of an instruction's form.
+macro_rules! part {
+    (print $p:ident ,) => { $p.word(",")? };
+    (read $r:ident ,) => { $r.want(",")?; };
+    (print $p:ident $x:ident $words:expr) => { $x.print(&$words, $p)? };
+    (read $r:ident $x:ident $words:expr) => { let $x = Form::read(&$words, $r)?; };
+    ($does:ident $p:ident $x:ident) => { part!($does $p $x []); };
+    ($does:ident $p:ident [$x:ident]) => { part!($does $p $x ["[", "]"]); };
+    ($does:ident $p:ident ($x:ident)) => { part!($does $p $x ["(", ")"]); };
+    ($does:ident $p:ident {$x:ident}) => { part!($does $p $x [""]); };
+    ($does:ident $p:ident {$($word:literal)+ $x:ident}) => { part!($does $p $x [$($word),+]); };
 }
 
-impl Operand for Vec<Reg> {
-    const EXPECTED: &str = "`[`";
-    fn write(&self, f: &mut Formatter<'_>) -> Result {
-        write_list(f, '[', self, ']')
-    }
-    fn opt(r: &mut Reader) -> Res<Option<Self>> {
-        r.list('[', ']', Operand::read).map(Some)
-    }
-}
-
-macro_rules! numbers {
-    ($($ty:ty)*) => {$(
-        impl Operand for $ty {
-            const EXPECTED: &str = "a number";
-            fn write(&self, f: &mut Formatter<'_>) -> Result {
-                self.fmt(f)
-            }
-            fn opt(r: &mut Reader) -> Res<Option<Self>> {
-                r.number().map(Some)
-            }
-        }
-    )*};
-}
-numbers! { u8 u32 }
-
-/// Writes operands between brackets.
-pub(crate) fn write_list<T: Operand>(
-    f: &mut Formatter<'_>,
-    open: char,
-    items: &[T],
-    close: char,
-) -> Result {
-    write!(f, "{open}")?;
-    for (i, item) in items.iter().enumerate() {
-        f.write_str(if i == 0 { "" } else { ", " })?;
-        item.write(f)?;
-    }
-    write!(f, "{close}")
-}
-
-/// Whether an operand is left out in the text form.
-pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-/// Writes one part of a form.
-macro_rules! write_part {
-    ($f:ident ,) => { $f.write_str(",")? };
-    ($f:ident $x:ident) => {{ $f.write_str(" ")?; $x.write($f)? }};
-    ($f:ident [$x:ident]) => { write_list($f, '[', $x, ']')? };
-    ($f:ident ($x:ident)) => { write_list($f, '(', $x, ')')? };
-    ($f:ident {$x:ident}) => { if let Some(x) = $x { write_part!($f x) } };
-    ($f:ident {$word:literal $x:ident}) => {
-        if !is_default($x) { $f.write_str(concat!(" ", $word))?; write_part!($f $x) }
-    };
-    ($f:ident {$word:literal if $x:ident}) => { if *$x { $f.write_str(concat!(" ", $word))? } };
-}
-
-/// Reads one part of a form.
-macro_rules! read_part {
-    ($r:ident ,) => {
-        $r.punct(',')?;
-    };
-    ($r:ident $x:ident) => {
-        let $x = Operand::read($r)?;
-    };
-    ($r:ident [$x:ident]) => {
-        let $x = $r.list('[', ']', Operand::read)?;
-    };
-    ($r:ident ($x:ident)) => {
-        let $x = $r.list('(', ')', Operand::read)?;
-    };
-    ($r:ident {$x:ident}) => {
-        let $x = Operand::opt($r)?;
-    };
-    ($r:ident {$word:literal $x:ident}) => {
-        let $x = if $r.opt($word) {
-            Operand::read($r)?
-        } else {
-            Default::default()
-        };
-    };
-    ($r:ident {$word:literal if $x:ident}) => {
-        let $x = $r.opt($word);
-    };
-}
-
-/// Writes or reads the first part of a form: a word, or an operator.
+/// Prints or reads the first part of an instruction's form: a word, or an operator.
 macro_rules! head {
-    (write $f:ident $word:literal) => { $f.write_str($word)? };
-    (write $f:ident $op:ident) => { $op.write($f)? };
+    (print $p:ident $word:literal) => { $p.word($word)? };
+    (print $p:ident $op:ident) => { $op.print(&[], $p)? };
     (read $r:ident $word:literal $then:block) => { if $r.opt($word) $then };
-    (read $r:ident $op:ident $then:block) => { if let Some($op) = Operand::opt($r)? $then };
+    (read $r:ident $op:ident $then:block) => { if let Some($op) = Form::opt(&[], $r)? $then };
 }
 
 /// Reads the result of an instruction, or that it has none.
@@ -257,8 +173,7 @@ macro_rules! result {
 /// | `,` | a comma |
 /// | `[x]`, `(x)` | a list between brackets |
 /// | `{x}` | the operand if there is one |
-/// | `{"word" x}` | a word and the operand; nothing for a default |
-/// | `{"word" if x}` | the word if the flag is set |
+/// | `{"word" x}`, `{"one" "other" x}` | the operand with these words: see [`Form`] |
 macro_rules! instructions {
     ($($(#[$outer:meta])* pub enum $ty:ident {
         $($(#[$doc:meta])* $name:ident $(($one:ident: $one_ty:ty))? $({ $($x:ident: $x_ty:ty),* })?
@@ -333,7 +248,7 @@ macro_rules! instructions {
             pub(crate) fn read(r: &mut Reader, dst: Option<Reg>) -> Res<Option<Self>> {
                 $(head!(read r $head {
                     result!(r dst $($dst)?);
-                    $(read_part!(r $part);)*
+                    $(part!(read r $part);)*
                     return Ok(Some($ty::$name $(($one))? $({ $($x),* })?));
                 });)*
                 Ok(None)
@@ -342,11 +257,15 @@ macro_rules! instructions {
 
         impl Display for $ty {
             fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+                let p = &mut Printer::new(f);
                 match self {
                     $($ty::$name $(($one))? $({ $($x),* })? => {
-                        $(if let Some(dst) = Option::<Reg>::from(*$dst) { write!(f, "{dst} = ")?; })?
-                        head!(write f $head);
-                        $(write_part!(f $part);)*
+                        $(if let Some(dst) = Option::<Reg>::from(*$dst) {
+                            dst.print(&[], p)?;
+                            p.word("=")?;
+                        })?
+                        head!(print p $head);
+                        $(part!(print p $part);)*
                     })*
                 }
                 Ok(())

@@ -3,7 +3,8 @@
 
 use std::fmt::{Display, Formatter, Result};
 
-use crate::token::{Operand, Reader, Res};
+use crate::form::{Form, Printer};
+use crate::token::{Reader, Res};
 
 macro_rules! ids {
     ($($(#[$m:meta])* $name:ident $letters:literal),*) => {$(
@@ -21,13 +22,15 @@ macro_rules! ids {
                 write!(f, concat!($letters, "{}"), self.0)
             }
         }
-        impl Operand for $name {
-            const EXPECTED: &str = concat!("`", $letters, "` and a number");
-            fn write(&self, f: &mut Formatter<'_>) -> Result {
-                self.fmt(f)
+        impl Form for $name {
+            fn print(&self, _: &[&str], p: &mut Printer<'_, '_>) -> Result {
+                p.item(self)
             }
-            fn opt(r: &mut Reader) -> Res<Option<Self>> {
+            fn opt(_: &[&str], r: &mut Reader) -> Res<Option<Self>> {
                 Ok(r.opt_id($letters).map($name))
+            }
+            fn expected(_: &[&str]) -> String {
+                concat!("`", $letters, "` and a number").into()
             }
         }
     )*};

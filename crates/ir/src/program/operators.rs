@@ -11,27 +11,8 @@ macro_rules! words {
         #[allow(missing_docs)]
         pub enum $ty { $($(#[$of])* $name),* }
 
-        impl $ty {
-            /// All of them.
-            pub(crate) const ALL: &[$ty] = &[$($ty::$name),*];
-        }
-
-        impl std::fmt::Display for $ty {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(match self { $($ty::$name => $word),* })
-            }
-        }
-
-        impl crate::token::Operand for $ty {
-            const EXPECTED: &str = $expected;
-            fn write(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                std::fmt::Display::fmt(self, f)
-            }
-            fn opt(r: &mut crate::token::Reader) -> crate::token::Res<Option<Self>> {
-                let all = Self::ALL.iter().copied();
-                Ok(r.opt_by(|word| all.zip([$($word),*]).find_map(|(v, w)| (w == word).then_some(v))))
-            }
-        }
+        $crate::form::form! { enum $ty $expected { $($name $word),* } }
+        $crate::form::display! { $ty }
     )*};
 }
 pub(crate) use words;
@@ -44,6 +25,9 @@ macro_rules! operators {
         words! { $(#[$doc])* $ty "an operator" { $($name $word),* } }
 
         impl $ty {
+            /// All of them.
+            pub const ALL: &[$ty] = &[$($ty::$name),*];
+
             /// The result of the operator.
             pub fn eval(self, $($arg: $of),*) -> $out {
                 match self { $($ty::$name => $result),* }

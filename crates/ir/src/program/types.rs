@@ -1,13 +1,14 @@
 //! The types of values, and the operators and choices of instructions. The rest of the definition,
 //! formats, statistics and events build on them.
 
-use std::fmt::{self, Formatter};
+use std::fmt;
 use std::sync::Arc;
 
 use spile_cast::Cast;
 
 use super::operators::words;
-use crate::token::{Operand, Reader, Res};
+use crate::form::{Form, Printer, form};
+use crate::token::{Reader, Res};
 
 /// Bytes of a string constant, without a terminating NUL.
 pub type Bytes = Arc<[u8]>;
@@ -128,19 +129,23 @@ pub struct IntTy {
     pub signed: bool,
 }
 
-impl Operand for IntTy {
-    const EXPECTED: &str = "`u8` to `s64`";
-    fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
+impl Form for IntTy {
+    fn print(&self, _: &[&str], p: &mut Printer<'_, '_>) -> fmt::Result {
         let sign = if self.signed { "s" } else { "u" };
-        write!(f, "{sign}{}", u32::from(self.size) * 8)
+        p.item(format_args!("{sign}{}", u32::from(self.size) * 8))
     }
-    fn opt(r: &mut Reader) -> Res<Option<Self>> {
+
+    fn opt(_: &[&str], r: &mut Reader) -> Res<Option<Self>> {
         Ok(r.opt_by(|word| {
             let signed = word.starts_with('s');
             let bits: u8 = word.strip_prefix(['s', 'u'])?.parse().ok()?;
             let size = bits / 8;
             matches!(bits, 8 | 16 | 32 | 64).then_some(IntTy { size, signed })
         }))
+    }
+
+    fn expected(_: &[&str]) -> String {
+        "`u8` to `s64`".into()
     }
 }
 
@@ -164,29 +169,19 @@ pub enum SortKey {
     Stat(Extract),
 }
 
-impl Operand for SortSpec {
-    const EXPECTED: &str = "`asc` or `desc`";
-    fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.descending { "desc " } else { "asc " })?;
-        match self.by {
-            SortKey::Key(n) => write!(f, "key {n}"),
-            SortKey::Value => f.write_str("value"),
-            SortKey::Stat(what) => what.write(f),
-        }
+form! {
+    enum SortKey "a sort key" { Key "key" (index), Value "value", Stat "" (what) }
+}
+
+impl Form for SortSpec {
+    fn print(&self, _: &[&str], p: &mut Printer<'_, '_>) -> fmt::Result {
+        self.descending.print(&["asc", "desc"], p)?;
+        self.by.print(&[], p)
     }
-    fn opt(r: &mut Reader) -> Res<Option<Self>> {
-        let descending = r.opt("desc");
-        if !descending && !r.opt("asc") {
-            return Ok(None);
-        }
-        let by = match (r.opt("key"), r.opt("value")) {
-            (true, _) => SortKey::Key(r.number()?),
-            (_, true) => SortKey::Value,
-            _ => match Extract::opt(r)? {
-                Some(what) => SortKey::Stat(what),
-                None => return r.error("a sort key"),
-            },
-        };
-        Ok(Some(SortSpec { by, descending }))
+
+    fn opt(_: &[&str], r: &mut Reader) -> Res<Option<Self>> {
+        let descending = bool::opt(&["asc", "desc"], r)?;
+        let spec = |descending| Form::read(&[], r).map(|by| SortSpec { by, descending });
+        descending.map(spec).transpose()
     }
 }
