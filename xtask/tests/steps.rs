@@ -56,7 +56,7 @@ const EXAMPLES: [Example; 2] = [
         crates: &["lir", "ebpf", "bpf"],
         optional: &[
             (
-                "crates/lir/src/testgen.rs",
+                "crates/lir/src/tests/testgen.rs",
                 "what older kernels have instead",
             ),
             (

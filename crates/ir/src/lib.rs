@@ -41,6 +41,7 @@ pub mod regex;
 pub mod stats;
 pub mod storage;
 #[cfg(any(test, feature = "testgen"))]
+#[path = "tests/testgen.rs"]
 pub mod testgen;
 pub mod text;
 mod token;

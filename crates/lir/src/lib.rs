@@ -27,7 +27,7 @@
 //! | [`text`] | writes the text form |
 //! | [`reader`] | reads it |
 //! | [`verify`] | checks the invariants, and the limits of a host |
-//! | [`interp`] | runs functions in tests, with checked memory |
+//! | `interp` | runs functions in tests, with checked memory (feature `testgen`) |
 //! | `mutate` | changes single operations, for tests of tests (feature `testgen`) |
 //! | `testgen` | makes random modules for tests (feature `testgen`) |
 
@@ -41,15 +41,19 @@ pub mod cfg;
 pub mod counted;
 pub mod func;
 pub mod helpers;
+#[cfg(any(test, feature = "testgen"))]
+#[path = "tests/interp.rs"]
 pub mod interp;
 pub mod library;
 #[cfg(any(test, feature = "testgen"))]
+#[path = "tests/mutate.rs"]
 pub mod mutate;
 pub mod op;
 pub mod reader;
 pub mod repeat;
 pub mod simplify;
 #[cfg(any(test, feature = "testgen"))]
+#[path = "tests/testgen.rs"]
 pub mod testgen;
 pub mod text;
 pub mod verify;

@@ -32,4 +32,5 @@ pub use strings::{
 pub use value::{Fault, ScriptError, Value};
 
 #[cfg(any(test, feature = "testgen"))]
+#[path = "../tests/testenv.rs"]
 pub mod testenv;
