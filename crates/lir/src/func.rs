@@ -287,6 +287,25 @@ impl From<Vec<LirFunc>> for Module {
 }
 
 impl Module {
+    /// The module with functions of the host, each with its number of parameters.
+    pub fn with_externs(mut self, externs: &[(&str, usize)]) -> Module {
+        let declared = |(name, params): &(&str, usize)| Extern {
+            name: (*name).into(),
+            params: *params,
+        };
+        self.externs.extend(externs.iter().map(declared));
+        self
+    }
+
+    /// The module with a constant.
+    pub fn with_data(mut self, name: &str, bytes: impl Into<Vec<u8>>) -> Module {
+        self.data.push(ConstantData {
+            name: name.into(),
+            bytes: bytes.into(),
+        });
+        self
+    }
+
     /// The function with this name.
     pub fn func(&self, name: &str) -> Option<&LirFunc> {
         self.funcs.iter().find(|f| f.name == name)

@@ -11,7 +11,7 @@ use super::numbers::{eight_hex, significant_hex, write_decimal, write_octal};
 use super::quote::in_front_of_zero;
 use super::strings::MAX_SLOT;
 use crate::builder::{Builder, Scalar, Var, build};
-use crate::func::{ConstantData, LirFunc, MemoryOperand, Module};
+use crate::func::{LirFunc, MemoryOperand, Module};
 use crate::helpers::Helper;
 use crate::op::{AluOp, ExtOp, Size, Width};
 
@@ -115,15 +115,11 @@ impl<'b> TextAppender<'b> {
 
 /// The runs that functions copy from.
 fn runs(names: &[(&str, u8)], func: LirFunc) -> Module {
-    let run = |(name, byte): &(&str, u8)| ConstantData {
-        name: (*name).into(),
-        bytes: vec![*byte; MAX_SLOT as usize],
-    };
-    Module {
-        data: names.iter().map(run).collect(),
-        funcs: vec![func],
-        ..Module::default()
-    }
+    names
+        .iter()
+        .fold(Module::from(func), |module, (name, byte)| {
+            module.with_data(name, vec![*byte; MAX_SLOT as usize])
+        })
 }
 
 /// `append_text`.
@@ -198,7 +194,7 @@ Cost: about 60 instructions.";
         t.store_length();
         f.ret(0);
     });
-    runs(&[], func)
+    Module::from(func)
 }
 
 /// `append_number_BASE`.
@@ -333,5 +329,5 @@ Cost: about 90 instructions.";
         t.store_length();
         f.ret(0);
     });
-    runs(&[], func)
+    Module::from(func)
 }

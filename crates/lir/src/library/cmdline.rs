@@ -3,7 +3,7 @@
 use super::PAGE;
 use super::strings::{MAX_SLOT, every};
 use crate::builder::{Builder, Scalar, build};
-use crate::func::{ConstantData, Module};
+use crate::func::Module;
 use crate::helpers::Helper;
 
 /// The width of the result, and where the kernel has what the function reads.
@@ -78,13 +78,7 @@ for each byte.";
         f.if_(length.gt(wide), || cut.set(1));
         f.ret(cut);
     });
-    Module {
-        data: vec![ConstantData {
-            name: "zeros".into(),
-            bytes: vec![0; MAX_SLOT as usize],
-        }],
-        ..Module::from(func)
-    }
+    Module::from(func).with_data("zeros", vec![0; MAX_SLOT as usize])
 }
 
 /// The highest bit of each byte of a word that is not zero; the other bits are set.

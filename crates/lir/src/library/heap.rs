@@ -11,7 +11,7 @@ use spile_cast::Cast;
 use super::NO_BOUND;
 use super::strings::MAX_SLOT;
 use crate::builder::{BlockExit, Builder, IntoOperand, Scalar, build};
-use crate::func::{Extern, LirFunc, MemoryOperand, Module};
+use crate::func::{LirFunc, MemoryOperand, Module};
 use crate::helpers::Helper;
 use crate::op::Size;
 
@@ -154,14 +154,8 @@ pub fn module(layout: &HeapLayout) -> Module {
         layout.function("take", take, |heap| heap.take()),
         layout.step(),
     ];
-    let order = Extern {
-        name: ORDER.into(),
-        params: 3,
-    };
-    Module {
-        externs: layout.texts.map(|_| order).into_iter().collect(),
-        ..Module::from(funcs)
-    }
+    let order = layout.texts.map(|_| (ORDER, 3));
+    Module::from(funcs).with_externs(order.as_slice())
 }
 
 /// What the code of a function has.

@@ -8,7 +8,7 @@ use spile_cast::Cast;
 use super::arithmetic::quotient;
 use super::heap::node;
 use crate::builder::{BlockExit, Builder, Scalar, build};
-use crate::func::{Extern, MemoryOperand, Module};
+use crate::func::{MemoryOperand, Module};
 use crate::helpers::Helper;
 use crate::op::Size;
 
@@ -220,14 +220,8 @@ Cost: a look-up, about 25 instructions, two for each word that is copied, and a 
         f.ret(0);
     });
     let calls = matches!(at.word, SortWord::Statistic(_, Statistic::Variance(..)));
-    let variance = Extern {
-        name: "variance".into(),
-        params: 4,
-    };
-    Module {
-        externs: calls.then_some(variance).into_iter().collect(),
-        ..Module::from(func)
-    }
+    let variance = calls.then_some(("variance", 4));
+    Module::from(func).with_externs(variance.as_slice())
 }
 
 /// What a statistic says, or 0 if it is empty.

@@ -25,6 +25,7 @@
 //! | `output` | the output buffer |
 //! | `large` | additions to large arrays, and their memory |
 //! | `defer` | reads of memory that are left to the controller |
+//! | `area` | what functions are written with that work in the per-CPU area |
 //! | `tables` | rows of tables in maps, for other modules |
 //! | `stacks` | texts of stacks and addresses: symbols, files, lines |
 //! | `usermem` | memory of the program that is not mapped, from the page cache |
@@ -53,6 +54,7 @@
 //! at least one. So code works on whole words and needs no length.
 
 pub mod append;
+mod area;
 pub mod arguments;
 mod arithmetic;
 pub mod cmdline;

@@ -3,7 +3,7 @@
 use super::numbers::eight_hex;
 use super::strings::every;
 use crate::builder::{Builder, Scalar, build};
-use crate::func::{ConstantData, LirFunc, Module};
+use crate::func::Module;
 use crate::helpers::Helper;
 use crate::op::Size;
 
@@ -13,23 +13,6 @@ pub const ESCAPES: &str = "escapes";
 /// The truncation mark `"...`.
 const CUT: i32 = i32::from_ne_bytes(*b"\"...");
 const QUOTE: i32 = b'"' as i32;
-
-/// The table of escapes as the constant that the functions read.
-pub(super) fn escapes(table: &[u8]) -> ConstantData {
-    ConstantData {
-        name: ESCAPES.into(),
-        bytes: table.to_vec(),
-    }
-}
-
-/// A function with the table of escapes.
-fn with_table(func: LirFunc, table: &[u8]) -> Module {
-    Module {
-        data: vec![escapes(table)],
-        funcs: vec![func],
-        ..Module::default()
-    }
-}
 
 /// `escape_WIDE`, for texts in slots of `wide` bytes.
 pub fn escape(wide: u32, capacity: u32, table: &[u8]) -> Module {
@@ -42,11 +25,11 @@ Cost: a text without escapes an iteration for each word, any other one for each 
         let [text, to] = p;
         write_escaped(f, (text, to), (wide, capacity));
     });
-    with_table(func, table)
+    Module::from(func).with_data(ESCAPES, table)
 }
 
 /// What `escape_WIDE` does, for functions that have one frame less than a call needs. Their module
-/// has the table of escapes ([`escapes`]).
+/// has the table of escapes ([`ESCAPES`]).
 pub(super) fn write_escaped<'b>(
     f: &'b Builder,
     (text, to): (Scalar<'b>, Scalar<'b>),
@@ -160,7 +143,7 @@ Cost: an iteration for eight bytes without an escape, otherwise for each byte.";
         );
         f.ret(0);
     });
-    with_table(func, table)
+    Module::from(func).with_data(ESCAPES, table)
 }
 
 /// The row of the byte at an address. The byte is read again: the verifier knows different things about

@@ -8,7 +8,7 @@
 use spile_cast::Cast;
 
 use crate::builder::{BlockExit, Builder, IntoOperand, Scalar, Var, build};
-use crate::func::{ConstantData, Extern, LirFunc, Module};
+use crate::func::{LirFunc, Module};
 use crate::op::Size;
 
 /// The largest number of groups.
@@ -126,13 +126,6 @@ const NEXT: &str = "next";
 const LISTS: &str = "lists";
 const OPS: &str = "ops";
 
-fn data(name: &str, bytes: Vec<u8>) -> ConstantData {
-    ConstantData {
-        name: name.into(),
-        bytes,
-    }
-}
-
 fn halves(table: &[u16]) -> Vec<u8> {
     table.iter().flat_map(|n| n.to_ne_bytes()).collect()
 }
@@ -141,14 +134,9 @@ fn words(table: &[u32]) -> Vec<u8> {
     table.iter().flat_map(|n| n.to_ne_bytes()).collect()
 }
 
-fn steps(names: &[&str]) -> Vec<Extern> {
-    let params = |name: &str| if name == FIND_OPS { 3 } else { 2 };
-    let step = |name: &&str| Extern {
-        name: (*name).into(),
-        params: params(name),
-    };
-    names.iter().map(step).collect()
-}
+/// The numbers of parameters of the steps.
+const STEP: usize = 2;
+const STEP_OPS: usize = 3;
 
 /// The function `name` of an expression: whether a text matches.
 pub fn matches(name: &str, classes: &[u8; 256], scanner: &ScannerView<'_>) -> Module {
@@ -171,15 +159,10 @@ Cost: a step for each eight bytes, 13 instructions for each byte.";
         f.ret_if(last.ge(accept), 1);
         f.ret(0);
     });
-    let tables = [
-        data(CLASSES, classes.to_vec()),
-        data(NEXT, halves(scanner.next)),
-    ];
-    Module {
-        externs: steps(&[MATCH_AT]),
-        data: tables.into(),
-        ..Module::from(func)
-    }
+    Module::from(func)
+        .with_externs(&[(MATCH_AT, STEP)])
+        .with_data(CLASSES, *classes)
+        .with_data(NEXT, halves(scanner.next))
 }
 
 /// The function `name` of an expression: finds its match in a text of at most `most` bytes.
@@ -210,27 +193,22 @@ Cost: three steps for each four bytes, about 25 instructions for each byte.";
         area.store_u64(area::STATE, finder.groups.cast_signed());
         f.ret(1);
     });
-    let mut tables = vec![
-        data(CLASSES, classes.to_vec()),
-        data(NEXT, words(finder.next)),
-    ];
-    let mut names = vec![FIND_ON];
+    let mut module = Module::from(func)
+        .with_externs(&[(FIND_ON, STEP)])
+        .with_data(CLASSES, *classes)
+        .with_data(NEXT, words(finder.next));
     if let Some(reverse) = &finder.reverse {
-        tables.push(data(REVERSE, halves(reverse.next)));
-        names.push(FIND_BACK);
+        module = module
+            .with_externs(&[(FIND_BACK, STEP)])
+            .with_data(REVERSE, halves(reverse.next));
     }
     if finder.groups > 0 {
-        tables.extend([
-            data(LISTS, words(finder.lists)),
-            data(OPS, finder.ops.to_vec()),
-        ]);
-        names.extend([FIND_TAGS, FIND_OPS]);
+        module = module
+            .with_externs(&[(FIND_TAGS, STEP), (FIND_OPS, STEP_OPS)])
+            .with_data(LISTS, words(finder.lists))
+            .with_data(OPS, finder.ops);
     }
-    Module {
-        externs: steps(&names),
-        data: tables,
-        ..Module::from(func)
-    }
+    module
 }
 
 /// The steps of [`find`].

@@ -38,9 +38,10 @@ mod structures;
 mod values;
 mod variants;
 
+use super::area::{AreaCode, AreaLayout, function};
 use super::quote;
-use crate::builder::{Builder, Comparison, Scalar, build};
-use crate::func::{ConstantData, Extern, LirFunc, MemoryOperand, Module};
+use crate::builder::{Comparison, Scalar};
+use crate::func::{LirFunc, Module};
 use crate::helpers::Helper;
 use crate::op::{AluOp, ExtOp, Size, Width};
 
@@ -261,79 +262,48 @@ pub fn module(layout: &ArgumentLayout, names: Vec<u8>, escapes: &[u8]) -> Module
     };
     let mut literals: Vec<u8> = LITERALS.iter().flat_map(padded).collect();
     literals.resize((LOCATIONS * LITERAL) as usize, 0);
-    let data = |name: &str, bytes| ConstantData {
-        name: name.into(),
-        bytes,
-    };
-    let externs = [
-        ("append_text", 4),
-        ("append_number_8", 4),
-        ("append_number_10", 4),
-        ("append_number_16", 4),
-        ("user_text", 3),
-        ("user_defer", 3),
-        (&layout.quote, 5),
+    let funcs = vec![
+        values::put_literal(layout),
+        values::put_number(layout),
+        memory::put_escaped(layout),
+        memory::put_user(layout),
+        values::put_name(layout, last),
+        values::put_names(layout, last),
+        memory::put_vector(layout),
+        memory::put_moment(layout),
+        memory::put_time(layout),
+        memory::put_buffer(layout),
+        sockets::put_inet6(layout),
+        sockets::put_unix(layout),
+        sockets::put_link(layout),
+        sockets::put_sockaddr(layout),
+        memory::put_bytes(layout),
+        dates::put_date(layout),
+        structures::put_field(layout),
+        structures::put_struct(layout, last),
+        variants::variant_row(layout, last),
+        put_arg(layout),
     ];
-    Module {
-        externs: externs
-            .iter()
-            .map(|(name, params)| Extern {
-                name: (*name).into(),
-                params: *params,
-            })
-            .collect(),
-        data: vec![
-            data("literals", literals),
-            data(NAMES, names),
-            data(dates::TABLE, dates::table()),
-            quote::escapes(escapes),
-        ],
-        funcs: vec![
-            values::put_literal(layout),
-            values::put_number(layout),
-            memory::put_escaped(layout),
-            memory::put_user(layout),
-            values::put_name(layout, last),
-            values::put_names(layout, last),
-            memory::put_vector(layout),
-            memory::put_moment(layout),
-            memory::put_time(layout),
-            memory::put_buffer(layout),
-            sockets::put_inet6(layout),
-            sockets::put_unix(layout),
-            sockets::put_link(layout),
-            sockets::put_sockaddr(layout),
-            memory::put_bytes(layout),
-            dates::put_date(layout),
-            structures::put_field(layout),
-            structures::put_struct(layout, last),
-            variants::variant_row(layout, last),
-            put_arg(layout),
-        ],
-    }
+    Module::from(funcs)
+        .with_externs(&[
+            ("append_text", 4),
+            ("append_number_8", 4),
+            ("append_number_10", 4),
+            ("append_number_16", 4),
+            ("user_text", 3),
+            ("user_defer", 3),
+            (&layout.quote, 5),
+        ])
+        .with_data("literals", literals)
+        .with_data(NAMES, names)
+        .with_data(dates::TABLE, dates::table())
+        .with_data(quote::ESCAPES, escapes)
 }
+
+impl AreaLayout for ArgumentLayout {}
 
 /// What the functions are written with.
-#[derive(Clone, Copy)]
-struct ArgumentAppender<'a, 'b> {
-    f: &'b Builder,
-    at: &'a ArgumentLayout,
-    block: Scalar<'b>,
-}
-
-/// Builds a function; `code` gets its parameters.
-fn texts<const N: usize>(
-    layout: &ArgumentLayout,
-    (name, contract): (&str, &str),
-    params: [&str; N],
-    code: impl for<'b> FnOnce(ArgumentAppender<'_, 'b>, [Scalar<'b>; N]),
-) -> LirFunc {
-    build(name, contract, params, |f, p| {
-        let block = f.addr(MemoryOperand::Cpu(0));
-        let at = layout;
-        code(ArgumentAppender { f, at, block }, p);
-    })
-}
+type ArgumentAppender<'a, 'b> = AreaCode<'a, 'b, ArgumentLayout>;
 
 impl<'b> ArgumentAppender<'_, 'b> {
     /// Appends a literal.
@@ -492,54 +462,50 @@ Appends an argument, with a comma in front of it unless it is the first one.
 descriptor: how. value: the word.
 Cost: that of the kind's function.";
     let params = ["descriptor", "value"];
-    texts(
-        layout,
-        ("put_arg", contract),
-        params,
-        |t, [descriptor, word]| {
-            let f = t.f;
-            let kind = f.var("kind", descriptor & 255);
-            f.ret_if(kind.eq(kind::SHOWN), 0);
-            // Without O_CREAT callers pass no mode, and its register holds anything.
-            f.if_(kind.eq(kind::OPEN_MODE), || {
-                f.ret_if((t.referenced(descriptor) & O_CREAT).eq(0), 0);
-                kind.set(kind::OCTAL);
-            });
-            f.if_(descriptor.has(FOLLOWS.fit::<i32>()), || t.literal(", "));
-            let brace = |text| f.if_(descriptor.has(BRACES.fit::<i32>()), || t.literal(text));
-            for (code, function, second) in FUNCTIONS {
-                f.if_(kind.eq(code), || {
-                    if code == kind::STRUCT {
-                        brace("{");
+    let name = ("put_arg", contract);
+    function(layout, name, params, |t, [descriptor, word]| {
+        let f = t.f;
+        let kind = f.var("kind", descriptor & 255);
+        f.ret_if(kind.eq(kind::SHOWN), 0);
+        // Without O_CREAT callers pass no mode, and its register holds anything.
+        f.if_(kind.eq(kind::OPEN_MODE), || {
+            f.ret_if((t.referenced(descriptor) & O_CREAT).eq(0), 0);
+            kind.set(kind::OCTAL);
+        });
+        f.if_(descriptor.has(FOLLOWS.fit::<i32>()), || t.literal(", "));
+        let brace = |text| f.if_(descriptor.has(BRACES.fit::<i32>()), || t.literal(text));
+        for (code, function, second) in FUNCTIONS {
+            f.if_(kind.eq(code), || {
+                if code == kind::STRUCT {
+                    brace("{");
+                }
+                match second {
+                    SecondParam::None => f.call(function, &[word]),
+                    SecondParam::Number(n) => f.call(function, &[word, t.f.number(n)]),
+                    SecondParam::Descriptor => f.call(function, &[descriptor, word]),
+                    SecondParam::Referenced => {
+                        let other = t.referenced(descriptor);
+                        f.call(function, &[word, other])
                     }
-                    match second {
-                        SecondParam::None => f.call(function, &[word]),
-                        SecondParam::Number(n) => f.call(function, &[word, t.f.number(n)]),
-                        SecondParam::Descriptor => f.call(function, &[descriptor, word]),
-                        SecondParam::Referenced => {
-                            let other = t.referenced(descriptor);
-                            f.call(function, &[word, other])
-                        }
-                    };
-                    if code == kind::STRUCT {
-                        brace("}");
-                    }
-                    f.ret(0);
-                });
-            }
-            let value = f.var("value", t.sized(descriptor, kind.get(), word));
-            f.if_(kind.eq(kind::PAIR), || {
-                value.set(value | (t.referenced(descriptor) << 32));
-                kind.set((descriptor >> PAIR_BASE.cast_signed()) & 255);
+                };
+                if code == kind::STRUCT {
+                    brace("}");
+                }
+                f.ret(0);
             });
-            f.if_(kind.eq(kind::BLOCKS), || {
-                value.set(value << 12);
-                kind.set(kind::SIGNED);
-            });
-            f.if_(kind.eq(kind::DIRFD), || {
-                t.literal_if(value.eq(AT_FDCWD), "AT_FDCWD");
-            });
-            t.plain(descriptor, kind.get(), value.get());
-        },
-    )
+        }
+        let value = f.var("value", t.sized(descriptor, kind.get(), word));
+        f.if_(kind.eq(kind::PAIR), || {
+            value.set(value | (t.referenced(descriptor) << 32));
+            kind.set((descriptor >> PAIR_BASE.cast_signed()) & 255);
+        });
+        f.if_(kind.eq(kind::BLOCKS), || {
+            value.set(value << 12);
+            kind.set(kind::SIGNED);
+        });
+        f.if_(kind.eq(kind::DIRFD), || {
+            t.literal_if(value.eq(AT_FDCWD), "AT_FDCWD");
+        });
+        t.plain(descriptor, kind.get(), value.get());
+    })
 }

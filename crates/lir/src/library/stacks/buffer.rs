@@ -3,10 +3,11 @@
 use spile_cast::Cast;
 
 use super::rows::stack_words;
-use super::texts::{HEX, OWN_FRAMES, StackLayout, StackTexts, module, texts};
+use super::texts::{HEX, OWN_FRAMES, StackLayout, StackTexts};
 use crate::builder::Scalar;
 use crate::func::{MemoryOperand, Module};
 use crate::library::append::flag;
+use crate::library::area::function;
 
 /// The number of frames that a tracepoint may have behind it.
 const BETWEEN: usize = 2;
@@ -29,48 +30,44 @@ pub(super) fn stack_first(layout: &StackLayout) -> Module {
 Finds the first frame of the buffer that is not the probe's own, and notes its offset.
 words: the offset of the tracepoint's ranges in the state.
 Cost: about 120 instructions.";
-    let func = texts(
-        layout,
-        ("stack_first", contract),
-        ["words"],
-        |t, [words]| {
-            let f = t.f;
-            t.set(layout.first, 0);
-            let count = t.get(layout.count);
-            let run = f.addr(MemoryOperand::State(layout.ranges + stack_words::RUN));
-            let [from, to] = [0, 8].map(|off| run.load_u64(off));
-            f.block(|scanned| {
-                for i in 0..OWN_FRAMES {
-                    scanned.leave_if(count.le(8 * i.cast_signed()));
-                    let address = t.get(layout.frames + 8 * i);
-                    f.if_(address.ge(from), || {
-                        f.if_(address.lt(to), || {
-                            t.set(layout.first, 8 * (i.cast_signed() + 1));
-                        });
+    let name = ("stack_first", contract);
+    let func = function(layout, name, ["words"], |t, [words]| {
+        let f = t.f;
+        t.set(layout.first, 0);
+        let count = t.get(layout.count);
+        let run = f.addr(MemoryOperand::State(layout.ranges + stack_words::RUN));
+        let [from, to] = [0, 8].map(|off| run.load_u64(off));
+        f.block(|scanned| {
+            for i in 0..OWN_FRAMES {
+                scanned.leave_if(count.le(8 * i.cast_signed()));
+                let address = t.get(layout.frames + 8 * i);
+                f.if_(address.ge(from), || {
+                    f.if_(address.lt(to), || {
+                        t.set(layout.first, 8 * (i.cast_signed() + 1));
                     });
-                }
-            });
-            f.ret_if(words.gt((layout.ranges + RANGES).cast_signed()), 0);
-            let ranges = f.addr(MemoryOperand::State(0)) + words;
-            for _ in 0..BETWEEN {
-                let first = t.get(layout.first);
-                f.ret_if(first.gt(layout.bytes() - 8), 0);
-                f.ret_if(first.ge(t.get(layout.count)), 0);
-                let address = (t.block + first).load_u64(layout.frames.fit());
-                f.block(|next| {
-                    f.block(|own| {
-                        for pair in 0..stack_words::PAIRS.fit::<i16>() {
-                            let [from, to] = [0, 8].map(|off| ranges.load_u64(16 * pair + off));
-                            f.if_(address.ge(from), || own.leave_if(address.lt(to)));
-                        }
-                        next.leave();
-                    });
-                    t.set(layout.first, first + 8);
                 });
             }
-        },
-    );
-    module(func, &[])
+        });
+        f.ret_if(words.gt((layout.ranges + RANGES).cast_signed()), 0);
+        let ranges = f.addr(MemoryOperand::State(0)) + words;
+        for _ in 0..BETWEEN {
+            let first = t.get(layout.first);
+            f.ret_if(first.gt(layout.bytes() - 8), 0);
+            f.ret_if(first.ge(t.get(layout.count)), 0);
+            let address = (t.block + first).load_u64(layout.frames.fit());
+            f.block(|next| {
+                f.block(|own| {
+                    for pair in 0..stack_words::PAIRS.fit::<i16>() {
+                        let [from, to] = [0, 8].map(|off| ranges.load_u64(16 * pair + off));
+                        f.if_(address.ge(from), || own.leave_if(address.lt(to)));
+                    }
+                    next.leave();
+                });
+                t.set(layout.first, first + 8);
+            });
+        }
+    });
+    Module::from(func)
 }
 
 impl<'b> StackTexts<'_, 'b> {
@@ -113,7 +110,7 @@ Appends an address in the buffer; 1 behind the last one.
 index: of the address. how: bits of `address`, `flag::MARK`.
 Cost: a number.";
     let name = ("append_address", contract);
-    let func = texts(layout, name, ["index", "how"], |t, [index, how]| {
+    let func = function(layout, name, ["index", "how"], |t, [index, how]| {
         let f = t.f;
         let number = t.address(index);
         let between = how & (address::BETWEEN | address::FIRST);
@@ -121,7 +118,7 @@ Cost: a number.";
         f.call(HEX.0, &[number, how & flag::MARK]);
         t.if_any(how, address::BEHIND, || t.literal(" "));
     });
-    module(func, &[HEX])
+    Module::from(func).with_externs(&[HEX])
 }
 
 /// `append_stack`.
@@ -131,7 +128,7 @@ Appends up to `most` addresses in the buffer from `first` on, as append_address 
 how: bits of `address`, `flag::MARK`.
 Cost: append_address for each one.";
     let (name, params) = (("append_stack", contract), ["how", "first", "most"]);
-    let func = texts(layout, name, params, |t, [how, first, most]| {
+    let func = function(layout, name, params, |t, [how, first, most]| {
         let state = t.f.var("state", how | address::FIRST);
         let how = || {
             let now = state.get();
@@ -140,5 +137,5 @@ Cost: append_address for each one.";
         };
         t.addresses("append_address", (first, most), how);
     });
-    module(func, &[("append_address", 2)])
+    Module::from(func).with_externs(&[("append_address", 2)])
 }

@@ -1,7 +1,8 @@
 //! Frames of user stacks in marks: the file and offset of each frame, for the controller.
 
-use super::texts::{HEX, StackLayout, module, texts};
+use super::texts::{HEX, StackLayout};
 use crate::func::Module;
+use crate::library::area::function;
 use crate::library::unwind::{EXACT, at};
 
 /// How frames are appended.
@@ -20,7 +21,7 @@ its address, 0 and the process. All numbers are hexadecimal.
 index: of the frame. how: bits of `frame`.
 Cost: three numbers.";
     let name = ("append_frame", contract);
-    let func = texts(layout, name, ["index", "how"], |t, [index, how]| {
+    let func = function(layout, name, ["index", "how"], |t, [index, how]| {
         let f = t.f;
         let [address, file, offset] = t.user_frame(index);
         t.if_any(how, frame::SPACE, || t.literal(" "));
@@ -41,7 +42,7 @@ Cost: three numbers.";
         });
         t.hex(second.get());
     });
-    module(func, &[HEX])
+    Module::from(func).with_externs(&[HEX])
 }
 
 /// `append_frames`.
@@ -51,7 +52,7 @@ Appends up to `most` frames from `first` on, as append_frame does, with spaces b
 how: bits of `frame` for the first one.
 Cost: append_frame for each frame.";
     let (name, params) = (("append_frames", contract), ["how", "first", "most"]);
-    let func = texts(layout, name, params, |t, [how, first, most]| {
+    let func = function(layout, name, params, |t, [how, first, most]| {
         let f = t.f;
         let how = f.var("how", how);
         t.indices((first, most), layout.most, |index| {
@@ -60,5 +61,5 @@ Cost: append_frame for each frame.";
             how.set(how.get() | frame::SPACE);
         });
     });
-    module(func, &[("append_frame", 2)])
+    Module::from(func).with_externs(&[("append_frame", 2)])
 }

@@ -3,10 +3,11 @@
 
 use spile_cast::Cast;
 
-use super::texts::{HEX, StackLayout, StackTexts, module, texts};
+use super::texts::{HEX, StackLayout, StackTexts};
 use crate::builder::{BlockExit, Scalar};
-use crate::func::{ConstantData, Module};
+use crate::func::Module;
 use crate::helpers::Helper;
+use crate::library::area::function;
 use crate::library::quote::{first_mark, in_front_of_mark, zero_marks};
 use crate::library::strings::every;
 
@@ -41,7 +42,7 @@ Appends the line of an address: the symbol with its offset and module, in full w
 address: the address. how: bits of `line`; 0 for a line without address and size.
 Cost: a format, and some instructions for each character.";
     let name = ("kernel_line", contract);
-    let func = texts(layout, name, ["address", "how"], |t, [address, how]| {
+    let func = function(layout, name, ["address", "how"], |t, [address, how]| {
         let (f, most) = (t.f, layout.text.most);
         t.if_any(how, line::LINE, || {
             t.literal(" ");
@@ -74,14 +75,9 @@ Cost: a format, and some instructions for each character.";
         });
         t.literal("\n");
     });
-    let format = ConstantData {
-        name: FORMAT.into(),
-        bytes: b"%pS\0".to_vec(),
-    };
-    Module {
-        data: vec![format],
-        ..module(func, &[HEX])
-    }
+    Module::from(func)
+        .with_data(FORMAT, *b"%pS\0")
+        .with_externs(&[HEX])
 }
 
 /// Removes the size from `NAME+OFFSET/SIZE [MODULE]`; goes to `ends` if a module follows.
@@ -130,11 +126,11 @@ Appends the line of a frame in the buffer; 1 behind the last one.
 index: of the frame. how: as for kernel_line.
 Cost: kernel_line.";
     let name = ("kernel_frame_line", contract);
-    let func = texts(layout, name, ["index", "how"], |t, [index, how]| {
+    let func = function(layout, name, ["index", "how"], |t, [index, how]| {
         let address = t.address(index);
         t.f.call("kernel_line", &[address, how]);
     });
-    module(func, &[("kernel_line", 2)])
+    Module::from(func).with_externs(&[("kernel_line", 2)])
 }
 
 /// `kernel_frame_lines`.
@@ -145,10 +141,10 @@ how: as for kernel_line.
 Cost: kernel_line for each frame.";
     let name = ("kernel_frame_lines", contract);
     let params = ["how", "first", "most"];
-    let func = texts(layout, name, params, |t, [how, first, most]| {
+    let func = function(layout, name, params, |t, [how, first, most]| {
         t.addresses("kernel_frame_line", (first, most), || how);
     });
-    module(func, &[("kernel_frame_line", 2)])
+    Module::from(func).with_externs(&[("kernel_frame_line", 2)])
 }
 
 /// `ONE_of_word`, for a function `one(address, how)`.
@@ -160,7 +156,7 @@ at: the offset. first: of the text. how: for the function.
 Cost: the function.";
     let word = format!("{one}_of_word");
     let (name, params) = ((&*word, contract), ["at", "first", "how"]);
-    let func = texts(layout, name, params, |t, [at, first, how]| {
+    let func = function(layout, name, params, |t, [at, first, how]| {
         let f = t.f;
         f.ret_if(at.eq(0), 0);
         f.ret_if(at.gt(layout.texts.cast_signed()), 0);
@@ -183,7 +179,7 @@ Cost: the function.";
         });
         f.ret(at + 1);
     });
-    module(func, &[(one, 2)])
+    Module::from(func).with_externs(&[(one, 2)])
 }
 
 /// `ONEs_of_WIDTH`, for a function `one(address, how)` and texts in slots of that width.
@@ -194,7 +190,7 @@ text: its offset in the block. how: for the function.
 Cost: some instructions for each character, and the function for each address.";
     let (name, word) = (format!("{one}s_of_{width}"), format!("{one}_of_word"));
     let name = (&*name, contract);
-    let func = texts(layout, name, ["text", "how"], |t, [text, how]| {
+    let func = function(layout, name, ["text", "how"], |t, [text, how]| {
         let f = t.f;
         let at = f.var("at", text);
         f.repeat(width.min(SEARCHED), || {
@@ -203,5 +199,5 @@ Cost: some instructions for each character, and the function for each address.";
             at.set(next);
         });
     });
-    module(func, &[(&word, 3)])
+    Module::from(func).with_externs(&[(&word, 3)])
 }

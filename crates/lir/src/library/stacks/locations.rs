@@ -1,8 +1,9 @@
 //! Positions in the kernel's source, from the lines that the loader puts into a map ([`kernel_row`]).
 
 use super::rows::kernel_row;
-use super::texts::{DECIMAL, HEX, StackLayout, module, texts};
+use super::texts::{DECIMAL, HEX, StackLayout};
 use crate::func::Module;
+use crate::library::area::function;
 use crate::op::Size;
 
 /// The parts to write for a position.
@@ -23,7 +24,7 @@ Appends the position of an address in the kernel's source, or the address if it 
 address: the address. how: bits of `location`.
 Cost: up to 27 look-ups, a copy and a number.";
     let name = ("kernel_location", contract);
-    let func = texts(layout, name, ["address", "how"], |t, [address, how]| {
+    let func = function(layout, name, ["address", "how"], |t, [address, how]| {
         let f = t.f;
         let table = t.table(layout.kernel_lines, layout.words);
         f.block(|unknown| {
@@ -53,5 +54,5 @@ Cost: up to 27 look-ups, a copy and a number.";
         });
         t.marked_hex(address);
     });
-    module(func, &[HEX, DECIMAL])
+    Module::from(func).with_externs(&[HEX, DECIMAL])
 }

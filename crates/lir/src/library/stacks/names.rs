@@ -2,10 +2,11 @@
 //! frame's file ([`symbol_row`]).
 
 use super::rows::symbol_row;
-use super::texts::{DECIMAL, HEX, StackLayout, StackTexts, module, texts};
+use super::texts::{DECIMAL, HEX, StackLayout, StackTexts};
 use crate::builder::{BlockExit, Scalar};
 use crate::func::Module;
 use crate::helpers::Helper;
+use crate::library::area::function;
 use crate::library::tables::element;
 use crate::library::unwind::{EXACT, VDSO, at};
 use crate::op::Size;
@@ -103,7 +104,7 @@ Finds the file and the symbol of a frame, and leaves them in words of the unwind
 index: of the frame. how: `part::STACK` if frames behind the first one are return addresses.
 Cost: up to 22 look-ups.";
     let name = ("find_symbol", contract);
-    let func = texts(layout, name, ["index", "how"], |t, [index, how]| {
+    let func = function(layout, name, ["index", "how"], |t, [index, how]| {
         let f = t.f;
         t.set_unwind(word::KEY, -1);
         let found = [word::FILE, word::NAME, word::MODULE, word::LOCATION];
@@ -143,7 +144,7 @@ Cost: up to 22 look-ups.";
             t.count(layout.unnamed);
         });
     });
-    module(func, &[])
+    Module::from(func)
 }
 
 /// `append_file`.
@@ -152,7 +153,7 @@ pub(super) fn append_file(layout: &StackLayout) -> Module {
 Appends the name of the file that find_symbol found.
 how: `part::BASE` for its last component only.
 Cost: a look-up, a read and a copy.";
-    let func = texts(layout, ("append_file", contract), ["how"], |t, [how]| {
+    let func = function(layout, ("append_file", contract), ["how"], |t, [how]| {
         let f = t.f;
         f.block(|end| {
             let position = t.unwind(word::MODULE);
@@ -166,7 +167,7 @@ Cost: a look-up, a read and a copy.";
             t.copy(from.get(), end);
         });
     });
-    module(func, &[])
+    Module::from(func)
 }
 
 /// `append_location`.
@@ -175,38 +176,33 @@ pub(super) fn append_location(layout: &StackLayout) -> Module {
 Appends the position in the source of what find_symbol found; 1 if it is unknown.
 how: `part::AT`, `part::FILE`, `part::NUMBER`.
 Cost: up to 23 look-ups, a copy and a number.";
-    let func = texts(
-        layout,
-        ("append_location", contract),
-        ["how"],
-        |t, [how]| {
-            let f = t.f;
-            f.block(|unknown| {
-                let file = t.file(unknown);
-                let rows =
-                    [symbol_row::FIRST_LINE, symbol_row::LINES].map(|off| file.load_u64(off));
-                unknown.leave_if(rows[1].eq(0));
-                let key = t.unwind(word::KEY);
-                unknown.leave_if(key.eq(-1));
-                let row = t.row(layout.line_rows, (rows[0], rows[1]), (key, unknown));
-                let line = row.load_bytes(Size::U32, 8);
-                let name = row.load_bytes(Size::U32, 4);
-                unknown.leave_if(name.eq(0));
-                let name = t.name(name, unknown);
-                t.if_any(how, part::AT, || t.literal(" at "));
-                f.block(|end| {
-                    t.if_any(how, part::FILE, || {
-                        t.copy(name, end);
-                        t.if_any(how, part::NUMBER, || t.literal(":"));
-                    });
-                    t.if_any(how, part::NUMBER, || t.decimal(line));
+    let name = ("append_location", contract);
+    let func = function(layout, name, ["how"], |t, [how]| {
+        let f = t.f;
+        f.block(|unknown| {
+            let file = t.file(unknown);
+            let rows = [symbol_row::FIRST_LINE, symbol_row::LINES].map(|off| file.load_u64(off));
+            unknown.leave_if(rows[1].eq(0));
+            let key = t.unwind(word::KEY);
+            unknown.leave_if(key.eq(-1));
+            let row = t.row(layout.line_rows, (rows[0], rows[1]), (key, unknown));
+            let line = row.load_bytes(Size::U32, 8);
+            let name = row.load_bytes(Size::U32, 4);
+            unknown.leave_if(name.eq(0));
+            let name = t.name(name, unknown);
+            t.if_any(how, part::AT, || t.literal(" at "));
+            f.block(|end| {
+                t.if_any(how, part::FILE, || {
+                    t.copy(name, end);
+                    t.if_any(how, part::NUMBER, || t.literal(":"));
                 });
-                f.ret(0);
+                t.if_any(how, part::NUMBER, || t.decimal(line));
             });
-            f.ret(1);
-        },
-    );
-    module(func, &[DECIMAL])
+            f.ret(0);
+        });
+        f.ret(1);
+    });
+    Module::from(func).with_externs(&[DECIMAL])
 }
 
 /// `append_symbol`.
@@ -216,7 +212,7 @@ Appends the text for a frame.
 index: of the frame. how: bits of `part`.
 Cost: find_symbol, append_location, append_file, three numbers and a copy.";
     let name = ("append_symbol", contract);
-    let func = texts(layout, name, ["index", "how"], |t, [index, how]| {
+    let func = function(layout, name, ["index", "how"], |t, [index, how]| {
         let f = t.f;
         f.call("find_symbol", &[index, how]);
         let [address, ..] = t.user_frame(index);
@@ -265,7 +261,7 @@ Cost: find_symbol, append_location, append_file, three numbers and a copy.";
         ("append_location", 1),
     ];
     let lines = usize::from(!layout.lines);
-    module(func, &externs[..externs.len() - lines])
+    Module::from(func).with_externs(&externs[..externs.len() - lines])
 }
 
 /// Appends the position in the source, or the address.
@@ -338,12 +334,12 @@ Appends up to `most` frames from `first` on, as append_symbol does.
 how: bits of `part`.
 Cost: append_symbol for each frame.";
     let (name, params) = (("append_symbols", contract), ["how", "first", "most"]);
-    let func = texts(layout, name, params, |t, [how, first, most]| {
+    let func = function(layout, name, params, |t, [how, first, most]| {
         let f = t.f;
         t.indices((first, most), layout.most, |index| {
             f.break_if(index.ge(t.unwind(at::N)));
             f.call("append_symbol", &[index, how]);
         });
     });
-    module(func, &[("append_symbol", 2)])
+    Module::from(func).with_externs(&[("append_symbol", 2)])
 }

@@ -3,11 +3,10 @@
 
 use spile_cast::Cast;
 
-use crate::builder::{BlockExit, Builder, IntoOperand, Scalar, build};
-use crate::func::{Extern, LirFunc, MemoryOperand, Module};
+use crate::builder::{BlockExit, IntoOperand, Scalar};
 use crate::helpers::Helper;
 use crate::library::append::{self, flag};
-use crate::library::tables::RowTable;
+use crate::library::area::{AreaCode, AreaLayout};
 use crate::library::unwind::at;
 use crate::op::Size;
 
@@ -63,76 +62,16 @@ impl StackLayout {
     }
 }
 
-/// A module with a function and the functions of the host that it calls, with their numbers of
-/// parameters.
-pub(super) fn module(func: LirFunc, externs: &[(&str, usize)]) -> Module {
-    let declared = |(name, params): &(&str, usize)| Extern {
-        name: (*name).into(),
-        params: *params,
-    };
-    Module {
-        externs: externs.iter().map(declared).collect(),
-        funcs: vec![func],
-        ..Module::default()
-    }
-}
-
 /// The functions that append numbers.
 pub(super) const HEX: (&str, usize) = ("append_hex", 2);
 pub(super) const DECIMAL: (&str, usize) = ("append_number_10", 4);
 
-/// Parts of a function.
-#[derive(Clone, Copy)]
-pub(super) struct StackTexts<'a, 'b> {
-    pub(super) f: &'b Builder,
-    pub(super) at: &'a StackLayout,
-    pub(super) block: Scalar<'b>,
-}
+impl AreaLayout for StackLayout {}
 
-/// Builds a function; `code` gets its parameters.
-pub(super) fn texts<const N: usize>(
-    layout: &StackLayout,
-    (name, contract): (&str, &str),
-    params: [&str; N],
-    code: impl for<'b> FnOnce(StackTexts<'_, 'b>, [Scalar<'b>; N]),
-) -> LirFunc {
-    build(name, contract, params, |f, p| {
-        let block = f.addr(MemoryOperand::Cpu(0));
-        let at = layout;
-        code(StackTexts { f, at, block }, p);
-    })
-}
+/// What the functions are written with.
+pub(super) type StackTexts<'a, 'b> = AreaCode<'a, 'b, StackLayout>;
 
 impl<'b> StackTexts<'_, 'b> {
-    /// The content of a word.
-    pub(super) fn get(&self, off: u32) -> Scalar<'b> {
-        self.block.load_u64(off.fit())
-    }
-
-    pub(super) fn set(&self, off: u32, v: impl IntoOperand<'b>) {
-        self.block.store_u64(off.fit(), v);
-    }
-
-    /// The address of a word.
-    pub(super) fn addr(&self, off: u32) -> Scalar<'b> {
-        self.block + off.cast_signed()
-    }
-
-    /// Increments a counter.
-    pub(super) fn count(&self, counter: u32) {
-        self.set(counter, self.get(counter) + 1);
-    }
-
-    /// A map of rows by index, with that word for the index.
-    pub(super) fn table<'m>(&self, map: &'m str, index: u32) -> RowTable<'m, 'b> {
-        RowTable {
-            f: self.f,
-            map,
-            block: self.block,
-            index,
-        }
-    }
-
     /// The length of the text; returns if the text is full.
     pub(super) fn length(&self) -> Scalar<'b> {
         let length = self.get(self.at.text.length.cast_unsigned());

@@ -7,11 +7,12 @@ use spile_cast::Cast;
 
 use super::layout::copy::{BYTES, HEAD, MAPPED, MAPPING, MAPPINGS, PAGES};
 use super::layout::{COPIED, UnwindLayout, at};
-use super::unwinder::{Unwinder, displacement, unwind};
+use super::unwinder::Unwinder;
 use crate::builder::Scalar;
 use crate::func::LirFunc;
 use crate::helpers::Helper;
 use crate::library::PAGE;
+use crate::library::area::{displacement, function};
 use crate::op::Size;
 
 /// The largest number of mappings and gaps of a process to look at.
@@ -32,7 +33,7 @@ pub(super) fn user_copy(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Sends the rest of the stack, and notes the copy as the next frame; 1 on success.
 Cost: up to 8 reads of pages, 400 times user_map, and a record of 37,000 bytes.";
-    unwind(layout, ("user_copy", contract), [], |w, []| {
+    function(layout, ("user_copy", contract), [], |w, []| {
         let f = w.f;
         f.block(|none| {
             let ring = || w.map(layout.ring);
@@ -40,7 +41,7 @@ Cost: up to 8 reads of pages, 400 times user_map, and a record of 37,000 bytes."
             none.leave_if(waiting.gt(WAITING));
             none.leave_if(w.get(at::N).ge(w.cap()));
             let cpu = f.helper(Helper::Cpu, &[]);
-            let copy = w.table(layout.copies).row(cpu, none);
+            let copy = w.table(layout.copies, at::MID).row(cpu, none);
             let number = (f.helper(Helper::TimeNs, &[]) << CPU_BITS) | cpu;
             copy.store_bytes(Size::U32, 0, 0);
             copy.store_bytes(Size::U32, 4, BYTES.cast_signed());

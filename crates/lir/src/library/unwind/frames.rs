@@ -2,9 +2,9 @@
 
 use super::layout::{BEHIND, EXACT, GIVEN, UnwindLayout, at};
 use super::step::WANTS_COPY;
-use super::unwinder::{displacement, unwind};
 use crate::func::LirFunc;
 use crate::helpers::Helper;
+use crate::library::area::{displacement, function};
 use crate::op::Size;
 
 /// The largest number of return-probed calls to search for a frame's return address.
@@ -15,7 +15,7 @@ pub(super) fn user_unwind(layout: &UnwindLayout) -> LirFunc {
 Fills the buffer with frames of the current program's stack.
 most: the largest number of frames, or `GIVEN`: all, from the registers that the words have.
 Cost: user_frame and user_return for each frame.";
-    unwind(layout, ("user_unwind", contract), ["most"], |w, [most]| {
+    function(layout, ("user_unwind", contract), ["most"], |w, [most]| {
         let (f, o) = (w.f, &layout.offsets);
         for word in [layout.count, layout.first] {
             w.block.store_u64(displacement(word), 0);
@@ -73,7 +73,7 @@ pub(super) fn user_frame(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Notes a frame and finds the next one; gives what user_step gives.
 Cost: user_map for each new mapping, user_step.";
-    unwind(layout, ("user_frame", contract), [], |w, []| {
+    function(layout, ("user_frame", contract), [], |w, []| {
         let f = w.f;
         f.block(|stop| {
             let ip = w.get(at::IP);
@@ -120,7 +120,7 @@ identifies it by its position on the stack. Its list is ordered, so the search s
 one ended.
 Cost: two reads for each element.";
     let [utask, first, stack, original, next] = offsets;
-    unwind(layout, ("user_return", contract), [], |w, []| {
+    function(layout, ("user_return", contract), [], |w, []| {
         let f = w.f;
         f.block(|end| {
             let location = w.get(at::SP) - 8;
@@ -151,35 +151,31 @@ Stores an address with its file as the frame behind all others.
 address: of the current program.
 Cost: user_map, outside of files twice.";
     let params = ["address"];
-    unwind(
-        layout,
-        ("user_address", contract),
-        params,
-        |w, [address]| {
-            let f = w.f;
-            let task = f.helper(Helper::Task, &[]);
-            let tgid = displacement(layout.offsets.task_tgid);
-            w.set(at::TGID, task.load_bytes(Size::U32, tgid));
-            w.set(at::ADDR, address);
-            let location = 8 * layout.most;
-            w.block
-                .store_u64(displacement(layout.frames + location), address);
+    let name = ("user_address", contract);
+    function(layout, name, params, |w, [address]| {
+        let f = w.f;
+        let task = f.helper(Helper::Task, &[]);
+        let tgid = displacement(layout.offsets.task_tgid);
+        w.set(at::TGID, task.load_bytes(Size::U32, tgid));
+        w.set(at::ADDR, address);
+        let location = 8 * layout.most;
+        w.block
+            .store_u64(displacement(layout.frames + location), address);
+        f.call("user_map", &[]);
+        let behind = f.var("behind", 0);
+        f.block(|known| {
+            known.leave_if(w.get(at::FILE).ne(0));
+            // Zero-initialised variables lie behind the mapping of their file.
+            let start = w.get(at::START);
+            known.leave_if(start.eq(0));
+            w.set(at::ADDR, start - 1);
             f.call("user_map", &[]);
-            let behind = f.var("behind", 0);
-            f.block(|known| {
-                known.leave_if(w.get(at::FILE).ne(0));
-                // Zero-initialised variables lie behind the mapping of their file.
-                let start = w.get(at::START);
-                known.leave_if(start.eq(0));
-                w.set(at::ADDR, start - 1);
-                f.call("user_map", &[]);
-                behind.set(f.constant(BEHIND));
-            });
-            let file = w.get(at::FILE);
-            w.set(at::FILES + location, file);
-            f.ret_if(file.eq(0), 0);
-            let offset = (w.get(at::OFF) + address) | behind;
-            w.set(at::offsets(layout.most) + location, offset);
-        },
-    )
+            behind.set(f.constant(BEHIND));
+        });
+        let file = w.get(at::FILE);
+        w.set(at::FILES + location, file);
+        f.ret_if(file.eq(0), 0);
+        let offset = (w.get(at::OFF) + address) | behind;
+        w.set(at::offsets(layout.most) + location, offset);
+    })
 }

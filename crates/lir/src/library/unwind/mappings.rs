@@ -7,10 +7,11 @@
 use spile_cast::Cast;
 
 use super::layout::{FILE_FIELDS, FILE_NAME, FILE_NAMES, UnwindLayout, VDSO, at};
-use super::unwinder::{Unwinder, displacement, unwind};
+use super::unwinder::Unwinder;
 use crate::builder::{BlockExit, Scalar};
 use crate::func::{LirFunc, MemoryOperand};
 use crate::helpers::Helper;
+use crate::library::area::{displacement, function};
 use crate::op::{ExtOp, Size};
 
 /// The layout of nodes in the kernel's maple tree. Leaves and ranges have types 1 and 2. The pivots
@@ -30,7 +31,7 @@ pub(super) fn maple_down(layout: &UnwindLayout) -> LirFunc {
 Descends from a node of the tree to the entry for the address; 1 if the entry is not a node. The type in
 a node's pointer marks leaves.
 Cost: a read and some 120 instructions.";
-    unwind(layout, ("maple_down", contract), [], |w, []| {
+    function(layout, ("maple_down", contract), [], |w, []| {
         let f = w.f;
         let entry = w.get(at::ENTRY);
         let kind = (entry >> 3) & 15;
@@ -80,7 +81,7 @@ pub(super) fn user_map(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Finds the mapping and the file of the address, and announces a new file; leaves zeros if there is none.
 Cost: 14 reads, a look-up, and maple_down for each level of the tree.";
-    unwind(layout, ("user_map", contract), [], |w, []| {
+    function(layout, ("user_map", contract), [], |w, []| {
         let f = w.f;
         let o = &layout.offsets;
         for field in [at::START, at::END, at::OFF, at::FILE, at::FIRST, at::ROWS] {
@@ -174,7 +175,7 @@ pub(super) fn user_file(layout: &UnwindLayout) -> LirFunc {
 Announces a file to the controller, with the names of its path.
 file: its `struct file`.
 Cost: a record, and three reads for each name.";
-    unwind(layout, ("user_file", contract), ["file"], |w, [file]| {
+    function(layout, ("user_file", contract), ["file"], |w, [file]| {
         let (f, o) = (w.f, &layout.offsets);
         let header = displacement(layout.base + at::RECORD);
         w.block.store_bytes(Size::U32, header, 0);

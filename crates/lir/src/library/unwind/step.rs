@@ -3,9 +3,10 @@
 
 use super::layout::row::{self, kind};
 use super::layout::{EXACT, UnwindLayout, VDSO, at};
-use super::unwinder::{Unwinder, unwind};
+use super::unwinder::Unwinder;
 use crate::builder::{BlockExit, Scalar};
 use crate::func::LirFunc;
+use crate::library::area::function;
 use crate::op::{AluOp, Size, Width};
 
 /// Steps of a binary search among the rows of a file, at most 2^20.
@@ -18,7 +19,7 @@ pub(super) fn user_step(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
 Computes the caller's registers; 1 at the end of the stack, 2 if the rows are still being loaded.
 Cost: up to 23 look-ups and two reads.";
-    unwind(layout, ("user_step", contract), [], |w, []| {
+    function(layout, ("user_step", contract), [], |w, []| {
         let f = w.f;
         f.block(|stop| {
             f.block(|chain| {
@@ -26,7 +27,7 @@ Cost: up to 23 look-ups and two reads.";
                 f.if_(rows.ne(0), || {
                     let first = w.get(at::FIRST);
                     let key = w.get(at::ADDR) + w.get(at::OFF);
-                    let table = w.table(layout.rows);
+                    let table = w.table(layout.rows, at::MID);
                     let row = table.search(HALVINGS, (first, first + rows), (key, chain));
                     follow(&w, row, [chain, stop]);
                 });
