@@ -23,81 +23,70 @@ pub enum ValueKind {
     Str,
 }
 
-/// A property of the event that an intrinsic depends on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventNeed {
+/// Defines the properties of events from rows `NAME "the missing property"`.
+macro_rules! needs {
+    ($($(#[$doc:meta])* $need:ident $name:literal,)*) => {
+        /// A property of the event that an intrinsic depends on.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum EventNeed {
+            $($(#[$doc])* $need,)*
+        }
+
+        impl EventNeed {
+            /// The missing property, for messages.
+            pub fn name(self) -> &'static str {
+                match self { $(EventNeed::$need => $name,)* }
+            }
+        }
+    };
+}
+
+needs! {
     /// Arguments, as tracepoints, hooks and functions have them.
-    Argument,
+    Argument "argument of a tracepoint",
     /// The registers of the interrupted code.
-    Registers,
+    Registers "register",
     /// The record of a trace event.
-    Record,
+    Record "record of a trace event",
     /// A location in code.
-    CodeLocation,
+    CodeLocation "location in code",
     /// The thread that the processor switches to.
-    NextTask,
+    NextTask "thread that the processor goes on with",
     /// The return of a function.
-    FunctionReturn,
+    FunctionReturn "return of a function",
     /// Arguments in the calling convention of a function or a system call.
-    CallArgument,
+    CallArgument "function or system call",
     /// A system call's entry or return.
-    SystemCall,
+    SystemCall "system call",
     /// The entry to a system call.
-    SystemCallEntry,
+    SystemCallEntry "entry to a system call",
     /// The return from a system call.
-    SystemCallReturn,
+    SystemCallReturn "return from a system call",
     /// The return from a function or a system call.
-    CallReturn,
+    CallReturn "return from a function or a system call",
     /// Memory of the current process.
-    UserMemory,
+    UserMemory "memory of the current process",
     /// A current process that a program may change.
-    Process,
+    Process "current process that a handler can change",
     /// The registers of a program at a location in its code.
-    ProgramRegisters,
+    ProgramRegisters "location in a program's code",
     /// A packet that can be dropped.
-    Packet,
+    Packet "verdict on a packet",
     /// A decision of the security modules.
-    Decision,
+    Decision "decision of security modules",
     /// The current task's structure in the kernel.
-    TaskStruct,
+    TaskStruct "current task of the kernel",
     /// The system call that the current thread is in.
-    CallInProgress,
+    CallInProgress "system call of the current thread",
     /// A stack of the kernel or of the current program.
-    Stack,
+    Stack "stack",
     /// A counter of the current thread's events.
-    ThreadCounter,
+    ThreadCounter "counter of a thread",
     /// The current task's control group.
-    ControlGroup,
+    ControlGroup "control group of a task",
 }
 
 impl EventNeed {
-    /// The missing property, for messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            EventNeed::Argument => "argument of a tracepoint",
-            EventNeed::Record => "record of a trace event",
-            EventNeed::Registers => "register",
-            EventNeed::CodeLocation => "location in code",
-            EventNeed::NextTask => "thread that the processor goes on with",
-            EventNeed::FunctionReturn => "return of a function",
-            EventNeed::CallArgument => "function or system call",
-            EventNeed::SystemCall => "system call",
-            EventNeed::SystemCallEntry => "entry to a system call",
-            EventNeed::SystemCallReturn => "return from a system call",
-            EventNeed::CallReturn => "return from a function or a system call",
-            EventNeed::UserMemory => "memory of the current process",
-            EventNeed::Process => "current process that a handler can change",
-            EventNeed::ProgramRegisters => "location in a program's code",
-            EventNeed::Packet => "verdict on a packet",
-            EventNeed::Decision => "decision of security modules",
-            EventNeed::TaskStruct => "current task of the kernel",
-            EventNeed::CallInProgress => "system call of the current thread",
-            EventNeed::Stack => "stack",
-            EventNeed::ThreadCounter => "counter of a thread",
-            EventNeed::ControlGroup => "control group of a task",
-        }
-    }
-
     /// Whether an event has the property.
     pub fn is_met(self, event: &Event) -> bool {
         if event.executor() == Executor::Controller {
@@ -168,6 +157,26 @@ const C: ExecutorSet = ExecutorSet::of(&[Executor::Controller]);
 const KC: ExecutorSet = ExecutorSet::of(&[Executor::Kernel, Executor::Controller]);
 const KP: ExecutorSet = ExecutorSet::of(&[Executor::Kernel, Executor::Process]);
 const KPC: ExecutorSet = ExecutorSet::of(&Executor::ALL);
+
+/// A row without a result, flags and needs.
+const PLAIN: IntrinsicInfo = IntrinsicInfo {
+    name: "",
+    params: &[],
+    ret: None,
+    len: ResultLen::MaxString,
+    executors: KPC,
+    fails: false,
+    pure_: false,
+    early: false,
+    task: false,
+    effect: false,
+    symbolic: false,
+    stack_marks: false,
+    registers: false,
+    need: None,
+    constant: None,
+    doc: "",
+};
 
 /// The maximum length of a string result in bytes. Operands count from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -325,132 +334,77 @@ macro_rules! intrinsics {
             IntrinsicInfo {
                 name: $name,
                 params: &[$(ValueKind::$p),*],
-                ret: intrinsics!(@ret $($r)?),
-                len: intrinsics!(@len $($($($len)+)?)?),
+                $(ret: Some(ValueKind::$r), $(len: intrinsics!(@len $($len)+),)?)?
                 executors: $executors,
-                fails: has(&[$(stringify!($flag)),*], "fails"),
-                pure_: has(&[$(stringify!($flag)),*], "pure"),
-                early: has(&[$(stringify!($flag)),*], "early"),
-                task: has(&[$(stringify!($flag)),*], "task"),
-                effect: has(&[$(stringify!($flag)),*], "effect"),
-                symbolic: has(&[$(stringify!($flag)),*], "symbolic"),
-                stack_marks: has(&[$(stringify!($flag)),*], "stack_marks"),
-                registers: has(&[$(stringify!($flag)),*], "registers"),
-                need: intrinsics!(@need $($need)?),
-                constant: intrinsics!(@constant $($range)?),
+                $($flag: true,)*
+                $(need: Some(EventNeed::$need),)?
+                $(constant: Some($range),)?
                 doc: $doc,
+                ..PLAIN
             }
         ),*),*];
     };
-    (@ret) => { None };
-    (@ret $r:ident) => { Some(ValueKind::$r) };
-    (@len) => { ResultLen::MaxString };
     (@len $l:literal) => { ResultLen::AtMost($l) };
     (@len operand $n:literal) => { ResultLen::Operand($n) };
     (@len part $n:literal) => { ResultLen::Part($n) };
     (@len escaped $n:literal) => { ResultLen::Escaped($n) };
     (@len quoted $n:literal) => { ResultLen::Quoted($n) };
-    (@need) => { None };
-    (@need $need:ident) => { Some(EventNeed::$need) };
-    (@constant) => { None };
-    (@constant $range:expr) => { Some($range) };
-}
-
-/// The flags of rows. A misspelt flag does not compile.
-const FLAGS: [&str; 8] = [
-    "fails",
-    "pure",
-    "early",
-    "task",
-    "effect",
-    "symbolic",
-    "stack_marks",
-    "registers",
-];
-
-const fn str_eq(a: &str, b: &str) -> bool {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    let mut at = 0;
-    while at < a.len() && at < b.len() && a[at] == b[at] {
-        at += 1;
-    }
-    at == a.len() && at == b.len()
-}
-
-const fn contains(flags: &[&str], flag: &str) -> bool {
-    let mut at = 0;
-    while at < flags.len() {
-        if str_eq(flags[at], flag) {
-            return true;
-        }
-        at += 1;
-    }
-    false
-}
-
-const fn has(flags: &[&str], flag: &str) -> bool {
-    let mut at = 0;
-    while at < flags.len() {
-        assert!(contains(&FLAGS, flags[at]), "no such flag");
-        at += 1;
-    }
-    contains(flags, flag)
 }
 
 intrinsics! {
     Context ContextOp "Arguments, results, registers and the number of the location that was hit." {
-        CtxArg "ctx_arg" (Long) -> Long, KP, pure, early of Argument const 0..=11; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits); or of the probed function, if the argument is in a register."
-        CtxRet "ctx_ret" () -> Long, KP, pure, early of FunctionReturn; "The function's return value. Returns of functions only."
-        CtxReg "ctx_reg" (Long) -> Long, KP, pure, early, registers of Registers const 0..=64; "Register n (constant, DWARF number) at the probed location. Code, perf events and watched memory only."
+        CtxArg "ctx_arg" (Long) -> Long, KP, pure_, early of Argument const 0..=11; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits); or of the probed function, if the argument is in a register."
+        CtxRet "ctx_ret" () -> Long, KP, pure_, early of FunctionReturn; "The function's return value. Returns of functions only."
+        CtxReg "ctx_reg" (Long) -> Long, KP, pure_, early, registers of Registers const 0..=64; "Register n (constant, DWARF number) at the probed location. Code, perf events and watched memory only."
         CtxRegNow "ctx_reg_now" (Long) -> Long, KP, registers of ProgramRegisters const 0..=64; "Register n (constant, DWARF number) at the probed location of a program, which the handler may have changed."
-        CtxSite "ctx_site" () -> Long, KP, pure, early of CodeLocation; "Number of the location that was hit. Code only."
+        CtxSite "ctx_site" () -> Long, KP, pure_, early of CodeLocation; "Number of the location that was hit. Code only."
     }
     Event EventOp "Other properties of the event." {
-        CtxActivation "ctx_activation" () -> Long, K, pure, registers of CodeLocation; "A number that identifies one call of a kernel function: it is equal at the call's entry and return, and differs between concurrent calls of a thread. If the kernel has no such number, the same as `ctx_site`. Only for a probe with handlers at both."
-        CtxAddr "ctx_addr" () -> Long, KPC, pure, registers; "Address of the interrupted instruction, from the event's registers. At probes in code it is the probed instruction or the one after it. 0 in events without registers."
-        CtxEntry "ctx_entry" (Long) -> Long, KPC, pure, registers; "Address of the function whose return is probed, if it belongs to the kernel (0, a constant) or to a program (1). 0 in all other events, and if the kernel does not provide it."
-        CtxRecord "ctx_record" () -> Long, K, pure of Record; "Address of the record that the kernel has written for a trace event. Its first eight bytes are not those of the record."
-        CtxStackAddress "ctx_stack_address" () -> Long, K, pure, registers of Stack; "An address on the kernel's stack, close to the current stack pointer."
-        NextTid "next_tid" () -> Long, K, pure, early of NextTask; "Thread id of the task that is switched to. `Tracepoint` `sched_switch` only."
-        NextPid "next_pid" () -> Long, K, pure, early of NextTask; "Process id of the task that is switched to. `Tracepoint` `sched_switch` only."
+        CtxActivation "ctx_activation" () -> Long, K, pure_, registers of CodeLocation; "A number that identifies one call of a kernel function: it is equal at the call's entry and return, and differs between concurrent calls of a thread. If the kernel has no such number, the same as `ctx_site`. Only for a probe with handlers at both."
+        CtxAddr "ctx_addr" () -> Long, KPC, pure_, registers; "Address of the interrupted instruction, from the event's registers. At probes in code it is the probed instruction or the one after it. 0 in events without registers."
+        CtxEntry "ctx_entry" (Long) -> Long, KPC, pure_, registers; "Address of the function whose return is probed, if it belongs to the kernel (0, a constant) or to a program (1). 0 in all other events, and if the kernel does not provide it."
+        CtxRecord "ctx_record" () -> Long, K, pure_ of Record; "Address of the record that the kernel has written for a trace event. Its first eight bytes are not those of the record."
+        CtxStackAddress "ctx_stack_address" () -> Long, K, pure_, registers of Stack; "An address on the kernel's stack, close to the current stack pointer."
+        NextTid "next_tid" () -> Long, K, pure_, early of NextTask; "Thread id of the task that is switched to. `Tracepoint` `sched_switch` only."
+        NextPid "next_pid" () -> Long, K, pure_, early of NextTask; "Process id of the task that is switched to. `Tracepoint` `sched_switch` only."
         PerfCount "perf_count" (Long, Long) -> Long, K, fails of ThreadCounter; "Number of occurrences of a perf event (type and config, constants) in the current thread since the session began."
-        UserMode "user_mode" () -> Long, K, pure, early; "1 if a perf event interrupted user mode; 0 otherwise, and in other events."
+        UserMode "user_mode" () -> Long, K, pure_, early; "1 if a perf event interrupted user mode; 0 otherwise, and in other events."
         Verdict "verdict" () -> Long, K of Packet; "1 if the packet is accepted, 0 if it is dropped. `Netfilter` only."
         VerdictSet "verdict_set" (Long), K, fails, effect of Packet; "Drops (0) or accepts (1) the packet when the handler ends; any other value fails. `Netfilter` only."
         Decision "decision" () -> Long, K of Decision; "The decision of the security hook so far: 0 allows."
     }
     Syscall SyscallOp "System calls, and arguments by their convention." {
-        SysNr "sys_nr" () -> Long, K, pure, early of SystemCall; "System call number as in `NrSet`: the native number, or COMPAT plus the 32-bit number. System call events only."
-        SysArg "sys_arg" (Long) -> Long, K, pure, early, task of SystemCall const 0..=11; "Argument n (constant, 0 to 5) of the system call, at its entry and return. 32-bit calls: zero-extended."
-        SysRet "sys_ret" () -> Long, KP, pure, early of CallReturn; "Return value of the system call or function. Returns only."
-        SysName "sys_name" () -> Str[31], K, pure of SystemCall; "Name of the system call; `syscall_N` if the table has none."
+        SysNr "sys_nr" () -> Long, K, pure_, early of SystemCall; "System call number as in `NrSet`: the native number, or COMPAT plus the 32-bit number. System call events only."
+        SysArg "sys_arg" (Long) -> Long, K, pure_, early, task of SystemCall const 0..=11; "Argument n (constant, 0 to 5) of the system call, at its entry and return. 32-bit calls: zero-extended."
+        SysRet "sys_ret" () -> Long, KP, pure_, early of CallReturn; "Return value of the system call or function. Returns only."
+        SysName "sys_name" () -> Str[31], K, pure_ of SystemCall; "Name of the system call; `syscall_N` if the table has none."
         SysArgstr "sys_argstr" () -> Str, K, task of SystemCallEntry; "The system call's arguments as text, decoded by the system call table. `SysEnter` only, because it reads user memory."
         SysArgtext "sys_argtext" (Long) -> Str, K, task of SystemCallEntry; "Argument n (constant, 0 to 5) of the system call, as text like in `sys_argstr`. `SysEnter` only."
-        SysRetstr "sys_retstr" () -> Str[47], K, pure of SystemCallReturn; "The system call's return value as text: a number, hex, or `-2 (ENOENT)`. `SysExit` only."
-        RegArg "reg_arg" (Long) -> Long, KP, pure, early, task of CallArgument const 1..=6; "Register argument n (constant, from 1) by the calling convention of system calls or functions, for `int_arg(n)`. At a system call's return, 1 is the return value. System call events and code only."
+        SysRetstr "sys_retstr" () -> Str[47], K, pure_ of SystemCallReturn; "The system call's return value as text: a number, hex, or `-2 (ENOENT)`. `SysExit` only."
+        RegArg "reg_arg" (Long) -> Long, KP, pure_, early, task of CallArgument const 1..=6; "Register argument n (constant, from 1) by the calling convention of system calls or functions, for `int_arg(n)`. At a system call's return, 1 is the return value. System call events and code only."
     }
     TaskNumber TaskNumber "Numbers in the structures of the current task." {
-        Pid "pid" () -> Long, KPC, pure, early, task; "Process id (thread group id) in the initial namespace. In the controller: its own."
-        Tid "tid" () -> Long, KPC, pure, early, task; "Thread id."
-        Ppid "ppid" () -> Long, KPC, pure, early, task; "Parent's process id."
-        Pgrp "pgrp" () -> Long, KPC, pure, early, task; "Process group id."
-        Sid "sid" () -> Long, KPC, pure, early, task; "Session id."
-        Uid "uid" () -> Long, KPC, pure, early, task; "Real user id."
-        Euid "euid" () -> Long, KPC, pure, early, task; "Effective user id."
-        Gid "gid" () -> Long, KPC, pure, early, task; "Real group id."
-        Egid "egid" () -> Long, KPC, pure, early, task; "Effective group id."
-        TaskSpace "task_space" () -> Long, KC, pure, early, task; "End of the current process's address space: at most 4 GB for 32-bit programs. 0 in kernel threads, and in the controller for itself."
-        UserNsLevel "user_ns_level" () -> Long, KC, pure, early, task; "Depth of the current task's user namespace below the initial one. In the controller 0 for itself, because its user ids are those of its own namespace."
+        Pid "pid" () -> Long, KPC, pure_, early, task; "Process id (thread group id) in the initial namespace. In the controller: its own."
+        Tid "tid" () -> Long, KPC, pure_, early, task; "Thread id."
+        Ppid "ppid" () -> Long, KPC, pure_, early, task; "Parent's process id."
+        Pgrp "pgrp" () -> Long, KPC, pure_, early, task; "Process group id."
+        Sid "sid" () -> Long, KPC, pure_, early, task; "Session id."
+        Uid "uid" () -> Long, KPC, pure_, early, task; "Real user id."
+        Euid "euid" () -> Long, KPC, pure_, early, task; "Effective user id."
+        Gid "gid" () -> Long, KPC, pure_, early, task; "Real group id."
+        Egid "egid" () -> Long, KPC, pure_, early, task; "Effective group id."
+        TaskSpace "task_space" () -> Long, KC, pure_, early, task; "End of the current process's address space: at most 4 GB for 32-bit programs. 0 in kernel threads, and in the controller for itself."
+        UserNsLevel "user_ns_level" () -> Long, KC, pure_, early, task; "Depth of the current task's user namespace below the initial one. In the controller 0 for itself, because its user ids are those of its own namespace."
     }
     Task TaskOp "The current task and its processor." {
-        Execname "execname" () -> Str[15], KPC, pure, task; "Name of the current task (comm)."
+        Execname "execname" () -> Str[15], KPC, pure_, task; "Name of the current task (comm)."
         Cmdline "cmdline" () -> Str, KPC; "Command line of the current process, arguments separated by spaces. Kernel handlers read only resident pages: \"\" if the first page is not resident."
-        TaskCurrent "task_current" () -> Long, KC, pure, early of TaskStruct; "Address of the current task_struct; in the controller that of the process that the handler runs for, or its own."
-        TaskHere "task_here" () -> Long, KC, pure, early; "Address of the current task_struct; the controller's own if no other process is current."
-        InCall "in_call" () -> Long, K, pure, early of CallInProgress; "Number of the current thread's system call; negative if an interrupt or a fault entered the kernel. For kernel threads 0."
-        CgroupId "cgroup_id" () -> Long, K, pure, early of ControlGroup; "Id of the current task's control group (v2), which is the inode number of its directory."
-        CgroupAncestor "cgroup_ancestor" (Long) -> Long, K, pure, early of ControlGroup; "Id of the ancestor of the current task's control group (v2) at level n below the root, or of the group itself; 0 if the group's level is lower."
-        Cpu "cpu" () -> Long, KPC, pure, early; "Current CPU."
+        TaskCurrent "task_current" () -> Long, KC, pure_, early of TaskStruct; "Address of the current task_struct; in the controller that of the process that the handler runs for, or its own."
+        TaskHere "task_here" () -> Long, KC, pure_, early; "Address of the current task_struct; the controller's own if no other process is current."
+        InCall "in_call" () -> Long, K, pure_, early of CallInProgress; "Number of the current thread's system call; negative if an interrupt or a fault entered the kernel. For kernel threads 0."
+        CgroupId "cgroup_id" () -> Long, K, pure_, early of ControlGroup; "Id of the current task's control group (v2), which is the inode number of its directory."
+        CgroupAncestor "cgroup_ancestor" (Long) -> Long, K, pure_, early of ControlGroup; "Id of the ancestor of the current task's control group (v2) at level n below the root, or of the group itself; 0 if the group's level is lower."
+        Cpu "cpu" () -> Long, KPC, pure_, early; "Current CPU."
     }
     Clock ClockOp "Clocks and the time zone." {
         RealNs "real_ns" () -> Long, KPC; "Wall-clock time, nanoseconds since 1970."
@@ -458,20 +412,20 @@ intrinsics! {
         CpuClock "cpu_clock" (Long) -> Long, KPC; "Scheduler clock of a CPU in nanoseconds (here the monotonic clock)."
         Jiffies "jiffies" () -> Long, KPC; "The kernel's jiffies counter."
         Cycles "cycles" () -> Long, KPC; "A counter of processor cycles for time differences. Kernel handlers have no instruction that reads it, so both executors return the monotonic clock: one cycle is one nanosecond."
-        TzOffset "tz_offset" () -> Long, KPC, pure, early; "Seconds WEST of UTC of the controller's time zone at start."
-        TzName "tz_name" () -> Str[15], KPC, pure; "Abbreviation of the controller's time zone at start."
+        TzOffset "tz_offset" () -> Long, KPC, pure_, early; "Seconds WEST of UTC of the controller's time zone at start."
+        TzName "tz_name" () -> Str[15], KPC, pure_; "Abbreviation of the controller's time zone at start."
     }
     Session SessionOp "The session, its input and its output." {
         Exit "exit" (), KPC, effect; "Asks the session to end after this handler."
-        Target "target" () -> Long, KPC, pure, early; "Process id given with -x or started with -c; otherwise 0."
-        InTree "in_tree" (Long) -> Long, KPC, pure, early; "Whether the process with this id is the target or one of its descendants; 0 if there is no target."
-        InputText "input_text" () -> Str, C, pure; "The line or character of an input probe."
+        Target "target" () -> Long, KPC, pure_, early; "Process id given with -x or started with -c; otherwise 0."
+        InTree "in_tree" (Long) -> Long, KPC, pure_, early; "Whether the process with this id is the target or one of its descendants; 0 if there is no target."
+        InputText "input_text" () -> Str, C, pure_; "The line or character of an input probe."
         ValueText "value_text" () -> Str, C; "What was written to the file of a `procfs` probe, or the text for its reader so far."
         ValueSet "value_set" (Str), C, effect; "Sets the text for the reader of the file."
         ValueAppend "value_append" (Str), C, effect; "Appends to the text for the reader of the file, up to the probe's size."
         Rand "rand" () -> Long, KPC; "Random 32-bit number."
-        DirectMap "direct_map" () -> Long, KC, pure, early; "Address where the kernel has all memory; 0 if the session could not find it."
-        PageArray "page_array" () -> Long, KC, pure, early; "Address of the kernel's array of `struct page`; 0 if the session could not find it."
+        DirectMap "direct_map" () -> Long, KC, pure_, early; "Address where the kernel has all memory; 0 if the session could not find it."
+        PageArray "page_array" () -> Long, KC, pure_, early; "Address of the kernel's array of `struct page`; 0 if the session could not find it."
         Ftrace "ftrace" (Str), C, effect; "Writes to the kernel's trace buffer."
     }
     Memory MemoryOp "Texts in memory." {
@@ -492,16 +446,16 @@ intrinsics! {
         SendSignal "send_signal" (Long), KP, fails, effect of Process; "Sends a signal to the current thread; fails if there is no such signal, and for kernel threads."
     }
     Text TextOp "Operations on texts, which depend on the operands alone." {
-        Strlen "strlen" (Str) -> Long, KPC, pure; "Length in bytes."
-        Substr "substr" (Str, Long, Long) -> Str[part 2], KPC, pure; "Bytes start..start+len; of a range that is partly outside, the part inside."
-        Stringat "stringat" (Str, Long) -> Long, KPC, pure; "Byte at a position, as a number; 0 past the end."
-        Isinstr "isinstr" (Str, Str) -> Long, KPC, pure; "1 if the second string occurs in the first, otherwise 0."
-        Strpos "strpos" (Str, Str) -> Long, KPC, pure; "Position of the second string in the first; -1 if it does not occur."
-        StrReplace "str_replace" (Str, Str, Str) -> Str, KPC, pure; "The first string, with each occurrence of the second replaced by the third."
-        Strtol "strtol" (Str, Long) -> Long, KPC, pure; "Number at the start of a string in a base, modulo 2^64, by the rules of the kernel's simple_strtol: no blanks, no plus sign, digits up to f."
-        StrToFp "str_to_fp" (Str) -> Long, KPC, pure; "The bits of the floating-point number at the start of a string, correctly rounded: spaces, a sign, then `inf`, `nan`, or digits with a point and an exponent. Otherwise 0."
-        TextStrn "text_strn" (Str, Long, Long) -> Str[escaped 1], KPC, pure; "The string with unprintable bytes escaped as in C, in at most n bytes; quoted if the third argument is not 0, and then followed by `...` if it does not fit."
-        MetricText "metric_text" (Str) -> Str, C, pure; "Escapes a label value of the Prometheus text format (backslash, quote, newline)."
+        Strlen "strlen" (Str) -> Long, KPC, pure_; "Length in bytes."
+        Substr "substr" (Str, Long, Long) -> Str[part 2], KPC, pure_; "Bytes start..start+len; of a range that is partly outside, the part inside."
+        Stringat "stringat" (Str, Long) -> Long, KPC, pure_; "Byte at a position, as a number; 0 past the end."
+        Isinstr "isinstr" (Str, Str) -> Long, KPC, pure_; "1 if the second string occurs in the first, otherwise 0."
+        Strpos "strpos" (Str, Str) -> Long, KPC, pure_; "Position of the second string in the first; -1 if it does not occur."
+        StrReplace "str_replace" (Str, Str, Str) -> Str, KPC, pure_; "The first string, with each occurrence of the second replaced by the third."
+        Strtol "strtol" (Str, Long) -> Long, KPC, pure_; "Number at the start of a string in a base, modulo 2^64, by the rules of the kernel's simple_strtol: no blanks, no plus sign, digits up to f."
+        StrToFp "str_to_fp" (Str) -> Long, KPC, pure_; "The bits of the floating-point number at the start of a string, correctly rounded: spaces, a sign, then `inf`, `nan`, or digits with a point and an exponent. Otherwise 0."
+        TextStrn "text_strn" (Str, Long, Long) -> Str[escaped 1], KPC, pure_; "The string with unprintable bytes escaped as in C, in at most n bytes; quoted if the third argument is not 0, and then followed by `...` if it does not fit."
+        MetricText "metric_text" (Str) -> Str, C, pure_; "Escapes a label value of the Prometheus text format (backslash, quote, newline)."
     }
     Run RunOp "The state of the run of a handler: the text that is split into tokens, and the last match." {
         Tokenize "tokenize" (Str, Str) -> Str, KPC, effect; "Next token of the first string (if it is empty, of the previous call's string), delimited by any byte of the second."
@@ -509,20 +463,20 @@ intrinsics! {
         MatchGroup "match_group" (Long) -> Str, KPC; "Text of group n of the last match, 0 for the whole match; \"\" if the group took no part or does not exist."
     }
     Symbol SymbolOp "Symbols of addresses, and stacks." {
-        SymName "sym_name" (Long) -> Str, KC, pure; "Kernel symbol of an address, or the address in hex."
-        SymData "sym_data" (Long) -> Str, KC, pure; "`name+0xoff/0xsize [module]` of a kernel address, `[kernel]` for the kernel image; or the address in hex."
-        KernelStack "kernel_stack" (Long) -> Str, KC, pure, registers of Stack; "Addresses of the kernel stack at the event, in hex with `0x`, separated by spaces: at most n; all if -1; all, each followed by a space, if -2. Frames of the probe's own machinery are left out."
-        KernelFrame "kernel_frame" (Long) -> Long, KC, pure, registers of Stack; "Address n of the kernel stack at the event, from 0; 0 past its end."
-        UserStack "user_stack" (Long) -> Str, KPC, pure, symbolic, registers of Stack; "Addresses of the current program's stack, in the forms of `kernel_stack`. Empty if there is no program. A part that only the controller can unwind is a mark."
-        UserFrame "user_frame" (Long) -> Long, KPC, pure, registers of Stack; "Address n of the current program's stack, from 0; 0 past its end."
-        StackWords "stack_words" (Str) -> Str, KPC, pure, stack_marks; "A text of addresses, for uses that accept a mark for the rest of the stack as its last word."
-        StackMark "stack_mark" (Str) -> Long, KPC, pure, stack_marks; "Whether a word of a text of addresses is a mark for the rest of the stack."
-        StackRest "stack_rest" (Str, Str) -> Str, KPC, pure, stack_marks; "For such a mark, the first argument, in the text given second: the mark for one line for each further address, with its symbol."
-        UserSymbolic "user_symbolic" (Long, Long) -> Str, KPC, pure, symbolic, registers of Stack; "Symbolic text of the current program's stack: from frame n, at most 16 frames, in a form that lists frames; or of frame n alone (the form is a constant, see `spile_layout::SymbolicForm`). A mark, as `symbolic` makes it."
-        UserSymbolicFrom "user_symbolic_from" (Long, Long, Long, Long, Long) -> Str, KPC, pure, symbolic, registers of Stack; "As `user_symbolic`, for forms that list frames, with the program counter, stack pointer and frame pointer given as third to fifth argument."
-        KernelSymbolic "kernel_symbolic" (Long, Long) -> Str, KC, pure, symbolic, registers of Stack; "Symbolic text of the kernel stack from frame n, at most 16 frames, in a form (constant, see `spile_layout::SymbolicForm`). A mark, as `symbolic` makes it."
-        SymbolicForm "symbolic" (Long, Str) -> Str, KPC, pure, symbolic, registers; "Text of a stack that only the controller can produce: a form (constant, see `spile_layout::SymbolicForm`) and the addresses. In kernel handlers it is a mark; equal stacks have equal marks."
-        Interrupted "interrupted" () -> Str, K, pure, symbolic; "Name of the function that a perf event or a watched memory access interrupted: a kernel function as text, a program's function as a mark. The address in hex if there is no symbol."
+        SymName "sym_name" (Long) -> Str, KC, pure_; "Kernel symbol of an address, or the address in hex."
+        SymData "sym_data" (Long) -> Str, KC, pure_; "`name+0xoff/0xsize [module]` of a kernel address, `[kernel]` for the kernel image; or the address in hex."
+        KernelStack "kernel_stack" (Long) -> Str, KC, pure_, registers of Stack; "Addresses of the kernel stack at the event, in hex with `0x`, separated by spaces: at most n; all if -1; all, each followed by a space, if -2. Frames of the probe's own machinery are left out."
+        KernelFrame "kernel_frame" (Long) -> Long, KC, pure_, registers of Stack; "Address n of the kernel stack at the event, from 0; 0 past its end."
+        UserStack "user_stack" (Long) -> Str, KPC, pure_, symbolic, registers of Stack; "Addresses of the current program's stack, in the forms of `kernel_stack`. Empty if there is no program. A part that only the controller can unwind is a mark."
+        UserFrame "user_frame" (Long) -> Long, KPC, pure_, registers of Stack; "Address n of the current program's stack, from 0; 0 past its end."
+        StackWords "stack_words" (Str) -> Str, KPC, pure_, stack_marks; "A text of addresses, for uses that accept a mark for the rest of the stack as its last word."
+        StackMark "stack_mark" (Str) -> Long, KPC, pure_, stack_marks; "Whether a word of a text of addresses is a mark for the rest of the stack."
+        StackRest "stack_rest" (Str, Str) -> Str, KPC, pure_, stack_marks; "For such a mark, the first argument, in the text given second: the mark for one line for each further address, with its symbol."
+        UserSymbolic "user_symbolic" (Long, Long) -> Str, KPC, pure_, symbolic, registers of Stack; "Symbolic text of the current program's stack: from frame n, at most 16 frames, in a form that lists frames; or of frame n alone (the form is a constant, see `spile_layout::SymbolicForm`). A mark, as `symbolic` makes it."
+        UserSymbolicFrom "user_symbolic_from" (Long, Long, Long, Long, Long) -> Str, KPC, pure_, symbolic, registers of Stack; "As `user_symbolic`, for forms that list frames, with the program counter, stack pointer and frame pointer given as third to fifth argument."
+        KernelSymbolic "kernel_symbolic" (Long, Long) -> Str, KC, pure_, symbolic, registers of Stack; "Symbolic text of the kernel stack from frame n, at most 16 frames, in a form (constant, see `spile_layout::SymbolicForm`). A mark, as `symbolic` makes it."
+        SymbolicForm "symbolic" (Long, Str) -> Str, KPC, pure_, symbolic, registers; "Text of a stack that only the controller can produce: a form (constant, see `spile_layout::SymbolicForm`) and the addresses. In kernel handlers it is a mark; equal stacks have equal marks."
+        Interrupted "interrupted" () -> Str, K, pure_, symbolic; "Name of the function that a perf event or a watched memory access interrupted: a kernel function as text, a program's function as a mark. The address in hex if there is no symbol."
     }
 }
 

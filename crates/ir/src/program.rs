@@ -150,6 +150,18 @@ impl GlobalKind {
         }
     }
 
+    /// The type of its number or string, or of its elements'.
+    pub(crate) fn scalar(&self) -> Option<Ty> {
+        match self {
+            GlobalKind::Scalar(ty)
+            | GlobalKind::Array {
+                value: ElemTy::Scalar(ty),
+                ..
+            } => Some(*ty),
+            _ => None,
+        }
+    }
+
     /// The types of the keys; empty for a scalar.
     pub fn keys(&self) -> &[Ty] {
         match self {
@@ -275,6 +287,11 @@ impl Program {
             let mut insts = h.body.insts();
             matches!(&h.event, Event::Code(probe) if probe.tree) || insts.any(asks)
         })
+    }
+
+    /// The content of a global; `None` if there is no such global.
+    pub(crate) fn kind(&self, g: GlobalId) -> Option<&GlobalKind> {
+        Some(&self.globals.get(g.index())?.kind)
     }
 
     /// Whether the program watches memory of all processes that run a program.

@@ -215,7 +215,7 @@ impl Checker<'_> {
         for inst in self.body.insts() {
             let (it, keys) = match inst {
                 Inst::IterNew { it, g, .. } => {
-                    let kind = self.program.globals.get(g.index()).map(|g| &g.kind);
+                    let kind = self.program.kind(*g);
                     (it, kind.map_or(Vec::new(), |k| k.keys().to_vec()))
                 }
                 Inst::IterHist { it, .. } => (it, vec![Ty::Long]),
@@ -282,12 +282,7 @@ impl Checker<'_> {
     }
 
     fn kind(&self, g: GlobalId) -> Result<&GlobalKind, String> {
-        Ok(&self
-            .program
-            .globals
-            .get(g.index())
-            .ok_or("no such global")?
-            .kind)
+        Ok(self.program.kind(g).ok_or("no such global")?)
     }
 
     /// The element type of an array, after a check of the keys.

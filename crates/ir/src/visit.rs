@@ -46,7 +46,7 @@ impl Inst {
     pub fn fallible(&self, program: &Program) -> bool {
         let grows = |g: &GlobalId| {
             matches!(
-                program.globals.get(g.index()).map(|g| &g.kind),
+                program.kind(*g),
                 Some(GlobalKind::Array { wrap: false, .. })
             )
         };
@@ -101,6 +101,15 @@ pub fn reads_memory(format: &crate::fmt::Format) -> bool {
         .any(|p| matches!(p, Piece::Conv(c) if matches!(c.kind, ConvKind::Mem | ConvKind::MemHex)))
 }
 
+/// The index of an entry of a table, which is added unless it was found.
+fn found_or_pushed<T>(table: &mut Vec<T>, found: Option<usize>, new: impl FnOnce() -> T) -> u32 {
+    let index = found.unwrap_or(table.len());
+    if index == table.len() {
+        table.push(new());
+    }
+    index.fit()
+}
+
 impl Program {
     /// Every body, handlers first.
     pub fn bodies(&self) -> impl Iterator<Item = &Body> {
@@ -140,21 +149,13 @@ impl Program {
     /// The id of a string constant, added when it is missing.
     pub fn intern(&mut self, text: &[u8]) -> StrId {
         let found = self.strings.iter().position(|s| **s == *text);
-        let id = found.unwrap_or_else(|| {
-            self.strings.push(text.into());
-            self.strings.len() - 1
-        });
-        StrId(id.fit())
+        StrId(found_or_pushed(&mut self.strings, found, || text.into()))
     }
 
     /// The id of a regular expression, added when it is missing.
     pub fn intern_regex(&mut self, re: crate::regex::Regex) -> RegexId {
         let found = self.regexes.iter().position(|r| *r == re);
-        let id = found.unwrap_or_else(|| {
-            self.regexes.push(re);
-            self.regexes.len() - 1
-        });
-        RegexId(id.fit())
+        RegexId(found_or_pushed(&mut self.regexes, found, || re))
     }
 
     /// The type of an operand in a body; `None` for an operand that does not exist.

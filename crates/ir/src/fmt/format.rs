@@ -20,7 +20,7 @@ pub enum Piece {
 }
 
 /// A conversion, for example `%-08.3lld`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conv {
     /// The conversion letter.
     pub kind: ConvKind,
@@ -53,9 +53,10 @@ pub enum Count {
 }
 
 /// Conversion letters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ConvKind {
     /// `%d`, `%i`
+    #[default]
     Dec,
     /// `%u`
     Unsigned,

@@ -132,25 +132,11 @@ impl Parser<'_> {
     /// Parses a conversion after its `%`.
     fn conversion(&mut self) -> Result<Conv, FormatError> {
         let start = self.pos - 1;
-        let mut c = Conv {
-            kind: ConvKind::Dec,
-            left: false,
-            plus: false,
-            space: false,
-            zero: false,
-            alt: false,
-            width: Count::None,
-            precision: Count::None,
-        };
-        loop {
-            match self.text.get(self.pos) {
-                Some(b'-') => c.left = true,
-                Some(b'+') => c.plus = true,
-                Some(b' ') => c.space = true,
-                Some(b'0') => c.zero = true,
-                Some(b'#') => c.alt = true,
-                _ => break,
-            }
+        let mut c = Conv::default();
+        while let Some(next) = self.text.get(self.pos)
+            && let Some((_, on)) = c.flags().into_iter().find(|(flag, _)| flag == next)
+        {
+            *on = true;
             self.pos += 1;
         }
         c.width = self.count()?;
@@ -195,17 +181,26 @@ impl Parser<'_> {
     }
 }
 
+impl Conv {
+    /// The flags with their characters.
+    fn flags(&mut self) -> [(u8, &mut bool); 5] {
+        [
+            (b'-', &mut self.left),
+            (b'+', &mut self.plus),
+            (b' ', &mut self.space),
+            (b'0', &mut self.zero),
+            (b'#', &mut self.alt),
+        ]
+    }
+}
+
 impl std::fmt::Display for Conv {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("%")?;
-        for (on, flag) in [
-            (self.left, "-"),
-            (self.plus, "+"),
-            (self.space, " "),
-            (self.zero, "0"),
-            (self.alt, "#"),
-        ] {
-            f.write_str(if on { flag } else { "" })?;
+        for (flag, on) in self.clone().flags() {
+            if *on {
+                write!(f, "{}", char::from(flag))?;
+            }
         }
         match self.width {
             Count::None => {}

@@ -50,9 +50,7 @@ fn conversion<'v>(
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
     let layout = Layout::new(c, args);
-    let Layout {
-        left, precision, ..
-    } = layout;
+    let (left, precision) = (layout.left, layout.precision);
     let columns = layout.width.unwrap_or(0);
     let value = args.next();
     let n = value.map_or(0, Value::as_long);
@@ -100,21 +98,12 @@ fn conversion<'v>(
             };
             pad(out, &bytes, columns, left);
         }
-        _ => integer(
-            c,
-            n,
-            FieldShape {
-                columns,
-                left,
-                precision,
-            },
-            out,
-        ),
+        _ => integer(c, n, layout, out),
     }
     Ok(())
 }
 
-/// The width and the precision of one conversion.
+/// Width, alignment and precision of one conversion, with `*` replaced by the arguments.
 #[derive(Clone, Copy)]
 struct Layout {
     left: bool,
@@ -171,14 +160,7 @@ fn memory_len(precision: i64) -> Result<usize, Fault> {
 /// The text after the number in the error of a `%m` that would read more than [`MAX_MEM`].
 pub const TOO_MANY: &str = " is too many bytes for a memory dump";
 
-/// Width, alignment and precision, with `*` replaced by the arguments.
-struct FieldShape {
-    columns: usize,
-    left: bool,
-    precision: Option<usize>,
-}
-
-fn integer(c: &Conv, n: i64, shape: FieldShape, out: &mut Vec<u8>) {
+fn integer(c: &Conv, n: i64, layout: Layout, out: &mut Vec<u8>) {
     let signed = c.kind == ConvKind::Dec;
     let bits = n.cast_unsigned();
     let (digits, mark) = match c.kind {
@@ -189,7 +171,7 @@ fn integer(c: &Conv, n: i64, shape: FieldShape, out: &mut Vec<u8>) {
         ConvKind::Pointer => (format!("{bits:x}"), "0x"),
         _ => (bits.to_string(), ""),
     };
-    let mut zeros = shape.precision.unwrap_or(0).saturating_sub(digits.len());
+    let mut zeros = layout.precision.unwrap_or(0).saturating_sub(digits.len());
     let sign = match () {
         () if signed && n < 0 => "-",
         () if signed && c.plus => "+",
@@ -197,17 +179,17 @@ fn integer(c: &Conv, n: i64, shape: FieldShape, out: &mut Vec<u8>) {
         () => "",
     };
     let used = sign.len() + mark.len() + zeros + digits.len();
-    let missing = shape.columns.saturating_sub(used);
-    if c.zero && !shape.left {
+    let missing = layout.width.unwrap_or(0).saturating_sub(used);
+    if c.zero && !layout.left {
         zeros += missing;
-    } else if !shape.left {
+    } else if !layout.left {
         out.extend(std::iter::repeat_n(b' ', missing));
     }
     out.extend_from_slice(sign.as_bytes());
     out.extend_from_slice(mark.as_bytes());
     out.extend(std::iter::repeat_n(b'0', zeros));
     out.extend_from_slice(digits.as_bytes());
-    if shape.left {
+    if layout.left {
         out.extend(std::iter::repeat_n(b' ', missing));
     }
 }

@@ -295,10 +295,10 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
     fn val(&mut self, v: Val) -> Value {
         match v {
             Val::Imm(n) => Value::Long(n),
-            Val::Str(s) => match self.program.strings.get(s.index()) {
-                Some(s) => Value::Str(s.clone()),
-                None => Value::Str(Bytes::default()),
-            },
+            Val::Str(s) => {
+                let string = self.program.strings.get(s.index());
+                Value::Str(string.cloned().unwrap_or_default())
+            }
             Val::Reg(r) => self
                 .top()
                 .regs
@@ -329,20 +329,9 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
         Ok(v)
     }
 
-    fn value_ty(&self, g: GlobalId) -> Option<Ty> {
-        match self.kind(g)? {
-            GlobalKind::Scalar(ty)
-            | GlobalKind::Array {
-                value: ElemTy::Scalar(ty),
-                ..
-            } => Some(*ty),
-            _ => None,
-        }
-    }
-
     /// A key of an array. A mark for a text becomes the text, cut to the key's width.
     fn key(&mut self, g: GlobalId, i: usize, v: Val) -> Result<Value, Fault> {
-        let ty = self.kind(g).and_then(|kind| kind.keys().get(i));
+        let ty = self.program.kind(g).and_then(|kind| kind.keys().get(i));
         let ty = *ty.ok_or_else(invalid)?;
         if let Val::Reg(_) = v
             && let value @ Value::Str(_) = self.val(v)
@@ -364,12 +353,8 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             .collect()
     }
 
-    fn kind(&self, g: GlobalId) -> Option<&'p GlobalKind> {
-        Some(&self.program.globals.get(g.index())?.kind)
-    }
-
     fn hist(&self, g: GlobalId) -> Result<Hist, Fault> {
-        let spec = self.kind(g).and_then(GlobalKind::stats);
+        let spec = self.program.kind(g).and_then(GlobalKind::stats);
         spec.and_then(|s| s.hist).ok_or_else(invalid)
     }
 
@@ -629,11 +614,13 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
     fn change(&mut self, inst: &Inst, g: GlobalId, keys: &[Value]) -> Result<(), Fault> {
         match inst {
             Inst::GStore { val, .. } => {
-                let v = self.fitted(*val, self.value_ty(g))?;
+                let ty = self.program.kind(g).and_then(GlobalKind::scalar);
+                let v = self.fitted(*val, ty)?;
                 self.env.globals().gstore(g, v)
             }
             Inst::ASet { val, .. } => {
-                let v = self.fitted(*val, self.value_ty(g))?;
+                let ty = self.program.kind(g).and_then(GlobalKind::scalar);
+                let v = self.fitted(*val, ty)?;
                 self.env.globals().aset(g, keys, v)
             }
             Inst::ADel { keys, .. } => {

@@ -28,6 +28,13 @@ fn wrong_kind() -> Fault {
     Fault::from("operation on a global of another kind")
 }
 
+/// Adds to a number; returns the value before.
+fn add(number: &mut Value, v: i64) -> i64 {
+    let before = number.as_long();
+    *number = Value::Long(before.wrapping_add(v));
+    before
+}
+
 impl MemGlobals {
     /// The globals with their initial values.
     pub fn new(globals: &[Global]) -> MemGlobals {
@@ -58,6 +65,21 @@ impl MemGlobals {
 
     fn store(&mut self, g: GlobalId) -> Result<&mut GlobalStore, Fault> {
         self.stores.get_mut(g.index()).ok_or_else(wrong_kind)
+    }
+
+    fn scalar(&mut self, g: GlobalId) -> Result<(Ty, &mut Value), Fault> {
+        match self.store(g)? {
+            GlobalStore::Scalar(ty, v) => Ok((*ty, v)),
+            _ => Err(wrong_kind()),
+        }
+    }
+
+    /// An array of numbers or strings.
+    fn scalars(&mut self, g: GlobalId) -> Result<(Ty, &mut MemArray), Fault> {
+        match self.store(g)? {
+            GlobalStore::Array(ElemTy::Scalar(ty), a) => Ok((*ty, a)),
+            _ => Err(wrong_kind()),
+        }
     }
 
     fn any_array(&mut self, g: GlobalId) -> Result<&mut MemArray, Fault> {
@@ -93,59 +115,36 @@ impl MemGlobals {
 
 impl Globals for MemGlobals {
     fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
-        match self.store(g)? {
-            GlobalStore::Scalar(_, v) => Ok(v.clone()),
-            _ => Err(wrong_kind()),
-        }
+        Ok(self.scalar(g)?.1.clone())
     }
 
     fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
-        match self.store(g)? {
-            GlobalStore::Scalar(ty, old) => *old = v.truncated_to(*ty).0,
-            _ => return Err(wrong_kind()),
-        }
+        let (ty, old) = self.scalar(g)?;
+        *old = v.truncated_to(ty).0;
         Ok(())
     }
 
     fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
-        match self.store(g)? {
-            GlobalStore::Scalar(Ty::Long, old) => {
-                let before = old.as_long();
-                *old = Value::Long(before.wrapping_add(v));
-                Ok(before)
-            }
+        match self.scalar(g)? {
+            (Ty::Long, number) => Ok(add(number, v)),
             _ => Err(wrong_kind()),
         }
     }
 
     fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
-        match self.store(g)? {
-            GlobalStore::Array(ElemTy::Scalar(ty), a) => {
-                Ok(a.value(keys).cloned().unwrap_or_else(|| Value::zero(*ty)))
-            }
-            _ => Err(wrong_kind()),
-        }
+        let (ty, a) = self.scalars(g)?;
+        Ok(a.value(keys).cloned().unwrap_or_else(|| Value::zero(ty)))
     }
 
     fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
-        match self.store(g)? {
-            GlobalStore::Array(ElemTy::Scalar(ty), a) => {
-                let location = a.value_mut(keys)?.ok_or_else(wrong_kind)?;
-                *location = v.truncated_to(*ty).0;
-                Ok(())
-            }
-            _ => Err(wrong_kind()),
-        }
+        let (ty, a) = self.scalars(g)?;
+        *a.value_mut(keys)?.ok_or_else(wrong_kind)? = v.truncated_to(ty).0;
+        Ok(())
     }
 
     fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
-        match self.store(g)? {
-            GlobalStore::Array(ElemTy::Scalar(Ty::Long), a) => {
-                let location = a.value_mut(keys)?.ok_or_else(wrong_kind)?;
-                let before = location.as_long();
-                *location = Value::Long(before.wrapping_add(v));
-                Ok(before)
-            }
+        match self.scalars(g)? {
+            (Ty::Long, a) => Ok(add(a.value_mut(keys)?.ok_or_else(wrong_kind)?, v)),
             _ => Err(wrong_kind()),
         }
     }

@@ -49,12 +49,8 @@ fn addend(inst: &Inst, a: Reg) -> Option<(Reg, Val)> {
 /// Positions of the addition and the store that belong to the load at position 0.
 fn find(program: &Program, insts: &[(Inst, SiteId)]) -> Option<(usize, usize)> {
     let (a, g, keys) = load(&insts.first()?.0)?;
-    let number = match &program.globals.get(g.index())?.kind {
-        GlobalKind::Scalar(ty) => *ty == Ty::Long,
-        GlobalKind::Array { value, .. } => *value == ElemTy::Scalar(Ty::Long),
-        GlobalKind::Stats(_) => false,
-    };
-    if !number || keys.contains(&Val::Reg(a)) {
+    let number = Some(Ty::Long);
+    if program.kind(g)?.scalar() != number || keys.contains(&Val::Reg(a)) {
         return None;
     }
     let mut sum: Option<(usize, Reg, Val)> = None;

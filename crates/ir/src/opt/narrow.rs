@@ -55,13 +55,9 @@ fn length(program: &Program, inst: &Inst, longest: &RegisterFacts<MaxLen>) -> Op
         Val::Str(s) => program.strings.get(s.index()).map(|s| s.len()),
         Val::Imm(_) => Some(0),
     };
-    let value = |g: &GlobalId| match &program.globals.get(g.index())?.kind {
-        GlobalKind::Scalar(Ty::Str(w))
-        | GlobalKind::Array {
-            value: ElemTy::Scalar(Ty::Str(w)),
-            ..
-        } => Some(usize::from(*w).max(1) - 1),
-        _ => None,
+    let value = |g: &GlobalId| match program.kind(*g)?.scalar()? {
+        Ty::Str(width) => Some(usize::from(width).max(1) - 1),
+        Ty::Long => None,
     };
     match inst {
         Inst::Copy { src, .. } => of(src),

@@ -14,10 +14,7 @@ fn empties(program: &Program, inst: &Inst, of: GlobalId) -> bool {
         Inst::GStore {
             g,
             val: Val::Imm(0),
-        } if *g == of => matches!(
-            program.globals.get(g.index()).map(|g| &g.kind),
-            Some(GlobalKind::Scalar(Ty::Long))
-        ),
+        } if *g == of => matches!(program.kind(*g), Some(GlobalKind::Scalar(Ty::Long))),
         _ => false,
     }
 }
