@@ -500,8 +500,8 @@ impl NrSet {
         match self {
             NrSet::All => None,
             NrSet::List(list) => {
-                let all = list.iter().copied();
-                Some(all.filter(|nr| NrSet::whole(*nr).is_some()))
+                let numbers = list.iter().copied();
+                Some(numbers.filter(|nr| NrSet::whole(*nr).is_some()))
             }
         }
     }

@@ -256,8 +256,8 @@ impl Intrinsic {
             ResultLen::Operand(n) => constant(n),
             ResultLen::Part(n) => smaller(len(0), constant(n)),
             ResultLen::Escaped(n) => {
-                let all = |len: usize| len.saturating_mul(4).saturating_add(2);
-                smaller(len(0).map(all), quoted(n))
+                let escaped = |len: usize| len.saturating_mul(4).saturating_add(2);
+                smaller(len(0).map(escaped), quoted(n))
             }
             ResultLen::Quoted(n) => quoted(n),
         }

@@ -55,12 +55,12 @@ impl Marks {
         // Keys by which kernel handlers look elements up: two are equal where their texts are.
         let mut wanted = needed.clone();
         wanted.extend(flows.sources_of(flows.keys.iter().copied().collect()));
-        let is_made = |(at, fit): &(TextNode, bool)| *fit && wanted.contains(at);
+        let is_made = |(node, fit): &(TextNode, bool)| *fit && wanted.contains(node);
         let left = flows.sources.iter().filter(|s| !is_made(s));
         let marked = flows.reachable_from(left.map(|s| s.0).collect());
         let made = flows.sources.iter().filter(|s| is_made(s));
-        let unfit = flows.inspected.iter().filter_map(|(at, body, site)| {
-            let (Some(body), true) = (body, marked.contains(at)) else {
+        let unfit = flows.inspected.iter().filter_map(|(node, body, site)| {
+            let (Some(body), true) = (body, marked.contains(node)) else {
                 return None;
             };
             Some((*body, *site))
@@ -144,14 +144,14 @@ impl FlowGraph {
     fn body(
         &mut self,
         program: &Program,
-        at: BodyId,
+        id: BodyId,
         body: &Body,
         kernel: bool,
         fit: &dyn Fn(&Inst) -> bool,
     ) {
         let text = |r: Reg| matches!(body.regs.get(r.index()), Some(Ty::Str(_)));
         let holder = |v: &Val| match v {
-            Val::Reg(r) if text(*r) => Some(TextNode::Reg(at, *r)),
+            Val::Reg(r) if text(*r) => Some(TextNode::Reg(id, *r)),
             _ => None,
         };
         let mut iterated = FxHashMap::default();
@@ -165,15 +165,15 @@ impl FlowGraph {
                 } = inst
                 && f.is_symbolic()
             {
-                self.sources.push((TextNode::Reg(at, *dst), fit(inst)));
+                self.sources.push((TextNode::Reg(id, *dst), fit(inst)));
             }
             if kernel {
                 let mut looked = Vec::new();
                 inspected_texts(program, inst, &mut |v| looked.extend(holder(&v)));
                 self.inspected
-                    .extend(looked.into_iter().map(|h| (h, Some(at), *site)));
+                    .extend(looked.into_iter().map(|h| (h, Some(id), *site)));
             }
-            self.inst(program, at, inst, &holder);
+            self.inst(program, id, inst, &holder);
             self.global(program, inst, kernel, &holder);
         }
         for block in &body.blocks {
@@ -183,14 +183,14 @@ impl FlowGraph {
                 } => {
                     let Some(g) = iterated.get(it) else { continue };
                     for (i, key) in keys.iter().enumerate().filter(|(_, k)| text(**k)) {
-                        self.flow(TextNode::Key(*g, i), TextNode::Reg(at, *key));
+                        self.flow(TextNode::Key(*g, i), TextNode::Reg(id, *key));
                     }
                     for value in value.iter().filter(|v| text(**v)) {
-                        self.flow(TextNode::Value(*g), TextNode::Reg(at, *value));
+                        self.flow(TextNode::Value(*g), TextNode::Reg(id, *value));
                     }
                 }
                 Term::Ret(Some(v)) => {
-                    if let (Some(from), BodyId::Func(f)) = (holder(v), at) {
+                    if let (Some(from), BodyId::Func(f)) = (holder(v), id) {
                         self.flow(from, TextNode::Result(f));
                     }
                 }
@@ -203,23 +203,23 @@ impl FlowGraph {
     fn inst(
         &mut self,
         program: &Program,
-        at: BodyId,
+        id: BodyId,
         inst: &Inst,
         holder: &dyn Fn(&Val) -> Option<TextNode>,
     ) {
-        let reg = |r: &Reg| TextNode::Reg(at, *r);
-        let mut all = |vals: &[Val], to: TextNode| {
+        let reg = |r: &Reg| TextNode::Reg(id, *r);
+        let mut flow_all = |vals: &[Val], to: TextNode| {
             for from in vals.iter().filter_map(holder) {
                 self.flow(from, to);
             }
         };
         match inst {
-            Inst::Copy { dst, src } => all(&[*src], reg(dst)),
-            Inst::Concat { dst, a, b } => all(&[*a, *b], reg(dst)),
-            Inst::Sprint { dst, args, .. } => all(args, reg(dst)),
-            Inst::Save { src, at: offset } => all(&[*src], TextNode::Saved(at, *offset)),
-            Inst::Restore { dst, at: offset } => self.flow(TextNode::Saved(at, *offset), reg(dst)),
-            Inst::Raise { msg } => all(&[*msg], TextNode::Error),
+            Inst::Copy { dst, src } => flow_all(&[*src], reg(dst)),
+            Inst::Concat { dst, a, b } => flow_all(&[*a, *b], reg(dst)),
+            Inst::Sprint { dst, args, .. } => flow_all(args, reg(dst)),
+            Inst::Save { src, at: offset } => flow_all(&[*src], TextNode::Saved(id, *offset)),
+            Inst::Restore { dst, at: offset } => self.flow(TextNode::Saved(id, *offset), reg(dst)),
+            Inst::Raise { msg } => flow_all(&[*msg], TextNode::Error),
             Inst::CatchMsg { dst } => self.flow(TextNode::Error, reg(dst)),
             Inst::Call { dst, func, args } => {
                 let params = program.funcs.get(func.index()).map(|f| &f.params);
@@ -236,7 +236,7 @@ impl FlowGraph {
                 f: Intrinsic::StackRest,
                 dst: Some(dst),
                 args,
-            } => all(args, reg(dst)),
+            } => flow_all(args, reg(dst)),
             _ => {}
         }
     }
@@ -294,8 +294,8 @@ impl FlowGraph {
     ) -> FxHashSet<TextNode> {
         let mut seen: FxHashSet<TextNode> = start.iter().copied().collect();
         let mut todo = start;
-        while let Some(at) = todo.pop() {
-            for to in next.get(&at).into_iter().flatten() {
+        while let Some(node) = todo.pop() {
+            for to in next.get(&node).into_iter().flatten() {
                 if seen.insert(*to) {
                     todo.push(*to);
                 }

@@ -305,18 +305,18 @@ impl Program {
     /// in progress at run time. Locations in the library come first only if there are no others: the
     /// script's author looks for his own line.
     pub fn trace(&self, site: SiteId, callers: &[SiteId]) -> Vec<&Site> {
-        let mut all = Vec::new();
+        let mut sites = Vec::new();
         for start in [site].iter().chain(callers) {
             let mut next = Some(*start);
             while let Some(site) = next.and_then(|id| self.sites.get(id.index())) {
-                all.push(site);
+                sites.push(site);
                 next = site.caller;
             }
         }
-        let first = all.iter().position(|s| !s.library).unwrap_or(0);
-        all.drain(..first);
-        all.truncate(1 + MAX_CALLERS);
-        all
+        let first = sites.iter().position(|s| !s.library).unwrap_or(0);
+        sites.drain(..first);
+        sites.truncate(1 + MAX_CALLERS);
+        sites
     }
 }
 

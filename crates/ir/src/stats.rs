@@ -102,14 +102,14 @@ impl Stat {
     ///
     /// # Errors
     /// `Min`, `Max`, `Avg` and `Variance` of an empty statistic.
-    pub fn extract(&self, what: Extract) -> Result<i64, EmptyAggregate> {
-        match what {
+    pub fn extract(&self, extractor: Extract) -> Result<i64, EmptyAggregate> {
+        match extractor {
             Extract::Count => return Ok(self.count.cast_signed()),
             Extract::Sum => return Ok(self.sum.low64().cast_signed()),
             _ if self.count == 0 => return Err(EmptyAggregate),
             _ => {}
         }
-        Ok(match what {
+        Ok(match extractor {
             Extract::Min => self.min,
             Extract::Max => self.max,
             Extract::Avg => {
@@ -127,18 +127,18 @@ impl Stat {
     /// Those of [`Stat::extract`].
     pub fn extract_exactly(
         &self,
-        what: Extract,
+        extractor: Extract,
         wrapped: bool,
     ) -> Result<(i64, bool), EmptyAggregate> {
-        let value = self.extract(what)?;
-        let sums = matches!(what, Extract::Sum | Extract::Avg | Extract::Variance);
+        let value = self.extract(extractor)?;
+        let sums = matches!(extractor, Extract::Sum | Extract::Avg | Extract::Variance);
         if !sums || self.count == 0 {
             return Ok((value, true));
         }
         let Some(sum) = self.exact_sum(wrapped) else {
             return Ok((value, false));
         };
-        Ok(match what {
+        Ok(match extractor {
             Extract::Sum => (value, i64::try_from(sum).is_ok()),
             Extract::Avg => ((sum / i128::from(self.count)).low64().cast_signed(), true),
             _ => (self.variance_with(sum), self.squares_fit()),
@@ -146,18 +146,18 @@ impl Stat {
     }
 
     /// The number by which a kernel handler's `foreach` sorts: [`Stat::extract`]; 0 where the statistic is empty.
-    pub fn sort_word(&self, what: Extract) -> i128 {
-        self.extract(what).unwrap_or(0).into()
+    pub fn sort_word(&self, extractor: Extract) -> i128 {
+        self.extract(extractor).unwrap_or(0).into()
     }
 
     /// The number by which `foreach` sorts: [`Stat::extract_exactly`], and the whole sum where it is known;
     /// 0 where the statistic is empty.
-    pub fn sort_key(&self, what: Extract, wrapped: bool) -> i128 {
+    pub fn sort_key(&self, extractor: Extract, wrapped: bool) -> i128 {
         let whole = self
             .exact_sum(wrapped)
-            .filter(|_| what == Extract::Sum && self.count > 0);
+            .filter(|_| extractor == Extract::Sum && self.count > 0);
         let other = || {
-            self.extract_exactly(what, wrapped)
+            self.extract_exactly(extractor, wrapped)
                 .map_or(0, |(n, _)| n.into())
         };
         whole.unwrap_or_else(other)

@@ -140,12 +140,12 @@ impl Reader {
             .get(self.pos)
             .or(self.tokens.last())
             .map_or(1, |(_, l)| *l);
-        let found = self
+        let next = self
             .peek()
             .map_or("the end".to_string(), |t| format!("{t:?}"));
         Err(ReadError {
             line,
-            message: format!("expected {expected}, found {found}"),
+            message: format!("expected {expected}, found {next}"),
         })
     }
 
@@ -160,9 +160,9 @@ impl Reader {
         let Some(Token::Word(w)) = self.peek() else {
             return None;
         };
-        let found = find(w)?;
+        let value = find(w)?;
         self.pos += 1;
-        Some(found)
+        Some(value)
     }
 
     pub(crate) fn opt_word(&mut self) -> Option<String> {
@@ -227,8 +227,8 @@ impl Reader {
     pub(crate) fn opt_id(&mut self, prefix: &str) -> Option<u32> {
         self.opt_by(|w| {
             let digits = w.strip_prefix(prefix)?;
-            let all = digits.starts_with(|c: char| c.is_ascii_digit());
-            digits.parse().ok().filter(|_| all)
+            let is_number = digits.starts_with(|c: char| c.is_ascii_digit());
+            digits.parse().ok().filter(|_| is_number)
         })
     }
 

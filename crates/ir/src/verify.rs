@@ -192,15 +192,15 @@ impl Checker<'_> {
         }
         let iters = self.iterators();
         for (i, block) in self.body.blocks.iter().enumerate() {
-            let at = Some(BlockId(i.fit()));
+            let id = Some(BlockId(i.fit()));
             if let Some(c) = block.catch {
-                self.report(at, self.block(c), &"catch");
+                self.report(id, self.block(c), &"catch");
             }
             for (inst, site) in &block.insts {
                 let check = self.site(*site).and_then(|()| self.inst(inst, &iters));
-                self.report(at, check, inst);
+                self.report(id, check, inst);
             }
-            self.report(at, self.term(&block.term, &iters), &block.term);
+            self.report(id, self.term(&block.term, &iters), &block.term);
         }
         out.extend(self.errors.into_iter().map(|(block, message)| VerifyError {
             body: name.to_string(),

@@ -101,9 +101,9 @@ pub fn reads_memory(format: &crate::fmt::Format) -> bool {
         .any(|p| matches!(p, Piece::Conv(c) if matches!(c.kind, ConvKind::Mem | ConvKind::MemHex)))
 }
 
-/// The index of an entry of a table, which is added unless it was found.
-fn found_or_pushed<T>(table: &mut Vec<T>, found: Option<usize>, new: impl FnOnce() -> T) -> u32 {
-    let index = found.unwrap_or(table.len());
+/// The index of an entry of a table, which is added unless it is known.
+fn known_or_pushed<T>(table: &mut Vec<T>, known: Option<usize>, new: impl FnOnce() -> T) -> u32 {
+    let index = known.unwrap_or(table.len());
     if index == table.len() {
         table.push(new());
     }
@@ -148,14 +148,14 @@ impl Program {
 
     /// The id of a string constant, added when it is missing.
     pub fn intern(&mut self, text: &[u8]) -> StrId {
-        let found = self.strings.iter().position(|s| **s == *text);
-        StrId(found_or_pushed(&mut self.strings, found, || text.into()))
+        let known = self.strings.iter().position(|s| **s == *text);
+        StrId(known_or_pushed(&mut self.strings, known, || text.into()))
     }
 
     /// The id of a regular expression, added when it is missing.
     pub fn intern_regex(&mut self, re: crate::regex::Regex) -> RegexId {
-        let found = self.regexes.iter().position(|r| *r == re);
-        RegexId(found_or_pushed(&mut self.regexes, found, || re))
+        let known = self.regexes.iter().position(|r| *r == re);
+        RegexId(known_or_pushed(&mut self.regexes, known, || re))
     }
 
     /// The type of an operand in a body; `None` for an operand that does not exist.
@@ -174,17 +174,17 @@ impl Program {
 /// The predecessors of each block of a body.
 #[derive(Debug)]
 pub struct Predecessors {
-    /// Where those of each block begin in `all`, and the end of the last ones.
+    /// Where those of each block begin in `blocks`, and the end of the last ones.
     starts: Vec<u32>,
-    all: Vec<BlockId>,
+    blocks: Vec<BlockId>,
 }
 
 impl std::ops::Index<BlockId> for Predecessors {
     type Output = [BlockId];
 
     fn index(&self, block: BlockId) -> &[BlockId] {
-        let at = block.index();
-        &self.all[self.starts[at] as usize..self.starts[at + 1] as usize]
+        let index = block.index();
+        &self.blocks[self.starts[index] as usize..self.starts[index + 1] as usize]
     }
 }
 
@@ -198,13 +198,13 @@ impl Body {
             starts[i] += starts[i - 1];
         }
         let mut next = starts.clone();
-        let mut all = vec![BlockId(0); starts.last().map_or(0, |n| *n as usize)];
+        let mut blocks = vec![BlockId(0); starts.last().map_or(0, |n| *n as usize)];
         self.for_each_edge(|from, to| {
-            let at = &mut next[to.index()];
-            all[*at as usize] = from;
-            *at += 1;
+            let slot = &mut next[to.index()];
+            blocks[*slot as usize] = from;
+            *slot += 1;
         });
-        Predecessors { starts, all }
+        Predecessors { starts, blocks }
     }
 
     /// Calls `f` with each block and each of its different successors that exist.

@@ -116,7 +116,7 @@ impl Layout {
             false => 1u64 << self.fraction,
         };
         // The bits behind the leading one.
-        let behind = self.fraction - u32::from(self.explicit);
+        let fraction_bits = self.fraction - u32::from(self.explicit);
         if exponent == most {
             return match fraction & !(u64::from(self.explicit) << 63) {
                 0 => format!("{sign}inf"),
@@ -131,9 +131,9 @@ impl Layout {
             return format!("{sign}0");
         }
         // 1 + the digits that a number of that many bits needs, rounded up.
-        let digits = (f64::from(behind + 1) * std::f64::consts::LOG10_2).ceil();
+        let digits = (f64::from(fraction_bits + 1) * std::f64::consts::LOG10_2).ceil();
         let precision = 1 + spile_cast::whole(digits).fit::<usize>();
-        let power = exponent.max(1) - bias - behind.cast_signed();
+        let power = exponent.max(1) - bias - fraction_bits.cast_signed();
         format!("{sign}{}", general(mantissa, power, precision))
     }
 }
@@ -159,34 +159,34 @@ fn general(mantissa: u64, power: i32, precision: usize) -> String {
         multiply(&mut limbs, factor.pow(step));
         left -= step;
     }
-    let mut all = String::new();
+    let mut decimal = String::new();
     for (n, limb) in limbs.iter().rev().enumerate() {
         match n {
-            0 => all.push_str(&limb.to_string()),
-            _ => all.push_str(&format!("{limb:09}")),
+            0 => decimal.push_str(&limb.to_string()),
+            _ => decimal.push_str(&format!("{limb:09}")),
         }
     }
     // The exponent of the first digit.
-    let mut exponent = all.len().fit::<i64>() - 1 - point.fit::<i64>();
-    let mut digits: Vec<u8> = all.bytes().take(precision).collect();
-    let (next, behind) = all
+    let mut exponent = decimal.len().fit::<i64>() - 1 - point.fit::<i64>();
+    let mut digits: Vec<u8> = decimal.bytes().take(precision).collect();
+    let (next, below) = decimal
         .as_bytes()
-        .split_at(precision.min(all.len()))
+        .split_at(precision.min(decimal.len()))
         .1
         .split_first()
         .map_or((b'0', &[][..]), |(d, b)| (*d, b));
-    let more = behind.iter().any(|d| *d != b'0');
+    let more = below.iter().any(|d| *d != b'0');
     let odd = digits.last().is_some_and(|d| d % 2 == 1);
     if next > b'5' || (next == b'5' && (more || odd)) {
         let nines = digits.iter().rev().take_while(|d| **d == b'9').count();
-        let at = digits.len() - nines;
-        digits[at..].fill(b'0');
-        match at {
+        let end = digits.len() - nines;
+        digits[end..].fill(b'0');
+        match end {
             0 => {
                 digits.insert(0, b'1');
                 exponent += 1;
             }
-            _ => digits[at - 1] += 1,
+            _ => digits[end - 1] += 1,
         }
     }
     let significant = digits.iter().rposition(|d| *d != b'0').map_or(1, |n| n + 1);

@@ -71,8 +71,8 @@ impl BodyFacts {
     }
 
     /// Whether the body uses one of these intrinsics.
-    pub(crate) fn uses_any(&self, of: &[Intrinsic]) -> bool {
-        of.iter().any(|f| self.uses(*f))
+    pub(crate) fn uses_any(&self, intrinsics: &[Intrinsic]) -> bool {
+        intrinsics.iter().any(|f| self.uses(*f))
     }
 
     /// Whether the body makes texts that only the controller can complete.
@@ -166,8 +166,8 @@ impl ProgramFacts {
         self.kernel_handlers().chain(&self.funcs)
     }
 
-    fn kernel_uses(&self, of: &[Intrinsic]) -> bool {
-        self.kernel_bodies().any(|facts| facts.uses_any(of))
+    fn kernel_uses(&self, intrinsics: &[Intrinsic]) -> bool {
+        self.kernel_bodies().any(|facts| facts.uses_any(intrinsics))
     }
 
     /// Whether a kernel handler reads memory of the current process.

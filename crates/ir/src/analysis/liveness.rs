@@ -128,15 +128,15 @@ impl Liveness {
     /// The registers live after a block of the body: in some target or in its catch block.
     /// Registers that an `IterNext` writes are included if its body reads them.
     pub fn live_out(&self, block: &Block) -> RegSet {
-        let mut found: Option<RegSet> = None;
+        let mut live: Option<RegSet> = None;
         for start in block.successors().flat_map(|to| self.start(to)) {
-            match &mut found {
-                Some(found) => _ = found.join(start),
+            match &mut live {
+                Some(live) => _ = live.join(start),
                 none => *none = Some(start.clone()),
             }
         }
         let empty = || RegSet(vec![0; self.0.first().map_or(0, |set| set.0.len())]);
-        found.unwrap_or_else(empty)
+        live.unwrap_or_else(empty)
     }
 }
 
@@ -145,7 +145,7 @@ impl Liveness {
 /// is read. The second word marks registers that the block's instructions write.
 fn effects(body: &Body) -> Vec<(u64, u64)> {
     let [mut read, mut written] = [(); 2].map(|()| RegSet::new(body.regs.len()));
-    let mut all = Vec::with_capacity(read.0.len() * body.blocks.len());
+    let mut words = Vec::with_capacity(read.0.len() * body.blocks.len());
     for block in &body.blocks {
         read.0.fill(0);
         written.0.fill(0);
@@ -157,9 +157,9 @@ fn effects(body: &Body) -> Vec<(u64, u64)> {
             }
             inst.for_each_use(|v| insert(&mut read, v));
         }
-        all.extend(read.0.iter().copied().zip(written.0.iter().copied()));
+        words.extend(read.0.iter().copied().zip(written.0.iter().copied()));
     }
-    all
+    words
 }
 
 struct LiveAnalysis<'a> {

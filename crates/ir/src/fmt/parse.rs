@@ -147,13 +147,13 @@ impl Parser<'_> {
             };
         }
         while self.eat(b'l') {}
-        let at = self.pos;
+        let position = self.pos;
         let Some(letter) = self.next() else {
             return self.error(start, "unfinished conversion");
         };
         let Some((_, kind)) = LETTERS.iter().find(|(l, _)| *l == letter) else {
             let shown = letter.escape_ascii();
-            return self.error(at, format!("unknown conversion letter `{shown}`"));
+            return self.error(position, format!("unknown conversion letter `{shown}`"));
         };
         c.kind = *kind;
         Ok(c)

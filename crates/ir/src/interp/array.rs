@@ -26,7 +26,7 @@ pub struct MemArray {
     keys: Vec<Value>,
     values: Values,
     /// By element: false for a gap.
-    there: Vec<bool>,
+    present: Vec<bool>,
     /// Positions of elements by their keys.
     index: HashTable<u32>,
     hasher: RandomState,
@@ -89,10 +89,17 @@ impl StatWords {
             ..Stat::default()
         };
         if stat.count > 0 {
-            stat.min = self.min.map_or(stat.min, |at| words[at].cast_signed());
-            stat.max = self.max.map_or(stat.max, |at| words[at].cast_signed());
-            let wide = |at: usize| u128::from(words[at]) | u128::from(words[at + 1]) << 64;
-            stat.sum = self.sum.map_or(stat.sum, |at| wide(at).cast_signed());
+            stat.min = self
+                .min
+                .map_or(stat.min, |offset| words[offset].cast_signed());
+            stat.max = self
+                .max
+                .map_or(stat.max, |offset| words[offset].cast_signed());
+            let wide =
+                |offset: usize| u128::from(words[offset]) | u128::from(words[offset + 1]) << 64;
+            stat.sum = self
+                .sum
+                .map_or(stat.sum, |offset| wide(offset).cast_signed());
             stat.sumsq = self.sumsq.map_or(stat.sumsq, wide);
         }
         stat
@@ -100,19 +107,19 @@ impl StatWords {
 
     fn write(&self, stat: &Stat, words: &mut [u64]) {
         words[0] = stat.count;
-        for (at, number) in [(self.min, stat.min), (self.max, stat.max)] {
-            if let Some(at) = at {
-                words[at] = number.cast_unsigned();
+        for (offset, number) in [(self.min, stat.min), (self.max, stat.max)] {
+            if let Some(offset) = offset {
+                words[offset] = number.cast_unsigned();
             }
         }
         let wide = [
             (self.sum, stat.sum.cast_unsigned()),
             (self.sumsq, stat.sumsq),
         ];
-        for (at, number) in wide {
-            if let Some(at) = at {
-                words[at] = number.low64();
-                words[at + 1] = (number >> 64) as u64;
+        for (offset, number) in wide {
+            if let Some(offset) = offset {
+                words[offset] = number.low64();
+                words[offset + 1] = (number >> 64) as u64;
             }
         }
         for (to, n) in words[self.buckets..].iter_mut().zip(&stat.buckets) {
@@ -131,7 +138,7 @@ impl MemArray {
                 ElemTy::Scalar(ty) => Values::Scalars(*ty, Vec::new()),
                 ElemTy::Stats(spec) => Values::Stats(StatWords::new(spec), Vec::new()),
             },
-            there: Vec::new(),
+            present: Vec::new(),
             index: HashTable::new(),
             hasher: RandomState::new(),
             first: 0,
@@ -156,8 +163,8 @@ impl MemArray {
 
     fn find(&self, keys: &[Value]) -> Option<usize> {
         let hash = self.hasher.hash_one(keys);
-        let found = self.index.find(hash, |n| self.key(*n as usize) == keys);
-        found.map(|n| *n as usize)
+        let entry = self.index.find(hash, |n| self.key(*n as usize) == keys);
+        entry.map(|n| *n as usize)
     }
 
     /// Whether there is an element with these keys.
@@ -168,7 +175,7 @@ impl MemArray {
     /// An element's number or string; `None` for a missing element or an array of statistics.
     pub fn value(&self, keys: &[Value]) -> Option<&Value> {
         match &self.values {
-            Values::Scalars(_, all) => all.get(self.find(keys)?),
+            Values::Scalars(_, values) => values.get(self.find(keys)?),
             Values::Stats(..) => None,
         }
     }
@@ -183,9 +190,9 @@ impl MemArray {
 
     fn cell(&self, n: usize) -> Cell {
         match &self.values {
-            Values::Scalars(_, all) => Cell::Scalar(all[n].clone()),
-            Values::Stats(words, all) => {
-                Cell::Stats(words.read(&all[n * words.size..(n + 1) * words.size]))
+            Values::Scalars(_, values) => Cell::Scalar(values[n].clone()),
+            Values::Stats(words, values) => {
+                Cell::Stats(words.read(&values[n * words.size..(n + 1) * words.size]))
             }
         }
     }
@@ -205,21 +212,19 @@ impl MemArray {
             self.remove_oldest();
         }
         self.close_gaps();
-        let n = self.there.len();
+        let n = self.present.len();
         let Ok(number) = u32::try_from(n) else {
             return Err(ARRAY_OVERFLOW.into());
         };
         self.keys.extend_from_slice(keys);
-        self.there.push(true);
+        self.present.push(true);
         match &mut self.values {
-            Values::Scalars(ty, all) => all.push(Value::zero(*ty)),
-            Values::Stats(words, all) => all.resize(all.len() + words.size, 0),
+            Values::Scalars(ty, values) => values.push(Value::zero(*ty)),
+            Values::Stats(words, values) => values.resize(values.len() + words.size, 0),
         }
-        let (all, fields, hasher) = (&self.keys, self.fields, &self.hasher);
-        let key = |n: &u32| &all[*n as usize * fields..(*n as usize + 1) * fields];
-        let hash = |n: &u32| hasher.hash_one(key(n));
+        let hash = |n: &u32| self.hasher.hash_one(key(&self.keys, self.fields, *n));
         self.index
-            .insert_unique(hasher.hash_one(keys), number, hash);
+            .insert_unique(self.hasher.hash_one(keys), number, hash);
         Ok(n)
     }
 
@@ -231,7 +236,7 @@ impl MemArray {
     pub fn value_mut(&mut self, keys: &[Value]) -> Result<Option<&mut Value>, Fault> {
         let n = self.location(keys)?;
         Ok(match &mut self.values {
-            Values::Scalars(_, all) => all.get_mut(n),
+            Values::Scalars(_, values) => values.get_mut(n),
             Values::Stats(..) => None,
         })
     }
@@ -240,10 +245,10 @@ impl MemArray {
     /// scalars.
     fn change(&mut self, keys: &[Value], f: impl FnOnce(&mut Stat)) -> Result<bool, Fault> {
         let n = self.location(keys)?;
-        let Values::Stats(words, all) = &mut self.values else {
+        let Values::Stats(words, values) = &mut self.values else {
             return Ok(false);
         };
-        let location = &mut all[n * words.size..(n + 1) * words.size];
+        let location = &mut values[n * words.size..(n + 1) * words.size];
         let mut stat = words.read(location);
         f(&mut stat);
         words.write(&stat, location);
@@ -273,8 +278,7 @@ impl MemArray {
     /// Deletes an element.
     pub fn remove(&mut self, keys: &[Value]) {
         let hash = self.hasher.hash_one(keys);
-        let (all, fields) = (&self.keys, self.fields);
-        let same = |n: &u32| all[*n as usize * fields..(*n as usize + 1) * fields] == *keys;
+        let same = |n: &u32| key(&self.keys, self.fields, *n) == keys;
         if let Ok(entry) = self.index.find_entry(hash, same) {
             let (n, _) = entry.remove();
             self.forget(n as usize);
@@ -283,19 +287,19 @@ impl MemArray {
 
     /// Turns the position of an element that has left the index into a gap.
     fn forget(&mut self, n: usize) {
-        self.there[n] = false;
+        self.present[n] = false;
         // Frees the strings.
         self.keys[n * self.fields..(n + 1) * self.fields].fill(Value::Long(0));
-        if let Values::Scalars(_, all) = &mut self.values {
-            all[n] = Value::Long(0);
+        if let Values::Scalars(_, values) = &mut self.values {
+            values[n] = Value::Long(0);
         }
     }
 
     fn remove_oldest(&mut self) {
-        while self.there.get(self.first) == Some(&false) {
+        while self.present.get(self.first) == Some(&false) {
             self.first += 1;
         }
-        if self.first < self.there.len() {
+        if self.first < self.present.len() {
             let keys = self.key(self.first).to_vec();
             self.remove(&keys);
         }
@@ -303,34 +307,20 @@ impl MemArray {
 
     /// Compacts the array where there are more gaps than elements.
     fn close_gaps(&mut self) {
-        let gaps = self.there.len() - self.index.len();
+        let gaps = self.present.len() - self.index.len();
         if gaps < GAPS.max(self.index.len()) {
             return;
         }
-        let (there, fields) = (&self.there, self.fields.max(1));
-        let mut n = 0;
-        self.keys.retain(|_| {
-            n += 1;
-            there[(n - 1) / fields]
-        });
-        n = 0;
+        keep_rows(&mut self.keys, self.fields.max(1), &self.present);
         match &mut self.values {
-            Values::Scalars(_, all) => all.retain(|_| {
-                n += 1;
-                there[n - 1]
-            }),
-            Values::Stats(words, all) => all.retain(|_| {
-                n += 1;
-                there[(n - 1) / words.size]
-            }),
+            Values::Scalars(_, values) => keep_rows(values, 1, &self.present),
+            Values::Stats(words, values) => keep_rows(values, words.size, &self.present),
         }
-        self.there = vec![true; self.index.len()];
+        self.present = vec![true; self.index.len()];
         self.first = 0;
         self.index.clear();
-        let (all, fields, hasher) = (&self.keys, self.fields, &self.hasher);
-        let key = |n: &u32| &all[*n as usize * fields..(*n as usize + 1) * fields];
-        let hash = |n: &u32| hasher.hash_one(key(n));
-        for n in 0..self.there.len().fit::<u32>() {
+        let hash = |n: &u32| self.hasher.hash_one(key(&self.keys, self.fields, *n));
+        for n in 0..self.present.len().fit::<u32>() {
             self.index.insert_unique(hash(&n), n, hash);
         }
     }
@@ -339,18 +329,18 @@ impl MemArray {
     pub fn clear(&mut self) {
         self.keys = Vec::new();
         match &mut self.values {
-            Values::Scalars(_, all) => *all = Vec::new(),
-            Values::Stats(_, all) => *all = Vec::new(),
+            Values::Scalars(_, values) => *values = Vec::new(),
+            Values::Stats(_, values) => *values = Vec::new(),
         }
-        self.there = Vec::new();
+        self.present = Vec::new();
         self.index = HashTable::new();
         self.first = 0;
     }
 
     /// Positions of the elements that match, in insertion order.
     fn numbers<'a>(&'a self, slice: &'a [Option<Value>]) -> impl Iterator<Item = usize> + 'a {
-        let all = self.first..self.there.len();
-        all.filter(move |n| self.there[*n] && matches(slice, self.key(*n)))
+        let positions = self.first..self.present.len();
+        positions.filter(move |n| self.present[*n] && matches(slice, self.key(*n)))
     }
 
     /// Whether any element matches.
@@ -378,12 +368,13 @@ impl MemArray {
 
     /// Whether no statistic has a sum above 64 bits.
     pub fn sums_fit(&self) -> bool {
-        let Values::Stats(words, all) = &self.values else {
+        let Values::Stats(words, values) = &self.values else {
             return true;
         };
-        let Some(at) = words.sum else { return true };
+        let Some(offset) = words.sum else { return true };
         // The high word repeats the sign of the low one.
-        let fits = |n: usize| all[n * words.size + at + 1] == sign(all[n * words.size + at]);
+        let fits =
+            |n: usize| values[n * words.size + offset + 1] == sign(values[n * words.size + offset]);
         self.numbers(&[]).all(fits)
     }
 
@@ -403,9 +394,9 @@ impl MemArray {
         let mut iter = ForeachIter::new(self.fields, chosen.len());
         for n in chosen {
             let value = match &self.values {
-                Values::Scalars(_, all) => all[n as usize].clone(),
-                Values::Stats(words, all) => {
-                    Value::Long(all[n as usize * words.size].cast_signed())
+                Values::Scalars(_, values) => values[n as usize].clone(),
+                Values::Stats(words, values) => {
+                    Value::Long(values[n as usize * words.size].cast_signed())
                 }
             };
             iter.push(self.key(n as usize), value);
@@ -423,24 +414,40 @@ impl MemArray {
     ) -> Vec<u32> {
         let value = |n: usize| match (&self.values, spec.by) {
             (_, SortKey::Key(i)) => self.key(n).get(i as usize).cloned(),
-            (Values::Scalars(_, all), _) => Some(all[n].clone()),
+            (Values::Scalars(_, values), _) => Some(values[n].clone()),
             (Values::Stats(..), SortKey::Stat(what)) => match self.cell(n) {
                 Cell::Stats(s) => Some(Value::Long(s.extract(what).unwrap_or(0))),
                 Cell::Scalar(v) => Some(v),
             },
-            (Values::Stats(words, all), _) => Some(Value::Long(all[n * words.size].cast_signed())),
+            (Values::Stats(words, values), _) => {
+                Some(Value::Long(values[n * words.size].cast_signed()))
+            }
         };
         // Numbers take less space, and compare faster.
         let mut numbers = numbers.peekable();
         let one = numbers.peek().and_then(|n| value(*n));
         if matches!(one, Some(Value::Str(_))) {
-            let all = numbers.map(|n| (value(n), n.fit::<u32>())).collect();
-            return first(all, spec.descending, limit);
+            let pairs = numbers.map(|n| (value(n), n.fit::<u32>())).collect();
+            return first(pairs, spec.descending, limit);
         }
         let number = |n: usize| value(n).map_or(0, |v| v.as_long());
-        let all = numbers.map(|n| (number(n), n.fit::<u32>())).collect();
-        first(all, spec.descending, limit)
+        let pairs = numbers.map(|n| (number(n), n.fit::<u32>())).collect();
+        first(pairs, spec.descending, limit)
     }
+}
+
+/// The key of an element.
+fn key(keys: &[Value], fields: usize, n: u32) -> &[Value] {
+    &keys[n as usize * fields..][..fields]
+}
+
+/// Keeps the rows of `width` values whose elements are present.
+fn keep_rows<T>(values: &mut Vec<T>, width: usize, present: &[bool]) {
+    let mut n = 0;
+    values.retain(|_| {
+        n += 1;
+        present[(n - 1) / width]
+    });
 }
 
 /// 64 times the sign of a number.
@@ -449,19 +456,19 @@ fn sign(word: u64) -> u64 {
 }
 
 /// The positions of the first pairs in that order.
-fn first<T: Ord>(mut all: Vec<(T, u32)>, descending: bool, limit: usize) -> Vec<u32> {
+fn first<T: Ord>(mut pairs: Vec<(T, u32)>, descending: bool, limit: usize) -> Vec<u32> {
     let order = |a: &(T, u32), b: &(T, u32)| match descending {
         true => (Reverse(&a.0), a.1).cmp(&(Reverse(&b.0), b.1)),
         false => (&a.0, a.1).cmp(&(&b.0, b.1)),
     };
-    if limit < all.len() {
+    if limit < pairs.len() {
         if limit > 0 {
-            all.select_nth_unstable_by(limit - 1, order);
+            pairs.select_nth_unstable_by(limit - 1, order);
         }
-        all.truncate(limit);
+        pairs.truncate(limit);
     }
-    all.sort_unstable_by(order);
-    all.into_iter().map(|(_, n)| n).collect()
+    pairs.sort_unstable_by(order);
+    pairs.into_iter().map(|(_, n)| n).collect()
 }
 
 #[cfg(test)]
@@ -539,13 +546,13 @@ mod tests {
                 keys: k.clone().into(),
                 cell: Cell::Scalar(Value::Long(*v)),
             };
-            let all: Vec<Element> = model.0.iter().map(element).collect();
-            prop_assert_eq!(array.elements(&[]), all.clone());
+            let elements: Vec<Element> = model.0.iter().map(element).collect();
+            prop_assert_eq!(array.elements(&[]), elements.clone());
             for (by, descending) in [
                 (SortKey::Value, false), (SortKey::Value, true), (SortKey::Key(1), false), (SortKey::Key(1), true),
             ] {
                 let spec = SortSpec { by, descending };
-                let mut sorted = all.clone();
+                let mut sorted = elements.clone();
                 sort_elements(&mut sorted, spec, Stat::sort_word);
                 for limit in [None, Some(0), Some(1), Some(5), Some(1000)] {
                     let mut wanted = sorted.clone();

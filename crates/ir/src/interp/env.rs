@@ -145,8 +145,8 @@ pub trait Env {
     ///
     /// # Errors
     /// Those of [`Stat::extract`].
-    fn extract(&mut self, stat: &Stat, what: Extract) -> Result<i64, EmptyAggregate> {
-        stat.extract(what)
+    fn extract(&mut self, stat: &Stat, extractor: Extract) -> Result<i64, EmptyAggregate> {
+        stat.extract(extractor)
     }
 }
 

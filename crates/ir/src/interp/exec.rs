@@ -477,11 +477,11 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             Inst::Regex { re, text, keep, .. } => {
                 let re = self.program.regexes.get(re.index()).ok_or_else(invalid)?;
                 let text = self.text(*text);
-                let found = match keep {
+                let matched = match keep {
                     true => self.last.find(re, text),
                     false => re.is_match(text.as_bytes()),
                 };
-                i64::from(found).into()
+                i64::from(matched).into()
             }
             Inst::Sprint { fmt, args, .. } => {
                 let args = self.texts(args);

@@ -9,7 +9,7 @@ pub struct ForeachIter {
     fields: usize,
     keys: Vec<Value>,
     values: Vec<Value>,
-    at: usize,
+    position: usize,
 }
 
 impl ForeachIter {
@@ -19,7 +19,7 @@ impl ForeachIter {
             fields,
             keys: Vec::with_capacity(fields * elements),
             values: Vec::with_capacity(elements),
-            at: 0,
+            position: 0,
         }
     }
 
@@ -35,12 +35,12 @@ impl Iterator for ForeachIter {
 
     /// The next element's keys and value.
     fn next(&mut self) -> Option<Self::Item> {
-        let value = std::mem::replace(self.values.get_mut(self.at)?, Value::Long(0));
+        let value = std::mem::replace(self.values.get_mut(self.position)?, Value::Long(0));
         let keys = self
             .keys
-            .get(self.at * self.fields..(self.at + 1) * self.fields)?
+            .get(self.position * self.fields..(self.position + 1) * self.fields)?
             .to_vec();
-        self.at += 1;
+        self.position += 1;
         Some((keys, value))
     }
 }

@@ -14,8 +14,8 @@ pub fn evaluate(op: TextOp, args: &[Value]) -> Value {
         TextOp::Strlen => Value::Long(text(0).len().fit()),
         TextOp::Substr => Value::from(substr(text(0), num(1), num(2))),
         TextOp::Stringat => {
-            let at = usize::try_from(num(1)).ok().and_then(|i| text(0).get(i));
-            Value::Long(at.map_or(0, |b| i64::from(*b)))
+            let byte = usize::try_from(num(1)).ok().and_then(|i| text(0).get(i));
+            Value::Long(byte.map_or(0, |b| i64::from(*b)))
         }
         TextOp::Isinstr => Value::Long(i64::from(find(text(0), text(1)).is_some())),
         TextOp::Strpos => Value::Long(find(text(0), text(1)).map_or(-1, |p| p.fit::<i64>())),
@@ -59,10 +59,10 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
 fn replace(mut text: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     if !old.is_empty() {
-        while let Some(at) = find(text, old) {
-            out.extend_from_slice(&text[..at]);
+        while let Some(position) = find(text, old) {
+            out.extend_from_slice(&text[..position]);
             out.extend_from_slice(new);
-            text = &text[at + old.len()..];
+            text = &text[position + old.len()..];
         }
     }
     out.extend_from_slice(text);
@@ -75,11 +75,11 @@ fn replace(mut text: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
 pub fn strtol(text: &[u8], base: i64) -> i64 {
     let negative = text.first() == Some(&b'-');
     let mut text = &text[usize::from(negative)..];
-    let at = |i: usize| text.get(i).copied().unwrap_or(0);
-    let marked = at(0) == b'0' && at(1) | 0x20 == b'x';
+    let byte = |i: usize| text.get(i).copied().unwrap_or(0);
+    let marked = byte(0) == b'0' && byte(1) | 0x20 == b'x';
     let base = match base.low32() {
-        0 if marked && at(2).is_ascii_hexdigit() => 16,
-        0 if at(0) == b'0' => 8,
+        0 if marked && byte(2).is_ascii_hexdigit() => 16,
+        0 if byte(0) == b'0' => 8,
         0 => 10,
         base => base,
     };
@@ -155,16 +155,16 @@ pub fn string_to_fp(text: &[u8]) -> i64 {
         return 0xfff8_0000_0000_0000_u64.cast_signed();
     } else {
         let whole = count(text);
-        let behind = match text.get(whole) {
+        let fraction = match text.get(whole) {
             Some(b'.') => count(&text[whole + 1..]),
             _ => 0,
         };
-        if whole + behind == 0 {
+        if whole + fraction == 0 {
             return 0;
         }
         let mut end = whole;
-        if behind > 0 {
-            end += 1 + behind;
+        if fraction > 0 {
+            end += 1 + fraction;
         } else if text.get(whole) == Some(&b'.') {
             end += 1;
         }

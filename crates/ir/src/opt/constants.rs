@@ -53,13 +53,13 @@ fn values(program: &mut Program) -> Vec<Option<Val>> {
             .map(Init::Str),
         _ => None,
     };
-    let found: Vec<_> = program.globals.iter().zip(written).map(constant).collect();
+    let constants: Vec<_> = program.globals.iter().zip(written).map(constant).collect();
     let value = |init| match init {
         Init::Long(n) => Val::Imm(n),
         Init::Str(text) => Val::Str(program.intern(&text)),
     };
     let mut value = value;
-    found.into_iter().map(|i| i.map(&mut value)).collect()
+    constants.into_iter().map(|i| i.map(&mut value)).collect()
 }
 
 fn fold(body: &mut Body, values: &[Option<Val>]) -> bool {

@@ -59,14 +59,14 @@ impl AvailableExprs {
 
     /// The operand with the same value as a register.
     fn copy(&self, r: Reg) -> Option<Val> {
-        let at = self.copies.binary_search_by_key(&r, |(k, _)| *k).ok()?;
-        Some(self.copies[at].1)
+        let index = self.copies.binary_search_by_key(&r, |(k, _)| *k).ok()?;
+        Some(self.copies[index].1)
     }
 
     /// Notes the value of a register without facts.
     fn note_value(&mut self, r: Reg, v: Val) {
-        let at = self.copies.partition_point(|(k, _)| *k < r);
-        self.copies.insert(at, (r, v));
+        let index = self.copies.partition_point(|(k, _)| *k < r);
+        self.copies.insert(index, (r, v));
     }
 
     /// The instruction that computed a register's value.
@@ -125,7 +125,7 @@ fn meet_predecessors(
     ends: &mut [Option<AvailableExprs>],
     asked: &mut [u32],
 ) -> AvailableExprs {
-    let mut all = None::<AvailableExprs>;
+    let mut common = None::<AvailableExprs>;
     for p in from {
         let end = &mut ends[p.index()];
         let asked = &mut asked[p.index()];
@@ -133,9 +133,9 @@ fn meet_predecessors(
         let (Some(end), false) = (end, body.blocks[p.index()].catch == Some(b)) else {
             return AvailableExprs::default();
         };
-        match &mut all {
-            None if *asked == 0 => all = Some(std::mem::take(end)),
-            None => all = Some(end.clone()),
+        match &mut common {
+            None if *asked == 0 => common = Some(std::mem::take(end)),
+            None => common = Some(end.clone()),
             Some(known) => {
                 known.copies.retain(|(r, v)| end.copy(*r) == Some(*v));
                 known
@@ -144,7 +144,7 @@ fn meet_predecessors(
             }
         }
     }
-    all.unwrap_or_default()
+    common.unwrap_or_default()
 }
 
 fn block(program: &mut Program, body: &mut Body, b: BlockId, known: &mut AvailableExprs) {
@@ -227,14 +227,14 @@ fn equal(a: &Inst, b: &Inst) -> bool {
 
 /// The first operands of an instruction.
 fn operands(inst: &Inst) -> [Option<Val>; 3] {
-    let mut found = [None; 3];
-    let mut free = found.iter_mut();
+    let mut first = [None; 3];
+    let mut free = first.iter_mut();
     inst.for_each_use(|v| {
         if let Some(location) = free.next() {
             *location = Some(v);
         }
     });
-    found
+    first
 }
 
 /// Adds the facts after an instruction.
@@ -259,11 +259,11 @@ fn transfer(program: &Program, body: &Body, known: &mut AvailableExprs, inst: &I
         }
         return;
     }
-    let mut own = false;
-    inst.for_each_use(|v| own |= v == Val::Reg(dst));
+    let mut overwrites = false;
+    inst.for_each_use(|v| overwrites |= v == Val::Reg(dst));
     let changes = matches!(inst, Inst::CatchMsg { .. } | Inst::Restore { .. });
     let reread = inst.removable(program) && !changes;
-    if reread && !own {
+    if reread && !overwrites {
         if known.exprs.len() == MAX_EXPRS {
             known.exprs.remove(0);
         }

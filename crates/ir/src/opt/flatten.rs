@@ -82,7 +82,7 @@ struct CallSite {
 impl<'a> FlatBody<'a> {
     fn new(body: Body, program: &'a Program, reach: &'a [Vec<bool>], empty: StrId) -> FlatBody<'a> {
         let mut todo = calls(&body);
-        let own = body.blocks.len();
+        let handler_blocks = body.blocks.len();
         let mut flat = FlatBody {
             program,
             reach,
@@ -98,7 +98,7 @@ impl<'a> FlatBody<'a> {
         }
         // The liveness is that of the bodies before any call is replaced.
         let live = Liveness::new(&flat.body);
-        flat.replace_calls(0..own, None, &live);
+        flat.replace_calls(0..handler_blocks, None, &live);
         for r in 0..flat.regions.len() {
             let region = &flat.regions[r];
             let first = region.entry.index();
@@ -174,10 +174,10 @@ impl<'a> FlatBody<'a> {
             .into_iter();
             let catch = self.body.blocks[b].catch;
             let term = self.body.blocks[b].term.clone();
-            let mut at = b;
+            let mut current = b;
             for (inst, site) in std::mem::take(&mut self.body.blocks[b].insts) {
                 let Inst::Call { dst, func, args } = inst else {
-                    self.body.blocks[at].insts.push((inst, site));
+                    self.body.blocks[current].insts.push((inst, site));
                     continue;
                 };
                 let Some(callee) = self.regions.iter().position(|r| r.func == func.index()) else {
@@ -190,9 +190,9 @@ impl<'a> FlatBody<'a> {
                     callee,
                     saved: saved.next().unwrap_or_default(),
                 };
-                at = self.replace_call(at, call, catch, owner).index();
+                current = self.replace_call(current, call, catch, owner).index();
             }
-            self.body.blocks[at].term = term;
+            self.body.blocks[current].term = term;
         }
     }
 
@@ -203,7 +203,7 @@ impl<'a> FlatBody<'a> {
         let block = &self.program.funcs[region.func].body.blocks[block];
         let mut set = live.live_out(block);
         live.step_term(block, &mut set);
-        let mut found = Vec::new();
+        let mut saved = Vec::new();
         for (inst, _) in block.insts.iter().rev() {
             if let Inst::Call { func, dst, .. } = inst {
                 let again = self.reach.get(func.index());
@@ -213,18 +213,18 @@ impl<'a> FlatBody<'a> {
                 if again {
                     kept.push(region.number);
                 }
-                found.push(kept);
+                saved.push(kept);
             }
             live.step(block, inst, &mut set);
         }
-        found.reverse();
-        found
+        saved.reverse();
+        saved
     }
 
     /// Ends the block `at` with a jump to the callee; returns the block where the caller goes on.
     fn replace_call(
         &mut self,
-        at: usize,
+        from: usize,
         call: CallSite,
         catch: Option<BlockId>,
         owner: Option<usize>,
@@ -270,8 +270,8 @@ impl<'a> FlatBody<'a> {
         });
         let site = call.site;
         let placed = |insts: Vec<Inst>| insts.into_iter().map(|i| (i, site)).collect::<Vec<_>>();
-        self.body.blocks[at].insts.extend(placed(insts));
-        self.body.blocks[at].term = Term::Jump(entry);
+        self.body.blocks[from].insts.extend(placed(insts));
+        self.body.blocks[from].term = Term::Jump(entry);
 
         let mut unwound = back.clone();
         unwound.push(Inst::Rethrow);
@@ -298,24 +298,24 @@ impl<'a> FlatBody<'a> {
 
     /// Jumps from the block `start` to the return block whose number is in a register.
     fn dispatch(&mut self, start: BlockId, number: Reg, ways: &[BlockId]) {
-        let mut at = start;
+        let mut current = start;
         for (i, way) in ways.iter().enumerate() {
             if i + 1 == ways.len() {
-                self.body.blocks[at.index()].term = Term::Jump(*way);
+                self.body.blocks[current.index()].term = Term::Jump(*way);
                 break;
             }
             let dst = self.reg(Ty::Long);
             let (a, b) = (Val::Reg(number), Val::Imm(i.fit()));
             let op = BinOp::Eq;
             let next = self.block(Vec::new(), Term::EndHandler, None);
-            let block = &mut self.body.blocks[at.index()];
+            let block = &mut self.body.blocks[current.index()];
             block.insts.push((Inst::Bin { dst, op, a, b }, SiteId(0)));
             block.term = Term::Branch {
                 cond: Val::Reg(dst),
                 then: *way,
                 els: next,
             };
-            at = next;
+            current = next;
         }
     }
 }

@@ -93,11 +93,11 @@ pub fn inline(program: &mut Program) {
                 if !done[f] {
                     done[f] = true;
                     let body = std::mem::take(&mut program.funcs[f].body);
-                    let all = Callees {
+                    let callees = Callees {
                         recursive: &recursive,
                         size: usize::MAX,
                     };
-                    program.funcs[f].body = inline_body(body, program, all, empty, &mut sites);
+                    program.funcs[f].body = inline_body(body, program, callees, empty, &mut sites);
                 }
             } else {
                 stack.extend(open);

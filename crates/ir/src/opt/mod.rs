@@ -114,10 +114,10 @@ fn body(program: &mut Program, i: usize) -> &mut Body {
 /// whether the body is a handler's.
 fn each_body(
     program: &mut Program,
-    which: &[usize],
+    indexes: &[usize],
     mut pass: impl FnMut(&mut Program, &mut Body, bool),
 ) {
-    for &i in which {
+    for &i in indexes {
         let mut taken = std::mem::take(body(program, i));
         let handler = i < program.handlers.len();
         pass(program, &mut taken, handler);

@@ -50,7 +50,7 @@ pub fn run(program: &Program, body: &mut Body) {
 
 /// The maximum length of an instruction's string result; `None` if it is not bounded.
 fn length(program: &Program, inst: &Inst, longest: &RegisterFacts<MaxLen>) -> Option<usize> {
-    let of = |v: &Val| match v {
+    let len_of = |v: &Val| match v {
         Val::Reg(r) => longest.get(*r).map(|l| l.0),
         Val::Str(s) => program.strings.get(s.index()).map(|s| s.len()),
         Val::Imm(_) => Some(0),
@@ -60,8 +60,8 @@ fn length(program: &Program, inst: &Inst, longest: &RegisterFacts<MaxLen>) -> Op
         Ty::Long => None,
     };
     match inst {
-        Inst::Copy { src, .. } => of(src),
-        Inst::Concat { a, b, .. } => Some(of(a)? + of(b)?),
+        Inst::Copy { src, .. } => len_of(src),
+        Inst::Concat { a, b, .. } => Some(len_of(a)? + len_of(b)?),
         Inst::TableGet { table, .. } => program
             .tables
             .get(table.index())?
@@ -77,7 +77,7 @@ fn length(program: &Program, inst: &Inst, longest: &RegisterFacts<MaxLen>) -> Op
                 Some(
                     sum + match piece {
                         Piece::Lit(text) => text.len(),
-                        Piece::Conv(c) => conversion(c, &mut args, of)?,
+                        Piece::Conv(c) => conversion(c, &mut args, len_of)?,
                     },
                 )
             })
@@ -87,7 +87,7 @@ fn length(program: &Program, inst: &Inst, longest: &RegisterFacts<MaxLen>) -> Op
                 Some(Val::Imm(n)) => Some(*n),
                 _ => None,
             };
-            f.max_len(constant, |n| of(args.get(n)?))
+            f.max_len(constant, |n| len_of(args.get(n)?))
         }
         _ => None,
     }
@@ -97,7 +97,7 @@ fn length(program: &Program, inst: &Inst, longest: &RegisterFacts<MaxLen>) -> Op
 fn conversion<'v>(
     c: &Conv,
     args: &mut impl Iterator<Item = &'v Val>,
-    of: impl Fn(&Val) -> Option<usize>,
+    len_of: impl Fn(&Val) -> Option<usize>,
 ) -> Option<usize> {
     let fixed = |c: Count| match c {
         Count::None => Some(None),
@@ -109,7 +109,7 @@ fn conversion<'v>(
     let len = match c.kind {
         // An escaped byte takes up to four.
         ConvKind::Str => {
-            (of(arg)? * if c.alt { 4 } else { 1 }).min(precision.unwrap_or(usize::MAX))
+            (len_of(arg)? * if c.alt { 4 } else { 1 }).min(precision.unwrap_or(usize::MAX))
         }
         ConvKind::Char => {
             if c.alt {

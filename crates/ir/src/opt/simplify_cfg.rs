@@ -61,9 +61,9 @@ fn merge(program: &Program, body: &mut Body) {
     }
     for b in 0..body.blocks.len() {
         while let Term::Jump(to) = body.blocks[b].term {
-            let (here, there) = (&body.blocks[b], &body.blocks[to.index()]);
+            let (first, second) = (&body.blocks[b], &body.blocks[to.index()]);
             // A block that cannot fail may be in any `catch`.
-            let same = here.catch == there.catch || !fails(here) || !fails(there);
+            let same = first.catch == second.catch || !fails(first) || !fails(second);
             if to.index() == b || to.0 == 0 || count[to.index()] != 1 || !same {
                 break;
             }
@@ -72,15 +72,15 @@ fn merge(program: &Program, body: &mut Body) {
                 term: Term::Jump(to),
                 catch: None,
             };
-            let there = std::mem::replace(&mut body.blocks[to.index()], idle);
+            let second = std::mem::replace(&mut body.blocks[to.index()], idle);
             // The emptied block leads to itself and is dropped as unreachable.
             count[to.index()] = 2;
-            let here = &mut body.blocks[b];
-            if !fails(here) {
-                here.catch = there.catch;
+            let first = &mut body.blocks[b];
+            if !fails(first) {
+                first.catch = second.catch;
             }
-            here.insts.extend(there.insts);
-            here.term = there.term;
+            first.insts.extend(second.insts);
+            first.term = second.term;
         }
     }
 }

@@ -52,8 +52,8 @@ pub fn run(program: &mut Program) {
 }
 
 /// Adds the values that an extractor needs.
-fn require(spec: &mut StatsSpec, what: Extract) {
-    match what {
+fn require(spec: &mut StatsSpec, extractor: Extract) {
+    match extractor {
         Extract::Count => {}
         Extract::Sum | Extract::Avg => spec.sum = true,
         Extract::Min => spec.min = true,

@@ -13,9 +13,9 @@ pub struct Error {
 }
 
 impl Error {
-    pub(super) fn new(at: usize, message: impl Into<String>) -> Error {
+    pub(super) fn new(offset: usize, message: impl Into<String>) -> Error {
         Error {
-            at: Some(at),
+            at: Some(offset),
             message: message.into(),
             help: "",
             help_text: None,

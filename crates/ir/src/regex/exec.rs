@@ -55,9 +55,9 @@ impl Finder {
             let slot = (accepts >> if end { 16 } else { 0 }).low16();
             (slot != NO_SLOT).then_some(usize::from(slot))
         };
-        for (at, b) in text.iter().enumerate().skip(start) {
+        for (position, b) in text.iter().enumerate().skip(start) {
             if row >= usize::from(self.accept) {
-                last = slot(row, false).map(|s| (at, s));
+                last = slot(row, false).map(|s| (position, s));
             }
             let cell = self.next[row + class(*b)];
             row = (cell & 0xffff) as usize;
@@ -72,8 +72,8 @@ impl Finder {
         }
         let (end, mut slot) = last?;
         let mut tags = vec![Tag::Open; 2 * self.groups as usize];
-        for at in (start..end).rev() {
-            slot = self.back(notes[at - start], slot, at + 1, &mut tags);
+        for position in (start..end).rev() {
+            slot = self.back(notes[position - start], slot, position + 1, &mut tags);
         }
         self.back(self.start_list[edge].into(), slot, start, &mut tags);
         let groups = tags.chunks(2).map(|pair| match pair {
@@ -94,28 +94,32 @@ impl Finder {
         let r = &self.reverse;
         let accepts = |row: usize| row >= usize::from(r.accept);
         let mut row = usize::from(r.start);
-        let mut found = accepts(row).then_some(text.len());
-        for (at, b) in text.iter().enumerate().rev() {
+        let mut start = accepts(row).then_some(text.len());
+        for (position, b) in text.iter().enumerate().rev() {
             row = step(r, row, classes[usize::from(*b)].into());
             if accepts(row) {
-                found = Some(at);
+                start = Some(position);
             }
         }
         if accepts(step(r, row, r.edge() as usize)) {
-            found = Some(0);
+            start = Some(0);
         }
-        found
+        start
     }
 
     /// Goes one transition back: returns the slot before, and sets the tags on the transition.
-    fn back(&self, list: usize, slot: usize, at: usize, tags: &mut [Tag]) -> usize {
+    fn back(&self, list: usize, slot: usize, position: usize, tags: &mut [Tag]) -> usize {
         let entry = self.lists[list + slot];
         let ops = (entry >> 16) as usize;
         let count = usize::from(self.ops[ops]);
         for op in &self.ops[ops + 1..ops + 1 + count] {
             let tag = &mut tags[usize::from(op >> 1)];
             if *tag == Tag::Open {
-                *tag = if op & 1 == 1 { Tag::None } else { Tag::At(at) };
+                *tag = if op & 1 == 1 {
+                    Tag::None
+                } else {
+                    Tag::At(position)
+                };
             }
         }
         (entry & 0xffff) as usize

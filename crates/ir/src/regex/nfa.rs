@@ -87,14 +87,14 @@ pub(super) fn build(ast: &Ast) -> Result<Nfa, Error> {
 
 /// Groups bytes into classes: bytes that no set distinguishes are in one class.
 fn classes(nodes: &[Node]) -> ([u8; 256], usize) {
-    let mut of = [0usize; 256];
+    let mut class = [0usize; 256];
     let mut count = 1;
     for node in nodes {
         let Node::Byte(set, _) = node else { continue };
         let mut split: Vec<Option<usize>> = vec![None; count];
         let mut has = vec![(false, false); count];
         for b in 0..=255u8 {
-            let both = &mut has[of[usize::from(b)]];
+            let both = &mut has[class[usize::from(b)]];
             if set.contains(b) {
                 both.0 = true;
             } else {
@@ -102,16 +102,16 @@ fn classes(nodes: &[Node]) -> ([u8; 256], usize) {
             }
         }
         for b in 0..=255u8 {
-            let c = of[usize::from(b)];
+            let c = class[usize::from(b)];
             if set.contains(b) && has[c] == (true, true) {
-                of[usize::from(b)] = *split[c].get_or_insert_with(|| {
+                class[usize::from(b)] = *split[c].get_or_insert_with(|| {
                     count += 1;
                     count - 1
                 });
             }
         }
     }
-    (of.map(|c| c.fit::<u8>()), count)
+    (class.map(|c| c.fit::<u8>()), count)
 }
 
 struct Builder {

@@ -170,14 +170,14 @@ impl Parser<'_> {
             return Ok(ast);
         }
         loop {
-            let at = self.pos;
+            let offset = self.pos;
             let (min, max) = match self.peek() {
                 Some(b'*') => (0, None),
                 Some(b'+') => (1, None),
                 Some(b'?') => (0, Some(1)),
                 Some(b'{') => {
                     self.pos += 1;
-                    let interval = self.interval(at)?;
+                    let interval = self.interval(offset)?;
                     ast = repeat(ast, interval);
                     continue;
                 }
@@ -199,10 +199,10 @@ impl Parser<'_> {
     }
 
     /// After `{`.
-    fn interval(&mut self, at: usize) -> Res<(u32, Option<u32>)> {
+    fn interval(&mut self, offset: usize) -> Res<(u32, Option<u32>)> {
         let start = self.number();
         if start.is_none() && self.peek() != Some(b',') {
-            return Err(Error::new(at, "`{` begins no interval").help(
+            return Err(Error::new(offset, "`{` begins no interval").help(
                 "an interval is `{n}`, `{n,}`, `{n,m}` or `{,m}`; for the brace itself write `\\\\{`",
             ));
         }
@@ -213,20 +213,20 @@ impl Parser<'_> {
             Some(min)
         };
         if !self.take(b'}') {
-            return Err(Error::new(at, "this interval has no end").help("`}` ends it"));
+            return Err(Error::new(offset, "this interval has no end").help("`}` ends it"));
         }
         if max.is_some_and(|m| m < min) {
-            return Err(Error::new(at, "this interval ends before it begins"));
+            return Err(Error::new(offset, "this interval ends before it begins"));
         }
         if max.unwrap_or(min) > DUP_MAX {
             let text = format!("an interval goes to {DUP_MAX} at most");
-            return Err(Error::new(at, text));
+            return Err(Error::new(offset, text));
         }
         Ok((min, max))
     }
 
     fn single(&mut self) -> Res<Ast> {
-        let at = self.pos;
+        let offset = self.pos;
         let Some(b) = self.next() else {
             return Ok(Ast::Empty);
         };
@@ -234,47 +234,52 @@ impl Parser<'_> {
             b'^' => Ast::Begin,
             b'$' => Ast::End,
             b'.' => Ast::Set(ByteSet::from_fn(|b| b != 0)),
-            b'[' => Ast::Set(self.bracket(at)?),
+            b'[' => Ast::Set(self.bracket(offset)?),
             b'(' => {
                 if self.depth >= MAX_DEPTH {
                     let text = format!("groups nest more than {MAX_DEPTH} deep");
-                    return Err(Error::new(at, text));
+                    return Err(Error::new(offset, text));
                 }
                 self.depth += 1;
                 self.groups += 1;
                 let n = self.groups;
                 let body = self.alternatives()?;
                 if !self.take(b')') {
-                    return Err(Error::new(at, "this group has no end").help("`)` ends it"));
+                    return Err(Error::new(offset, "this group has no end").help("`)` ends it"));
                 }
                 self.depth -= 1;
                 Ast::Group(n, Box::new(body))
             }
             b'*' | b'+' | b'?' | b'{' => {
                 let c = char::from(b);
-                return Err(Error::new(at, format!("`{c}` has nothing to repeat"))
+                return Err(Error::new(offset, format!("`{c}` has nothing to repeat"))
                     .help(format!("for the character itself write `\\\\{c}`")));
             }
-            b'\\' => self.escape(at)?,
+            b'\\' => self.escape(offset)?,
             b => Ast::Set(ByteSet::from_fn(|x| x == b)),
         })
     }
 
-    fn escape(&mut self, at: usize) -> Res<Ast> {
+    fn escape(&mut self, offset: usize) -> Res<Ast> {
         let Some(b) = self.next() else {
-            return Err(Error::new(at, "a backslash ends this regular expression"));
+            return Err(Error::new(
+                offset,
+                "a backslash ends this regular expression",
+            ));
         };
         let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
         let space = |b: u8| class(b"space").is_some_and(|f| f(b));
         Ok(Ast::Set(match b {
             b'1'..=b'9' => {
-                return Err(Error::new(at, "back references are not available").help(
-                    "regular expressions are POSIX extended ones without `\\\\1` to `\\\\9`",
-                ));
+                return Err(
+                    Error::new(offset, "back references are not available").help(
+                        "regular expressions are POSIX extended ones without `\\\\1` to `\\\\9`",
+                    ),
+                );
             }
             b'b' | b'B' | b'<' | b'>' | b'`' | b'\'' => {
                 let text = format!("`\\{}` is not available", char::from(b));
-                return Err(Error::new(at, text).help(
+                return Err(Error::new(offset, text).help(
                     "the available tests are `^` for the start of the string, `$` for its end",
                 ));
             }
@@ -287,23 +292,23 @@ impl Parser<'_> {
     }
 
     /// After `[`.
-    fn bracket(&mut self, at: usize) -> Res<ByteSet> {
-        let open = || Error::new(at, "this bracket has no end").help("`]` ends it");
+    fn bracket(&mut self, offset: usize) -> Res<ByteSet> {
+        let open = || Error::new(offset, "this bracket has no end").help("`]` ends it");
         let negated = self.take(b'^');
         let mut set = ByteSet::default();
         let mut first = true;
         loop {
-            let here = self.pos;
+            let position = self.pos;
             match self.peek() {
                 None => return Err(open()),
                 Some(b']') if !first => break,
-                Some(b'-') if !first && self.text.get(here + 1).is_some_and(|b| *b != b']') => {
-                    return Err(Error::new(here, "`-` stands where no range can begin")
+                Some(b'-') if !first && self.text.get(position + 1).is_some_and(|b| *b != b']') => {
+                    return Err(Error::new(position, "`-` stands where no range can begin")
                         .help("the hyphen itself stands first or last in a bracket"));
                 }
                 _ => {}
             }
-            let low = self.element(at)?;
+            let low = self.element(offset)?;
             first = false;
             let range = self.peek() == Some(b'-')
                 && self.text.get(self.pos + 1).is_some_and(|b| *b != b']');
@@ -315,14 +320,14 @@ impl Parser<'_> {
                 continue;
             }
             self.pos += 1;
-            match (low, self.element(at)?) {
+            match (low, self.element(offset)?) {
                 (Element::Byte(a), Element::Byte(b)) if a <= b => {
                     (a..=b).for_each(|b| set.insert(b));
                 }
                 (Element::Byte(_), Element::Byte(_)) => {
-                    return Err(Error::new(here, "this range ends before it begins"));
+                    return Err(Error::new(position, "this range ends before it begins"));
                 }
-                _ => return Err(Error::new(here, "a class cannot be the end of a range")),
+                _ => return Err(Error::new(position, "a class cannot be the end of a range")),
             }
         }
         self.pos += 1;
@@ -333,9 +338,9 @@ impl Parser<'_> {
     }
 
     /// One byte, or a class, of a bracket expression.
-    fn element(&mut self, at: usize) -> Res<Element> {
-        let here = self.pos;
-        let open = || Error::new(at, "this bracket has no end").help("`]` ends it");
+    fn element(&mut self, offset: usize) -> Res<Element> {
+        let position = self.pos;
+        let open = || Error::new(offset, "this bracket has no end").help("`]` ends it");
         let b = self.next().ok_or_else(open)?;
         let kind = match self.peek() {
             Some(k @ (b':' | b'=' | b'.')) if b == b'[' => k,
@@ -352,7 +357,7 @@ impl Parser<'_> {
         if kind == b':' {
             let Some(f) = class(name) else {
                 let text = format!("there is no class `[:{}:]`", String::from_utf8_lossy(name));
-                return Err(Error::new(here, text).help(
+                return Err(Error::new(position, text).help(
                     "alnum alpha blank cntrl digit graph lower print punct space upper xdigit",
                 ));
             };
@@ -363,7 +368,7 @@ impl Parser<'_> {
                 b'=' => Element::Class(ByteSet::from_fn(|x| x == *b)),
                 _ => Element::Byte(*b),
             }),
-            _ => Err(Error::new(here, "a collating element is one byte here")),
+            _ => Err(Error::new(position, "a collating element is one byte here")),
         }
     }
 }

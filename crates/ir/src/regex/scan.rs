@@ -168,9 +168,9 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
     let mut index: FxHashMap<Set, usize> = FxHashMap::default();
     let mut rows: Vec<Vec<usize>> = Vec::new();
     let mut edges: Vec<bool> = Vec::new();
-    let mut at = 0;
-    while at < states.len() {
-        let mut at_edge = states[at].clone();
+    let mut current = 0;
+    while current < states.len() {
+        let mut at_edge = states[current].clone();
         let members = Graph::members(&at_edge);
         let bytes = members.iter().flat_map(|n| &g.bytes[*n as usize]);
         let steps: Vec<_> = bytes
@@ -181,7 +181,12 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
             .collect();
         let mut fresh = vec![0; words];
         // The closure passes the other edge; at the first state both.
-        g.epsilon_closure(&mut fresh, members, at == 0 || back, at == 0 || !back);
+        g.epsilon_closure(
+            &mut fresh,
+            members,
+            current == 0 || back,
+            current == 0 || !back,
+        );
         at_edge.iter_mut().zip(&fresh).for_each(|(a, b)| *a |= b);
         edges.push(has(&at_edge, goal));
         let mut row = Vec::with_capacity(nfa.class_count);
@@ -205,7 +210,7 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
             row.push(to);
         }
         rows.push(row);
-        at += 1;
+        current += 1;
     }
     let accepts: Vec<bool> = states.iter().map(|s| has(s, goal)).collect();
     minimize(nfa.class_count, rows, &accepts, &edges, !back)
@@ -215,8 +220,8 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
 pub(super) fn representatives(nfa: &Nfa) -> Vec<u8> {
     (0..nfa.class_count)
         .map(|c| {
-            let of = |b: &u8| usize::from(nfa.classes[usize::from(*b)]) == c;
-            (0..=255).find(of).unwrap_or(0)
+            let in_class = |b: &u8| usize::from(nfa.classes[usize::from(*b)]) == c;
+            (0..=255).find(in_class).unwrap_or(0)
         })
         .collect()
 }
@@ -300,11 +305,11 @@ pub(super) fn merge(rows: &[Vec<usize>], kinds: Vec<u32>) -> Vec<usize> {
                 None => *index.entry(key.clone()).or_insert(next),
             });
         }
-        let found = index.len();
+        let distinct = index.len();
         block = new;
-        if found == count {
+        if distinct == count {
             return block;
         }
-        count = found;
+        count = distinct;
     }
 }

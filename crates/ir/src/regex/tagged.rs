@@ -69,10 +69,10 @@ pub(super) fn finder(nfa: &Nfa, groups: u32) -> Result<Finder, Error> {
     let reverse = scan::reverse(nfa)?;
     let mut b = Builder::new(nfa);
     let starts = [b.initial(true)?, b.initial(false)?];
-    let mut at = 0;
-    while at < b.states.len() {
-        b.transitions(at)?;
-        at += 1;
+    let mut state = 0;
+    while state < b.states.len() {
+        b.transitions(state)?;
+        state += 1;
     }
     b.table(groups, reverse, starts)
 }
@@ -196,8 +196,8 @@ impl Closure<'_> {
                 b = step(b).parent;
             }
         }
-        let here = step(a).depth;
-        (out_a.min(here), out_b.min(here), rank_a.cmp(&rank_b))
+        let split = step(a).depth;
+        (out_a.min(split), out_b.min(split), rank_a.cmp(&rank_b))
     }
 
     /// Stores the better path.
@@ -294,15 +294,15 @@ impl Closure<'_> {
                 ops.push((tag * 2 + u32::from(forget)).fit::<Op>());
             }
         };
-        let mut at = self.steps[path as usize].parent;
-        while at != u32::MAX {
-            let step = &self.steps[at as usize];
+        let mut current = self.steps[path as usize].parent;
+        while current != u32::MAX {
+            let step = &self.steps[current as usize];
             match &self.nfa.nodes[step.node as usize] {
                 Node::Tag(tag, _) => add(*tag, false),
                 Node::Forget(tags, _) => tags.iter().for_each(|t| add(*t, true)),
                 _ => {}
             }
-            at = step.parent;
+            current = step.parent;
         }
         ops.sort_unstable();
         ops
@@ -349,8 +349,8 @@ impl<'a> Builder<'a> {
         self.state(made)
     }
 
-    fn transitions(&mut self, at: usize) -> Result<(), Error> {
-        let state = self.states[at].clone();
+    fn transitions(&mut self, index: usize) -> Result<(), Error> {
+        let state = self.states[index].clone();
         let mut row = Vec::with_capacity(self.bytes.len());
         for byte in self.bytes.clone() {
             let mut c = Self::closure(self.nfa, Some(&state));
@@ -419,12 +419,12 @@ impl<'a> Builder<'a> {
             list.push(u32::from(origin) | number << 16);
         }
         let list = match self.list_index.get(&list) {
-            Some(at) => *at,
+            Some(start) => *start,
             None => {
-                let at = self.lists.len().fit::<u32>();
+                let start = self.lists.len().fit::<u32>();
                 self.lists.extend(&list);
-                self.list_index.insert(list, at);
-                at
+                self.list_index.insert(list, start);
+                start
             }
         };
         if self.lists.len() > MAX_ENTRIES || self.ops.len() > MAX_ENTRIES {
@@ -446,8 +446,8 @@ impl<'a> Builder<'a> {
         starts: [(usize, u32); 2],
     ) -> Result<Finder, Error> {
         let slot = |s: &TaggedState, end: bool| {
-            let at = s.slots.iter().position(|s| *s == (0, end));
-            at.map_or(NO_SLOT, |i| i.fit::<u16>())
+            let index = s.slots.iter().position(|s| *s == (0, end));
+            index.map_or(NO_SLOT, |i| i.fit::<u16>())
         };
         let accepts = |s: &TaggedState| u32::from(slot(s, false)) | u32::from(slot(s, true)) << 16;
         let mut kinds: FxHashMap<Vec<u32>, u32> = FxHashMap::default();

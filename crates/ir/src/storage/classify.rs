@@ -253,15 +253,15 @@ fn looping_blocks(body: &Body) -> Vec<bool> {
 fn has_loop(body: &Body) -> bool {
     let n = body.blocks.len();
     let mut into = vec![0usize; n];
-    let all = |b: &Block| b.successors().filter(move |to| to.index() < n);
-    for to in body.blocks.iter().flat_map(all) {
+    let successors = |b: &Block| b.successors().filter(move |to| to.index() < n);
+    for to in body.blocks.iter().flat_map(successors) {
         into[to.index()] += 1;
     }
     let mut free: Vec<usize> = (0..n).filter(|b| into[*b] == 0).collect();
     let mut taken = 0;
     while let Some(b) = free.pop() {
         taken += 1;
-        for to in all(&body.blocks[b]) {
+        for to in successors(&body.blocks[b]) {
             into[to.index()] -= 1;
             if into[to.index()] == 0 {
                 free.push(to.index());
@@ -366,12 +366,12 @@ fn locks(program: &Program, uses: &[HandlerUse<'_>], classes: &mut [(Storage, St
         for a in &touched {
             let (storage, why) = &mut classes[a.g.index()];
             *storage = Storage::Shared { lock: true };
-            let what = if several {
+            let action = if several {
                 "it with other globals"
             } else {
                 "it in more than one step"
             };
-            *why = format!("`{}` touches {what}", u.handler.point);
+            *why = format!("`{}` touches {action}", u.handler.point);
         }
     }
 }
@@ -396,25 +396,27 @@ impl GlobalUse {
             program.globals[g.index()].kind,
             GlobalKind::Array { wrap: true, .. }
         );
-        let all = || {
+        let accesses = || {
             running
                 .iter()
                 .flat_map(|u| u.accesses_to(g).map(|a| (u.kernel(), a)))
         };
         let store = |a: &Access<'_>| matches!(a.inst, Inst::ASet { .. });
         GlobalUse {
-            written: all().any(|(_, a)| a.inst.writes_global()),
-            iterated: all().any(|(kernel, a)| kernel && matches!(a.inst, Inst::IterNew { .. })),
-            owner: match all().next() {
+            written: accesses().any(|(_, a)| a.inst.writes_global()),
+            iterated: accesses()
+                .any(|(kernel, a)| kernel && matches!(a.inst, Inst::IterNew { .. })),
+            owner: match accesses().next() {
                 _ if program.globals[g.index()].saves_entry_values() => Some(Owner::Call),
                 Some((_, first)) if !wraps => first
                     .owner
-                    .filter(|_| all().all(|(_, a)| a.owner == first.owner)),
+                    .filter(|_| accesses().all(|(_, a)| a.owner == first.owner)),
                 _ => None,
             },
-            replaces: all().any(|(kernel, a)| !kernel && a.inst.writes_global()),
-            deletes: all().any(|(_, a)| matches!(a.inst, Inst::ADel { .. } | Inst::GClear { .. })),
-            only_stores: all().all(|(kernel, a)| kernel && store(a)),
+            replaces: accesses().any(|(kernel, a)| !kernel && a.inst.writes_global()),
+            deletes: accesses()
+                .any(|(_, a)| matches!(a.inst, Inst::ADel { .. } | Inst::GClear { .. })),
+            only_stores: accesses().all(|(kernel, a)| kernel && store(a)),
         }
     }
 

@@ -17,26 +17,27 @@ pub fn colocated(program: &Program) -> Vec<Option<GlobalId>> {
     let mut before: Vec<Option<Vec<GlobalId>>> = vec![None; program.globals.len()];
     for body in program.kernel_bodies() {
         analyse_body(body, &mut |g, with| {
-            let Some(all) = before.get_mut(g.index()) else {
+            let Some(hosts) = before.get_mut(g.index()) else {
                 return;
             };
-            match all {
-                Some(all) => all.retain(|a| with.contains(a)),
-                None => *all = Some(with.to_vec()),
+            match hosts {
+                Some(hosts) => hosts.retain(|a| with.contains(a)),
+                None => *hosts = Some(with.to_vec()),
             }
         });
     }
     let before: Vec<Vec<GlobalId>> = (0..)
         .zip(before)
-        .map(|(g, all)| {
-            let all = all.unwrap_or_default().into_iter();
-            all.filter(|to| can_colocate(program, *to, GlobalId(g)))
+        .map(|(g, hosts)| {
+            let hosts = hosts.unwrap_or_default().into_iter();
+            hosts
+                .filter(|to| can_colocate(program, *to, GlobalId(g)))
                 .collect()
         })
         .collect();
     let alone = |g: &&GlobalId| before[g.index()].is_empty();
-    let to = |all: &Vec<GlobalId>| all.iter().find(alone).copied();
-    before.iter().map(to).collect()
+    let host = |hosts: &Vec<GlobalId>| hosts.iter().find(alone).copied();
+    before.iter().map(host).collect()
 }
 
 /// Whether elements of `g` can be co-located with those of `to`. (A statistic without values counts

@@ -8,38 +8,38 @@ use std::collections::BTreeSet;
 use crate::{Body, FuncId, GlobalId, GlobalKind, Inst, Program, Term, Ty, Val};
 
 /// Whether an instruction empties a global.
-fn empties(program: &Program, inst: &Inst, of: GlobalId) -> bool {
+fn empties(program: &Program, inst: &Inst, global: GlobalId) -> bool {
     match inst {
-        Inst::GClear { g } => *g == of,
+        Inst::GClear { g } => *g == global,
         Inst::GStore {
             g,
             val: Val::Imm(0),
-        } if *g == of => matches!(program.kind(*g), Some(GlobalKind::Scalar(Ty::Long))),
+        } if *g == global => matches!(program.kind(*g), Some(GlobalKind::Scalar(Ty::Long))),
         _ => false,
     }
 }
 
 /// Whether a handler empties a global on each path to its end, and changes it in no other way.
 /// Paths that end by an error do not count: the controller puts back what was taken.
-pub fn takes(program: &Program, body: &Body, of: GlobalId) -> bool {
-    let all = || body.insts();
-    let own = |i: &Inst| i.writes_global() && i.global() == Some(of);
-    all().all(|i| !own(i) || empties(program, i, of))
-        && callees(program, all()).iter().all(|f| {
+pub fn takes(program: &Program, body: &Body, global: GlobalId) -> bool {
+    let insts = || body.insts();
+    let changes = |i: &Inst| i.writes_global() && i.global() == Some(global);
+    insts().all(|i| !changes(i) || empties(program, i, global))
+        && callees(program, insts()).iter().all(|f| {
             let blocks = || f.blocks.iter();
             blocks().all(|b| !matches!(b.term, Term::EndHandler))
-                && blocks().all(|b| !b.insts.iter().any(|(i, _)| own(i)))
+                && blocks().all(|b| !b.insts.iter().any(|(i, _)| changes(i)))
         })
-        && always_empties(program, body, of)
+        && always_empties(program, body, global)
 }
 
 /// The globals that code touches and the globals that it changes, including those of functions that
 /// it calls.
 pub fn access_sets(program: &Program, body: &Body) -> (BTreeSet<GlobalId>, BTreeSet<GlobalId>) {
     let (mut globals, mut changed) = (BTreeSet::new(), BTreeSet::new());
-    let own = body.insts();
+    let insts = body.insts();
     let called = callees(program, body.insts());
-    for inst in own.chain(called.into_iter().flat_map(Body::insts)) {
+    for inst in insts.chain(called.into_iter().flat_map(Body::insts)) {
         globals.extend(inst.global());
         changed.extend(inst.global().filter(|_| inst.writes_global()));
     }
@@ -48,27 +48,27 @@ pub fn access_sets(program: &Program, body: &Body) -> (BTreeSet<GlobalId>, BTree
 
 /// The functions that instructions call, directly or through others.
 fn callees<'a>(program: &'a Program, insts: impl Iterator<Item = &'a Inst>) -> Vec<&'a Body> {
-    let of = |i: &Inst| match i {
+    let callee = |i: &Inst| match i {
         Inst::Call { func, .. } => Some(*func),
         _ => None,
     };
     let mut seen: BTreeSet<FuncId> = BTreeSet::new();
-    let mut todo: Vec<FuncId> = insts.filter_map(of).collect();
-    let mut found = Vec::new();
+    let mut todo: Vec<FuncId> = insts.filter_map(callee).collect();
+    let mut bodies = Vec::new();
     while let Some(func) = todo.pop() {
         if seen.insert(func)
             && let Some(func) = program.funcs.get(func.index())
         {
             let insts = func.body.insts();
-            todo.extend(insts.filter_map(of));
-            found.push(&func.body);
+            todo.extend(insts.filter_map(callee));
+            bodies.push(&func.body);
         }
     }
-    found
+    bodies
 }
 
 /// Whether each path from the first block to an end empties the global.
-fn always_empties(program: &Program, body: &Body, of: GlobalId) -> bool {
+fn always_empties(program: &Program, body: &Body, global: GlobalId) -> bool {
     // By block: whether it can begin before the global was emptied.
     let mut full = vec![false; body.blocks.len()];
     let mut todo = vec![0];
@@ -79,7 +79,7 @@ fn always_empties(program: &Program, body: &Body, of: GlobalId) -> bool {
         if std::mem::replace(&mut full[n], true) {
             continue;
         }
-        let emptied = block.insts.iter().any(|(i, _)| empties(program, i, of));
+        let emptied = block.insts.iter().any(|(i, _)| empties(program, i, global));
         if !emptied && matches!(block.term, Term::Ret(_) | Term::EndHandler) {
             return false;
         }

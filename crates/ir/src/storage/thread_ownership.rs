@@ -41,12 +41,13 @@ impl Ownership {
         let undefined = OnceCell::new();
         let holds = OWNERS.map(|(f, _)| registers(body, f, &undefined));
         // System calls and programs never run in an idle thread.
-        let own = matches!(event, Event::SysEnter(_) | Event::SysExit(_)) || event.in_user_code();
+        let unique_thread =
+            matches!(event, Event::SysEnter(_) | Event::SysExit(_)) || event.in_user_code();
         // A kernel handler stays on its processor, and no other one runs there meanwhile.
         let unique = unique_at_start(
             body,
             &holds,
-            [own, false, event.executor() == Executor::Kernel],
+            [unique_thread, false, event.executor() == Executor::Kernel],
         );
         Ownership { holds, unique }
     }
@@ -101,9 +102,9 @@ impl Lattice for RegWriters {
 
 /// The registers that only ever hold the intrinsic's result. `undefined`: those that can be read
 /// before they are written, computed on demand.
-fn registers(body: &Body, of: Intrinsic, undefined: &OnceCell<Vec<Reg>>) -> Vec<bool> {
+fn registers(body: &Body, intrinsic: Intrinsic, undefined: &OnceCell<Vec<Reg>>) -> Vec<bool> {
     let mut insts = body.insts();
-    if !insts.any(|i| matches!(i, Inst::Intr { f, .. } if *f == of)) {
+    if !insts.any(|i| matches!(i, Inst::Intr { f, .. } if *f == intrinsic)) {
         return vec![false; body.regs.len()];
     }
     let mut start = vec![RegWriters::Unwritten; body.regs.len()];
@@ -114,7 +115,7 @@ fn registers(body: &Body, of: Intrinsic, undefined: &OnceCell<Vec<Reg>>) -> Vec<
     let holds = dataflow::registers(body, Direction::Forwards, start, |step, known| match step {
         InstOrTerm::Inst(Inst::Intr {
             dst: Some(dst), f, ..
-        }) if *f == of => known.join(*dst, &RegWriters::Number),
+        }) if *f == intrinsic => known.join(*dst, &RegWriters::Number),
         InstOrTerm::Inst(Inst::Copy {
             dst,
             src: Val::Reg(src),
@@ -162,8 +163,8 @@ impl Forward for UniquenessAnalysis<'_> {
     }
 
     fn jump(&self, id: BlockId, to: BlockId, fact: &mut UniqueOwners) {
-        if let Some((owner, there)) = self.tests[id.index()]
-            && there == to
+        if let Some((owner, target)) = self.tests[id.index()]
+            && target == to
         {
             fact[owner] = true;
         }
@@ -179,9 +180,9 @@ fn unique_at_start(
 ) -> Vec<UniqueOwners> {
     let tests = tests(body, holds);
     let tests = &tests[..];
-    let found = dataflow::forward(body, &UniquenessAnalysis { start, tests });
+    let starts = dataflow::forward(body, &UniquenessAnalysis { start, tests });
     let nowhere = [true; OWNERS.len()];
-    found.into_iter().map(|c| c.unwrap_or(nowhere)).collect()
+    starts.into_iter().map(|c| c.unwrap_or(nowhere)).collect()
 }
 
 /// By block: the owner whose number its branch tests, and the target if it is not 0.
