@@ -61,7 +61,7 @@ struct BuilderState {
     /// How often each name was used again. Values without a name have numbers.
     names: HashMap<String, u32>,
     /// The block that receives instructions; none after a jump.
-    here: Option<BlockId>,
+    current: Option<BlockId>,
     /// The content of each variable, and its name.
     vars: Vec<(Operand, String)>,
     loops: Vec<OpenLoop>,
@@ -186,8 +186,8 @@ impl BuilderState {
     }
 
     fn emit(&mut self, inst: LirInst) {
-        if let Some(here) = self.here {
-            self.func.blocks[here.index()].insts.push(inst);
+        if let Some(block) = self.current {
+            self.func.blocks[block.index()].insts.push(inst);
         }
     }
 
@@ -204,14 +204,14 @@ impl BuilderState {
 
     /// Ends the present block.
     fn end(&mut self, term: LirTerm) {
-        if let Some(here) = self.here.take() {
-            self.func.blocks[here.index()].term = term;
+        if let Some(block) = self.current.take() {
+            self.func.blocks[block.index()].term = term;
         }
     }
 
     /// Jumps to a block that has the first variables as its parameters.
     fn jump(&mut self, block: BlockId, vars: usize) {
-        if self.here.is_none() {
+        if self.current.is_none() {
             return;
         }
         let vars: Vec<Operand> = self.vars[..vars].iter().map(|v| v.0).collect();
@@ -227,7 +227,7 @@ impl BuilderState {
 
     /// Goes on in a block, with the variables as its parameters.
     fn enter(&mut self, block: BlockId, params: &[Value]) {
-        self.here = Some(block);
+        self.current = Some(block);
         self.vars.truncate(params.len());
         for (var, param) in self.vars.iter_mut().zip(params) {
             var.0 = Operand::Value(*param);
@@ -246,7 +246,7 @@ impl Builder {
                 blocks: Vec::new(),
             },
             names: HashMap::new(),
-            here: None,
+            current: None,
             vars: Vec::new(),
             loops: Vec::new(),
             loops_made: 0,
@@ -259,7 +259,7 @@ impl Builder {
         let mut state = self.0.borrow_mut();
         let params = params.map(|p| state.value(p));
         let entry = state.block("entry", params.to_vec());
-        state.here = Some(entry);
+        state.current = Some(entry);
         params.map(|v| self.val(v))
     }
 
@@ -394,7 +394,7 @@ impl Builder {
     fn begin_then(&self, test: Comparison<'_>) -> Option<OpenIf> {
         let a = test.a.value();
         let mut state = self.0.borrow_mut();
-        state.here?;
+        state.current?;
         state.counter += 1;
         let n = state.counter;
         let before = state.vars.clone();
@@ -412,7 +412,7 @@ impl Builder {
             then: target(yes),
             els: target(no),
         });
-        state.here = Some(yes);
+        state.current = Some(yes);
         Some(OpenIf {
             before,
             no,
@@ -425,7 +425,7 @@ impl Builder {
         let mut state = self.0.borrow_mut();
         state.jump(open.join, open.before.len());
         state.vars.clone_from(&open.before);
-        state.here = Some(open.no);
+        state.current = Some(open.no);
     }
 
     fn end_if(&self, open: &OpenIf) {
@@ -446,7 +446,7 @@ impl Builder {
 
     fn begin_block(&self) -> Option<(BlockExit<'_>, Vec<Value>)> {
         let mut state = self.0.borrow_mut();
-        state.here?;
+        state.current?;
         state.counter += 1;
         let (n, vars) = (state.counter, state.vars.len());
         let (block, params) = state.merge(&format!("after{n}"), vars);
@@ -485,7 +485,7 @@ impl Builder {
     /// Begins a loop; returns the parameters of the block behind it.
     fn begin_loop(&self, max: u32, form: LoopForm) -> Option<Vec<Value>> {
         let mut state = self.0.borrow_mut();
-        state.here?;
+        state.current?;
         state.loops_made += 1;
         let (n, vars) = (state.loops_made, state.vars.len());
         let (header, params) = state.merge(&format!("loop{n}"), vars);

@@ -156,13 +156,13 @@ impl Cfg {
     /// The nodes of a header's loop; empty if the block is no header. Only for reducible graphs.
     pub fn body(&self, header: usize) -> BTreeSet<CfgNode> {
         let mut work: Vec<CfgNode> = self.latches(header).collect();
-        let mut found = BTreeSet::new();
+        let mut nodes = BTreeSet::new();
         if work.is_empty() {
-            return found;
+            return nodes;
         }
-        found.insert(CfgNode::entry(header));
+        nodes.insert(CfgNode::entry(header));
         while let Some(node) = work.pop() {
-            if found.insert(node) {
+            if nodes.insert(node) {
                 work.extend(
                     self.preds[node.0]
                         .iter()
@@ -170,7 +170,7 @@ impl Cfg {
                 );
             }
         }
-        found
+        nodes
     }
 }
 

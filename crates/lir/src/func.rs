@@ -313,8 +313,8 @@ impl Module {
 
     /// The number of parameters of a function of the module or of the host.
     pub fn params(&self, name: &str) -> Option<usize> {
-        let own = self.func(name).map(|f| f.params().len());
-        own.or_else(|| Some(self.externs.iter().find(|e| e.name == name)?.params))
+        let params = self.func(name).map(|f| f.params().len());
+        params.or_else(|| Some(self.externs.iter().find(|e| e.name == name)?.params))
     }
 
     /// The names of functions whose address code takes.

@@ -43,7 +43,7 @@ type Res<T = ()> = Result<T, ModuleReadError>;
 pub fn read(text: &str) -> Result<Module, ModuleReadError> {
     let mut reader = Reader {
         text: text.as_bytes(),
-        at: 0,
+        position: 0,
         comments: Vec::new(),
         names: Names::default(),
         repeated: 0,
@@ -55,7 +55,7 @@ pub fn read(text: &str) -> Result<Module, ModuleReadError> {
 #[derive(Default)]
 struct Names {
     values: HashMap<String, Value>,
-    all: Vec<String>,
+    names: Vec<String>,
     blocks: HashMap<String, BlockId>,
     /// For each block its name, the location of its first mention, and whether it is defined.
     mentions: Vec<(String, usize, bool)>,
@@ -63,7 +63,7 @@ struct Names {
 
 struct Reader<'a> {
     text: &'a [u8],
-    at: usize,
+    position: usize,
     /// The comments since the last other token, each a line.
     comments: Vec<String>,
     names: Names,
@@ -79,8 +79,8 @@ fn is_name(b: u8) -> bool {
 }
 
 impl Reader<'_> {
-    fn error_at<T>(&self, at: usize, message: impl Into<String>) -> Res<T> {
-        let before = &self.text[..at.min(self.text.len())];
+    fn error_at<T>(&self, position: usize, message: impl Into<String>) -> Res<T> {
+        let before = &self.text[..position.min(self.text.len())];
         let line = before.iter().filter(|b| **b == b'\n').count() + 1;
         let start = before
             .iter()
@@ -95,21 +95,21 @@ impl Reader<'_> {
 
     fn error<T>(&mut self, message: impl Into<String>) -> Res<T> {
         self.skip();
-        self.error_at(self.at, message)
+        self.error_at(self.position, message)
     }
 
     /// Skips white space and comments.
     fn skip(&mut self) {
-        while let Some(b) = self.text.get(self.at) {
+        while let Some(b) = self.text.get(self.position) {
             if *b == b';' {
-                let rest = &self.text[self.at..];
+                let rest = &self.text[self.position..];
                 let len = rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
                 let line = String::from_utf8_lossy(&rest[1..len]);
                 let line = line.strip_prefix(' ').unwrap_or(&line);
                 self.comments.push(line.trim_end().to_owned());
-                self.at += len;
+                self.position += len;
             } else if b.is_ascii_whitespace() {
-                self.at += 1;
+                self.position += 1;
             } else {
                 return;
             }
@@ -118,34 +118,34 @@ impl Reader<'_> {
 
     fn peek(&mut self) -> Option<u8> {
         self.skip();
-        self.text.get(self.at).copied()
+        self.text.get(self.position).copied()
     }
 
     /// The name at this location, without taking it; empty if there is none.
     fn peek_name(&mut self) -> String {
         self.skip();
-        let rest = &self.text[self.at..];
+        let rest = &self.text[self.position..];
         let len = rest.iter().position(|b| !is_name(*b));
         String::from_utf8_lossy(&rest[..len.unwrap_or(rest.len())]).into_owned()
     }
 
-    fn name(&mut self, what: &str) -> Res<String> {
+    fn name(&mut self, expected: &str) -> Res<String> {
         let name = self.peek_name();
         if name.is_empty() {
-            return self.error(format!("expected {what}"));
+            return self.error(format!("expected {expected}"));
         }
-        self.at += name.len();
+        self.position += name.len();
         self.comments.clear();
         Ok(name)
     }
 
     fn take(&mut self, sign: u8) -> bool {
-        let found = self.peek() == Some(sign);
-        if found {
-            self.at += 1;
+        let next = self.peek() == Some(sign);
+        if next {
+            self.position += 1;
             self.comments.clear();
         }
-        found
+        next
     }
 
     fn expect(&mut self, sign: u8) -> Res {
@@ -156,12 +156,12 @@ impl Reader<'_> {
     }
 
     fn take_word(&mut self, word: &str) -> bool {
-        let found = self.peek_name() == word;
-        if found {
-            self.at += word.len();
+        let next = self.peek_name() == word;
+        if next {
+            self.position += word.len();
             self.comments.clear();
         }
-        found
+        next
     }
 
     fn word(&mut self, word: &str) -> Res {
@@ -172,11 +172,11 @@ impl Reader<'_> {
     }
 
     /// A number that fits.
-    fn number<T: TryFrom<i128>>(&mut self, what: &str) -> Res<T> {
+    fn number<T: TryFrom<i128>>(&mut self, expected: &str) -> Res<T> {
         self.skip();
-        let start = self.at;
+        let start = self.position;
         let negative = self.take(b'-');
-        let digits = self.name(what)?;
+        let digits = self.name(expected)?;
         let value = match digits.strip_prefix("0x") {
             Some(hex) => i128::from_str_radix(hex, 16),
             None => digits.parse(),
@@ -184,20 +184,20 @@ impl Reader<'_> {
         let value = value.ok().map(|n| if negative { -n } else { n });
         match value.and_then(|n| T::try_from(n).ok()) {
             Some(n) => Ok(n),
-            None => self.error_at(start, format!("not {what}")),
+            None => self.error_at(start, format!("not {expected}")),
         }
     }
 
     /// One of a table, by its name.
-    fn one_of<T>(&mut self, what: &str, find: impl Fn(&str) -> Option<T>) -> Res<T> {
+    fn one_of<T>(&mut self, expected: &str, find: impl Fn(&str) -> Option<T>) -> Res<T> {
         let name = self.peek_name();
         match find(&name) {
-            Some(found) => {
-                self.at += name.len();
+            Some(value) => {
+                self.position += name.len();
                 self.comments.clear();
-                Ok(found)
+                Ok(value)
             }
-            None => self.error(format!("expected {what}")),
+            None => self.error(format!("expected {expected}")),
         }
     }
 
@@ -246,9 +246,9 @@ impl Reader<'_> {
     /// The rest of a string of constant data behind its first quote.
     fn string(&mut self, bytes: &mut Vec<u8>) -> Res<()> {
         loop {
-            let rest = &self.text[self.at..];
+            let rest = &self.text[self.position..];
             if let [b'\\', b'{', ..] = rest {
-                self.at += 2;
+                self.position += 2;
                 self.repetition(bytes)?;
                 continue;
             }
@@ -259,29 +259,33 @@ impl Reader<'_> {
                     let digit = |d: u8| char::from(d).to_digit(16);
                     match digit(*a).zip(digit(*b)) {
                         Some((a, b)) => ((16 * a + b).fit::<u8>(), 4),
-                        None => return self.error_at(self.at, "expected two hexadecimal digits"),
+                        None => {
+                            return self.error_at(self.position, "expected two hexadecimal digits");
+                        }
                     }
                 }
                 [b @ b' '..=b'~', ..] if *b != b'\\' => (*b, 1),
-                _ => return self.error_at(self.at, "expected a character, an escape or `\"`"),
+                _ => {
+                    return self.error_at(self.position, "expected a character, an escape or `\"`");
+                }
             };
             bytes.push(byte);
-            self.at += len;
+            self.position += len;
         }
-        self.at += 1;
+        self.position += 1;
         Ok(())
     }
 
     /// The rest of `\{N}`, which makes N bytes of the last one.
     fn repetition(&mut self, bytes: &mut Vec<u8>) -> Res<()> {
-        let at = self.at;
+        let start = self.position;
         let count: usize = self.number("a number of bytes")?;
         self.expect(b'}')?;
         self.repeated = self.repeated.saturating_add(count);
         let last = bytes.last().copied();
         match last.filter(|_| count > 0 && self.repeated <= MOST_REPEATED) {
             Some(byte) => bytes.resize(bytes.len() + count - 1, byte),
-            None => return self.error_at(at, "a repetition of nothing, or too long"),
+            None => return self.error_at(start, "a repetition of nothing, or too long"),
         }
         Ok(())
     }
@@ -302,7 +306,7 @@ impl Reader<'_> {
         self.expect(b'{')?;
         let mut blocks: Vec<Option<LirBlock>> = Vec::new();
         while !self.take(b'}') {
-            let start = self.at;
+            let start = self.position;
             let (id, mut block) = self.block()?;
             if blocks.iter().all(Option::is_none) {
                 if id.0 != 0 || !block.params.is_empty() {
@@ -310,12 +314,12 @@ impl Reader<'_> {
                 }
                 block.params = std::mem::take(&mut params);
             }
-            let at = id.index();
-            blocks.resize(blocks.len().max(at + 1), None);
-            blocks[at] = Some(block);
+            let index = id.index();
+            blocks.resize(blocks.len().max(index + 1), None);
+            blocks[index] = Some(block);
         }
-        if let Some((name, at, _)) = self.names.mentions.iter().find(|m| !m.2) {
-            return self.error_at(*at, format!("no block {name}"));
+        if let Some((name, mentioned, _)) = self.names.mentions.iter().find(|m| !m.2) {
+            return self.error_at(*mentioned, format!("no block {name}"));
         }
         let blocks: Vec<LirBlock> = blocks.into_iter().flatten().collect();
         if blocks.is_empty() {
@@ -325,7 +329,7 @@ impl Reader<'_> {
             name,
             contract,
             slots,
-            values: std::mem::take(&mut self.names.all),
+            values: std::mem::take(&mut self.names.names),
             blocks,
         };
         self.in_written_order(&mut func);
@@ -357,8 +361,8 @@ impl Reader<'_> {
         if let Some(v) = names.values.get(&name) {
             return Ok(*v);
         }
-        let v = Value(names.all.len().fit());
-        names.all.push(name.clone());
+        let v = Value(names.names.len().fit());
+        names.names.push(name.clone());
         names.values.insert(name, v);
         Ok(v)
     }
@@ -377,14 +381,14 @@ impl Reader<'_> {
 
     fn block_name(&mut self) -> Res<BlockId> {
         self.skip();
-        let at = self.at;
+        let start = self.position;
         let name = self.name("a block's name")?;
         let names = &mut self.names;
         if let Some(id) = names.blocks.get(&name) {
             return Ok(*id);
         }
         let id = BlockId(names.mentions.len().fit());
-        names.mentions.push((name.clone(), at, false));
+        names.mentions.push((name.clone(), start, false));
         names.blocks.insert(name, id);
         Ok(id)
     }
@@ -407,7 +411,7 @@ impl Reader<'_> {
 
     fn block(&mut self) -> Res<(BlockId, LirBlock)> {
         self.skip();
-        let start = self.at;
+        let start = self.position;
         let id = self.block_name()?;
         let mention = &mut self.names.mentions[id.index()];
         if mention.2 {
@@ -484,7 +488,7 @@ impl Reader<'_> {
     }
 
     fn inst(&mut self) -> Res<LirInst> {
-        let start = self.at;
+        let start = self.position;
         let dst = match self.peek() {
             Some(b'%') => {
                 let dst = self.value()?;
@@ -530,7 +534,7 @@ impl Reader<'_> {
     fn memory(&mut self) -> Res<(Value, i16)> {
         let base = self.value()?;
         self.skip();
-        let start = self.at;
+        let start = self.position;
         let negative = self.take(b'-');
         if !negative {
             self.expect(b'+')?;
@@ -627,8 +631,8 @@ impl Reader<'_> {
             }
             "repeat" => self.repeat(dst),
             _ => {
-                let at = self.at - name.len();
-                self.error_at(at, format!("no instruction `{name}` gives a value"))
+                let start = self.position - name.len();
+                self.error_at(start, format!("no instruction `{name}` gives a value"))
             }
         }
     }

@@ -34,23 +34,23 @@ use crate::verify::HostLimits;
 /// # Errors
 /// A loop that carries an address, or more values than a stack frame of the host has space for.
 pub fn outline(module: &mut Module, limits: &HostLimits) -> Result<(), String> {
-    let mut at = 0;
-    while at < module.funcs.len() {
-        slots_first(&mut module.funcs[at]);
+    let mut index = 0;
+    while index < module.funcs.len() {
+        slots_first(&mut module.funcs[index]);
         let mut context = None;
-        while let Some(header) = outermost(&module.funcs[at]) {
-            let func = &module.funcs[at];
+        while let Some(header) = outermost(&module.funcs[index]) {
+            let func = &module.funcs[index];
             let mut name = format!("{}_{}", func.name, func.blocks[header].name);
             while module.func(&name).is_some() {
                 name.push('_');
             }
-            let mut outline = Outline::new(&mut module.funcs[at], header, name, context)?;
+            let mut outline = Outline::new(&mut module.funcs[index], header, name, context)?;
             outline.location(limits)?;
             context = outline.context;
             let step = outline.run();
             module.funcs.push(step);
         }
-        at += 1;
+        index += 1;
     }
     Ok(())
 }
@@ -63,16 +63,16 @@ fn slots_first(func: &mut LirFunc) {
         matches!(inst, LirInst::Addr { of: location, .. }
             if std::mem::discriminant(location) == std::mem::discriminant(&of))
     };
-    let mut found = Vec::new();
+    let mut addresses = Vec::new();
     for block in func.blocks.iter_mut().skip(1) {
         let (slots, rest) = std::mem::take(&mut block.insts)
             .into_iter()
             .partition::<Vec<_>, _>(is_slot);
-        found.extend(slots);
+        addresses.extend(slots);
         block.insts = rest;
     }
     if let Some(first) = func.blocks.first_mut() {
-        first.insts.splice(0..0, found);
+        first.insts.splice(0..0, addresses);
     }
 }
 
@@ -88,8 +88,8 @@ fn outermost(func: &LirFunc) -> Option<usize> {
     }
     let cfg = Cfg::new(func);
     let inside = |a: usize, b: usize| a != b && cfg.body(b).contains(&CfgNode::entry(a));
-    let found = headers.iter().copied();
-    found
+    let outer = headers.iter().copied();
+    outer
         .clone()
         .find(|a| !headers.iter().any(|b| inside(*a, *b)))
 }
@@ -97,19 +97,19 @@ fn outermost(func: &LirFunc) -> Option<usize> {
 /// Values that are addresses, as far as the function shows it: those of locations, bases of accesses,
 /// and what is added to them or subtracted.
 fn addresses(func: &LirFunc) -> HashSet<Value> {
-    let mut found = HashSet::new();
+    let mut known = HashSet::new();
     let insts = || func.blocks.iter().flat_map(|b| &b.insts);
     for inst in insts() {
         match inst {
             LirInst::Addr { dst: v, .. }
             | LirInst::Load { base: v, .. }
             | LirInst::Store { base: v, .. }
-            | LirInst::Atomic { base: v, .. } => drop(found.insert(*v)),
+            | LirInst::Atomic { base: v, .. } => drop(known.insert(*v)),
             _ => {}
         }
     }
     loop {
-        let before = found.len();
+        let before = known.len();
         for inst in insts() {
             // Of a sum of two values the left one is the address.
             if let LirInst::Alu {
@@ -119,21 +119,21 @@ fn addresses(func: &LirFunc) -> HashSet<Value> {
                 a,
                 ..
             } = inst
-                && (found.contains(a) || found.contains(dst))
+                && (known.contains(a) || known.contains(dst))
             {
-                found.extend([*a, *dst]);
+                known.extend([*a, *dst]);
             }
         }
         for edge in func.blocks.iter().flat_map(LirBlock::edges) {
             let params = &func.blocks[edge.block.index()].params;
             for (param, arg) in params.iter().zip(&edge.args) {
-                if found.contains(param) || found.contains(arg) {
-                    found.extend([*param, *arg]);
+                if known.contains(param) || known.contains(arg) {
+                    known.extend([*param, *arg]);
                 }
             }
         }
-        if found.len() == before {
-            return found;
+        if known.len() == before {
+            return known;
         }
     }
 }
@@ -225,8 +225,8 @@ impl<'f> Outline<'f> {
             block.term.for_each_use(|v| uses.push(*v));
             let edges = block.edges();
             // The edge of the bound leaves in front of the step.
-            let own = edges.len() - usize::from(*i == self.header);
-            for target in &edges[..own] {
+            let inner = edges.len() - usize::from(*i == self.header);
+            for target in &edges[..inner] {
                 uses.extend(&target.args);
                 let to = target.block.index();
                 if !self.blocks.contains(&to) && !self.exits.contains(&to) {

@@ -126,11 +126,11 @@ fn drop_constant_params(func: &mut LirFunc) -> bool {
 }
 
 /// Removes a parameter of a block and its arguments.
-fn remove_param(func: &mut LirFunc, block: usize, at: usize) {
-    func.blocks[block].params.remove(at);
+fn remove_param(func: &mut LirFunc, block: usize, index: usize) {
+    func.blocks[block].params.remove(index);
     for target in func.blocks.iter_mut().flat_map(LirBlock::edges_mut) {
         if target.block.index() == block {
-            target.args.remove(at);
+            target.args.remove(index);
         }
     }
 }

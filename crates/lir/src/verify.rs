@@ -109,9 +109,9 @@ pub fn verify(module: &Module, limits: &HostLimits) -> Result<(), Violation> {
     }
     let mut names = HashSet::new();
     for declared in &module.externs {
-        let at = top(&declared.name);
-        at.name(&declared.name, &mut names)?;
-        at.params(declared.params, limits)?;
+        let location = top(&declared.name);
+        location.name(&declared.name, &mut names)?;
+        location.params(declared.params, limits)?;
     }
     for func in &module.funcs {
         top(&func.name).name(&func.name, &mut names)?;
@@ -268,10 +268,10 @@ fn arguments(func: &LirFunc) -> Res {
 }
 
 fn instruction(module: &Module, func: &LirFunc, (block, inst): (usize, &LirInst)) -> Res {
-    let found = shapes(inst)
+    let violation = shapes(inst)
         .or_else(|| address(module, func, inst))
         .or_else(|| calls(module, inst));
-    match found {
+    match violation {
         Some((invariant, message)) => at_inst(func, block, inst).fail(invariant, message),
         None => Ok(()),
     }
@@ -317,8 +317,8 @@ fn address(module: &Module, func: &LirFunc, inst: &LirInst) -> Found {
         MemoryOperand::Data(name, off) => match module.data(name) {
             None => Some((Invariant::Data, "no such data")),
             Some(data) => {
-                let behind = *off as usize >= data.bytes.len();
-                behind.then_some((Invariant::Data, "behind the end of the data"))
+                let outside = *off as usize >= data.bytes.len();
+                outside.then_some((Invariant::Data, "behind the end of the data"))
             }
         },
         MemoryOperand::Map(name) => {
@@ -447,17 +447,17 @@ fn definitions(func: &LirFunc) -> Result<Vec<ProgramPoint>, Violation> {
             }
         }
     }
-    let mut all = Vec::with_capacity(defs.len());
+    let mut points = Vec::with_capacity(defs.len());
     for (def, name) in defs.iter().zip(&func.values) {
         match def {
-            Some(def) => all.push(*def),
+            Some(def) => points.push(*def),
             None => {
                 let message = format!("no definition of %{name}");
                 at_block(func, 0).fail(Invariant::Definition, message)?;
             }
         }
     }
-    Ok(all)
+    Ok(points)
 }
 
 /// A use of a value.
@@ -471,9 +471,9 @@ struct ValueUse {
 /// All uses in a block.
 fn uses_in(func: &LirFunc, block: usize) -> Vec<ValueUse> {
     let body = CfgNode::body(block);
-    let mut found = Vec::new();
+    let mut uses = Vec::new();
     let b = &func.blocks[block];
-    let mut add = |value: &Value, at| found.push(ValueUse { value: *value, at });
+    let mut add = |value: &Value, at| uses.push(ValueUse { value: *value, at });
     for (n, inst) in b.insts.iter().enumerate() {
         inst.for_each_use(|v| add(v, (body, n)));
     }
@@ -483,7 +483,7 @@ fn uses_in(func: &LirFunc, block: usize) -> Vec<ValueUse> {
     args.for_each(|v| add(v, end));
     let args = b.bound.iter().flat_map(|b| &b.exhausted.args);
     args.for_each(|v| add(v, (CfgNode::entry(block), 0)));
-    found
+    uses
 }
 
 fn uses(func: &LirFunc, cfg: &Cfg, defs: &[ProgramPoint]) -> Res {

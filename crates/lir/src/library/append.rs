@@ -55,7 +55,7 @@ pub struct AppendLayout {
 #[derive(Clone, Copy)]
 pub(super) struct TextAppender<'b> {
     f: &'b Builder,
-    at: AppendLayout,
+    layout: AppendLayout,
     block: Scalar<'b>,
     /// The length.
     pub(super) length: Var<'b>,
@@ -63,13 +63,13 @@ pub(super) struct TextAppender<'b> {
 
 impl<'b> TextAppender<'b> {
     /// Loads the length; returns if the text is full.
-    pub(super) fn new(f: &'b Builder, at: AppendLayout, block: Scalar<'b>) -> TextAppender<'b> {
-        let length = (block + at.length).load_u64(0);
-        f.ret_if(length.gt(at.most), 0);
+    pub(super) fn new(f: &'b Builder, layout: AppendLayout, block: Scalar<'b>) -> TextAppender<'b> {
+        let length = (block + layout.length).load_u64(0);
+        f.ret_if(length.gt(layout.most), 0);
         let length = f.var("length", length);
         TextAppender {
             f,
-            at,
+            layout,
             block,
             length,
         }
@@ -77,18 +77,18 @@ impl<'b> TextAppender<'b> {
 
     /// The address behind the text.
     pub(super) fn end(&self) -> Scalar<'b> {
-        self.block + self.at.text + self.length.get()
+        self.block + self.layout.text + self.length.get()
     }
 
     /// Stores the length.
     pub(super) fn store_length(&self) {
-        (self.block + self.at.length).store_u64(0, self.length);
+        (self.block + self.layout.length).store_u64(0, self.length);
     }
 
     /// Adds to the length; returns if the text is full.
     fn grow(&self, bytes: Scalar<'b>) {
         self.length.set(self.length + bytes);
-        self.f.if_(self.length.gt(self.at.most), || {
+        self.f.if_(self.length.gt(self.layout.most), || {
             self.store_length();
             self.f.ret(0);
         });
@@ -98,7 +98,7 @@ impl<'b> TextAppender<'b> {
     fn run(&self, run: &str, count: Scalar<'b>) {
         let f = self.f;
         f.if_(count.sgt(0), || {
-            let bytes = f.at_most(count, self.at.most);
+            let bytes = f.at_most(count, self.layout.most);
             f.helper(Helper::Read, &[self.end(), bytes, f.data(run)]);
             self.grow(bytes);
         });
@@ -123,7 +123,7 @@ fn runs(names: &[(&str, u8)], func: LirFunc) -> Module {
 }
 
 /// `append_text`.
-pub fn append_text(at: AppendLayout) -> Module {
+pub fn append_text(layout: AppendLayout) -> Module {
     let contract = "\
 Appends a text, padded with spaces to a width.
 block: the processor's. text: a slot of `size` bytes, of which the last one counts as NUL. width: columns.
@@ -131,7 +131,7 @@ Cost: a copy; with a width at most three.";
     let params = ["block", "text", "size", "width"];
     let func = build("append_text", contract, params, |f, p| {
         let [block, text, size, width] = p;
-        let t = TextAppender::new(f, at, block);
+        let t = TextAppender::new(f, layout, block);
         f.if_(width.sgt(0), || {
             // The text is copied first to measure it; padding then overwrites the copy.
             let length = t.copy(text, size);
@@ -143,7 +143,7 @@ Cost: a copy; with a width at most three.";
         f.if_(width.slt(0), || {
             let width = f.at_most(f.constant(0) - width, MAX_COUNT);
             f.if_(width.gt(length), || {
-                f.ret_if(t.length.gt(at.most), 0);
+                f.ret_if(t.length.gt(layout.most), 0);
                 t.run("spaces", width - length);
                 t.store_length();
             });
@@ -154,7 +154,7 @@ Cost: a copy; with a width at most three.";
 }
 
 /// `append_bytes`.
-pub fn append_bytes(at: AppendLayout) -> Module {
+pub fn append_bytes(layout: AppendLayout) -> Module {
     let contract = "\
 Appends the lowest bytes of a word, first the lowest one. A zero among them ends the text, and so do the
 zeros that fill up to the width.
@@ -165,7 +165,7 @@ Cost: about 60 instructions.";
     let func = build("append_bytes", contract, params, |f, p| {
         let [value, precision, width] = p;
         let block = f.addr(MemoryOperand::Cpu(0));
-        let t = TextAppender::new(f, at, block);
+        let t = TextAppender::new(f, layout, block);
         let size = f.var("size", 8);
         let sign = width.alu(Width::W64, AluOp::Arsh, 63);
         for amount in [(width ^ sign) - sign, precision] {
@@ -190,7 +190,7 @@ Cost: about 60 instructions.";
                 },
             );
         });
-        f.if_(full.ne(0), || t.length.set(at.most + 1));
+        f.if_(full.ne(0), || t.length.set(layout.most + 1));
         t.store_length();
         f.ret(0);
     });
@@ -198,7 +198,7 @@ Cost: about 60 instructions.";
 }
 
 /// `append_number_BASE`.
-pub fn append_number(at: AppendLayout, base: u32) -> Module {
+pub fn append_number(layout: AppendLayout, base: u32) -> Module {
     let contract = "\
 Appends a number.
 precision: the smallest number of digits; value: the number; flags: those of `flag`; width: columns. A
@@ -212,8 +212,8 @@ Cost: about 160 instructions, 240 for large decimal numbers; a copy for each sid
         |f, p| {
             let [precision, value, flags, width] = p;
             let block = f.addr(MemoryOperand::Cpu(0));
-            let t = TextAppender::new(f, at, block);
-            let buffer = block + at.digits;
+            let t = TextAppender::new(f, layout, block);
+            let buffer = block + layout.digits;
             let (digits, prefix) = match base {
                 8 => {
                     let mark = (flags >> flag::MARK.trailing_zeros().cast_signed()) & 1;
@@ -280,10 +280,10 @@ fn decimal<'b>(
     flags: Scalar<'b>,
 ) -> (Scalar<'b>, (Scalar<'b>, Scalar<'b>)) {
     let negative = (value >> 63) & flags & flag::SIGNED;
-    let all = f.constant(0) - negative;
-    let digits = write_decimal(f, buffer, (value ^ all) + negative);
+    let negative_mask = f.constant(0) - negative;
+    let digits = write_decimal(f, buffer, (value ^ negative_mask) + negative);
     let positive = (flags >> flag::SIGN_SHIFT) & 0xff;
-    let sign = positive ^ ((positive ^ i32::from(b'-')) & all);
+    let sign = positive ^ ((positive ^ i32::from(b'-')) & negative_mask);
     (digits, (sign, (f.constant(0) - sign) >> 63))
 }
 
@@ -306,7 +306,7 @@ fn hexadecimal<'b>(
 }
 
 /// `append_hex`.
-pub fn append_hex(at: AppendLayout) -> Module {
+pub fn append_hex(layout: AppendLayout) -> Module {
     let contract = "\
 Appends a number in hexadecimal.
 number: the number. mark: `0x` comes first if it has `flag::MARK`.
@@ -314,8 +314,8 @@ Cost: about 90 instructions.";
     let func = build("append_hex", contract, ["number", "mark"], |f, p| {
         let [number, mark] = p;
         let block = f.addr(MemoryOperand::Cpu(0));
-        let t = TextAppender::new(f, at, block);
-        let buffer = block + at.digits;
+        let t = TextAppender::new(f, layout, block);
+        let buffer = block + layout.digits;
         let (digits, (text, bytes)) = hexadecimal(f, (buffer, number), mark & flag::MARK);
         t.end().store_bytes(Size::U16, 0, text);
         t.length.set(t.length + bytes.bound(3));

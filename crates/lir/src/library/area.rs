@@ -18,7 +18,7 @@ pub(super) trait AreaLayout {
 /// Parts of a function.
 pub(super) struct AreaCode<'a, 'b, L> {
     pub(super) f: &'b Builder,
-    pub(super) at: &'a L,
+    pub(super) layout: &'a L,
     pub(super) block: Scalar<'b>,
 }
 
@@ -31,8 +31,7 @@ pub(super) fn function<L: AreaLayout, const N: usize>(
 ) -> LirFunc {
     build(name, contract, params, |f, p| {
         let block = f.addr(MemoryOperand::Cpu(0));
-        let at = layout;
-        code(AreaCode { f, at, block }, p);
+        code(AreaCode { f, layout, block }, p);
     })
 }
 
@@ -44,17 +43,17 @@ pub(super) fn displacement(off: u32) -> i16 {
 impl<'b, L: AreaLayout> AreaCode<'_, 'b, L> {
     /// The content of a word.
     pub(super) fn get(&self, word: u32) -> Scalar<'b> {
-        self.block.load_u64(displacement(self.at.base() + word))
+        self.block.load_u64(displacement(self.layout.base() + word))
     }
 
     pub(super) fn set(&self, word: u32, v: impl IntoOperand<'b>) {
-        let off = displacement(self.at.base() + word);
+        let off = displacement(self.layout.base() + word);
         self.block.store_u64(off, v);
     }
 
     /// The address of a word.
     pub(super) fn addr(&self, word: u32) -> Scalar<'b> {
-        self.block + (self.at.base() + word).cast_signed()
+        self.block + (self.layout.base() + word).cast_signed()
     }
 
     /// Increments a counter, whose offset counts from the start of the area.
@@ -74,7 +73,7 @@ impl<'b, L: AreaLayout> AreaCode<'_, 'b, L> {
             f: self.f,
             map,
             block: self.block,
-            index: self.at.base() + index,
+            index: self.layout.base() + index,
         }
     }
 }

@@ -27,7 +27,7 @@ impl CmdlineLayout {
 }
 
 /// The function `cmdline`, named by its width.
-pub fn cmdline(at: &CmdlineLayout) -> Module {
+pub fn cmdline(layout: &CmdlineLayout) -> Module {
     let contract = "\
 Writes the arguments of the current process, joined by spaces, with empty ones as `\"\"`. Returns whether
 they are cut.
@@ -36,26 +36,27 @@ A kernel thread has none. Memory that is not resident cannot be read: the text t
 page, or is empty.
 Cost: a read, and about 40 instructions for each word; if an argument is empty, a second read and about 25
 for each byte.";
-    let wide = at.wide.cast_signed();
-    let func = build(&at.name(), contract, ["to", "spare"], |f, [to, spare]| {
-        let mm = (f.helper(Helper::Task, &[]) + at.task_mm.cast_signed()).load_u64(0);
+    let wide = layout.wide.cast_signed();
+    let (name, params) = (layout.name(), ["to", "spare"]);
+    let func = build(&name, contract, params, |f, [to, spare]| {
+        let mm = (f.helper(Helper::Task, &[]) + layout.task_mm.cast_signed()).load_u64(0);
         f.ret_if(mm.eq(0), 0);
-        let from = (mm + at.arg_start.cast_signed()).load_u64(0);
-        let length = (mm + at.arg_end.cast_signed()).load_u64(0) - from;
+        let from = (mm + layout.arg_start.cast_signed()).load_u64(0);
+        let length = (mm + layout.arg_end.cast_signed()).load_u64(0) - from;
         f.ret_if(length.sle(0), 0);
         let got = f.var("got", length);
         f.if_(length.gt(wide), || got.set(wide - 1));
         let read = |to, bytes| f.helper(Helper::ReadUser, &[to, bytes, from]);
-        let fault = read(to, got.get().bound(at.wide));
+        let fault = read(to, got.get().bound(layout.wide));
         f.if_(fault.ne(0), || {
             let first_page = (f.constant(0) - from) & (PAGE - 1);
             f.ret_if(first_page.eq(0), 0);
             got.set(f.at_most(first_page, wide - 1));
             f.if_(got.gt(length), || got.set(length));
-            f.ret_if(read(to, got.get().bound(at.wide)).ne(0), 0);
+            f.ret_if(read(to, got.get().bound(layout.wide)).ne(0), 0);
         });
-        let got = got.get().bound(at.wide);
-        let empty = join(f, to, at.wide);
+        let got = got.get().bound(layout.wide);
+        let empty = join(f, to, layout.wide);
         let cut = f.var("cut", 0);
         f.block(|joined| {
             f.block(|anew| {
@@ -65,9 +66,9 @@ for each byte.";
                 joined.leave_if((to + got).load_u8(-2).ne(0));
             });
             joined.leave_if(read(spare, got).ne(0));
-            let all = f.number(wide);
-            f.helper(Helper::Read, &[to, all, f.data("zeros")]);
-            cut.set(with_empty(f, (spare, got), to, at.wide));
+            let bytes = f.number(wide);
+            f.helper(Helper::Read, &[to, bytes, f.data("zeros")]);
+            cut.set(with_empty(f, (spare, got), to, layout.wide));
         });
         // A text that fills its last byte is cut.
         let last = to + (wide - 1);
@@ -99,8 +100,8 @@ fn join<'b>(f: &'b Builder, to: Scalar<'b>, wide: u32) -> Scalar<'b> {
     f.repeat(words, || {
         f.break_if(left.eq(0));
         left.set(left - 1);
-        let at = to + (left.get().bound(words - 1) << 3);
-        let word = at.load_u64(0);
+        let address = to + (left.get().bound(words - 1) << 3);
+        let word = address.load_u64(0);
         // Bytes that are not zero, or in front of such a byte.
         let inside = [8, 16, 32]
             .into_iter()
@@ -110,7 +111,7 @@ fn join<'b>(f: &'b Builder, to: Scalar<'b>, wide: u32) -> Scalar<'b> {
         pairs.set(pairs | (((next << 56) | (spaces >> 8)) & spaces));
         next.set(spaces);
         // 0x80 becomes a space.
-        at.store_u64(0, word | (spaces >> 2));
+        address.store_u64(0, word | (spaces >> 2));
         later.set(inside << 56);
     });
     pairs.get()
@@ -126,32 +127,32 @@ fn with_empty<'b>(
 ) -> Scalar<'b> {
     // Leaves space for `""`, a space and the NUL.
     let capacity = wide - 4;
-    let (at, length, cut) = (f.var("at", 0), f.var("length", 0), f.var("cut", 0));
+    let (index, length, cut) = (f.var("at", 0), f.var("length", 0), f.var("cut", 0));
     f.repeat(wide, || {
-        f.break_if(at.ge(got));
+        f.break_if(index.ge(got));
         f.if_(length.gt(capacity.cast_signed()), || {
             cut.set(1);
             f.break_();
         });
-        let here = from + at.get().bound(wide - 1);
-        let byte = f.var("byte", here.load_u8(0));
+        let address = from + index.get().bound(wide - 1);
+        let byte = f.var("byte", address.load_u8(0));
         let end = to + length.get().bound(capacity);
         f.if_(byte.eq(0), || {
             // A space stands for the first argument if it is empty.
             let previous = f.var("previous", 1);
-            f.if_(at.ne(0), || previous.set(here.load_u8(-1)));
+            f.if_(index.ne(0), || previous.set(address.load_u8(-1)));
             f.if_(previous.eq(0), || {
                 end.store_u8(0, i32::from(b'"'));
                 end.store_u8(1, i32::from(b'"'));
                 length.set(length + 2);
             });
             // No space follows the last argument.
-            f.break_if((at + 1).ge(got));
+            f.break_if((index + 1).ge(got));
             byte.set(i32::from(b' '));
         });
         (to + length.get().bound(capacity + 2)).store_u8(0, byte);
         length.set(length + 1);
-        at.set(at + 1);
+        index.set(index + 1);
     });
     cut.get()
 }

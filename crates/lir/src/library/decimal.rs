@@ -49,23 +49,23 @@ Cost: an iteration for each byte, for each digit, and for each limb and word of 
     build("string_to_fp", contract, ["text", "area"], |f, p| {
         let [text, area] = p;
         let scan = DecimalText { f, text, most };
-        let at = f.var("at", 0);
-        f.if_(is_blank(f, scan.byte(at.get())).ne(0), || {
+        let position = f.var("at", 0);
+        f.if_(is_blank(f, scan.byte(position.get())).ne(0), || {
             f.repeat(most, || {
-                at.set(at + 1);
-                f.break_if(is_blank(f, scan.byte(at.get())).eq(0));
+                position.set(position + 1);
+                f.break_if(is_blank(f, scan.byte(position.get())).eq(0));
             });
         });
         let sign = f.var("sign", 0);
-        scan.sign(at, sign);
+        scan.sign(position, sign);
         let sign = (sign << 63).opaque();
-        f.if_(scan.byte(at.get()).gt(i32::from(b'9')), || {
-            scan.names(at.get(), sign);
+        f.if_(scan.byte(position.get()).gt(i32::from(b'9')), || {
+            scan.names(position.get(), sign);
         });
-        let digits = scan.digits(at);
+        let digits = scan.digits(position);
         f.ret_if(digits.count.eq(0), 0);
-        let end = at.get().opaque();
-        let place = digits.place + scan.exponent(at);
+        let end = position.get().opaque();
+        let place = digits.place + scan.exponent(position);
         f.ret_if(digits.first.eq(0), sign);
         f.ret_if(place.sge(TOO_LARGE), sign | f.constant(INFINITY));
         f.ret_if(place.sle(TOO_SMALL), sign);
@@ -126,32 +126,32 @@ struct LimbArray<'b> {
 
 impl<'b> DecimalText<'b> {
     /// A byte of the text; 0 behind its end.
-    fn byte(&self, at: Scalar<'b>) -> Scalar<'b> {
+    fn byte(&self, position: Scalar<'b>) -> Scalar<'b> {
         let byte = self.f.var("byte", 0);
-        self.f.if_(at.lt(self.most.cast_signed()), || {
-            byte.set((self.text + at).load_u8(0));
+        self.f.if_(position.lt(self.most.cast_signed()), || {
+            byte.set((self.text + position).load_u8(0));
         });
         byte.get()
     }
 
     /// Steps over a sign; `negative` = 1 for a minus.
-    fn sign(&self, at: Var<'b>, negative: Var<'b>) {
+    fn sign(&self, position: Var<'b>, negative: Var<'b>) {
         let f = self.f;
-        let byte = self.byte(at.get());
-        f.if_(byte.eq(i32::from(b'+')), || at.set(at + 1));
+        let byte = self.byte(position.get());
+        f.if_(byte.eq(i32::from(b'+')), || position.set(position + 1));
         f.if_(byte.eq(i32::from(b'-')), || {
             negative.set(1);
-            at.set(at + 1);
+            position.set(position + 1);
         });
-        at.set(at.get().opaque());
+        position.set(position.get().opaque());
     }
 
     /// Returns what `inf` or `nan` stands for, or 0.
-    fn names(&self, at: Scalar<'b>, sign: Scalar<'b>) {
+    fn names(&self, position: Scalar<'b>, sign: Scalar<'b>) {
         let f = self.f;
         let word = |bytes: [u8; 4]| f.constant(u32::from_ne_bytes(bytes).into());
-        f.ret_if(at.ge(self.most.cast_signed()), 0);
-        let name = (self.text + at).load_bytes(Size::U32, 0);
+        f.ret_if(position.ge(self.most.cast_signed()), 0);
+        let name = (self.text + position).load_bytes(Size::U32, 0);
         let name = (name & word([0xff, 0xff, 0xff, 0])) | word([0x20, 0x20, 0x20, 0]);
         f.ret_if(name.eq(word(*b"inf\0")), sign | f.constant(INFINITY));
         f.ret_if(name.eq(word(*b"nan\0")), f.constant(NAN));
@@ -159,30 +159,30 @@ impl<'b> DecimalText<'b> {
     }
 
     /// Scans the digits, with a point among them.
-    fn digits(&self, at: Var<'b>) -> DecimalDigits<'b> {
+    fn digits(&self, position: Var<'b>) -> DecimalDigits<'b> {
         let f = self.f;
-        let start = at.get();
+        let start = position.get();
         // Positions plus 1; 0 for none.
         let [first, point] = ["first", "point"].map(|n| f.var(n, 0));
         f.repeat(self.most, || {
-            f.break_if(at.ge(self.most.cast_signed()));
-            let byte = (self.text + at).load_u8(0);
+            f.break_if(position.ge(self.most.cast_signed()));
+            let byte = (self.text + position).load_u8(0);
             let digit = byte - i32::from(b'0');
             f.if_(digit.gt(9), || {
                 f.break_if(byte.ne(i32::from(b'.')));
                 f.break_if(point.ne(0));
-                point.set(at + 1);
-                at.set(at + 1);
+                point.set(position + 1);
+                position.set(position + 1);
                 f.continue_();
             });
             f.if_(first.eq(0), || {
-                f.if_(digit.ne(0), || first.set(at + 1));
+                f.if_(digit.ne(0), || first.set(position + 1));
             });
-            at.set(at + 1);
+            position.set(position + 1);
         });
-        let count = f.var("count", at - start);
+        let count = f.var("count", position - start);
         // The position of the point, or where it would be.
-        let units = f.var("units", at);
+        let units = f.var("units", position);
         f.if_(point.ne(0), || {
             count.set(count - 1);
             units.set(point - 1);
@@ -197,18 +197,19 @@ impl<'b> DecimalText<'b> {
     }
 
     /// The exponent behind the digits; 0 if there is none.
-    fn exponent(&self, at: Var<'b>) -> Scalar<'b> {
+    fn exponent(&self, position: Var<'b>) -> Scalar<'b> {
         let f = self.f;
         let [exponent, negative] = ["exponent", "negative"].map(|n| f.var(n, 0));
-        f.if_((self.byte(at.get()) | 0x20).eq(i32::from(b'e')), || {
-            at.set(at + 1);
-            self.sign(at, negative);
+        let mark = self.byte(position.get()) | 0x20;
+        f.if_(mark.eq(i32::from(b'e')), || {
+            position.set(position + 1);
+            self.sign(position, negative);
             f.repeat(self.most, || {
-                let digit = self.byte(at.get()) - i32::from(b'0');
+                let digit = self.byte(position.get()) - i32::from(b'0');
                 f.break_if(digit.gt(9));
                 let next = exponent * 10 + digit;
                 f.if_(next.le(MAX_EXPONENT), || exponent.set(next));
-                at.set(at + 1);
+                position.set(position + 1);
             });
             f.if_(negative.ne(0), || {
                 exponent.set(f.constant(0) - exponent);
@@ -222,13 +223,13 @@ impl<'b> DecimalText<'b> {
         let DecimalNumber { place, first, end } = number;
         let f = self.f;
         // A number without an integer part starts at the first digit of its fraction.
-        let at = f.var("digit", place | place.alu(Width::W64, AluOp::Arsh, 63));
-        let top = (f.constant(UNITS as u64 + 1) - (at + LIMB) / LIMB).opaque();
+        let place_of_digit = f.var("digit", place | place.alu(Width::W64, AluOp::Arsh, 63));
+        let top = (f.constant(UNITS as u64 + 1) - (place_of_digit + LIMB) / LIMB).opaque();
         let (next, index) = (f.var("next", first), f.var("index", top));
         let limb = f.var("limb", 0);
         f.repeat(3 * self.most + 1000, || {
             let digit = f.var("value", 0);
-            f.if_(place.sge(at), || {
+            f.if_(place.sge(place_of_digit), || {
                 f.if_(next.lt(end), || {
                     f.break_if(next.ge(self.most.cast_signed()));
                     let byte = (self.text + next).load_u8(0);
@@ -240,7 +241,7 @@ impl<'b> DecimalText<'b> {
             let value = limb * 10 + digit;
             limb.set(value);
             // A limb ends at each ninth place; the added thousands make the place positive.
-            f.if_(((at + 1000 * LIMB) % LIMB).eq(0), || {
+            f.if_(((place_of_digit + 1000 * LIMB) % LIMB).eq(0), || {
                 f.if_else(
                     index.lt(LIMBS),
                     || {
@@ -250,9 +251,9 @@ impl<'b> DecimalText<'b> {
                     || add_rest(area, value),
                 );
                 limb.set(0);
-                f.if_(at.sle(0), || f.break_if(next.ge(end)));
+                f.if_(place_of_digit.sle(0), || f.break_if(next.ge(end)));
             });
-            at.set(at - 1);
+            place_of_digit.set(place_of_digit - 1);
         });
         LimbArray {
             top,
@@ -302,10 +303,10 @@ fn whole_words<'b>(f: &'b Builder, area: Scalar<'b>, top: Scalar<'b>, words: Var
     f.repeat(ROUNDS, || {
         f.break_if(top.gt(UNITS));
         f.break_if(index.gt(UNITS));
-        let at = limb_at(area, index.get());
-        let value = carry * BASE + at.load_bytes(Size::U32, FIRST_LIMB);
+        let limb = limb_at(area, index.get());
+        let value = carry * BASE + limb.load_bytes(Size::U32, FIRST_LIMB);
         let quotient = value >> 32;
-        at.store_bytes(Size::U32, FIRST_LIMB, quotient);
+        limb.store_bytes(Size::U32, FIRST_LIMB, quotient);
         let remainder = value.ext(ExtOp::Zext, Size::U32);
         f.if_(quotient.eq(0), || {
             f.if_(index.eq(top), || top.set(top + 1));
@@ -341,11 +342,11 @@ fn fraction_words<'b>(
         f.break_if(end.le(UNITS + 1));
         f.break_if(words.ge(3));
         f.break_if(index.ge(LIMBS));
-        let at = limb_at(area, index.get());
-        let value = (at.load_bytes(Size::U32, FIRST_LIMB) << 32) + carry;
+        let limb = limb_at(area, index.get());
+        let value = (limb.load_bytes(Size::U32, FIRST_LIMB) << 32) + carry;
         let remainder = value % BASE;
         let quotient = value / BASE;
-        at.store_bytes(Size::U32, FIRST_LIMB, remainder);
+        limb.store_bytes(Size::U32, FIRST_LIMB, remainder);
         f.if_(remainder.eq(0), || {
             f.if_((index + 1).eq(end), || end.set(index));
         });

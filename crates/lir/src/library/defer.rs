@@ -50,7 +50,7 @@ pub struct DeferLayout {
 }
 
 /// `user_defer`.
-pub fn user_defer(at: &DeferLayout) -> Module {
+pub fn user_defer(layout: &DeferLayout) -> Module {
     let contract = "\
 Leaves a text of the program to the controller, and appends the mark that stands for it; nonzero if there
 is no controller that reads, or no capacity in the ring.
@@ -59,33 +59,33 @@ Cost: about 110 instructions and a record.";
     let params = ["address", "capacity", "quote"];
     let func = build("user_defer", contract, params, |f, p| {
         let [address, capacity, quote] = p;
-        let word = f.addr(MemoryOperand::State(at.mark));
+        let word = f.addr(MemoryOperand::State(layout.mark));
         f.ret_if(word.load_u64(0).eq(0), usermem::status::BAD);
         let block = f.addr(MemoryOperand::Cpu(0));
-        let t = TextAppender::new(f, at.text, block);
-        let record = block + at.record;
+        let t = TextAppender::new(f, layout.text, block);
+        let record = block + layout.record;
         record.store_bytes(Size::U32, 0, 0);
         record.store_bytes(Size::U32, 4, RECORD.cast_signed());
-        record.store_u64(8, at.shape.cast_signed());
+        record.store_u64(8, layout.shape.cast_signed());
         let field = |n: i16| 16 + 8 * n;
         for (n, argument) in [(1, address), (2, capacity), (3, quote)] {
             record.store_u64(field(n), argument);
         }
         let cpu = f.helper(Helper::Cpu, &[]);
-        let count = block + at.count.cast_signed();
+        let count = block + layout.count.cast_signed();
         let reads = count.load_u64(0) + 1;
         count.store_u64(0, reads);
         let number = reads + (cpu << CPU_SHIFT);
         record.store_u64(field(0), number);
         let task = f.helper(Helper::Task, &[]);
         let of_task = |offset: u32| task + offset.cast_signed();
-        let id = of_task(at.task_id).load_bytes(Size::U32, 0);
+        let id = of_task(layout.task_id).load_bytes(Size::U32, 0);
         record.store_u64(field(5), id);
-        record.store_u64(field(6), of_task(at.task_start).load_u64(0));
-        record.store_u64(field(7), of_task(at.task_program).load_u64(0));
+        record.store_u64(field(6), of_task(layout.task_start).load_u64(0));
+        record.store_u64(field(7), of_task(layout.task_program).load_u64(0));
         record.store_u64(field(4), f.helper(Helper::TaskAddress, &[]));
-        let ring = f.addr(MemoryOperand::Map(at.ring.into()));
-        let [bytes, flags] = [RECORD.cast_signed(), at.wakeup].map(|n| f.number(n));
+        let ring = f.addr(MemoryOperand::Map(layout.ring.into()));
+        let [bytes, flags] = [RECORD.cast_signed(), layout.wakeup].map(|n| f.number(n));
         let lost = f.helper(Helper::Output, &[ring, record, bytes, flags]);
         f.ret_if(lost.ne(0), usermem::status::BAD);
         let end = t.end();

@@ -69,13 +69,13 @@ pub struct HeapLayout {
 
 impl HeapLayout {
     /// The name of the function `make`, `take` or `step`.
-    pub fn name(&self, what: &str) -> String {
+    pub fn name(&self, function: &str) -> String {
         let order = match self.texts {
             None => "",
             Some(HeapOrder::Up) => "_up",
             Some(HeapOrder::Down) => "_down",
         };
-        format!("{what}_{}{order}", self.map)
+        format!("{function}_{}{order}", self.map)
     }
 
     /// A function with the words as its first parameter.

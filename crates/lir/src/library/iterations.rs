@@ -28,18 +28,20 @@ pub struct KeyFields(pub Vec<(u32, bool)>);
 impl KeyFields {
     /// Goes to `other` if a given field of two keys differs.
     fn compare<'b>(&self, (a, b): (Scalar<'b>, Scalar<'b>), other: BlockExit<'b>) {
-        let mut at = 0;
+        let mut offset = 0;
         for (bytes, given) in &self.0 {
-            let words = (at..at + bytes).step_by(8).filter(|_| *given);
+            let words = (offset..offset + bytes).step_by(8).filter(|_| *given);
             let words: Vec<i32> = words.map(u32::cast_signed).collect();
-            at += bytes;
+            offset += bytes;
             let Some((first, rest)) = words.split_first() else {
                 continue;
             };
-            let word = |key: Scalar<'b>, at: i32| (key + at).load_u64(0);
+            let word = |key: Scalar<'b>, offset: i32| (key + offset).load_u64(0);
             other.leave_if(word(a, *first).ne(word(b, *first)));
             // One jump for the other words: the verifier limits the number of jumps.
-            let differs = rest.iter().map(|at| word(a, *at) ^ word(b, *at));
+            let differs = rest
+                .iter()
+                .map(|offset| word(a, *offset) ^ word(b, *offset));
             if let Some(differs) = differs.reduce(|all, one| all | one) {
                 other.leave_if(differs.ne(0));
             }
@@ -69,8 +71,8 @@ pub enum Slice {
 }
 
 /// The callback, with that name.
-pub fn slice(name: &str, fields: &KeyFields, what: Slice) -> Module {
-    let contract = match what {
+pub fn slice(name: &str, fields: &KeyFields, action: Slice) -> Module {
+    let contract = match action {
         Slice::Remove => {
             "\
 Removes an element if its key has the given fields; returns 0.
@@ -88,7 +90,7 @@ Cost: three instructions for each word of a given field."
         let [map, key, _, context] = p;
         f.block(|other| {
             fields.compare((key, context.load_u64(0)), other);
-            match what {
+            match action {
                 Slice::Remove => drop(f.helper(Helper::MapDelete, &[map, key])),
                 Slice::Find => {
                     context.store_u64(8, 1);
@@ -170,30 +172,30 @@ pub struct CopyLayout {
 }
 
 /// The callback.
-pub fn copy(at: &CopyLayout) -> Module {
+pub fn copy(layout: &CopyLayout) -> Module {
     let contract = "\
 Copies an element to the next entry if its key has the given fields; returns 0.
 map: not read. key, value: the element's. context: the address of the processor's block.
 Cost: a look-up, about 25 instructions, two for each word that is copied, and a call for the variance.";
-    let func = build(&at.name, contract, PARAMS, |f, p| {
+    let func = build(&layout.name, contract, PARAMS, |f, p| {
         let [_, key, value, context] = p;
         let block = context.load_u64(0);
         let of_block = |offset: u32| block + offset.cast_signed();
         let part = |part: ElementOffset| match part {
-            ElementOffset::Key(at) => key + at.cast_signed(),
-            ElementOffset::Value(at) => value + at.cast_signed(),
+            ElementOffset::Key(offset) => key + offset.cast_signed(),
+            ElementOffset::Value(offset) => value + offset.cast_signed(),
         };
         f.block(|other| {
-            at.fields.compare((key, of_block(at.key)), other);
-            let size = of_block(at.size).load_u64(0);
+            layout.fields.compare((key, of_block(layout.key)), other);
+            let size = of_block(layout.size).load_u64(0);
             // There are at most as many elements as the array holds.
-            other.leave_if(size.ge(at.entries.cast_signed()));
+            other.leave_if(size.ge(layout.entries.cast_signed()));
             let index = f.slot(8);
-            index.store_bytes(Size::U32, 0, size + of_block(at.base).load_u64(0));
-            let map = f.addr(MemoryOperand::Map(at.map.clone()));
+            index.store_bytes(Size::U32, 0, size + of_block(layout.base).load_u64(0));
+            let map = f.addr(MemoryOperand::Map(layout.map.clone()));
             let entry = f.helper(Helper::MapLookup, &[map, index]);
             other.leave_if(entry.eq(0));
-            for copied in &at.parts {
+            for copied in &layout.parts {
                 let (to, from) = (entry + copied.to.cast_signed(), part(copied.from));
                 if copied.bytes > FEW_BYTES {
                     let bytes = f.constant(copied.bytes.into());
@@ -204,34 +206,34 @@ Cost: a look-up, about 25 instructions, two for each word that is copied, and a 
                     to.store_u64(word, from.load_u64(word));
                 }
             }
-            let word = match at.word {
+            let word = match layout.word {
                 SortWord::Sequence => value.load_u64(0),
                 SortWord::Text(text) => part(text).load_u64(0).swap(),
                 SortWord::Number(number) => part(number).load_u64(0) ^ SIGN,
                 SortWord::Statistic(count, what) => statistic(f, value, count, what) ^ SIGN,
             };
-            let word = if at.descending { word ^ -1 } else { word };
+            let word = if layout.descending { word ^ -1 } else { word };
             entry.store_u64(node::WORD, word);
             entry.store_u64(node::SEQ, value.load_u64(0));
-            let size = of_block(at.size).load_u64(0);
+            let size = of_block(layout.size).load_u64(0);
             entry.store_u64(node::ENTRY, size);
-            of_block(at.size).store_u64(0, size + 1);
+            of_block(layout.size).store_u64(0, size + 1);
         });
         f.ret(0);
     });
-    let calls = matches!(at.word, SortWord::Statistic(_, Statistic::Variance(..)));
+    let calls = matches!(layout.word, SortWord::Statistic(_, Statistic::Variance(..)));
     let variance = calls.then_some(("variance", 4));
     Module::from(func).with_externs(variance.as_slice())
 }
 
 /// What a statistic says, or 0 if it is empty.
-fn statistic<'b>(f: &'b Builder, value: Scalar<'b>, count: u32, what: Statistic) -> Scalar<'b> {
-    let word = |at: u32| (value + at.cast_signed()).load_u64(0);
+fn statistic<'b>(f: &'b Builder, value: Scalar<'b>, count: u32, part: Statistic) -> Scalar<'b> {
+    let word = |offset: u32| (value + offset.cast_signed()).load_u64(0);
     let count = word(count);
     let result = f.var("result", 0);
     f.if_(count.ne(0), || {
-        result.set(match what {
-            Statistic::Word(at) => word(at),
+        result.set(match part {
+            Statistic::Word(offset) => word(offset),
             Statistic::Average(sum) => quotient(word(sum), count),
             Statistic::Variance(sum, squares) => {
                 let args = [count, word(sum), word(squares), word(squares + 8)];

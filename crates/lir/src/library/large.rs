@@ -156,7 +156,7 @@ impl PutLayout {
 }
 
 /// The function `put`, named by the layout.
-pub fn put(at: &PutLayout) -> Module {
+pub fn put(layout: &PutLayout) -> Module {
     let contract = "\
 Adds to the element of the key in the processor's block: in a slot of the cache, which the key then takes,
 or in the memory, into which it inserts the key if it is not there. `FULL` if there is no slot.
@@ -164,21 +164,21 @@ value: to add. generation: the lowest bit counts. slot: offset of a free slot in
 Cost: a look-up of the memory, about 60 instructions if the key's first cell has it, about 12 for each
 further one.";
     let params = ["value", "generation", "slot"];
-    Module::from(build(&at.name, contract, params, |f, p| {
+    Module::from(build(&layout.name, contract, params, |f, p| {
         let [value, generation, slot] = p;
         let block = f.addr(MemoryOperand::Cpu(0));
-        let generation = match at.double {
+        let generation = match layout.double {
             true => generation & 1,
             false => f.constant(0),
         };
         let index = f.slot(8);
         index.store_u64(0, generation);
-        let map = f.addr(MemoryOperand::Map(at.map.clone()));
+        let map = f.addr(MemoryOperand::Map(layout.map.clone()));
         let memory = f.helper(Helper::MapLookup, &[map, index]);
         f.ret_if(memory.eq(0), 0);
         let table = Table {
             f,
-            at,
+            layout,
             memory,
             block,
             generation: index,
@@ -188,7 +188,7 @@ further one.";
             slot.eq(0),
             || table.add(element, value),
             || {
-                f.ret_if(slot.gt(at.last_slot.cast_signed()), 0);
+                f.ret_if(slot.gt(layout.last_slot.cast_signed()), 0);
                 table.take_slot(block + slot, value);
             },
         );
@@ -199,7 +199,7 @@ further one.";
 /// What the code of [`put`] has.
 struct Table<'a, 'b> {
     f: &'b Builder,
-    at: &'a PutLayout,
+    layout: &'a PutLayout,
     memory: Scalar<'b>,
     block: Scalar<'b>,
     /// The address of the generation's number. What few keys need is loaded where they need it.
@@ -209,7 +209,7 @@ struct Table<'a, 'b> {
 /// A cell of a key.
 struct Cell<'b> {
     /// The address, without [`LargeLayout::CELLS`].
-    at: Scalar<'b>,
+    address: Scalar<'b>,
     /// The key's tag there.
     tag: Scalar<'b>,
 }
@@ -218,15 +218,15 @@ const CELLS: i16 = spile_cast::i16_of(LargeLayout::CELLS as usize);
 
 impl<'b> Cell<'b> {
     fn content(&self) -> Scalar<'b> {
-        self.at.load_bytes(Size::U32, CELLS)
+        self.address.load_bytes(Size::U32, CELLS)
     }
 }
 
 impl<'b> Table<'_, 'b> {
     /// The address of the key's slot, which is inserted if absent.
     fn element(&self) -> Scalar<'b> {
-        let (f, large) = (self.f, self.at.large);
-        let last = || self.key(self.at.key_size.fit::<i16>() - 8);
+        let (f, large) = (self.f, self.layout.large);
+        let last = || self.key(self.layout.key_size.fit::<i16>() - 8);
         let hash = f.var("hash", self.hash());
         let slot = f.var("slot", 0);
         // A word that the verifier does not know: all iterations look equal to it then.
@@ -249,7 +249,7 @@ impl<'b> Table<'_, 'b> {
                 f.repeat_open(LargeLayout::WINDOW, || {
                     let nth = probed & (LargeLayout::WINDOW.cast_signed() - 1);
                     let cell = Cell {
-                        at: first + (nth << 2),
+                        address: first + (nth << 2),
                         tag,
                     };
                     self.probe(&cell, (slot, found));
@@ -257,15 +257,15 @@ impl<'b> Table<'_, 'b> {
                     let nth = probed & (LargeLayout::WINDOW.cast_signed() - 1);
                     f.break_if(nth.eq(0));
                 });
-                let all = LargeLayout::WINDOW * LargeLayout::WINDOWS;
-                let cells_left = (probed >> all.ilog2().cast_signed()).eq(0);
+                let cells = LargeLayout::WINDOW * LargeLayout::WINDOWS;
+                let cells_left = (probed >> cells.ilog2().cast_signed()).eq(0);
                 f.if_else(
                     cells_left,
                     || hash.set(((h ^ (h >> 32)) + last()) * GOLDEN),
                     || {
                         // The last cell loses its key.
                         let cell = Cell {
-                            at: first + ((LargeLayout::WINDOW.cast_signed() - 1) << 2),
+                            address: first + ((LargeLayout::WINDOW.cast_signed() - 1) << 2),
                             tag,
                         };
                         let content = cell.content();
@@ -279,13 +279,13 @@ impl<'b> Table<'_, 'b> {
     }
 
     /// A word of the key.
-    fn key(&self, at: i16) -> Scalar<'b> {
-        (self.block + self.at.key.cast_signed()).load_u64(at)
+    fn key(&self, offset: i16) -> Scalar<'b> {
+        (self.block + self.layout.key.cast_signed()).load_u64(offset)
     }
 
     /// The first hash of the key ([`LargeLayout::probe_cells`]).
     fn hash(&self) -> Scalar<'b> {
-        let mut words = self.at.words().rev().map(|at| self.key(at));
+        let mut words = self.layout.words().rev().map(|at| self.key(at));
         let last = words.next().unwrap_or(self.f.constant(0));
         let last = last >> LargeLayout::GROUP_BITS.cast_signed();
         let mixed = words.rev().fold(None, |sum: Option<Scalar<'b>>, word| {
@@ -297,7 +297,7 @@ impl<'b> Table<'_, 'b> {
 
     /// The address of a slot.
     fn slot(&self, number: Scalar<'b>) -> Scalar<'b> {
-        let large = self.at.large;
+        let large = self.layout.large;
         let first = large.slots_offset() - large.slot_size;
         self.memory + (number * large.slot_size.cast_signed()) + first.cast_signed()
     }
@@ -313,9 +313,9 @@ impl<'b> Table<'_, 'b> {
         f.block(|other| {
             let number = content ^ cell.tag;
             // So is a number under another tag.
-            other.leave_if(number.gt(self.at.large.slots.cast_signed()));
+            other.leave_if(number.gt(self.layout.large.slots.cast_signed()));
             let address = self.slot(number);
-            for at in self.at.words() {
+            for at in self.layout.words() {
                 other.leave_if(address.load_u64(at).ne(self.key(at)));
             }
             slot.set(address);
@@ -340,7 +340,7 @@ impl<'b> Table<'_, 'b> {
             }
         };
         let live = memory.load_u64(LargeLayout::LIVE.fit());
-        f.if_(live.ge(self.at.max.cast_signed()), || {
+        f.if_(live.ge(self.layout.max.cast_signed()), || {
             // Unless the last slot was given to this key.
             if raced.is_some() {
                 let now = cell.content();
@@ -349,11 +349,11 @@ impl<'b> Table<'_, 'b> {
             f.ret(FULL);
         });
         // Older verifiers forget a word that a helper was given.
-        let generation = match self.at.double {
+        let generation = match self.layout.double {
             true => self.generation.load_u64(0) & 1,
             false => f.constant(0),
         };
-        let spare = self.block + self.at.large.spare.cast_signed() + (generation << 3);
+        let spare = self.block + self.layout.large.spare.cast_signed() + (generation << 3);
         let number = f.var("number", spare.load_bytes(Size::U32, 0));
         f.if_(number.eq(0), || {
             let given = memory.fetch_add(LargeLayout::GIVEN.fit(), 1) + 1;
@@ -361,13 +361,13 @@ impl<'b> Table<'_, 'b> {
             spare.store_bytes(Size::U32, 4, 1);
             number.set(given);
         });
-        f.ret_if(number.gt(self.at.large.slots.cast_signed()), FULL);
+        f.ret_if(number.gt(self.layout.large.slots.cast_signed()), FULL);
         let address = self.slot(number.get());
-        for at in self.at.words() {
+        for at in self.layout.words() {
             address.store_u64(at, self.key(at));
         }
         let was = cell
-            .at
+            .address
             .compare_exchange_u32(CELLS, content, number | cell.tag);
         if raced.is_some() {
             f.if_(was.ne(content), || retry(was));
@@ -380,36 +380,36 @@ impl<'b> Table<'_, 'b> {
 
     /// Adds to the element in a slot. Other processors add to it, too.
     fn add(&self, slot: Scalar<'b>, value: Scalar<'b>) {
-        let at = |offset: u32| (self.at.key_size + offset).fit::<i16>();
-        if let Some(count) = self.at.count {
-            slot.atomic(AtomicOp::Add, at(count), 1);
+        let displacement = |offset: u32| (self.layout.key_size + offset).fit::<i16>();
+        if let Some(count) = self.layout.count {
+            slot.atomic(AtomicOp::Add, displacement(count), 1);
         }
-        match (self.at.sum, self.at.wraps) {
+        match (self.layout.sum, self.layout.wraps) {
             (Some(sum), Some(wraps)) => {
-                let before = slot.fetch_add(at(sum), value);
+                let before = slot.fetch_add(displacement(sum), value);
                 let after = before + value;
                 self.f.if_(((before ^ after) & (value ^ after)).slt(0), || {
                     let count = self.block + wraps.cast_signed();
                     count.store_u64(0, count.load_u64(0) + 1);
                 });
             }
-            (Some(sum), None) => slot.atomic(AtomicOp::Add, at(sum), value),
+            (Some(sum), None) => slot.atomic(AtomicOp::Add, displacement(sum), value),
             (None, _) => {}
         }
     }
 
     /// Makes a free slot the element's, with one addition.
     fn take_slot(&self, slot: Scalar<'b>, value: Scalar<'b>) {
-        let element = 8 + self.at.key_size.fit::<i16>();
-        for at in self.at.words() {
+        let element = 8 + self.layout.key_size.fit::<i16>();
+        for at in self.layout.words() {
             slot.store_u64(8 + at, self.key(at));
         }
         slot.store_u64(0, 1);
-        for at in (0..self.at.value_size).step_by(8) {
+        for at in (0..self.layout.value_size).step_by(8) {
             let to = element + at.fit::<i16>();
             match Some(at) {
-                at if at == self.at.count => slot.store_u64(to, 1),
-                at if at == self.at.sum => slot.store_u64(to, value),
+                at if at == self.layout.count => slot.store_u64(to, 1),
+                at if at == self.layout.sum => slot.store_u64(to, value),
                 _ => slot.store_u64(to, 0),
             }
         }

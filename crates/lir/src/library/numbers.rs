@@ -143,15 +143,15 @@ bytes, to: areas of `most` bytes and twice as many. count: of the bytes, not kno
 Cost: an iteration for each four bytes.";
     build("hex_bytes", contract, ["bytes", "to", "count"], |f, p| {
         let [bytes, to, count] = p;
-        let at = f.var("at", 0);
+        let position = f.var("at", 0);
         f.repeat(most / 4, || {
-            f.break_if(at.ge(count));
-            f.break_if(at.gt(most.cast_signed() - 4));
-            let four = (bytes + at).load_bytes(Size::U32, 0);
+            f.break_if(position.ge(count));
+            f.break_if(position.gt(most.cast_signed() - 4));
+            let four = (bytes + position).load_bytes(Size::U32, 0);
             let letters = f.constant(u64::from(b'a' - b'0' - 10));
             let digits = eight_hex(f, four.ext(ExtOp::Swap, Size::U32), letters);
-            (to + (at << 1)).store_u64(0, digits);
-            at.set(at + 4);
+            (to + (position << 1)).store_u64(0, digits);
+            position.set(position + 4);
         });
         f.ret(0);
     })
@@ -176,11 +176,11 @@ Cost: an iteration for each digit.";
         // simple_strtol looks for a digit behind the mark. Without one the number is 0 in each base.
         let of_text = (marked << 3) - (zero << 1) + 10;
         let radix = (base + is(base, 0) * of_text).opaque();
-        let at = f.var("at", negative + ((marked & is(radix, 16)) << 1));
+        let position = f.var("at", negative + ((marked & is(radix, 16)) << 1));
         let value = f.var("value", 0);
         f.repeat(MAX_SLOT, || {
-            f.break_if(at.ge(size));
-            let byte = (text + at).load_u8(0);
+            f.break_if(position.ge(size));
+            let byte = (text + position).load_u8(0);
             // Behind the digits letters follow, in lower case by one bit.
             let letter = (f.constant(u64::from(b'9')) - byte) >> 63;
             let first = letter * i32::from(b'a' - b'0') + i32::from(b'0');
@@ -190,7 +190,7 @@ Cost: an iteration for each digit.";
             f.break_if(digit.ge(16));
             f.break_if(digit.ge(radix));
             value.set(value * radix + digit);
-            at.set(at + 1);
+            position.set(position + 1);
         });
         // The value's complement plus 1 if it is negative.
         f.ret((value ^ (f.constant(0) - negative)) + negative);

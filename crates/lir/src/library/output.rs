@@ -28,27 +28,27 @@ pub struct FlushLayout {
 }
 
 /// `flush`.
-pub fn flush(at: &FlushLayout) -> Module {
+pub fn flush(layout: &FlushLayout) -> Module {
     let contract = "\
 Sends the output buffer, if there is anything in it, and empties it; returns 0.
 Cost: about 25 instructions and a record.";
     Module::from(build(FLUSH, contract, [], |f, []| {
         let block = f.addr(MemoryOperand::Cpu(0));
         let of_block = |offset: u32| block + offset.cast_signed();
-        let position = of_block(at.position);
+        let position = of_block(layout.position);
         let bytes = position.load_u64(0);
         f.ret_if(bytes.eq(0), 0);
-        f.ret_if(bytes.gt(at.size.cast_signed()), 0);
-        let buffer = of_block(at.buffer);
-        let handler = of_block(at.running).load_u64(0) - 1;
+        f.ret_if(bytes.gt(layout.size.cast_signed()), 0);
+        let buffer = of_block(layout.buffer);
+        let handler = of_block(layout.running).load_u64(0) - 1;
         buffer.store_bytes(Size::U32, 0, handler);
         buffer.store_bytes(Size::U32, 4, bytes);
-        let ring = f.addr(MemoryOperand::Map(at.ring.into()));
-        let flags = f.addr(MemoryOperand::State(at.wake)).load_u64(0);
+        let ring = f.addr(MemoryOperand::Map(layout.ring.into()));
+        let flags = f.addr(MemoryOperand::State(layout.wake)).load_u64(0);
         let lost = f.helper(Helper::Output, &[ring, buffer, bytes, flags]);
         position.store_u64(0, 0);
         f.ret_if(lost.eq(0), 0);
-        let count = of_block(at.lost);
+        let count = of_block(layout.lost);
         count.store_u64(0, count.load_u64(0) + 1);
         f.ret(0);
     }))

@@ -51,16 +51,16 @@ pub(super) fn write_escaped<'b>(
         f.helper(Helper::ReadText, &[to, f.constant(wide.into()), text]);
     };
     f.if_else(special.eq(0), copy, || {
-        let (at, length) = (f.var("at", 0), f.var("length", 0));
+        let (index, length) = (f.var("at", 0), f.var("length", 0));
         f.repeat(wide, || {
-            f.break_if(at.ge(wide.cast_signed()));
+            f.break_if(index.ge(wide.cast_signed()));
             f.break_if(length.gt(capacity.cast_signed()));
-            let (here, to) = (text + at, to + length);
-            let byte = here.load_u8(0);
+            let (address, to) = (text + index, to + length);
+            let byte = address.load_u8(0);
             f.break_if(byte.eq(0));
-            let left = f.constant(wide.into()) - at;
-            character(f, here, byte, left, |code, bytes| {
-                at.set(at + bytes);
+            let left = f.constant(wide.into()) - index;
+            character(f, address, byte, left, |code, bytes| {
+                index.set(index + bytes);
                 length.set(length + escaped_length(f, code));
                 put(f, to, code);
                 f.continue_();
@@ -68,7 +68,7 @@ pub(super) fn write_escaped<'b>(
             let row = f.data(ESCAPES) + (byte << 3);
             to.store_u64(0, row.load_bytes(Size::U32, 0));
             length.set(length + row.load_u8(4));
-            at.set(at + 1);
+            index.set(index + 1);
         });
     });
 }
@@ -86,25 +86,25 @@ Cost: an iteration for eight bytes without an escape, otherwise for each byte.";
         let [text, out, count, limit, quoted] = p;
         // Without a branch: the verifier would follow the rest twice.
         out.store_u8(0, quoted * QUOTE);
-        let (at, length) = (f.var("at", 0), f.var("length", quoted));
+        let (index, length) = (f.var("at", 0), f.var("length", quoted));
         // The length that leaves space for the truncation mark.
         let kept = f.var("kept", 1);
         f.repeat(wide, || {
-            f.break_if(at.ge(count));
-            f.break_if(at.ge(wide.cast_signed()));
+            f.break_if(index.ge(count));
+            f.break_if(index.ge(wide.cast_signed()));
             f.break_if(length.gt(most.cast_signed()));
-            let (here, to) = (text + at, out + length);
-            let word = here.load_u64(0);
+            let (address, to) = (text + index, out + length);
+            let word = address.load_u64(0);
             let byte = word & 0xff;
             let shorter = limit - 3;
             // Eight bytes at once, if none needs an escape and all fit: one test, because the verifier
             // would follow the rest for each.
-            let eight = special_marks(f, word) | less(count, at + 8) | less(shorter, length + 8);
+            let eight = special_marks(f, word) | less(count, index + 8) | less(shorter, length + 8);
             f.if_(eight.eq(0), || {
                 to.store_u64(0, word);
                 length.set(length + 8);
                 kept.set(length);
-                at.set(at + 8);
+                index.set(index + 8);
                 f.continue_();
             });
             let advance = |bytes: Scalar<'_>, more: Scalar<'_>| {
@@ -113,20 +113,20 @@ Cost: an iteration for eight bytes without an escape, otherwise for each byte.";
                 length.set(longer);
                 let stays = f.constant(0) - less(shorter, longer);
                 kept.set((kept & stays) | (longer & (stays ^ -1)));
-                at.set(at + bytes);
+                index.set(index + bytes);
             };
-            character(f, here, byte, count - at, |code, bytes| {
+            character(f, address, byte, count - index, |code, bytes| {
                 advance(bytes, escaped_length(f, code));
                 put(f, to, code);
                 f.continue_();
             });
-            let row = row(f, here);
+            let row = row(f, address);
             advance(f.constant(1), row.load_u8(4));
             to.store_bytes(Size::U32, 0, row.load_bytes(Size::U32, 0));
         });
         f.ret_if(quoted.eq(0), 0);
         let cut = f.var("cut", 0);
-        f.if_(at.lt(count), || {
+        f.if_(index.lt(count), || {
             cut.set(1);
             length.set(kept);
         });
@@ -148,8 +148,8 @@ Cost: an iteration for eight bytes without an escape, otherwise for each byte.";
 
 /// The row of the byte at an address. The byte is read again: the verifier knows different things about
 /// the first one, depending on whether it could begin a character.
-fn row<'b>(f: &'b Builder, here: Scalar<'b>) -> Scalar<'b> {
-    f.data(ESCAPES) + (here.load_u8(0) << 3)
+fn row<'b>(f: &'b Builder, address: Scalar<'b>) -> Scalar<'b> {
+    f.data(ESCAPES) + (address.load_u8(0) << 3)
 }
 
 /// The top bits of the bytes that are zero.
@@ -194,13 +194,13 @@ fn special_marks<'b>(f: &'b Builder, word: Scalar<'b>) -> Scalar<'b> {
 /// one: not an overlong form, a surrogate or a value out of range.
 fn character<'b>(
     f: &'b Builder,
-    here: Scalar<'b>,
+    address: Scalar<'b>,
     first: Scalar<'b>,
     left: Scalar<'b>,
     code: impl FnOnce(Scalar<'b>, Scalar<'b>),
 ) {
     f.if_(first.ge(0xc2), || {
-        let (value, bytes) = decode(f, here, first, left);
+        let (value, bytes) = decode(f, address, first, left);
         f.if_(bytes.ne(0), || code(value, bytes));
     });
 }
@@ -214,18 +214,18 @@ fn less<'b>(a: Scalar<'b>, b: Scalar<'b>) -> Scalar<'b> {
 /// nothing branches: the verifier would follow the rest for each length and each fault.
 fn decode<'b>(
     f: &'b Builder,
-    here: Scalar<'b>,
+    address: Scalar<'b>,
     first: Scalar<'b>,
     left: Scalar<'b>,
 ) -> (Scalar<'b>, Scalar<'b>) {
     let number = |n: u64| f.constant(n);
     let length = less(number(0xdf), first) + less(number(0xef), first) + 2;
     // A continuation byte is 0x80 plus six bits.
-    let next = [1, 2, 3].map(|at| here.load_u8(at) ^ 0x80);
+    let next = [1, 2, 3].map(|at| address.load_u8(at) ^ 0x80);
     let bits = first & (number(0x7f) >> length);
     let join = |code: Scalar<'b>, next: &Scalar<'b>| (code << 6) | (*next & 0x3f);
-    let all = next.iter().fold(bits, join);
-    let code = all >> ((number(4) - length) * 6);
+    let joined = next.iter().fold(bits, join);
+    let code = joined >> ((number(4) - length) * 6);
     let marks = (next[0] >> 6) | ((next[1] >> 6) << 8) | ((next[2] >> 6) << 16);
     let wrong = marks & ((number(1) << ((length - 1) << 3)) - 1)
         | less(number(0xf4), first)
@@ -234,8 +234,8 @@ fn decode<'b>(
         | less((code >> 11) ^ (0xd800 >> 11), number(1))
         | less(number(0x10_ffff), code);
     // All bits if nothing is wrong.
-    let found = number(0) - less(wrong, number(1));
-    (code, length & found)
+    let valid = number(0) - less(wrong, number(1));
+    (code, length & valid)
 }
 
 /// The length of the escape of a character.

@@ -256,8 +256,8 @@ impl<'b> Matcher<'b> {
         matcher
     }
 
-    fn put(&self, at: i16, v: impl IntoOperand<'b>) {
-        self.words.store_u64(at, v);
+    fn put(&self, offset: i16, v: impl IntoOperand<'b>) {
+        self.words.store_u64(offset, v);
     }
 
     /// Makes a table the current one.
@@ -275,10 +275,10 @@ impl<'b> Matcher<'b> {
 
     /// The entry of a row at a column; returns 0 past the table's end.
     fn column(&self, row: Scalar<'b>, table: Table, column: u32) -> Scalar<'b> {
-        let at = row + column.cast_signed();
-        self.f.ret_if(at.gt(table.last()), 0);
+        let index = row + column.cast_signed();
+        self.f.ret_if(index.gt(table.last()), 0);
         let shift = table.size.bytes().ilog2().cast_signed();
-        (self.f.data(table.name) + (at << shift)).load_bytes(table.size, 0)
+        (self.f.data(table.name) + (index << shift)).load_bytes(table.size, 0)
     }
 
     /// Computes START, where the match begins, in a text of that length; returns 0 if there is none.
@@ -383,7 +383,7 @@ struct Step<'b> {
 
 impl<'b> Step<'b> {
     fn new(f: &'b Builder, words: Scalar<'b>) -> Step<'b> {
-        let word = |at: i16| words.load_u64(at);
+        let word = |offset: i16| words.load_u64(offset);
         let area = word(word::AREA);
         Step {
             f,
@@ -397,16 +397,16 @@ impl<'b> Step<'b> {
         }
     }
 
-    fn word(&self, at: i16) -> Scalar<'b> {
-        self.words.load_u64(at)
+    fn word(&self, offset: i16) -> Scalar<'b> {
+        self.words.load_u64(offset)
     }
 
     /// The entry of the current row for a byte, in a table of 2^`shift` bytes each; stops the loop past the
     /// table's end.
     fn entry(&self, byte: Scalar<'b>, shift: i32) -> Scalar<'b> {
-        let at = self.row + (self.classes + byte).load_u8(0);
-        self.f.ret_if(at.gt(self.last), 1);
-        self.table + (at << shift)
+        let index = self.row + (self.classes + byte).load_u8(0);
+        self.f.ret_if(index.gt(self.last), 1);
+        self.table + (index << shift)
     }
 
     /// Ends the step: runs `on` and goes on with the loop, or ends it where `code` left. Both keep the row.

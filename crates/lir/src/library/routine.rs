@@ -116,20 +116,20 @@ const NAMES: Values = 2 * arguments::ENTRY.cast_signed()..=1 << 20;
 trait Numbers {
     /// Adds the immediates of this part, each with the range of values for which the rest of the code is the
     /// same. All other integers of a request select the code.
-    fn add<'a>(&'a mut self, all: &mut Vec<(Number<'a>, Values)>);
+    fn add<'a>(&'a mut self, numbers: &mut Vec<(Number<'a>, Values)>);
 }
 
 impl<T: Numbers> Numbers for Option<T> {
-    fn add<'a>(&'a mut self, all: &mut Vec<(Number<'a>, Values)>) {
+    fn add<'a>(&'a mut self, numbers: &mut Vec<(Number<'a>, Values)>) {
         if let Some(part) = self {
-            part.add(all);
+            part.add(numbers);
         }
     }
 }
 
 impl<const N: usize> Numbers for [u32; N] {
-    fn add<'a>(&'a mut self, all: &mut Vec<(Number<'a>, Values)>) {
-        all.extend(self.iter_mut().map(|n| (n.into(), OFFSET)));
+    fn add<'a>(&'a mut self, numbers: &mut Vec<(Number<'a>, Values)>) {
+        numbers.extend(self.iter_mut().map(|n| (n.into(), OFFSET)));
     }
 }
 
@@ -138,10 +138,10 @@ impl<const N: usize> Numbers for [u32; N] {
 macro_rules! numbers {
     ($type:path { code: $($code:ident),*; parts: $($part:ident),*; $($values:ident: $($number:ident),+;)* }) => {
         impl Numbers for $type {
-            fn add<'a>(&'a mut self, all: &mut Vec<(Number<'a>, Values)>) {
+            fn add<'a>(&'a mut self, numbers: &mut Vec<(Number<'a>, Values)>) {
                 let Self { $($($number,)+)* $($part,)* $($code: _,)* } = self;
-                $($(all.push(($number.into(), $values));)+)*
-                $($part.add(all);)*
+                $($(numbers.push(($number.into(), $values));)+)*
+                $($part.add(numbers);)*
             }
         }
     };
@@ -235,46 +235,46 @@ impl Routine {
         };
         match self {
             Routine::Common(name) => only(name).unwrap_or_default(),
-            Routine::AppendText(at) => append::append_text(*at),
-            Routine::AppendBytes(at) => append::append_bytes(*at),
-            Routine::AppendHex(at) => append::append_hex(*at),
-            Routine::AppendNumber(at, base) => append::append_number(*at, *base),
+            Routine::AppendText(layout) => append::append_text(*layout),
+            Routine::AppendBytes(layout) => append::append_bytes(*layout),
+            Routine::AppendHex(layout) => append::append_hex(*layout),
+            Routine::AppendNumber(layout, base) => append::append_number(*layout, *base),
             Routine::Quote(wide, most) => quote::quote(*wide, *most, bytes(quote::ESCAPES)),
-            Routine::Arguments(at, size) => {
+            Routine::Arguments(layout, size) => {
                 let mut names = bytes(arguments::NAMES).to_vec();
                 names.resize(usize::try_from(*size).unwrap_or(0), 0);
-                arguments::module(at, names, bytes(quote::ESCAPES))
+                arguments::module(layout, names, bytes(quote::ESCAPES))
             }
-            Routine::UserMemory(at) => usermem::module(at),
-            Routine::Defer(at) => defer::user_defer(at),
-            Routine::Addresses(at) => unwind::addresses(at),
-            Routine::Unwind(at) => unwind::module(at),
+            Routine::UserMemory(layout) => usermem::module(layout),
+            Routine::Defer(layout) => defer::user_defer(layout),
+            Routine::Addresses(layout) => unwind::addresses(layout),
+            Routine::Unwind(layout) => unwind::module(layout),
             Routine::StackText(text) => text.module(),
             Routine::Heap(layout) => heap::module(layout),
-            Routine::Flush(at) => output::flush(at),
+            Routine::Flush(layout) => output::flush(layout),
             Routine::FindSteps => regex::find_steps(),
         }
     }
 
     fn numbers(&mut self) -> Vec<(Number<'_>, Values)> {
-        let mut all = Vec::new();
+        let mut numbers = Vec::new();
         match self {
             Routine::Common(_) | Routine::Quote(..) | Routine::Heap(_) | Routine::FindSteps => {}
-            Routine::AppendText(at)
-            | Routine::AppendBytes(at)
-            | Routine::AppendHex(at)
-            | Routine::AppendNumber(at, _) => at.add(&mut all),
-            Routine::Arguments(at, names) => {
-                at.add(&mut all);
-                all.push((names.into(), NAMES));
+            Routine::AppendText(layout)
+            | Routine::AppendBytes(layout)
+            | Routine::AppendHex(layout)
+            | Routine::AppendNumber(layout, _) => layout.add(&mut numbers),
+            Routine::Arguments(layout, names) => {
+                layout.add(&mut numbers);
+                numbers.push((names.into(), NAMES));
             }
-            Routine::UserMemory(at) => at.add(&mut all),
-            Routine::Defer(at) => at.add(&mut all),
-            Routine::Flush(at) => at.add(&mut all),
-            Routine::Addresses(at) | Routine::Unwind(at) => at.add(&mut all),
-            Routine::StackText(text) => text.layout.add(&mut all),
+            Routine::UserMemory(layout) => layout.add(&mut numbers),
+            Routine::Defer(layout) => layout.add(&mut numbers),
+            Routine::Flush(layout) => layout.add(&mut numbers),
+            Routine::Addresses(layout) | Routine::Unwind(layout) => layout.add(&mut numbers),
+            Routine::StackText(text) => text.layout.add(&mut numbers),
         }
-        all
+        numbers
     }
 
     /// The numbers of the request whose values contain them.

@@ -38,7 +38,7 @@ Cost: an iteration for each position, and one for each further word of the part 
         f.ret_if(part_length.gt(length), 0);
         let last = length - part_length;
         let part = SlotText {
-            at: part,
+            address: part,
             length: part_length,
             wide: part_wide,
         };
@@ -58,22 +58,22 @@ Cost: an iteration for each position, and one for each further word of the part 
 /// A text in a slot, at its address: its length, which is not 0, and the slot's bytes.
 #[derive(Clone, Copy)]
 struct SlotText<'b> {
-    at: Scalar<'b>,
+    address: Scalar<'b>,
     length: Scalar<'b>,
     wide: u32,
 }
 
 /// Whether the text at `here` begins with a part. The first words are compared without a loop.
-fn begins<'b>(f: &'b Builder, here: Scalar<'b>, part: SlotText<'b>) -> Var<'b> {
+fn begins<'b>(f: &'b Builder, text: Scalar<'b>, part: SlotText<'b>) -> Var<'b> {
     let same = f.var("same", 0);
-    begins_from(f, here, part, (0, same));
+    begins_from(f, text, part, (0, same));
     same
 }
 
 /// Compares from a word on.
 fn begins_from<'b>(
     f: &'b Builder,
-    here: Scalar<'b>,
+    text: Scalar<'b>,
     part: SlotText<'b>,
     (word, same): (u32, Var<'b>),
 ) {
@@ -82,16 +82,16 @@ fn begins_from<'b>(
         let unused = ((f.constant(8) - left) << 3) & 63;
         f.if_((differ << unused).eq(0), || same.set(1));
     };
-    let at = 8 * word.cast_signed();
+    let offset = 8 * word.cast_signed();
     if word == IN_POSITION {
-        let at = f.var("at", at);
+        let offset = f.var("at", offset);
         f.repeat(part.wide / 8, || {
-            f.break_if(at.gt(part.wide.cast_signed() - 8));
-            let differ = (here + at).load_u64(0) ^ (part.at + at).load_u64(0);
-            let left = part.length - at;
+            f.break_if(offset.gt(part.wide.cast_signed() - 8));
+            let differ = (text + offset).load_u64(0) ^ (part.address + offset).load_u64(0);
+            let left = part.length - offset;
             f.if_(left.gt(8), || {
                 f.break_if(differ.ne(0));
-                at.set(at + 8);
+                offset.set(offset + 8);
                 f.continue_();
             });
             last(differ, left);
@@ -99,19 +99,19 @@ fn begins_from<'b>(
         });
         return;
     }
-    let differ = here.load_u64(at.fit()) ^ part.at.load_u64(at.fit());
+    let differ = text.load_u64(offset.fit()) ^ part.address.load_u64(offset.fit());
     if 8 * (word + 1) == part.wide {
-        last(differ, part.length - at);
+        last(differ, part.length - offset);
         return;
     }
     f.if_else(
-        part.length.gt(at + 8),
+        part.length.gt(offset + 8),
         || {
             f.if_(differ.eq(0), || {
-                begins_from(f, here, part, (word + 1, same));
+                begins_from(f, text, part, (word + 1, same));
             });
         },
-        || last(differ, part.length - at),
+        || last(differ, part.length - offset),
     );
 }
 
@@ -150,15 +150,15 @@ Cost: an iteration for each byte that stays and each occurrence.";
         f.repeat(wide, || {
             f.break_if(at.ge(wide.cast_signed()));
             f.break_if(length.ge(capacity.cast_signed()));
-            let (here, to) = (text + at, out + length);
-            let byte = here.load_u8(0);
+            let (text_rest, to) = (text + at, out + length);
+            let byte = text_rest.load_u8(0);
             f.break_if(byte.eq(0));
             f.if_(part_length.ne(0), || {
                 let same = begins(
                     f,
-                    here,
+                    text_rest,
                     SlotText {
-                        at: part,
+                        address: part,
                         length: part_length,
                         wide: part_wide,
                     },
@@ -188,36 +188,36 @@ Cost: an iteration for each byte, and one for each further word of delimiters th
     let params = ["text", "delimiters", "words"];
     build(&format!("token_{wide}"), contract, params, |f, p| {
         let [text, delimiters, words] = p;
-        let at = f.var("at", words.load_u64(token::FROM));
+        let position = f.var("at", words.load_u64(token::FROM));
         let start = f.var("start", -1);
         f.repeat(most, || {
-            f.break_if(at.ge(most.cast_signed()));
-            let byte = (text + at).load_u8(0);
+            f.break_if(position.ge(most.cast_signed()));
+            let byte = (text + position).load_u8(0);
             f.break_if(byte.eq(0));
             let among = among(f, byte, (delimiters, wide));
             f.if_else(
                 among.ne(0),
                 || f.break_if(start.sge(0)),
-                || f.if_(start.slt(0), || start.set(at)),
+                || f.if_(start.slt(0), || start.set(position)),
             );
-            at.set(at + 1);
+            position.set(position + 1);
         });
         words.store_u64(token::START, start);
-        words.store_u64(token::END, at);
-        words.store_u64(token::NEXT, at);
+        words.store_u64(token::END, position);
+        words.store_u64(token::NEXT, position);
         // The delimiter behind the token is skipped.
-        f.ret_if(at.ge(most.cast_signed()), 0);
-        f.ret_if((text + at).load_u8(0).eq(0), 0);
-        words.store_u64(token::NEXT, at + 1);
+        f.ret_if(position.ge(most.cast_signed()), 0);
+        f.ret_if((text + position).load_u8(0).eq(0), 0);
+        words.store_u64(token::NEXT, position + 1);
         f.ret(0);
     })
 }
 
 /// Nonzero if a text in a slot of `wide` bytes has this byte, which is not zero.
 fn among<'b>(f: &'b Builder, byte: Scalar<'b>, text: (Scalar<'b>, u32)) -> Var<'b> {
-    let found = f.var("among", 0);
-    among_from(f, byte * f.constant(every(1)), text, (0, found));
-    found
+    let present = f.var("among", 0);
+    among_from(f, byte * f.constant(every(1)), text, (0, present));
+    present
 }
 
 /// Compares with the bytes from a word on.
@@ -228,14 +228,14 @@ fn among_from<'b>(
     (n, found): (u32, Var<'b>),
 ) {
     if n == IN_POSITION {
-        let at = f.var("next", 8 * n.cast_signed());
+        let offset = f.var("next", 8 * n.cast_signed());
         f.repeat(wide / 8, || {
-            f.break_if(at.gt(wide.cast_signed() - 8));
-            let word = (text + at).load_u64(0);
+            f.break_if(offset.gt(wide.cast_signed() - 8));
+            let word = (text + offset).load_u64(0);
             found.set(zero_bytes(f, word ^ each));
             f.break_if(found.ne(0));
             f.break_if((word >> 56).eq(0));
-            at.set(at + 8);
+            offset.set(offset + 8);
         });
         return;
     }

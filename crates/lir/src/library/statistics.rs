@@ -121,19 +121,19 @@ Cost: an iteration for each bucket.";
     let params = ["buckets", "count", "words"];
     build("next_bucket", contract, params, |f, p| {
         let [buckets, count, words] = p;
-        let at = f.var("at", words.load_u64(bucket::NEXT));
-        let found = f.var("found", 0);
+        let index = f.var("at", words.load_u64(bucket::NEXT));
+        let content_found = f.var("found", 0);
         f.repeat(BUCKETS, || {
-            f.break_if(at.ge(count));
-            let content = (buckets + (at << 3)).load_u64(0);
-            at.set(at + 1);
+            f.break_if(index.ge(count));
+            let content = (buckets + (index << 3)).load_u64(0);
+            index.set(index + 1);
             f.if_(content.ne(0), || {
-                found.set(content);
+                content_found.set(content);
                 f.break_();
             });
         });
-        words.store_u64(bucket::NEXT, at);
-        words.store_u64(bucket::COUNT, found);
+        words.store_u64(bucket::NEXT, index);
+        words.store_u64(bucket::COUNT, content_found);
         f.ret(0);
     })
 }

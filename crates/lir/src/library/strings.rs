@@ -27,8 +27,8 @@ Cost: an iteration for each 32 bytes up to the first difference or the end of th
         let (x, y) = (f.var("x", 0), f.var("y", 0));
         f.repeat(MAX_SLOT.div_ceil(8 * CHUNK), || {
             f.break_if(i.ge(chunks));
-            let at = i * (8 * CHUNK.cast_signed());
-            let (a, b) = (a + at, b + at);
+            let offset = i * (8 * CHUNK.cast_signed());
+            let (a, b) = (a + offset, b + offset);
             let mut last = a;
             for n in 0..CHUNK.fit::<i16>() {
                 last = a.load_u64(8 * n);
@@ -57,13 +57,13 @@ multiples of 8 up to 4104. All bytes of the slot are written.
 Cost: an iteration for each word of the slot.";
     build("copy", contract, ["to", "size", "from", "have"], |f, p| {
         let [to, size, from, have] = p;
-        let at = f.var("at", 0);
+        let offset = f.var("at", 0);
         f.repeat(MAX_SLOT / 8, || {
-            f.break_if(at.ge(size));
+            f.break_if(offset.ge(size));
             let word = f.var("word", 0);
-            f.if_(at.lt(have), || word.set((from + at).load_u64(0)));
-            (to + at).store_u64(0, word);
-            at.set(at + 8);
+            f.if_(offset.lt(have), || word.set((from + offset).load_u64(0)));
+            (to + offset).store_u64(0, word);
+            offset.set(offset + 8);
         });
         f.ret_if(have.le(size), 0);
         let last = to + size;
@@ -80,18 +80,18 @@ text: a slot of `size` bytes. size: a constant of the caller, a multiple of 8 up
 Cost: an iteration for each word of the text.";
     build("length", contract, ["text", "size"], |f, p| {
         let [text, size] = p;
-        let at = f.var("at", 0);
+        let offset = f.var("at", 0);
         f.repeat(MAX_SLOT / 8, || {
-            f.break_if(at.ge(size));
-            let word = (text + at).load_u64(0);
-            at.set(at + 8);
+            f.break_if(offset.ge(size));
+            let word = (text + offset).load_u64(0);
+            offset.set(offset + 8);
             // The top byte of a word is its last one.
             f.if_((word >> 56).eq(0), || {
-                at.set(at - 8 + bytes(f, word));
+                offset.set(offset - 8 + bytes(f, word));
                 f.break_();
             });
         });
-        f.ret(at);
+        f.ret(offset);
     })
 }
 

@@ -111,16 +111,16 @@ pub fn module(layout: &UsermemLayout) -> Module {
 /// Parts of a function.
 struct PageCacheReader<'a, 'b> {
     f: &'b Builder,
-    at: &'a UsermemLayout,
+    layout: &'a UsermemLayout,
     /// A word of the stack for what is read of the kernel's memory.
     word: Scalar<'b>,
 }
 
 impl<'b> PageCacheReader<'_, 'b> {
     /// The word at an address of the kernel; returns `bad` if it cannot be read.
-    fn word(&self, at: Scalar<'b>, bad: i32) -> Scalar<'b> {
+    fn word(&self, address: Scalar<'b>, bad: i32) -> Scalar<'b> {
         let f = self.f;
-        let read = f.helper(Helper::Read, &[self.word, f.constant(8), at]);
+        let read = f.helper(Helper::Read, &[self.word, f.constant(8), address]);
         f.ret_if(read.ne(0), bad);
         self.word.load_u64(0)
     }
@@ -133,13 +133,13 @@ impl<'b> PageCacheReader<'_, 'b> {
 
     /// A number of bytes that is at most [`UsermemLayout::most`].
     fn bounded(&self, n: Scalar<'b>) -> Scalar<'b> {
-        let most = self.at.most.cast_unsigned();
+        let most = self.layout.most.cast_unsigned();
         n.bound((most + 1).next_power_of_two() - 1)
     }
 
     /// The address of a byte of the staging area.
     fn staged(&self, block: Scalar<'b>, byte: Scalar<'b>) -> Scalar<'b> {
-        block + self.bounded(byte) + self.at.staging
+        block + self.bounded(byte) + self.layout.staging
     }
 }
 
@@ -147,7 +147,7 @@ fn offset(n: u32) -> i32 {
     n.cast_signed()
 }
 
-fn user_text(at: &UsermemLayout) -> LirFunc {
+fn user_text(layout: &UsermemLayout) -> LirFunc {
     let contract = "\
 Reads bytes of the program into the staging area, with a NUL behind; returns a status.
 capacity: the largest number of bytes, below `most`; 0 is an invalid address. address: of the first one.
@@ -158,29 +158,29 @@ Cost: two reads for each page, and those of user_page for each page that is not 
         let [capacity, address, raw] = p;
         let r = PageCacheReader {
             f,
-            at,
+            layout,
             word: f.slot(16),
         };
         let block = f.addr(MemoryOperand::Cpu(0));
-        f.ret_if((capacity - 1).ge(at.most - 1), status::BAD);
+        f.ret_if((capacity - 1).ge(layout.most - 1), status::BAD);
         let done = f.var("done", 0);
         // A text of up to a page touches two.
-        let pages = (at.most - 1).cast_unsigned().div_ceil(PAGE as u32) + 1;
+        let pages = (layout.most - 1).cast_unsigned().div_ceil(PAGE as u32) + 1;
         f.block(|full| {
             for _ in 0..pages {
-                let (here, left) = (address + done, capacity - done);
+                let (start, left) = (address + done, capacity - done);
                 full.leave_if(left.eq(0));
-                let len = f.var("len", f.number(PAGE) - (here & (PAGE - 1)));
+                let len = f.var("len", f.number(PAGE) - (start & (PAGE - 1)));
                 f.if_(left.lt(len), || len.set(left));
                 let len = r.bounded(len.get());
                 let to = r.staged(block, done.get());
-                let read = f.helper(Helper::ReadUser, &[to, len, here]);
+                let read = f.helper(Helper::ReadUser, &[to, len, start]);
                 f.if_(read.ne(0), || {
-                    absent_page(&r, [block, here, len, done.get()])
+                    absent_page(&r, [block, start, len, done.get()])
                 });
                 // Continues behind the page only if these bytes contain no NUL.
                 f.if_(raw.opaque().eq(0), || {
-                    let (copy, from) = (block + at.copy, r.staged(block, done.get()));
+                    let (copy, from) = (block + layout.copy, r.staged(block, done.get()));
                     let text = f.helper(Helper::ReadText, &[copy, len + 1, from]);
                     f.ret_if(text.le(len), status::READ);
                 });
@@ -195,12 +195,12 @@ Cost: two reads for each page, and those of user_page for each page that is not 
 /// Reads bytes of a page that is not mapped, from the page cache. Returns if it cannot.
 fn absent_page<'b>(r: &PageCacheReader<'_, 'b>, [block, address, len, done]: [Scalar<'b>; 4]) {
     let f = r.f;
-    if r.at.pages.is_none() {
+    if r.layout.pages.is_none() {
         f.ret(status::ABSENT);
         return;
     }
-    let found = block + r.at.found;
-    found.store_u64(found::STATUS, status::ABSENT);
+    let result_words = block + r.layout.found;
+    result_words.store_u64(found::STATUS, status::ABSENT);
     r.word.store_u64(0, address);
     r.word.store_u64(8, block);
     let task = f.helper(Helper::Task, &[]);
@@ -209,14 +209,14 @@ fn absent_page<'b>(r: &PageCacheReader<'_, 'b>, [block, address, len, done]: [Sc
     let result = f.helper(Helper::FindMapping, &args);
     f.ret_if(result.eq(NO_MAPPING), status::BAD);
     f.ret_if(result.ne(0), status::ABSENT);
-    let status = found.load_u64(found::STATUS);
+    let status = result_words.load_u64(found::STATUS);
     f.ret_if(status.ne(status::READ), status);
-    let [head, index] = [found::HEAD, found::INDEX].map(|word| found.load_u64(word));
+    let [head, index] = [found::HEAD, found::INDEX].map(|word| result_words.load_u64(word));
     let failed = f.call("user_page", &[head, index, address, len, done]);
     f.ret_if(failed.ne(0), status::ABSENT);
 }
 
-fn user_vma(at: &UsermemLayout, pages: &PageOffsets) -> LirFunc {
+fn user_vma(layout: &UsermemLayout, pages: &PageOffsets) -> LirFunc {
     let contract = "\
 Finds the head of the mapped file's page cache and the page's index in it, and the status, which stays as
 it is for memory that the page cache does not have.
@@ -227,10 +227,10 @@ Cost: seven reads.";
         let [_, vma, context] = p;
         let r = PageCacheReader {
             f,
-            at,
+            layout,
             word: f.slot(8),
         };
-        let found = || context.load_u64(8) + at.found;
+        let found = || context.load_u64(8) + layout.found;
         let flags = r.word(vma + offset(pages.vma_flags), 0);
         f.if_((flags & VM_READ).eq(0), || {
             found().store_u64(found::STATUS, status::BAD);
@@ -252,7 +252,7 @@ Cost: seven reads.";
     })
 }
 
-fn user_page(at: &UsermemLayout, pages: &PageOffsets) -> LirFunc {
+fn user_page(layout: &UsermemLayout, pages: &PageOffsets) -> LirFunc {
     let contract = "\
 Reads bytes of a page in the page cache, and stores them behind those that were staged before; nonzero
 if it cannot.
@@ -266,7 +266,7 @@ Cost: two or three reads for each level of the xarray, and five.";
         let [head, index, address, bytes, done] = p;
         let r = PageCacheReader {
             f,
-            at,
+            layout,
             word: f.slot(8),
         };
         let (entry, slot_address) = (f.var("entry", r.word(head, 1)), f.var("slot_address", head));
@@ -304,9 +304,9 @@ Cost: two or three reads for each level of the xarray, and five.";
         f.ret_if(((flags >> offset(pages.uptodate)) & 1).eq(0), 1);
         let nth = index - r.word(folio + offset(pages.folio_index), 1);
         f.ret_if(nth.gt(MOST_PAGES), 1);
-        let first_page = f.addr(MemoryOperand::State(at.first_page)).load_u64(0);
+        let first_page = f.addr(MemoryOperand::State(layout.first_page)).load_u64(0);
         f.ret_if(first_page.eq(0), 1);
-        let direct_map = f.addr(MemoryOperand::State(at.direct_map)).load_u64(0);
+        let direct_map = f.addr(MemoryOperand::State(layout.direct_map)).load_u64(0);
         let page = (folio - first_page) / offset(pages.page_size) + nth;
         let from = page * PAGE + direct_map + (address & (PAGE - 1));
         let to = r.staged(f.addr(MemoryOperand::Cpu(0)), done);

@@ -24,8 +24,8 @@ pub(super) fn table() -> Vec<u8> {
     let mut bytes = vec![0; (NAME * (DAYS + 16)) as usize];
     for (i, name) in NAMES.iter().enumerate() {
         let slot = if i < 7 { i } else { i + 1 };
-        let at = slot * NAME as usize;
-        bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
+        let offset = slot * NAME as usize;
+        bytes[offset..offset + name.len()].copy_from_slice(name.as_bytes());
     }
     bytes
 }

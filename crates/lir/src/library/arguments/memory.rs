@@ -77,16 +77,16 @@ Cost: put_user for each text.";
             t.literal("]");
             f.ret(0);
         });
-        let at = f.var("at", address);
+        let element = f.var("at", address);
         let count = f.var("count", 0);
         f.repeat(MAX_ARGV, || {
             let bytes = bytes.bound(8);
-            let args = [t.staged(0), bytes, at.get()];
+            let args = [t.staged(0), bytes, element.get()];
             f.if_(f.helper(Helper::ReadUser, &args).ne(0), || {
-                let status = f.call("user_text", &[bytes, at.get(), t.f.number(1)]);
+                let status = f.call("user_text", &[bytes, element.get(), t.f.number(1)]);
                 f.if_(status.ne(0), || {
                     f.if_(count.ne(0), || t.literal(", "));
-                    t.put(kind::HEX, at.get());
+                    t.put(kind::HEX, element.get());
                     f.break_();
                 });
             });
@@ -95,7 +95,7 @@ Cost: put_user for each text.";
             f.break_if(text.eq(0));
             f.if_(count.ne(0), || t.literal(", "));
             f.call("put_user", &[text]);
-            at.set(at + bytes);
+            element.set(element + bytes);
             count.set(count + 1);
         });
         f.if_(count.eq(MAX_ARGV.cast_signed()), || t.literal(", ..."));
@@ -111,17 +111,17 @@ Cost: two numbers.";
     let name = ("put_moment", contract);
     function(layout, name, ["from", "bits"], |t, [from, bits]| {
         let f = t.f;
-        let here = t.staged(0) + from.bound(31);
+        let moment = t.staged(0) + from.bound(31);
         let [seconds, fraction] = ["seconds", "fraction"].map(|name| f.var(name, 0));
         f.if_else(
             (bits & i32::from(time::NARROW)).ne(0),
             || {
-                seconds.set(here.load_s32(0));
-                fraction.set(here.load_s32(4));
+                seconds.set(moment.load_s32(0));
+                fraction.set(moment.load_s32(4));
             },
             || {
-                seconds.set(here.load_u64(0));
-                fraction.set(here.load_u64(8));
+                seconds.set(moment.load_u64(0));
+                fraction.set(moment.load_u64(8));
             },
         );
         let fraction = fraction.get();
@@ -211,14 +211,14 @@ Cost: a read of up to 50 bytes, and an iteration for each.";
             f.if_else((byte - i32::from(b' ')).le(0x7e - 0x20), yes, no);
         };
         quoted.store_u8(0, i32::from(b'"'));
-        let at = f.var("at", 0);
+        let index = f.var("at", 0);
         let length = f.var("length", 1);
         // Where a text ends whose NUL is the last byte.
         let end = f.var("end", 0);
         f.repeat(BUFFER.cast_unsigned(), || {
-            f.break_if(at.ge(count));
+            f.break_if(index.ge(count));
             f.break_if(length.gt(layout.most - 8));
-            let byte = (t.staged(0) + at.get().bound(63)).load_u8(0);
+            let byte = (t.staged(0) + index.get().bound(63)).load_u8(0);
             let to = quoted + length.get().bound(255);
             printable(
                 byte,
@@ -240,11 +240,11 @@ Cost: a read of up to 50 bytes, and an iteration for each.";
                     length.set(length + 4);
                 },
             );
-            at.set(at + 1);
+            index.set(index + 1);
         });
         // A NUL alone is written, and one behind another escape.
         f.if_(end.gt(1), || {
-            let before = (t.staged(0) + (at - 2).bound(63)).load_u8(0);
+            let before = (t.staged(0) + (index - 2).bound(63)).load_u8(0);
             printable(before, &|| length.set(end), &|| ());
         });
         let to = quoted + length.get().bound(255);

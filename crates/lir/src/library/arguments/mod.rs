@@ -308,12 +308,12 @@ type ArgumentAppender<'a, 'b> = AreaCode<'a, 'b, ArgumentLayout>;
 impl<'b> ArgumentAppender<'_, 'b> {
     /// Appends a literal.
     fn literal(&self, text: &str) {
-        let which = LITERALS.iter().position(|l| *l == text);
-        debug_assert!(which.is_some(), "no literal {text}");
-        let which = self
+        let index = LITERALS.iter().position(|l| *l == text);
+        debug_assert!(index.is_some(), "no literal {text}");
+        let index = self
             .f
-            .number(which.map_or(LOCATIONS - 1, |n| n.fit::<i32>()));
-        self.f.call("put_literal", &[which]);
+            .number(index.map_or(LOCATIONS - 1, |n| n.fit::<i32>()));
+        self.f.call("put_literal", &[index]);
     }
 
     /// Appends a number in the format of a kind.
@@ -323,7 +323,7 @@ impl<'b> ArgumentAppender<'_, 'b> {
 
     /// Appends a number with leading zeros.
     fn padded(&self, base: i32, value: Scalar<'b>, digits: i32) {
-        let flags = if base == 10 { self.at.signed } else { 0 };
+        let flags = if base == 10 { self.layout.signed } else { 0 };
         let [digits, flags, width] = [digits, flags, 0].map(|n| self.f.number(n));
         let args = [digits, value, flags, width];
         self.f.call(&format!("append_number_{base}"), &args);
@@ -343,7 +343,7 @@ impl<'b> ArgumentAppender<'_, 'b> {
 
     /// The address of a byte of the staging area.
     fn staged(&self, byte: i32) -> Scalar<'b> {
-        self.block + (self.at.staging + byte)
+        self.block + (self.layout.staging + byte)
     }
 
     /// Reads bytes of the program into the staging area. Runs `bad`, and returns, if it cannot.
@@ -385,8 +385,8 @@ impl<'b> ArgumentAppender<'_, 'b> {
             kind::WIDE,
         ];
         let kinds = kinds.iter().fold(0u64, |mask, kind| mask | 1 << kind);
-        let all = self.f.number(0) - ((self.f.constant(kinds) >> (kind & 63)) & 1);
-        let sign = high.alu(Width::W64, AluOp::Arsh, unused) & all;
+        let signed_mask = self.f.number(0) - ((self.f.constant(kinds) >> (kind & 63)) & 1);
+        let sign = high.alu(Width::W64, AluOp::Arsh, unused) & signed_mask;
         (high >> unused) | sign
     }
 
@@ -429,7 +429,7 @@ impl<'b> ArgumentAppender<'_, 'b> {
     fn referenced(&self, descriptor: Scalar<'b>) -> Scalar<'b> {
         let index = (descriptor >> 16) & 7;
         self.f.ret_if(index.ge(ARGS.fit::<i32>()), 0);
-        (self.block + (index << 3) + self.at.arguments).load_u64(0)
+        (self.block + (index << 3) + self.layout.arguments).load_u64(0)
     }
 }
 

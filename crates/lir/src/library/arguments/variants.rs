@@ -22,18 +22,18 @@ Cost: an iteration for each value.";
         let entry = f.var("entry", cases & variant::LIST);
         let count = (cases >> variant::COUNT.cast_signed()) & 0xff;
         let end = entry + count * ENTRY.cast_signed();
-        let found = f.var("found", row);
+        let result = f.var("found", row);
         f.repeat(variant::MAX_VALUES, || {
             f.break_if(entry.ge(end));
             f.break_if(entry.gt(last));
             let case = f.data(NAMES) + entry;
             let (value, row) = (case.load_u64(0), case.load_u64(8));
             f.if_(value.eq(word), || {
-                found.set(row);
+                result.set(row);
                 f.break_();
             });
             entry.set(entry + ENTRY.cast_signed());
         });
-        f.ret(found);
+        f.ret(result);
     })
 }

@@ -73,15 +73,15 @@ Cost: about 120 instructions.";
 impl<'b> StackTexts<'_, 'b> {
     /// The address in the buffer with that index; behind the last one, the function returns 1.
     pub(super) fn address(&self, index: Scalar<'b>) -> Scalar<'b> {
-        let (f, at) = (self.f, self.at);
-        let off = self.get(at.first) + (index << 3);
-        f.ret_if(off.ge(self.get(at.count)), 1);
-        f.ret_if(off.gt(at.bytes() - 8), 1);
-        let address = (self.block + off).load_u64(at.frames.fit());
+        let (f, layout) = (self.f, self.layout);
+        let off = self.get(layout.first) + (index << 3);
+        f.ret_if(off.ge(self.get(layout.count)), 1);
+        f.ret_if(off.gt(layout.bytes() - 8), 1);
+        let address = (self.block + off).load_u64(layout.frames.fit());
         // A null entry ends a chain.
         f.ret_if(address.eq(0), 1);
-        f.if_(index.ge(at.most.cast_signed()), || {
-            self.count(at.cut_stacks);
+        f.if_(index.ge(layout.most.cast_signed()), || {
+            self.count(layout.cut_stacks);
             f.ret(1);
         });
         address
@@ -96,7 +96,7 @@ impl<'b> StackTexts<'_, 'b> {
         how: impl Fn() -> Scalar<'b>,
     ) {
         // One more call, which reports the end.
-        self.indices((first, most), self.at.most + 1, |index| {
+        self.indices((first, most), self.layout.most + 1, |index| {
             let last = self.f.call(one, &[index, how()]);
             self.f.break_if(last.ne(0));
         });

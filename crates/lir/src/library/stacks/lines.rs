@@ -99,13 +99,13 @@ fn without_size<'b>(t: &StackTexts<'_, 'b>, symbol: Scalar<'b>, ends: BlockExit<
         f.ret(0);
     });
     let slash = symbol + length.get().bound(NAME - 1);
-    let at = f.var("at", slash);
+    let end_of_size = f.var("at", slash);
     f.repeat_inline(SIZE, || {
-        f.break_if(at.get().load_u8(0).le(SPACE));
-        at.set(at + 1);
+        f.break_if(end_of_size.get().load_u8(0).le(SPACE));
+        end_of_size.set(end_of_size + 1);
     });
     // Copies forwards byte by byte, so that the ranges may overlap.
-    let args = [slash, f.number(MODULE), at.get()];
+    let args = [slash, f.number(MODULE), end_of_size.get()];
     let with_nul = f.helper(Helper::ReadText, &args);
     f.ret_if(with_nul.sle(0), 0);
     // Zeros follow the text, up to where it ended.
@@ -114,7 +114,7 @@ fn without_size<'b>(t: &StackTexts<'_, 'b>, symbol: Scalar<'b>, ends: BlockExit<
         end.store_u64(8 * word - 1, 0);
     }
     // The length is the distance from the text's beginning.
-    let text = t.block + t.at.text.text;
+    let text = t.block + t.layout.text.text;
     t.set_length((slash - text) + (with_nul - 1));
     ends.leave_if(with_nul.ne(1));
 }
@@ -160,20 +160,22 @@ Cost: the function.";
         let f = t.f;
         f.ret_if(at.eq(0), 0);
         f.ret_if(at.gt(layout.texts.cast_signed()), 0);
-        let here = t.block + at;
-        let byte = here.load_u8(0);
+        let address = t.block + at;
+        let byte = address.load_u8(0);
         f.ret_if(byte.eq(0), 0);
         f.block(|next| {
             next.leave_if(byte.le(SPACE));
             // An address begins the text or follows a space.
-            f.if_(at.ne(first), || next.leave_if(here.load_u8(-1).gt(SPACE)));
+            f.if_(at.ne(first), || {
+                next.leave_if(address.load_u8(-1).gt(SPACE))
+            });
             let value = layout.words + 8;
             let [limit, base] = [NUMBER, 16].map(|n| f.number(n));
-            let args = [here, limit, base, t.addr(value)];
+            let args = [address, limit, base, t.addr(value)];
             let digits = f.helper(Helper::ParseNumber, &args);
             next.leave_if(digits.sle(0));
             next.leave_if(digits.sgt(NUMBER));
-            next.leave_if((here + digits).load_u8(0).gt(SPACE));
+            next.leave_if((address + digits).load_u8(0).gt(SPACE));
             f.call(one, &[t.get(value), how]);
             f.ret(at + digits);
         });

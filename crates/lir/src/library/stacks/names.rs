@@ -70,20 +70,20 @@ impl<'b> StackTexts<'_, 'b> {
         (first, count): (Scalar<'b>, Scalar<'b>),
         (key, none): (Scalar<'b>, BlockExit<'b>),
     ) -> Scalar<'b> {
-        let table = self.table(map, self.at.unwind + at::MID);
+        let table = self.table(map, self.layout.unwind + at::MID);
         table.search(HALVINGS, (first, first + count), (key, none))
     }
 
     /// The file's element.
     fn file(&self, none: BlockExit<'b>) -> Scalar<'b> {
-        let key = self.addr(self.at.unwind + word::FILE);
-        element(self.f, self.at.symbols, key, none)
+        let key = self.addr(self.layout.unwind + word::FILE);
+        element(self.f, self.layout.symbols, key, none)
     }
 
     /// The address of the name at that position of the names, which counts words.
     fn name(&self, position: Scalar<'b>, none: BlockExit<'b>) -> Scalar<'b> {
         let page = symbol_row::NAMES_VALUE;
-        let table = self.table(self.at.names, self.at.unwind + at::MID);
+        let table = self.table(self.layout.names, self.layout.unwind + at::MID);
         let words = (page / 8).trailing_zeros();
         let names = table.row(position >> words.cast_signed(), none);
         names + ((position << 3) & (page - 1).cast_signed()) + 16
@@ -91,7 +91,7 @@ impl<'b> StackTexts<'_, 'b> {
 
     /// Reads the two words in front of a name.
     fn two_words(&self, name: Scalar<'b>, none: BlockExit<'b>) {
-        let to = self.addr(self.at.unwind + word::BASE);
+        let to = self.addr(self.layout.unwind + word::BASE);
         let args = [to, self.f.number(16), name - 16];
         none.leave_if(self.f.helper(Helper::Read, &args).ne(0));
     }
@@ -107,8 +107,8 @@ Cost: up to 22 look-ups.";
     let func = function(layout, name, ["index", "how"], |t, [index, how]| {
         let f = t.f;
         t.set_unwind(word::KEY, -1);
-        let found = [word::FILE, word::NAME, word::MODULE, word::LOCATION];
-        for field in found.into_iter().chain([word::BASE, word::SIZE]) {
+        let words = [word::FILE, word::NAME, word::MODULE, word::LOCATION];
+        for field in words.into_iter().chain([word::BASE, word::SIZE]) {
             t.set_unwind(field, 0);
         }
         let [_, file, offset] = t.user_frame(index);
@@ -126,8 +126,8 @@ Cost: up to 22 look-ups.";
                     let stack = how >> part::STACK.trailing_zeros().cast_signed();
                     before.set(stack & (exact ^ 1) & 1);
                 });
-                let behind = (offset >> 63) << 31;
-                let key = ((position - before) & POSITIONS) | behind;
+                let behind_file = (offset >> 63) << 31;
+                let key = ((position - before) & POSITIONS) | behind_file;
                 t.set_unwind(word::KEY, key);
                 let file = t.file(unnamed);
                 t.set_unwind(word::MODULE, file.load_u64(symbol_row::NAME));
@@ -272,7 +272,7 @@ fn location_or_address<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>, address: Sca
 
 /// Appends the position in the source if it is wanted behind the one in the code.
 fn append_at<'b>(t: &StackTexts<'_, 'b>, how: Scalar<'b>) {
-    if t.at.lines {
+    if t.layout.lines {
         let parts = part::AT | part::FILE | part::NUMBER;
         t.if_any(how, part::AT, || {
             t.f.call("append_location", &[t.f.number(parts)]);

@@ -74,19 +74,19 @@ pub(super) type StackTexts<'a, 'b> = AreaCode<'a, 'b, StackLayout>;
 impl<'b> StackTexts<'_, 'b> {
     /// The length of the text; returns if the text is full.
     pub(super) fn length(&self) -> Scalar<'b> {
-        let length = self.get(self.at.text.length.cast_unsigned());
-        self.f.ret_if(length.gt(self.at.text.most), 0);
+        let length = self.get(self.layout.text.length.cast_unsigned());
+        self.f.ret_if(length.gt(self.layout.text.most), 0);
         length
     }
 
     pub(super) fn set_length(&self, length: Scalar<'b>) {
-        self.set(self.at.text.length.cast_unsigned(), length);
+        self.set(self.layout.text.length.cast_unsigned(), length);
     }
 
     /// Appends a literal; returns if the text is full.
     pub(super) fn literal(&self, text: &str) {
         let length = self.length();
-        let end = self.block + self.at.text.text + length;
+        let end = self.block + self.layout.text.text + length;
         let mut off = 0;
         for bytes in text.as_bytes().chunks(4) {
             let mut word = [0; 4];
@@ -122,9 +122,9 @@ impl<'b> StackTexts<'_, 'b> {
     /// Appends the text at an address; goes to `fail` if it cannot be read. Returns if the text is full.
     pub(super) fn copy(&self, from: Scalar<'b>, fail: BlockExit<'b>) {
         let length = self.length();
-        let end = self.block + self.at.text.text + length;
+        let end = self.block + self.layout.text.text + length;
         // A byte more than the longest text has space for, so that a cut text is noticed.
-        let args = [end, self.f.number(self.at.text.most + 1), from];
+        let args = [end, self.f.number(self.layout.text.most + 1), from];
         let with_nul = self.f.helper(Helper::ReadText, &args);
         fail.leave_if(with_nul.sle(0));
         self.set_length(length + (with_nul - 1));
@@ -156,22 +156,22 @@ impl<'b> StackTexts<'_, 'b> {
 /// Words of unwinds.
 impl<'b> StackTexts<'_, 'b> {
     pub(super) fn unwind(&self, field: u32) -> Scalar<'b> {
-        self.get(self.at.unwind + field)
+        self.get(self.layout.unwind + field)
     }
 
     pub(super) fn set_unwind(&self, field: u32, v: impl IntoOperand<'b>) {
-        self.set(self.at.unwind + field, v);
+        self.set(self.layout.unwind + field, v);
     }
 
     /// The address, the file and the offset of a user frame; returns if there is no such index.
     pub(super) fn user_frame(&self, index: Scalar<'b>) -> [Scalar<'b>; 3] {
-        self.f.ret_if(index.gt(self.at.most.cast_signed()), 0);
+        self.f.ret_if(index.gt(self.layout.most.cast_signed()), 0);
         let words = self.block + (index << 3);
-        let (files, offsets) = (at::FILES, at::offsets(self.at.most));
+        let (files, offsets) = (at::FILES, at::offsets(self.layout.most));
         let locations = [
-            self.at.frames,
-            self.at.unwind + files,
-            self.at.unwind + offsets,
+            self.layout.frames,
+            self.layout.unwind + files,
+            self.layout.unwind + offsets,
         ];
         locations.map(|location| words.load_u64(location.fit()))
     }

@@ -133,21 +133,21 @@ fn vdso<'b>(w: &Unwinder<'_, 'b>, from: Scalar<'b>, end: BlockExit<'b>) {
 
 /// Finds the number and the rows of a file, or announces it.
 fn file_of<'b>(w: &Unwinder<'_, 'b>, file: Scalar<'b>, end: BlockExit<'b>) {
-    let (f, o) = (w.f, &w.at.offsets);
+    let (f, o) = (w.f, &w.layout.offsets);
     let inode = w.word(file, o.file_inode, end);
     w.set(at::KEY + 8, w.word(inode, o.inode_ino, end));
     let superblock = w.word(inode, o.inode_sb, end);
     let device = w.word(superblock, o.sb_dev, end);
     w.set(at::KEY, device.ext(ExtOp::Zext, Size::U32));
     known_file(w, end);
-    let last = f.addr(MemoryOperand::State(w.at.next_file));
+    let last = f.addr(MemoryOperand::State(w.layout.next_file));
     let number = last.fetch_add(0, 1) + 1;
     w.set(at::VALUE, number);
     w.set(at::VALUE + 8, 0);
     w.set(at::VALUE + 16, 0);
     let [key, value] = [at::KEY, at::VALUE].map(|field| w.addr(field));
     // Only if the map has no such file yet.
-    let args = [w.map(w.at.files), key, value, w.f.number(1)];
+    let args = [w.map(w.layout.files), key, value, w.f.number(1)];
     f.if_(f.helper(Helper::MapUpdate, &args).eq(0), || {
         w.set(at::FILE, number);
         f.call("user_file", &[file]);
@@ -155,12 +155,12 @@ fn file_of<'b>(w: &Unwinder<'_, 'b>, file: Scalar<'b>, end: BlockExit<'b>) {
     });
     // Another processor was faster, or the map is full.
     known_file(w, end);
-    w.count(w.at.no_memory);
+    w.count(w.layout.no_memory);
 }
 
 /// Notes number and rows of the file with the key, if it is known, and goes to `end`.
 fn known_file<'b>(w: &Unwinder<'_, 'b>, end: BlockExit<'b>) {
-    let args = [w.map(w.at.files), w.addr(at::KEY)];
+    let args = [w.map(w.layout.files), w.addr(at::KEY)];
     let value = w.f.helper(Helper::MapLookup, &args);
     w.f.if_(value.ne(0), || {
         for (from, field) in [(0, at::FILE), (8, at::FIRST), (16, at::ROWS)] {

@@ -110,7 +110,7 @@ fn signal_frame<'b>(w: &Unwinder<'_, 'b>, stop: BlockExit<'b>) {
         let exact = frame.load_u64(offset - 8) | f.constant(EXACT);
         frame.store_u64(offset - 8, exact);
     });
-    let frame = w.at.abi.unwind.signal_frame;
+    let frame = w.layout.abi.unwind.signal_frame;
     let registers = [
         (frame.frame_pointer, at::BP),
         (frame.program_counter, at::IP),
@@ -134,7 +134,7 @@ fn frame_pointers<'b>(w: &Unwinder<'_, 'b>, stop: BlockExit<'b>) {
                         innermost.leave_if(w.get(at::N).eq(1));
                         made.leave_if(w.get(at::EXACT).eq(0));
                     });
-                    let patterns = &w.at.abi.unwind;
+                    let patterns = &w.layout.abi.unwind;
                     let code = w.user(patterns.entry_bytes, w.get(at::IP), made);
                     for known in patterns.entry {
                         let first = code.alu(Width::W32, AluOp::And, known.mask.cast_signed());

@@ -38,12 +38,12 @@ impl<'b> Unwinder<'_, 'b> {
 
     /// Displacements of the file and the offset of the first frame.
     pub(super) fn file_and_offset(&self) -> [i16; 2] {
-        let base = self.at.base;
-        [at::FILES, at::offsets(self.at.most)].map(|field| displacement(base + field))
+        let base = self.layout.base;
+        [at::FILES, at::offsets(self.layout.most)].map(|field| displacement(base + field))
     }
 
     /// The limit on the frames.
     pub(super) fn cap(&self) -> i32 {
-        self.at.most.cast_signed()
+        self.layout.most.cast_signed()
     }
 }
