@@ -267,17 +267,7 @@ impl FlowGraph {
             .globals
             .get(g.index())
             .is_some_and(|g| matches!(g.storage, Storage::Shared { .. }));
-        let keys: Vec<Option<Val>> = match inst {
-            Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => keys.clone(),
-            Inst::IterNew { slice, .. } => slice.clone(),
-            _ => inst
-                .keys()
-                .into_iter()
-                .flatten()
-                .copied()
-                .map(Some)
-                .collect(),
-        };
+        let keys = inst.pattern();
         for (i, key) in keys.iter().enumerate() {
             if let Some(from) = key.as_ref().and_then(holder) {
                 self.flow(from, TextNode::Key(g, i));

@@ -120,7 +120,7 @@ pub const MAX_KEYS: usize = 9;
 /// The content of a global.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GlobalKind {
-    /// One number or string.
+    /// One integer or string.
     Scalar(Ty),
     /// One statistic.
     Stats(StatsSpec),
@@ -150,7 +150,7 @@ impl GlobalKind {
         }
     }
 
-    /// The type of its number or string, or of its elements'.
+    /// The type of its integer or string, or of its elements'.
     pub(crate) fn scalar(&self) -> Option<Ty> {
         match self {
             GlobalKind::Scalar(ty)
@@ -347,7 +347,7 @@ pub struct Block {
 pub enum Val {
     /// A register.
     Reg(Reg),
-    /// A number.
+    /// An integer.
     Imm(i64),
     /// A string constant.
     Str(StrId),

@@ -4,7 +4,7 @@
 //! 1. Every body has a block 0; jump targets and catch blocks exist.
 //! 2. Registers, globals, functions, formats, strings, tables, sites, regular
 //!    expressions and iterators that an instruction names exist. Site 0 (unknown) may be missing.
-//! 3. Operands and results have the type that the instruction asks for: numbers or strings of
+//! 3. Operands and results have the type that the instruction asks for: integers or strings of
 //!    any width. A string operand is a string register or a string constant.
 //! 4. Register and key widths are multiples of 8 from 8 to 4,104; arrays have 1 to 8 keys and
 //!    space for at least one element; a linear histogram has a positive step.

@@ -29,6 +29,18 @@ impl Inst {
         }
     }
 
+    /// The keys with which it touches elements of an array; `None` is a wildcard.
+    pub(crate) fn pattern(&self) -> Vec<Option<Val>> {
+        match self {
+            Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => keys.clone(),
+            Inst::IterNew { slice, .. } => slice.clone(),
+            _ => {
+                let keys = self.keys().unwrap_or_default();
+                keys.iter().copied().map(Some).collect()
+            }
+        }
+    }
+
     /// Whether it changes its global.
     pub(crate) fn writes_global(&self) -> bool {
         self.has(Effect::Writes)
@@ -147,9 +159,9 @@ impl Program {
     }
 
     /// The id of a string constant, added when it is missing.
-    pub fn intern(&mut self, text: &[u8]) -> StrId {
-        let known = self.strings.iter().position(|s| **s == *text);
-        StrId(known_or_pushed(&mut self.strings, known, || text.into()))
+    pub fn intern(&mut self, string: &[u8]) -> StrId {
+        let known = self.strings.iter().position(|s| **s == *string);
+        StrId(known_or_pushed(&mut self.strings, known, || string.into()))
     }
 
     /// The id of a regular expression, added when it is missing.

@@ -172,7 +172,7 @@ impl MemArray {
         self.find(keys).is_some()
     }
 
-    /// An element's number or string; `None` for a missing element or an array of statistics.
+    /// An element's integer or string; `None` for a missing element or an array of statistics.
     pub fn value(&self, keys: &[Value]) -> Option<&Value> {
         match &self.values {
             Values::Scalars(_, values) => values.get(self.find(keys)?),
@@ -228,7 +228,7 @@ impl MemArray {
         Ok(n)
     }
 
-    /// An element's number or string, inserted as zero if it is missing; `None` in an array of
+    /// An element's integer or string, inserted as zero if it is missing; `None` in an array of
     /// statistics.
     ///
     /// # Errors

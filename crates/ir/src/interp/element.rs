@@ -23,7 +23,7 @@ pub fn overflow(global: &Global) -> String {
 /// An element's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cell {
-    /// A number or a string.
+    /// An integer or a string.
     Scalar(Value),
     /// A statistic.
     Stats(Stat),

@@ -60,31 +60,13 @@ pub fn run<E: Env + ?Sized>(
     handler: HandlerId,
     env: &mut E,
 ) -> Result<(), ScriptError> {
-    match program.handlers.get(handler.index()) {
-        Some(h) => run_body(
-            program,
-            &h.body,
-            Limit::for_event(&program.limits, &h.event),
-            env,
-        ),
-        None => Ok(()),
-    }
-}
-
-/// Runs a body as a handler, with the limits given.
-///
-/// # Errors
-/// The first error that no `catch` handled.
-pub(crate) fn run_body<E: Env + ?Sized>(
-    program: &Program,
-    body: &Body,
-    limit: Limit,
-    env: &mut E,
-) -> Result<(), ScriptError> {
+    let Some(handler) = program.handlers.get(handler.index()) else {
+        return Ok(());
+    };
     let mut machine = Interpreter {
         program,
         env,
-        limit,
+        limit: Limit::for_event(&program.limits, &handler.event),
         before_check: UNCHECKED,
         error: ScriptError {
             message: Fault::from(""),
@@ -94,7 +76,7 @@ pub(crate) fn run_body<E: Env + ?Sized>(
         active: 0,
         kept: Vec::new(),
         tokens: TokenizeState::default(),
-        frames: vec![BodyFrame::new(body, false)],
+        frames: vec![BodyFrame::new(&handler.body, false)],
         last: LastMatch::default(),
     };
     machine.run()

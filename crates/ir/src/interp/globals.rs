@@ -74,7 +74,7 @@ impl MemGlobals {
         }
     }
 
-    /// An array of numbers or strings.
+    /// An array of integers or strings.
     fn scalars(&mut self, g: GlobalId) -> Result<(Ty, &mut MemArray), Fault> {
         match self.store(g)? {
             GlobalStore::Array(ElemTy::Scalar(ty), a) => Ok((*ty, a)),

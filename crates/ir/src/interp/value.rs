@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::{Bytes, SiteId, Ty};
 
-/// A number or a string.
+/// An integer or a string.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
     /// A 64-bit integer.
@@ -22,7 +22,7 @@ impl Value {
         }
     }
 
-    /// The number; 0 for a string.
+    /// The integer; 0 for a string.
     pub fn as_long(&self) -> i64 {
         match self {
             Value::Long(n) => *n,
@@ -30,7 +30,7 @@ impl Value {
         }
     }
 
-    /// The string; "" for a number.
+    /// The string; "" for an integer.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Value::Long(_) => b"",

@@ -47,8 +47,8 @@ fn values(program: &mut Program) -> Vec<Option<Val>> {
         (GlobalKind::Scalar(Ty::Long), Some(Init::Long(n))) => Some(Init::Long(*n)),
         (GlobalKind::Scalar(Ty::Long), None) => Some(Init::Long(0)),
         (GlobalKind::Scalar(Ty::Str(_)), None) => Some(Init::Str(Bytes::from(&b""[..]))),
-        (GlobalKind::Scalar(Ty::Str(width)), Some(Init::Str(text))) => Some(text)
-            .filter(|t| t.len() < usize::from(*width))
+        (GlobalKind::Scalar(Ty::Str(width)), Some(Init::Str(string))) => Some(string)
+            .filter(|s| s.len() < usize::from(*width))
             .cloned()
             .map(Init::Str),
         _ => None,
@@ -56,7 +56,7 @@ fn values(program: &mut Program) -> Vec<Option<Val>> {
     let constants: Vec<_> = program.globals.iter().zip(written).map(constant).collect();
     let value = |init| match init {
         Init::Long(n) => Val::Imm(n),
-        Init::Str(text) => Val::Str(program.intern(&text)),
+        Init::Str(string) => Val::Str(program.intern(&string)),
     };
     let mut value = value;
     constants.into_iter().map(|i| i.map(&mut value)).collect()

@@ -289,13 +289,13 @@ fn copy(dst: Reg, src: Val) -> Option<Inst> {
 /// A simpler instruction with the same effect.
 fn simplify(program: &mut Program, known: &AvailableExprs, inst: &Inst) -> Option<Inst> {
     match inst {
-        Inst::Un { .. } | Inst::Bin { .. } => simplify_number(known, inst),
-        _ => simplify_text(program, inst),
+        Inst::Un { .. } | Inst::Bin { .. } => simplify_integer(known, inst),
+        _ => simplify_string(program, inst),
     }
 }
 
-/// Simplifies an operation on numbers.
-fn simplify_number(known: &AvailableExprs, inst: &Inst) -> Option<Inst> {
+/// Simplifies an operation on integers.
+fn simplify_integer(known: &AvailableExprs, inst: &Inst) -> Option<Inst> {
     match inst {
         Inst::Un {
             dst,
@@ -329,8 +329,8 @@ fn simplify_number(known: &AvailableExprs, inst: &Inst) -> Option<Inst> {
     }
 }
 
-/// Simplifies an operation on constant texts.
-fn simplify_text(program: &mut Program, inst: &Inst) -> Option<Inst> {
+/// Simplifies an operation on constant strings.
+fn simplify_string(program: &mut Program, inst: &Inst) -> Option<Inst> {
     let constant = |program: &Program, v: &Val| match v {
         Val::Str(s) => program.strings.get(s.index()).cloned(),
         _ => None,
@@ -358,11 +358,11 @@ fn simplify_text(program: &mut Program, inst: &Inst) -> Option<Inst> {
             idx: Val::Imm(n),
         } => {
             let entries = &program.tables.get(table.index())?.entries;
-            let text = usize::try_from(*n)
+            let entry = usize::try_from(*n)
                 .ok()
                 .and_then(|i| entries.get(i))
                 .cloned();
-            let src = Val::Str(program.intern(&text.unwrap_or_default()));
+            let src = Val::Str(program.intern(&entry.unwrap_or_default()));
             copy(*dst, src)
         }
         Inst::Regex {
@@ -371,18 +371,21 @@ fn simplify_text(program: &mut Program, inst: &Inst) -> Option<Inst> {
             text,
             keep: false,
         } => {
-            let text = constant(program, text)?;
-            imm(dst, program.regexes.get(re.index())?.is_match(&text).into())
+            let string = constant(program, text)?;
+            imm(
+                dst,
+                program.regexes.get(re.index())?.is_match(&string).into(),
+            )
         }
         Inst::Intr {
             dst: Some(dst),
             f: Intrinsic::Strlen,
             args,
         } => {
-            let text = constant(program, args.first()?)?;
-            (!text.contains(&0)).then_some(Inst::Copy {
+            let string = constant(program, args.first()?)?;
+            (!string.contains(&0)).then_some(Inst::Copy {
                 dst: *dst,
-                src: Val::Imm(text.len().fit()),
+                src: Val::Imm(string.len().fit()),
             })
         }
         _ => None,

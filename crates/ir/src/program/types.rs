@@ -40,7 +40,7 @@ impl Ty {
 /// The element type of an array.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ElemTy {
-    /// A number or a string.
+    /// An integer or a string.
     Scalar(Ty),
     /// A statistic.
     Stats(StatsSpec),

@@ -49,9 +49,8 @@ impl Regex {
     pub fn new(pattern: &[u8], find: bool) -> Result<Regex, Error> {
         let (ast, groups) = parse(pattern)?;
         if find && groups > MAX_GROUPS {
-            let mut e = Error::large("it has more than 31 groups, and `matched()` is used");
-            e.help = "split it into several";
-            return Err(e);
+            let e = Error::large("it has more than 31 groups, and `matched()` is used");
+            return Err(e.help("split it into several"));
         }
         let nfa = nfa::build(&ast)?;
         let test = scan::forward(&nfa)?;

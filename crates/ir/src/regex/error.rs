@@ -1,5 +1,7 @@
 //! Why an expression cannot be compiled.
 
+use std::borrow::Cow;
+
 /// The reason why an expression cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -7,9 +9,7 @@ pub struct Error {
     pub at: Option<usize>,
     /// The error message.
     pub message: String,
-    /// The way out; "" if there is none.
-    pub help: &'static str,
-    help_text: Option<String>,
+    help: Cow<'static, str>,
 }
 
 impl Error {
@@ -17,8 +17,7 @@ impl Error {
         Error {
             at: Some(offset),
             message: message.into(),
-            help: "",
-            help_text: None,
+            help: "".into(),
         }
     }
 
@@ -26,13 +25,12 @@ impl Error {
         Error {
             at: None,
             message: format!("this regular expression is too large: {why}"),
-            help: "split it into several, or make intervals smaller",
-            help_text: None,
+            help: "split it into several, or make intervals smaller".into(),
         }
     }
 
-    pub(super) fn help(mut self, text: impl Into<String>) -> Error {
-        self.help_text = Some(text.into());
+    pub(super) fn help(mut self, help: impl Into<Cow<'static, str>>) -> Error {
+        self.help = help.into();
         self
     }
 
@@ -43,6 +41,6 @@ impl Error {
 
     /// The way out; "" if there is none.
     pub fn remedy(&self) -> &str {
-        self.help_text.as_deref().unwrap_or(self.help)
+        &self.help
     }
 }

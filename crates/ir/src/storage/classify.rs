@@ -205,11 +205,8 @@ fn body_accesses<'p>(
             }
             let Some(g) = inst.global() else { continue };
             let first = match inst {
-                Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => {
-                    keys.first().copied().flatten()
-                }
                 Inst::IterNew { .. } => None,
-                _ => inst.keys().and_then(|k| k.first().copied()),
+                _ => inst.pattern().first().copied().flatten(),
             };
             out.push(Access {
                 g,
