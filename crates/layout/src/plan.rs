@@ -224,12 +224,9 @@ impl Arrays<'_> {
             }
             if let Some(field) = self.records.field(i) {
                 locations[i] = arrays::field_location(global, field, &mut areas.tables);
-            } else if self.colocations.host(i).is_none() {
-                let array = arrays::UnplacedArray {
-                    index: i,
-                    global,
-                    iterated: iterated[i],
-                };
+            } else if self.colocations.host(i).is_none()
+                && let Some(array) = arrays::UnplacedArray::new(i, global, iterated[i])
+            {
                 locations[i] = array.location(self.cpus, self.colocations, areas)?;
             }
         }

@@ -261,17 +261,13 @@ fn large(key: u32, value: u32, max: u32, cpus: u32) -> Option<LargeLayout> {
     (max > FEW_ELEMENTS && fits && large.size() <= LARGE_BYTES).then_some(large)
 }
 
-/// An array with a map of its own.
+/// An array with a map of its own, and the parts of its declaration.
 pub(super) struct UnplacedArray<'a> {
     /// The number of the global.
-    pub index: usize,
-    pub global: &'a Global,
+    index: usize,
+    global: &'a Global,
     /// Whether the order of insertion is recorded.
-    pub iterated: bool,
-}
-
-/// The parts of the array's declaration.
-struct Shape<'a> {
+    iterated: bool,
     keys: &'a [Ty],
     /// Bytes of a key.
     key_size: u32,
@@ -282,30 +278,37 @@ struct Shape<'a> {
     wrap: bool,
 }
 
-impl UnplacedArray<'_> {
-    pub(super) fn location(
-        &self,
-        cpus: u32,
-        colocations: &Colocations,
-        areas: &mut Areas,
-    ) -> Res<Option<GlobalLayout>> {
+impl<'a> UnplacedArray<'a> {
+    /// The global with this number, if it is an array.
+    pub(super) fn new(index: usize, global: &'a Global, iterated: bool) -> Option<Self> {
         let GlobalKind::Array {
             keys,
             value,
             max,
             wrap,
-        } = &self.global.kind
+        } = &global.kind
         else {
-            return Ok(None);
+            return None;
         };
-        let shape = Shape {
+        Some(UnplacedArray {
+            index,
+            global,
+            iterated,
             keys,
-            key_size: key_size(self.global),
+            key_size: key_size(global),
             value: element(value),
             max: (*max).max(1),
             wrap: *wrap,
-        };
-        if shape.value.size() > 32 << 10 {
+        })
+    }
+
+    pub(super) fn location(
+        self,
+        cpus: u32,
+        colocations: &Colocations,
+        areas: &mut Areas,
+    ) -> Res<Option<GlobalLayout>> {
+        if self.value.size() > 32 << 10 {
             return Err(PlanError::TooLarge(format!(
                 "an element of `{}` takes more than 32 KB",
                 self.global.name
@@ -313,40 +316,32 @@ impl UnplacedArray<'_> {
         }
         match self.global.storage {
             Storage::Controller => Ok(None),
-            Storage::Shared { lock } => Ok(Some(self.shared(shape, lock, areas))),
+            Storage::Shared { lock } => Ok(Some(self.shared(lock, areas))),
             Storage::PerCpu { double } => {
                 let colocated = colocations.host_part(self.index);
                 let colocated = colocated.ok_or("an array without a location")?;
-                Ok(Some(self.per_cpu(shape, double, colocated, cpus, areas)))
+                Ok(Some(self.per_cpu(double, colocated, cpus, areas)))
             }
         }
     }
 
     /// An array in a hash map.
-    fn shared(&self, shape: Shape<'_>, lock: bool, areas: &mut Areas) -> GlobalLayout {
-        let Shape {
-            keys,
-            key_size,
-            value,
-            max,
-            wrap,
-        } = shape;
-        let name = map_name(self.index, self.global, None);
-        let seq = wrap || self.iterated;
-        let value_size = value.size() + if seq { SEQUENCE } else { 0 };
-        areas
-            .tables
-            .push(TableSpec::hash(&name, key_size, value_size, max));
+    fn shared(self, lock: bool, areas: &mut Areas) -> GlobalLayout {
+        let map = map_name(self.index, self.global, None);
+        let seq = self.wrap || self.iterated;
+        let value_size = self.value.size() + if seq { SEQUENCE } else { 0 };
+        let table = TableSpec::hash(&map, self.key_size, value_size, self.max);
+        areas.tables.push(table);
         GlobalLayout {
             lock: lock.then(|| areas.shared.alloc(8)),
             location: GlobalLocation::Hash {
-                map: name,
-                key_size,
-                keys: keys.to_vec(),
+                map,
+                key_size: self.key_size,
+                keys: self.keys.to_vec(),
                 seq,
-                wrap,
-                value,
-                max,
+                wrap: self.wrap,
+                value: self.value,
+                max: self.max,
                 field: None,
             },
         }
@@ -354,32 +349,25 @@ impl UnplacedArray<'_> {
 
     /// An array of per-CPU deltas: a cache in each per-CPU area, and maps behind it.
     fn per_cpu(
-        &self,
-        shape: Shape<'_>,
+        self,
         double: bool,
         colocated: Colocation,
         cpus: u32,
         areas: &mut Areas,
     ) -> GlobalLayout {
-        let Shape {
-            keys,
-            key_size,
-            value,
-            max,
-            wrap,
-        } = shape;
+        let UnplacedArray { key_size, max, .. } = self;
         let slot_size = 8 + key_size + colocated.size;
         // A cache would keep elements that the map evicts.
-        let cached = key_size <= CACHED && !wrap;
+        let cached = key_size <= CACHED && !self.wrap;
         let slots = if cached {
             cache_slots(slot_size, max, cpus)
         } else {
             0
         };
         let generations = if double { 2 } else { 1 };
-        let alone = colocated.of.is_none() && colocated.size == value.size();
-        let large = (cached && alone && atomic(&value))
-            .then(|| large(key_size, value.size(), max, cpus))
+        let alone = colocated.of.is_none() && colocated.size == self.value.size();
+        let large = (cached && alone && atomic(&self.value))
+            .then(|| large(key_size, self.value.size(), max, cpus))
             .flatten();
         let large = large.map(|large| LargeLayout {
             spare: areas.cpu.alloc(8 * generations),
@@ -396,13 +384,13 @@ impl UnplacedArray<'_> {
                 let on_demand = TableKind::Hash {
                     preallocated: false,
                 };
-                let lanes = lanes(cpus, colocated.size, wrap);
+                let lanes = lanes(cpus, colocated.size, self.wrap);
                 areas.tables.extend((0..generations).map(|n| TableSpec {
                     name: map_name(self.index, self.global, Some(n)),
                     kind: lanes.map_or(TableKind::PerCpuHash, |_| on_demand),
                     key_size,
                     value_size: lanes.unwrap_or(colocated.size),
-                    max_entries: max.saturating_add(if wrap { max / EVICT } else { 0 }),
+                    max_entries: max.saturating_add(if self.wrap { max / EVICT } else { 0 }),
                 }));
             }
         }
@@ -416,12 +404,12 @@ impl UnplacedArray<'_> {
                 slot_size,
                 maps: maps.collect(),
                 key_size,
-                keys: keys.to_vec(),
-                value,
+                keys: self.keys.to_vec(),
+                value: self.value,
                 colocated,
                 spilt: (cached && large.is_none()).then(|| areas.cpu.alloc(8 * generations)),
                 max,
-                wraps: wrap,
+                wraps: self.wrap,
                 large,
             }),
         }

@@ -24,46 +24,33 @@ pub(super) fn per_cpu(global: &Global) -> bool {
     matches!(global.storage, Storage::PerCpu { .. })
 }
 
-/// Lays out scalars and single statistics; of arrays only the lock.
+/// Lays out scalars and single statistics, but no arrays.
 pub(super) fn location_in_memory(global: &Global, areas: &mut Areas) -> Option<GlobalLayout> {
-    let Areas { shared, cpu, .. } = areas;
+    let value = match &global.kind {
+        GlobalKind::Scalar(ty) => ValueLayout::Scalar(*ty),
+        GlobalKind::Stats(spec) => ValueLayout::Stats(agg_layout(spec)),
+        GlobalKind::Array { .. } => return None,
+    };
+    let size = value.size();
     match global.storage {
         Storage::Controller => None,
         Storage::Shared { lock } => {
-            let location = match &global.kind {
-                GlobalKind::Scalar(ty) => GlobalLocation::Scalar {
-                    offset: shared.alloc(ty.size()),
-                    ty: *ty,
-                },
-                GlobalKind::Stats(spec) => {
-                    let agg = agg_layout(spec);
-                    GlobalLocation::Stats {
-                        offset: shared.alloc(agg.size),
-                        agg,
-                    }
-                }
-                GlobalKind::Array { .. } => return None,
-            };
+            let offset = areas.shared.alloc(size);
             Some(GlobalLayout {
-                lock: lock.then(|| shared.alloc(8)),
-                location,
-            })
-        }
-        Storage::PerCpu { double } => {
-            let value = match &global.kind {
-                GlobalKind::Scalar(ty) => ValueLayout::Scalar(*ty),
-                GlobalKind::Stats(spec) => ValueLayout::Stats(agg_layout(spec)),
-                GlobalKind::Array { .. } => return None,
-            };
-            let generations = if double { 2 } else { 1 };
-            Some(GlobalLayout {
-                lock: None,
-                location: GlobalLocation::PerCpuScalar {
-                    offset: cpu.alloc(value.size() * generations),
-                    gen_stride: if double { value.size() } else { 0 },
-                    value,
+                lock: lock.then(|| areas.shared.alloc(8)),
+                location: match value {
+                    ValueLayout::Scalar(ty) => GlobalLocation::Scalar { offset, ty },
+                    ValueLayout::Stats(agg) => GlobalLocation::Stats { offset, agg },
                 },
             })
         }
+        Storage::PerCpu { double } => Some(GlobalLayout {
+            lock: None,
+            location: GlobalLocation::PerCpuScalar {
+                offset: areas.cpu.alloc(if double { 2 * size } else { size }),
+                gen_stride: if double { size } else { 0 },
+                value,
+            },
+        }),
     }
 }
