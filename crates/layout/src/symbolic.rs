@@ -2,8 +2,19 @@
 
 use spile_ir::{Inst, Val};
 
+/// The data are addresses of the kernel.
+const KERNEL: u8 = 1;
+/// The text is about the current program's stack, rather than one address.
+const STACK: u8 = 1 << 1;
+/// The text contains positions in the source.
+const LINES: u8 = 1 << 2;
+/// The text is only printed: kernel handlers cannot make it.
+const PRINTED: u8 = 1 << 3;
+/// The data do not contain the addresses themselves.
+const RELATIVE: u8 = 1 << 4;
+
 macro_rules! symbolic {
-    ($($(#[$doc:meta])* $name:ident $letter:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident $letter:literal $properties:expr;)*) => {
         /// A form of symbolic text, which only the controller can render. In strings of kernel
         /// handlers a mark stands for such a text: the session's word ([`crate::shared::MARK`]),
         /// the form's letter, the data, and a semicolon.
@@ -13,63 +24,65 @@ macro_rules! symbolic {
         }
 
         impl SymbolicForm {
-            const ALL: &[(SymbolicForm, u8)] = &[$((SymbolicForm::$name, $letter)),*];
+            /// Each form with its letter and its properties.
+            const ALL: &[(SymbolicForm, u8, u8)] =
+                &[$((SymbolicForm::$name, $letter, $properties)),*];
         }
     };
 }
 
 symbolic! {
     /// Addresses of the kernel: one line each, with address, symbol, offset, size, module.
-    KernelLines b'K';
+    KernelLines b'K' KERNEL;
     /// The current program's stack, in the same form as [`SymbolicForm::KernelLines`].
-    UserLines b'U';
+    UserLines b'U' STACK;
     /// The current program's stack: one line each, with symbol, offset, name of the file.
-    UserSimple b'S';
+    UserSimple b'S' STACK | RELATIVE;
     /// The current program's stack: one line each, with symbol and offset.
-    UserBrief b'B';
+    UserBrief b'B' STACK | RELATIVE;
     /// The current program's stack: address, symbol, offset, size, file, position in the source.
-    UserFileLines b'L';
+    UserFileLines b'L' STACK | LINES;
     /// Name of the symbol at an address of the current program.
-    UserName b'N';
+    UserName b'N' 0;
     /// Symbol, offset, size and file of an address of the current program.
-    UserData b'D';
+    UserData b'D' 0;
     /// Path of the file that an address of the current program is in.
-    UserModule b'M';
+    UserModule b'M' 0;
     /// Position in the source of an address of the current program.
-    UserFileLine b'F';
+    UserFileLine b'F' LINES;
     /// Source file of an address of the current program.
-    UserFile b'P';
+    UserFile b'P' LINES;
     /// Line in the source of an address of the current program.
-    UserLine b'Q';
+    UserLine b'Q' LINES;
     /// Addresses of the kernel: one line each, with symbol, offset, module.
-    KernelSimple b'C';
+    KernelSimple b'C' KERNEL;
     /// Addresses of the kernel: address, symbol, offset, size, position in the source, module.
-    KernelFileLines b'G';
+    KernelFileLines b'G' KERNEL | LINES | PRINTED;
     /// Position in the source of an address of the kernel.
-    KernelFileLine b'H';
+    KernelFileLine b'H' KERNEL | LINES;
     /// Source file of an address of the kernel.
-    KernelFile b'I';
+    KernelFile b'I' KERNEL | LINES;
     /// Line in the source of an address of the kernel.
-    KernelLine b'J';
+    KernelLine b'J' KERNEL | LINES;
     /// The current program's stack: one line each, with symbol, offset, name of the file, position
     /// in the source.
-    UserSimpleLines b'R';
+    UserSimpleLines b'R' STACK | LINES | RELATIVE;
     /// Name of the symbol at an address of the current program, a tab, and its position in the
     /// source.
-    UserLocation b'T';
+    UserLocation b'T' LINES;
     /// Addresses of the current program, separated by spaces, that continue the addresses of a
     /// text.
-    UserAddresses b'A';
+    UserAddresses b'A' 0;
     /// Addresses of the current program that continue a text: one line each, with address, symbol,
     /// offset, size, file.
-    UserAddressLines b'V';
+    UserAddressLines b'V' 0;
     /// Addresses of the kernel, limited to whole lines that fit in a string: address, symbol,
     /// offset, size, module.
-    KernelWholeLines b'W';
+    KernelWholeLines b'W' KERNEL;
     /// File of an address of the current program, and the offset in the file.
-    UserOffset b'E';
+    UserOffset b'E' PRINTED;
     /// A number that no word holds: see [`spile_ir::wide`].
-    Number b'O';
+    Number b'O' PRINTED;
 }
 
 impl SymbolicForm {
@@ -79,22 +92,18 @@ impl SymbolicForm {
         Self::ALL.get(at).map(|row| row.0)
     }
 
+    fn has(self, property: u8) -> bool {
+        Self::ALL[self as usize].2 & property != 0
+    }
+
     /// Whether the text is about the current program's stack, rather than one address.
     pub fn of_stack(self) -> bool {
-        use SymbolicForm::{UserBrief, UserFileLines, UserLines, UserSimple, UserSimpleLines};
-        matches!(
-            self,
-            UserLines | UserSimple | UserBrief | UserFileLines | UserSimpleLines
-        )
+        self.has(STACK)
     }
 
     /// Whether kernel handlers can make the text themselves.
     pub fn in_kernel(self) -> bool {
-        // These forms are only printed.
-        !matches!(
-            self,
-            SymbolicForm::KernelFileLines | SymbolicForm::UserOffset | SymbolicForm::Number
-        )
+        !self.has(PRINTED)
     }
 
     /// Whether kernel handlers need the kernel's lines ([`crate::kernel_row`]) for the text.
@@ -109,23 +118,7 @@ impl SymbolicForm {
 
     /// Whether the text contains positions in the source.
     pub fn has_lines(self) -> bool {
-        use SymbolicForm::{
-            KernelFile, KernelFileLine, KernelFileLines, KernelLine, UserFile, UserFileLine,
-            UserFileLines, UserLine, UserLocation, UserSimpleLines,
-        };
-        matches!(
-            self,
-            UserFileLines
-                | UserFileLine
-                | UserFile
-                | UserLine
-                | UserSimpleLines
-                | UserLocation
-                | KernelFileLines
-                | KernelFileLine
-                | KernelFile
-                | KernelLine
-        )
+        self.has(LINES)
     }
 
     /// The form of the text that an instruction produces, if it produces one.
@@ -149,27 +142,13 @@ impl SymbolicForm {
 
     /// Whether the data are addresses of the kernel.
     pub fn of_kernel(self) -> bool {
-        use SymbolicForm::{
-            KernelFile, KernelFileLine, KernelFileLines, KernelLine, KernelLines, KernelSimple,
-            KernelWholeLines,
-        };
-        matches!(
-            self,
-            KernelLines
-                | KernelSimple
-                | KernelFileLines
-                | KernelFileLine
-                | KernelFile
-                | KernelLine
-                | KernelWholeLines
-        )
+        self.has(KERNEL)
     }
 
     /// Whether the data contain the addresses themselves. Otherwise the same code has the same mark
     /// in all processes.
     pub fn full(self) -> bool {
-        use SymbolicForm::{UserBrief, UserSimple, UserSimpleLines};
-        !matches!(self, UserSimple | UserBrief | UserSimpleLines)
+        !self.has(RELATIVE)
     }
 
     /// Number of frames in one mark: the number that always fits in a string of the default width.
