@@ -51,7 +51,7 @@ pub use needs::{rethrown_fields, saved_bytes};
 pub use scratch::ScratchOffsets;
 pub use snapshots::SnapshotMap;
 pub use spec::{TableKind, TableSpec};
-pub use stacks::StackBuffer;
+pub use stacks::{StackBuffer, stack_point};
 
 use allocator::{Areas, BumpAllocator};
 use arrays::ThreadRecordFields;
@@ -169,7 +169,7 @@ impl StateLayout {
             cpus: host.cpus,
             globals,
             handlers,
-            stacks: stacks.as_ref().map(StackBuffer::words),
+            stacks: stacks.as_ref().map(|s| s.words.clone()),
             tree,
             acts,
             wraps,

@@ -2,7 +2,7 @@
 
 use spile_cast::Cast;
 use spile_ir::marks::{BodyId, Marks};
-use spile_ir::{Event, Inst, Program, Val};
+use spile_ir::{Event, Handler, Inst, Program};
 use spile_lir::library::stacks::OWN_FRAMES;
 
 use super::allocator::Areas;
@@ -24,18 +24,8 @@ pub struct StackBuffer {
     pub count: u32,
     /// Offset of the first frame of probed code.
     pub first: u32,
-    /// Offset in the shared area, see [`crate::stack_words`].
-    pub words: u32,
-    /// The tracepoints whose own frames are skipped.
-    pub points: Vec<String>,
-    /// Whether the kernel's stack is taken.
-    pub kernel: bool,
-    /// Whether user stacks are unwound, and not only addresses looked up.
-    pub rows: bool,
-    /// Whether kernel handlers make texts of user symbols.
-    pub names: bool,
-    /// Whether these texts contain positions in the source.
-    pub lines: bool,
+    /// What the controller shares.
+    pub words: StackWords,
     /// Offset of the state of user-stack unwinds, if there are any.
     pub user: Option<u32>,
     /// Offset in the shared area of the last file number.
@@ -56,40 +46,39 @@ fn takes_user_stack(inst: &Inst) -> bool {
     )
 }
 
+/// The tracepoint of an event, if its own frames are on the kernel's stack.
+pub fn stack_point(event: &Event) -> Option<&str> {
+    match event {
+        Event::Tracepoint(name) => Some(name),
+        Event::TraceEvent(event) => Some(&event.name),
+        Event::SysEnter(_) => Some("sys_enter"),
+        Event::SysExit(_) => Some("sys_exit"),
+        _ => None,
+    }
+}
+
 /// The forms of text that kernel handlers make.
 pub(super) fn forms_made(program: &Program, marks: &Marks) -> Vec<SymbolicForm> {
-    let mut all = Vec::new();
+    let mut forms = Vec::new();
     for (i, handler) in program.handlers.iter().enumerate() {
         let insts = handler.body.insts();
-        all.extend(insts.filter_map(|inst| match inst {
+        forms.extend(insts.filter_map(|inst| match inst {
             Inst::Intr { dst: Some(dst), .. } if marks.made_in_kernel(BodyId::Handler(i), *dst) => {
                 SymbolicForm::for_inst(inst)
             }
             _ => None,
         }));
     }
-    all
+    forms
 }
 
 impl StackBuffer {
     /// Bytes of all addresses of a stack.
     pub fn bytes(&self) -> u32 {
-        8 * (self.most + OWN_FRAMES + 2)
+        stack_bytes(self.most)
     }
 
-    /// What the controller knows of them.
-    pub(super) fn words(&self) -> StackWords {
-        StackWords {
-            at: self.words,
-            points: self.points.clone(),
-            kernel: self.kernel,
-            rows: self.rows,
-            files: self.user.map(|_| self.next_file),
-            symbols: self.names,
-            lines: self.lines,
-        }
-    }
-
+    /// The buffers of a program, if handlers take stacks.
     pub(super) fn new(
         program: &Program,
         made: &[SymbolicForm],
@@ -97,72 +86,57 @@ impl StackBuffer {
         areas: &mut Areas,
     ) -> Option<StackBuffer> {
         use spile_ir::intrinsics::Intrinsic as I;
-        let takes = takes_kernel_stack;
         let user = program.kernel_insts().any(takes_user_stack);
-        // Looks up an address in the mappings without unwinding a stack.
+        let takes = |handler: &&Handler| handler.body.insts().any(takes_kernel_stack);
+        let takers: Vec<&Handler> = program.kernel_handlers().filter(takes).collect();
+        if takers.is_empty() && !user {
+            return None;
+        }
         let looks_up = |i: &Inst| match i {
             Inst::Intr {
-                f: I::Interrupted, ..
-            } => true,
-            Inst::Intr {
-                f: I::UserSymbolic,
-                args,
+                f: I::Interrupted | I::UserSymbolic,
                 ..
-            } => {
-                matches!(args.first(), Some(Val::Imm(form)) if SymbolicForm::by_number(*form).is_some_and(|f| !f.of_stack()))
-            }
+            } => SymbolicForm::for_inst(i).is_some_and(|form| !form.of_stack()),
             _ => false,
         };
         let rows = program
             .kernel_insts()
             .any(|i| takes_user_stack(i) && !looks_up(i));
-        let kernel = program.kernel_insts().any(takes);
-        let mut points = Vec::new();
-        let mut any = user;
-        for handler in program.kernel_handlers() {
-            let mut insts = handler.body.insts();
-            if !insts.any(takes) {
-                continue;
-            }
-            any = true;
-            let point = match &handler.event {
-                Event::Tracepoint(name) => name.to_string(),
-                Event::TraceEvent(event) => event.name.to_string(),
-                Event::SysEnter(_) => "sys_enter".into(),
-                Event::SysExit(_) => "sys_exit".into(),
-                _ => continue,
-            };
-            if !points.contains(&point) {
-                points.push(point);
+        let mut points: Vec<String> = Vec::new();
+        for point in takers.iter().filter_map(|h| stack_point(&h.event)) {
+            if !points.iter().any(|known| known == point) {
+                points.push(point.to_owned());
             }
         }
         let by_tables = || made.iter().filter(|form| form.by_tables());
-        let buffer = StackBuffer {
-            names: by_tables().next().is_some(),
-            lines: by_tables().any(|form| form.has_lines()),
-            most: program.limits.maxbacktrace,
-            frames: 0,
-            count: 0,
-            first: 0,
-            words: 0,
-            points,
-            kernel,
-            rows,
-            user: None,
-            next_file: 0,
-        };
-        let words = stack_words::POINTS + buffer.points.len().fit::<u32>() * stack_words::POINT;
         let Areas { shared, cpu, .. } = areas;
-        any.then(|| StackBuffer {
-            frames: cpu.alloc(buffer.bytes()),
-            count: cpu.alloc(8),
-            first: cpu.alloc(8),
-            words: shared.alloc(words),
+        let most = program.limits.maxbacktrace;
+        let [frames, count, first] = [stack_bytes(most), 8, 8].map(|bytes| cpu.alloc(bytes));
+        let words = stack_words::POINTS + points.len().fit::<u32>() * stack_words::POINT;
+        let (words, next_file) = (shared.alloc(words), shared.alloc(8));
+        Some(StackBuffer {
+            most,
+            frames,
+            count,
+            first,
+            words: StackWords {
+                at: words,
+                points,
+                kernel: !takers.is_empty(),
+                rows,
+                files: user.then_some(next_file),
+                symbols: by_tables().next().is_some(),
+                lines: by_tables().any(|form| form.has_lines()),
+            },
             user: user.then(|| cpu.alloc(user_unwind)),
-            next_file: shared.alloc(8),
-            ..buffer
+            next_file,
         })
     }
+}
+
+/// Bytes of the addresses of a stack with at most `most` frames.
+fn stack_bytes(most: u32) -> u32 {
+    8 * (most + OWN_FRAMES + 2)
 }
 
 /// The tables of stacks and of their names. `stacks` and `made` are as in the plan.
@@ -172,21 +146,14 @@ pub(super) fn tables(
     cpus: u32,
 ) -> Vec<TableSpec> {
     let mut maps = Vec::new();
-    if stacks.is_some_and(|s| s.user.is_some()) {
-        let unwinds = stacks.is_some_and(|s| s.rows);
+    if let Some(stacks) = stacks.filter(|s| s.user.is_some()) {
+        let words = &stacks.words;
+        let (rows, copies) = if words.rows { (MAX_ROWS, cpus) } else { (1, 1) };
         maps.push(TableSpec::hash(FILES_MAP, 16, 24, 4096));
-        maps.push(TableSpec::mapped(
-            ROWS_MAP,
-            8,
-            if unwinds { MAX_ROWS } else { 1 },
-        ));
-        maps.push(TableSpec::array(
-            COPIES_MAP,
-            copy::BYTES,
-            if unwinds { cpus } else { 1 },
-        ));
-        if let Some(stacks) = stacks.filter(|s| s.names) {
-            maps.extend(symbol_maps(stacks.lines));
+        maps.push(TableSpec::mapped(ROWS_MAP, 8, rows));
+        maps.push(TableSpec::array(COPIES_MAP, copy::BYTES, copies));
+        if words.symbols {
+            maps.extend(symbol_maps(words.lines));
         }
     }
     if made.iter().any(|form| form.by_kernel_lines()) {

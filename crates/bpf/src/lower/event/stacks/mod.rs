@@ -23,8 +23,8 @@ use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
-use spile_ir::{Event, Reg as IrReg, Val};
-use spile_layout::plan::StackBuffer;
+use spile_ir::{Reg as IrReg, Val};
+use spile_layout::plan::{StackBuffer, stack_point};
 use spile_layout::{SymbolicForm, shared, stack_words};
 use spile_lir::library::stacks::address;
 
@@ -57,18 +57,12 @@ impl HandlerCodegen<'_> {
         self.asm.mov(bytes, 0);
         self.asm.bind(some);
         self.store(buffer.count, bytes);
-        let point = match self.event() {
-            Event::Tracepoint(name) => Some(&**name),
-            Event::TraceEvent(event) => Some(&*event.name),
-            Event::SysEnter(_) => Some("sys_enter"),
-            Event::SysExit(_) => Some("sys_exit"),
-            _ => None,
-        };
-        let at = point.and_then(|p| buffer.points.iter().position(|q| q == p));
+        let point = stack_point(self.event());
+        let at = point.and_then(|p| buffer.words.points.iter().position(|q| q == p));
         match at {
             Some(at) => {
                 let words =
-                    buffer.words + stack_words::POINTS + at.fit::<u32>() * stack_words::POINT;
+                    buffer.words.at + stack_words::POINTS + at.fit::<u32>() * stack_words::POINT;
                 self.pool.use_stack_text("stack_first", plan)?;
                 let words = CallArg::from(words.cast_signed());
                 self.asm.call_sub_with("stack_first", &[words]);

@@ -81,7 +81,7 @@ fn use_unwind(pool: &mut Pool, plan: &StateLayout, options: &Target) -> Res {
             lost_output: percpu::LOST_OUTPUT,
             no_memory: percpu::NO_MEMORY,
         };
-        let routine = match buffer.rows {
+        let routine = match buffer.words.rows {
             true => Routine::Unwind(layout),
             false => Routine::Addresses(layout),
         };

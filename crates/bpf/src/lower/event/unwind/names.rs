@@ -63,7 +63,7 @@ impl HandlerCodegen<'_> {
         let pool = &mut *self.pool;
         pool.use_stack_text("find_symbol", plan)?;
         pool.use_stack_text("append_file", plan)?;
-        if buffer.lines {
+        if buffer.words.lines {
             pool.use_append_number(plan, 10)?;
             pool.use_stack_text("append_location", plan)?;
         }
