@@ -29,15 +29,10 @@ pub(super) fn plan(
     locations: &[Option<GlobalLayout>],
     areas: &mut Areas,
 ) -> Option<CriticalLayout> {
-    let mut all = CriticalLayout {
-        interrupts_off: how.interrupts_off,
-        ..CriticalLayout::default()
-    };
-    for g in copied_globals(program, locations) {
-        let Some(Some(layout)) = locations.get(g.index()) else {
-            continue;
-        };
-        let Some(lock) = layout.lock else { continue };
+    let copied = copied_globals(program, locations).into_iter();
+    let globals = copied.filter_map(|g| {
+        let layout = locations.get(g.index())?.as_ref()?;
+        let lock = layout.lock?;
         let copy = match &layout.location {
             GlobalLocation::Scalar { offset, ty } => {
                 copy_words(*offset, ValueLayout::Scalar(*ty), areas)
@@ -45,22 +40,19 @@ pub(super) fn plan(
             GlobalLocation::Stats { offset, agg } => {
                 copy_words(*offset, ValueLayout::Stats(agg.clone()), areas)
             }
-            GlobalLocation::Hash { field: None, .. } => {
-                elements(g, &layout.location, how.key_lists, areas)
-            }
-            _ => None,
+            location => copy_elements(g, location, how.key_lists, areas),
         };
-        let Some(copy) = copy else { continue };
-        all.globals.push(LockedGlobal {
+        Some(LockedGlobal {
             global: g,
             lock,
-            copy,
-        });
-        if all.globals.len() == MOST {
-            break;
-        }
-    }
-    (!all.globals.is_empty()).then_some(all)
+            copy: copy?,
+        })
+    });
+    let globals: Vec<LockedGlobal> = globals.take(MOST).collect();
+    (!globals.is_empty()).then_some(CriticalLayout {
+        globals,
+        interrupts_off: how.interrupts_off,
+    })
 }
 
 /// The globals that such handlers access, provided that they change none with a lock except for
@@ -78,15 +70,15 @@ fn copied_globals(program: &Program, locations: &[Option<GlobalLayout>]) -> BTre
     let handlers = program.handlers.iter();
     let running =
         handlers.filter(|h| h.event.executor() == Executor::Controller && !alone(&h.event));
-    let mut found = BTreeSet::new();
+    let mut copied = BTreeSet::new();
     for handler in running {
         let (globals, changed) = access_sets(program, &handler.body);
         let mut changed = changed.into_iter().filter(locked);
         if changed.all(|g| takes(program, &handler.body, g)) {
-            found.extend(globals);
+            copied.extend(globals);
         }
     }
-    found
+    copied
 }
 
 fn copy_words(from: u32, value: ValueLayout, areas: &mut Areas) -> Option<CopyLocation> {
@@ -97,7 +89,7 @@ fn copy_words(from: u32, value: ValueLayout, areas: &mut Areas) -> Option<CopyLo
     })
 }
 
-fn elements(
+fn copy_elements(
     g: GlobalId,
     location: &GlobalLocation,
     known: bool,
@@ -109,6 +101,7 @@ fn elements(
         seq,
         value,
         max,
+        field: None,
         ..
     } = location
     else {

@@ -120,43 +120,41 @@ pub(crate) fn iterated(program: &Program) -> Vec<bool> {
 /// The iterators of a body, by number; `None` for those that never start. The error is the reason
 /// for a refusal.
 pub(crate) fn iterators(program: &Program, body: &Body) -> Res<Vec<Option<IteratorLayout>>> {
-    let mut all: Vec<Option<IteratorLayout>> = vec![None; body.iters as usize];
+    let mut iterators: Vec<Option<IteratorLayout>> = vec![None; body.iters as usize];
     for inst in body.insts() {
-        let (it, one) = match inst {
+        let (it, source) = match inst {
             Inst::IterNew { it, g, sort, .. } => (*it, array(program, body, *it, *g, *sort)?),
             Inst::IterHist { it, g, .. } => {
                 let spec = program.globals.get(g.index()).and_then(|g| g.kind.stats());
-                let hist = spec
-                    .and_then(|s| s.hist)
-                    .ok_or("no histogram to iterate over")?;
+                let hist = spec.and_then(|s| s.hist);
+                let hist = hist.ok_or("no histogram to iterate over")?;
                 (*it, IterSource::Buckets(hist.buckets()))
             }
             _ => continue,
         };
-        let g = inst.global().ok_or("an iterator over nothing")?;
         let new = IteratorLayout {
-            g,
-            source: one,
+            g: inst.global().ok_or("an iterator over nothing")?,
+            source,
             slot: 0,
             deep: false,
         };
-        match all.get_mut(it.index()) {
+        match iterators.get_mut(it.index()) {
             Some(Some(old)) if *old != new => {
                 return Err("an iterator that iterates over two things".into());
             }
-            Some(location) => *location = Some(new),
+            Some(layout) => *layout = Some(new),
             None => return Err("an iterator that does not exist".into()),
         }
     }
     let open = open_in(body);
-    assign_slots(body, &open, &mut all);
+    assign_slots(body, &open, &mut iterators);
     let deep = around_calls(body, &open);
-    for (i, one) in all.iter_mut().enumerate() {
-        if let Some(one) = one {
-            one.deep = deep.contains(&i);
+    for (i, layout) in iterators.iter_mut().enumerate() {
+        if let Some(layout) = layout {
+            layout.deep = deep.contains(&i);
         }
     }
-    Ok(all)
+    Ok(iterators)
 }
 
 fn array(
@@ -223,7 +221,7 @@ fn parts_read(body: &Body, it: IterId) -> Vec<ElementPart> {
     let mut parts = Vec::new();
     for block in &body.blocks {
         let Term::IterNext {
-            it: this,
+            it: next,
             keys,
             value,
             ..
@@ -231,15 +229,12 @@ fn parts_read(body: &Body, it: IterId) -> Vec<ElementPart> {
         else {
             continue;
         };
-        if *this != it {
+        if *next != it {
             continue;
         }
         let keys = keys.iter().enumerate().filter(|(_, r)| is_read(r));
         let keys = keys.map(|(i, _)| ElementPart::Key(i));
-        let value = value
-            .iter()
-            .filter(|r| is_read(r))
-            .map(|_| ElementPart::Value);
+        let value = value.filter(is_read).map(|_| ElementPart::Value);
         for part in keys.chain(value) {
             if !parts.contains(&part) {
                 parts.push(part);
@@ -251,30 +246,29 @@ fn parts_read(body: &Body, it: IterId) -> Vec<ElementPart> {
 
 /// Assigns different slots to iterators that can be open together. An iterator is open if its next
 /// element can be requested without a new start.
-fn assign_slots(body: &Body, open: &[OpenSet], all: &mut [Option<IteratorLayout>]) {
-    let mut together = vec![BTreeSet::new(); all.len()];
+fn assign_slots(body: &Body, open: &[OpenSet], iterators: &mut [Option<IteratorLayout>]) {
+    let mut together = vec![BTreeSet::new(); iterators.len()];
     for_each_start(body, open, |it, open| {
         for other in open.iter().filter(|o| **o != it) {
-            if let Some(location) = together.get_mut(it) {
-                location.insert(*other);
-            }
-            if let Some(location) = together.get_mut(*other) {
-                location.insert(it);
+            for (one, other) in [(it, *other), (*other, it)] {
+                if let Some(others) = together.get_mut(one) {
+                    others.insert(other);
+                }
             }
         }
     });
-    for i in 0..all.len() {
-        let taken: Vec<u32> = match &all[i] {
-            None => continue,
-            Some(this) => (0..i)
-                .filter(|j| together[i].contains(j))
-                .filter_map(|j| all[j].as_ref().filter(|o| this.same_slot(o)))
-                .map(|o| o.slot)
-                .collect(),
+    for i in 0..iterators.len() {
+        let Some(layout) = &iterators[i] else {
+            continue;
         };
-        let slot = (0..).find(|r| !taken.contains(r)).unwrap_or(0);
-        if let Some(this) = &mut all[i] {
-            this.slot = slot;
+        let before = (0..i).filter(|j| together[i].contains(j));
+        let taken: Vec<u32> = before
+            .filter_map(|j| iterators[j].as_ref().filter(|o| layout.same_slot(o)))
+            .map(|other| other.slot)
+            .collect();
+        let slot = (0..).find(|slot| !taken.contains(slot)).unwrap_or(0);
+        if let Some(layout) = &mut iterators[i] {
+            layout.slot = slot;
         }
     }
 }
@@ -287,14 +281,10 @@ pub fn maybe_unstarted(body: &Body) -> Vec<usize> {
 
 /// Iterators that continue after a call of a recursive function.
 fn around_calls(body: &Body, open: &[OpenSet]) -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
-    for (b, block) in body.blocks.iter().enumerate() {
-        // `Leave` is at the start of the block that the call returns to.
-        if block.insts.iter().any(|(i, _)| matches!(i, Inst::Leave)) {
-            found.extend(&open[b].0);
-        }
-    }
-    found
+    let blocks = body.blocks.iter().zip(open);
+    // `Leave` is at the start of the block that the call returns to.
+    let returns = blocks.filter(|(b, _)| b.insts.iter().any(|(i, _)| matches!(i, Inst::Leave)));
+    returns.flat_map(|(_, open)| &open.0).copied().collect()
 }
 
 /// The iterators that are open at a program point.
@@ -319,12 +309,8 @@ impl Backward for OpenIterators<'_> {
     }
 
     fn block(&self, id: BlockId, fact: &mut OpenSet) {
-        scan_back(
-            &self.0.blocks[id.index()],
-            fact,
-            &OpenSet::default(),
-            |_, _| {},
-        );
+        let block = &self.0.blocks[id.index()];
+        scan_back(block, fact, &OpenSet::default(), |_, _| {});
     }
 }
 
@@ -343,10 +329,8 @@ fn for_each_start(body: &Body, open: &[OpenSet], mut f: impl FnMut(usize, &BTree
         for to in block.successors() {
             set.join(&open[to.index()]);
         }
-        let caught = block
-            .catch
-            .map_or_else(OpenSet::default, |c| open[c.index()].clone());
-        scan_back(block, &mut set, &caught, &mut f);
+        let caught = block.catch.map(|c| open[c.index()].clone());
+        scan_back(block, &mut set, &caught.unwrap_or_default(), &mut f);
     }
 }
 

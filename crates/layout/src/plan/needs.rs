@@ -33,16 +33,7 @@ pub(super) struct LayoutInputs {
 pub(super) fn needs(program: &Program, facts: &ProgramFacts) -> LayoutInputs {
     let reads = program.kernel_insts().any(|i| reads_into_text(program, i));
     let saved = program.kernel_handlers().map(|h| saved_max(&h.body));
-    let is_conversion = |i: &Inst| {
-        matches!(
-            i,
-            Inst::Intr {
-                f: Intrinsic::StrToFp,
-                ..
-            }
-        )
-    };
-    let converts = program.kernel_insts().any(is_conversion);
+    let converts = facts.kernel_handlers().any(|f| f.uses(Intrinsic::StrToFp));
     let matched = max_matched_len(program, facts, longest_string(program));
     LayoutInputs {
         piece: largest_piece(program),
@@ -81,9 +72,7 @@ fn largest_piece(program: &Program) -> u32 {
 
 /// The fields of a [`crate::RecordKind::Rethrown`]; `max` is the type of the longest string.
 pub fn rethrown_fields(max: Ty) -> Vec<Ty> {
-    let mut fields = vec![Ty::Long; 3 + MAX_CALLERS + 1];
-    fields.push(max);
-    fields
+    [vec![Ty::Long; 3 + MAX_CALLERS + 1], vec![max]].concat()
 }
 
 /// Bytes of registers that an activation of this body saves.
@@ -125,7 +114,10 @@ fn max_matched_len(program: &Program, facts: &ProgramFacts, max_string: u32) -> 
         Inst::Regex { keep: true, .. } => Some(max_string),
         _ => None,
     };
-    let asked = facts.kernel_bodies().any(BodyFacts::asks_of_match);
-    let asked = asked.then_some(max_string);
-    insts.filter_map(size).chain(asked).max().unwrap_or(0)
+    let asks = facts.kernel_bodies().any(BodyFacts::asks_of_match);
+    insts
+        .filter_map(size)
+        .chain(asks.then_some(max_string))
+        .max()
+        .unwrap_or(0)
 }

@@ -16,7 +16,7 @@ const OUT_BYTES: u32 = 8 << 10;
 
 /// Offsets of the scratch words in each per-CPU area, which follow the header of
 /// [`crate::percpu`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScratchOffsets {
     /// Number of bytes in the output buffer; 0 if this run has no output yet.
     pub out_pos: u32,
@@ -85,7 +85,8 @@ pub struct ScratchOffsets {
 }
 
 impl ScratchOffsets {
-    /// Lays out the words at the start of each per-CPU area.
+    /// Lays out the words at the start of each per-CPU area; [`ScratchOffsets::buffers`] and
+    /// [`ScratchOffsets::activations`] lay out the rest.
     pub(super) fn words(
         cpu: &mut BumpAllocator,
         needs: &LayoutInputs,
@@ -93,7 +94,6 @@ impl ScratchOffsets {
     ) -> ScratchOffsets {
         ScratchOffsets {
             out_pos: cpu.alloc(8),
-            verdict: 0,
             err_id: cpu.alloc(8),
             err_aux: cpu.alloc(8),
             text_pos: cpu.alloc(8),
@@ -104,26 +104,14 @@ impl ScratchOffsets {
             depth: cpu.alloc(8),
             err_site: cpu.alloc(8),
             err_callers: cpu.alloc(8 + 8 * MAX_CALLERS.fit::<u32>()),
-            saved: 0,
             saved_size: needs.saved,
             tmp: cpu.alloc(80),
             digits: cpu.alloc(DIGITS),
             iterators: cpu
                 .alloc(max_over_handlers(iterators, |i| i.len().fit::<u32>()) * state::BYTES),
-            buckets: 0,
             bucket_slot: largest_source(iterators),
-            bucket_slots: 0,
-            key: 0,
-            value: 0,
-            frame: 0,
-            err_text: 0,
-            text: 0,
-            tokens: 0,
-            decimal: 0,
-            memory: 0,
-            last_match: 0,
-            out: 0,
             out_size: (needs.piece + 64).next_multiple_of(8).max(OUT_BYTES),
+            ..ScratchOffsets::default()
         }
     }
 
@@ -184,8 +172,8 @@ fn largest_source(iterators: &[Vec<Option<IteratorLayout>>]) -> u32 {
         IterSource::Buckets(n) => 8 * n,
         IterSource::Array { .. } => 0,
     };
-    let all = iterators.iter().flatten().flatten();
-    all.map(bytes).max().unwrap_or(0)
+    let iterators = iterators.iter().flatten().flatten();
+    iterators.map(bytes).max().unwrap_or(0)
 }
 
 /// Sizes of the key buffer and of the value buffer.
