@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use common::{empty, program, spec};
 use spile_bpf::object::elf::{ElfError, LICENSE, ObjectSpec, STATE};
-use spile_ebpf::isa::asm::{Asm, AsmError, AsmFunction, Reloc, RelocTarget, Section};
+use spile_ebpf::isa::asm::{
+    Asm, AsmError, AsmFunction, PAST_END, Reloc, RelocTarget, Section, TOO_LONG, UNBOUND_LABEL,
+};
 use spile_ebpf::isa::insn::Reg::*;
 use spile_ebpf::isa::insn::{AluOp, Cond, Insn, Size, Src, Width};
 
@@ -49,21 +51,13 @@ fn bad_labels() {
         }
         asm.finish()
     };
-    let (function, slot) = ("f".to_string(), 1);
-    assert_eq!(
-        jump(false),
-        Err(AsmError::Unbound {
-            function: function.clone(),
-            slot
-        })
-    );
-    assert_eq!(
-        jump(true),
-        Err(AsmError::PastEnd {
-            function: function.clone(),
-            slot
-        })
-    );
+    let error = |problem| AsmError::Jump {
+        function: "f".to_string(),
+        slot: 1,
+        problem,
+    };
+    assert_eq!(jump(false), Err(error(UNBOUND_LABEL)));
+    assert_eq!(jump(true), Err(error(PAST_END)));
     let mut asm = Asm::new("f", &[]);
     let label = asm.label();
     asm.mov(R0, 0);
@@ -71,7 +65,7 @@ fn bad_labels() {
     (0..40_000).for_each(|_| asm.mov(R0, 0));
     asm.bind(label);
     asm.exit();
-    assert_eq!(asm.finish(), Err(AsmError::OutOfRange { function, slot }));
+    assert_eq!(asm.finish(), Err(error(TOO_LONG)));
 }
 
 /// Lengthened jumps move the code behind them, and nothing else.

@@ -170,47 +170,46 @@ impl AsmFunction {
 /// The reason why a function cannot be assembled: an error of the code generator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AsmError {
-    /// A jump to a label that was never bound.
-    Unbound {
-        /// Function name.
+    /// A jump cannot be encoded.
+    Jump {
+        /// The function.
         function: String,
         /// Slot of the jump.
         slot: u32,
-    },
-    /// A jump behind the last instruction.
-    PastEnd {
-        /// Function name.
-        function: String,
-        /// Slot of the jump.
-        slot: u32,
-    },
-    /// A `may_goto` more than 32,767 slots away from its target.
-    OutOfRange {
-        /// Function name.
-        function: String,
-        /// Slot of the jump.
-        slot: u32,
+        /// What is wrong with it: [`UNBOUND_LABEL`], [`PAST_END`] or [`TOO_LONG`].
+        problem: &'static str,
     },
     /// A sequence needs more registers or stack words than there are.
     Registers {
-        /// Function name.
+        /// The function.
         function: String,
-        /// What there is too little of.
-        what: &'static str,
+        /// What is missing.
+        resource: &'static str,
     },
 }
 
+/// The jump's label is not bound.
+pub const UNBOUND_LABEL: &str = "to an unbound label";
+/// The jump leads behind the function's last instruction.
+pub const PAST_END: &str = "past the function's end";
+/// A `may_goto` is more than 32,767 slots away from its target.
+pub const TOO_LONG: &str = "is too long";
+
 impl fmt::Display for AsmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (function, slot, what) = match self {
-            AsmError::Registers { function, what } => {
-                return write!(f, "{function}: a sequence needs more {what} than there are");
+        match self {
+            AsmError::Jump {
+                function,
+                slot,
+                problem,
+            } => write!(f, "{function}: the jump at {slot} {problem}"),
+            AsmError::Registers { function, resource } => {
+                write!(
+                    f,
+                    "{function}: a sequence needs more {resource} than there are"
+                )
             }
-            AsmError::Unbound { function, slot } => (function, slot, "to an unbound label"),
-            AsmError::PastEnd { function, slot } => (function, slot, "past the function's end"),
-            AsmError::OutOfRange { function, slot } => (function, slot, "is too long"),
-        };
-        write!(f, "{function}: the jump at {slot} {what}")
+        }
     }
 }
 
@@ -263,8 +262,7 @@ macro_rules! emitters {
 
 emitters! {
     /// `dst = src`.
-    mov(dst: Reg, src: impl Into<Src>) =>
-        Insn::Alu { width: Width::W64, op: AluOp::Mov, dst, src: src.into() };
+    mov(dst: Reg, src: impl Into<Src>) => Insn::mov(dst, src);
     /// `dst = src`, low half, zero-extended.
     mov32(dst: Reg, src: impl Into<Src>) =>
         Insn::Alu { width: Width::W32, op: AluOp::Mov, dst, src: src.into() };
@@ -328,43 +326,26 @@ pub fn strength_reduced(insn: &Insn) -> Option<Option<Insn>> {
 /// A replacement for an instruction behind another one, with no label in between: for a load of a stack
 /// word that was just stored, or a move back.
 fn merged(last: &Insn, insn: &Insn) -> Option<Option<Insn>> {
-    let (from, to) = match (last, insn) {
+    if let (Some((a, b)), Some((dst, src))) = (last.moved(), insn.moved()) {
+        return (a == src && b == dst).then_some(None);
+    }
+    match (last, insn) {
         (
             Insn::Store {
                 size: Size::DW,
                 base: Reg::R10,
                 off,
-                src: Src::Reg(src),
+                src: Src::Reg(from),
             },
             Insn::Load {
                 size: Size::DW,
                 dst,
                 base: Reg::R10,
-                off: there,
+                off: loaded,
             },
-        ) if off == there => (*src, *dst),
-        (
-            Insn::Alu {
-                width: Width::W64,
-                op: AluOp::Mov,
-                dst: a,
-                src: Src::Reg(b),
-            },
-            Insn::Alu {
-                width: Width::W64,
-                op: AluOp::Mov,
-                dst,
-                src: Src::Reg(src),
-            },
-        ) if a == src && b == dst => return Some(None),
-        _ => return None,
-    };
-    Some((from != to).then_some(Insn::Alu {
-        width: Width::W64,
-        op: AluOp::Mov,
-        dst: to,
-        src: Src::Reg(from),
-    }))
+        ) if off == loaded => Some((from != dst).then_some(Insn::mov(*dst, *from))),
+        _ => None,
+    }
 }
 
 impl Asm {
@@ -483,6 +464,11 @@ impl Asm {
         Label(self.labels.len().fit::<u32>() - 1)
     }
 
+    /// New labels, not yet bound.
+    pub fn labels<const N: usize>(&mut self) -> [Label; N] {
+        std::array::from_fn(|_| self.label())
+    }
+
     /// Binds a label to the next instruction. Binding it again moves it.
     pub fn bind(&mut self, label: Label) {
         // Omits a jump to the next instruction; the kernel would remove them one by one.
@@ -510,6 +496,10 @@ impl Asm {
                 lines.remove(lines.len() - 2);
             }
         }
+        self.bind_here(label);
+    }
+
+    fn bind_here(&mut self, label: Label) {
         self.labels[label.0 as usize] = self.here;
         self.bound = self.here;
     }
@@ -531,32 +521,37 @@ impl Asm {
 
     /// Jumps if `dst cond src`, 64 bits.
     pub fn jump_if(&mut self, cond: Cond, dst: Reg, src: impl Into<Src>, label: Label) {
-        let src = src.into();
-        self.fixup(
-            label,
-            Insn::Jump {
-                width: Width::W64,
-                cond,
-                dst,
-                src,
-                off: 0,
-            },
-        );
+        self.jump_of_width(Width::W64, cond, (dst, src.into()), label);
     }
 
     /// Jumps if `dst cond src`, low halves.
     pub fn jump_if32(&mut self, cond: Cond, dst: Reg, src: impl Into<Src>, label: Label) {
-        let src = src.into();
-        self.fixup(
-            label,
-            Insn::Jump {
-                width: Width::W32,
-                cond,
-                dst,
-                src,
-                off: 0,
-            },
-        );
+        self.jump_of_width(Width::W32, cond, (dst, src.into()), label);
+    }
+
+    fn jump_of_width(&mut self, width: Width, cond: Cond, (dst, src): (Reg, Src), label: Label) {
+        let jump = Insn::Jump {
+            width,
+            cond,
+            dst,
+            src,
+            off: 0,
+        };
+        self.fixup(label, jump);
+    }
+
+    /// `dst = value`, unless `dst cond bound`.
+    pub fn mov_unless(
+        &mut self,
+        cond: Cond,
+        dst: Reg,
+        bound: impl Into<Src>,
+        value: impl Into<Src>,
+    ) {
+        let kept = self.label();
+        self.jump_if(cond, dst, bound, kept);
+        self.mov(dst, value);
+        self.bind(kept);
     }
 
     /// Jumps if the loop's budget is used up (Linux 6.9).
@@ -573,14 +568,8 @@ impl Asm {
     }
 
     fn address(&mut self, dst: Reg, target: RelocTarget) {
-        self.reloc(
-            target,
-            Insn::LdImm64 {
-                dst,
-                kind: ImmKind::Plain,
-                imm: 0,
-            },
-        );
+        let (kind, imm) = (ImmKind::Plain, 0);
+        self.reloc(target, Insn::LdImm64 { dst, kind, imm });
     }
 
     /// `dst` = the map of that name.
@@ -622,8 +611,7 @@ impl Asm {
         let last = function.insns.len().saturating_sub(1);
         for (i, (slot, insn)) in function.by_slot().enumerate() {
             if let Some(label) = labels[slot] {
-                self.labels[label.0 as usize] = self.here;
-                self.bound = self.here;
+                self.bind_here(label);
             }
             match (insn.jump(), insn) {
                 (Some(off), _) => {
@@ -636,8 +624,7 @@ impl Asm {
                 (None, insn) => self.emit(*insn),
             }
         }
-        self.labels[end.0 as usize] = self.here;
-        self.bound = self.here;
+        self.bind_here(end);
     }
 
     /// Calls a kernel function by its id in the kernel's BTF.
@@ -654,24 +641,19 @@ impl Asm {
         self.allocate()?;
         while self.lengthen() {}
         let insns = &mut self.function.insns;
-        let name = &self.function.name;
         for &Fixup { index, slot, label } in &self.fixups {
-            let target = self
-                .labels
-                .get(label.0 as usize)
-                .copied()
-                .unwrap_or(UNBOUND);
+            let target = self.labels.get(label.0 as usize);
+            let target = *target.unwrap_or(&UNBOUND);
+            let bad = |problem| AsmError::Jump {
+                function: self.function.name.clone(),
+                slot,
+                problem,
+            };
             if target == UNBOUND {
-                return Err(AsmError::Unbound {
-                    function: name.clone(),
-                    slot,
-                });
+                return Err(bad(UNBOUND_LABEL));
             }
             if target >= self.here {
-                return Err(AsmError::PastEnd {
-                    function: name.clone(),
-                    slot,
-                });
+                return Err(bad(PAST_END));
             }
             let distance = distance(slot, target);
             match (&mut insns[index as usize], short_distance(distance)) {
@@ -681,12 +663,7 @@ impl Asm {
                 ) => *off = short,
                 (Insn::GotoLong { off }, _) => *off = distance,
                 (jump @ Insn::Goto { .. }, None) => *jump = Insn::GotoLong { off: distance },
-                _ => {
-                    return Err(AsmError::OutOfRange {
-                        function: name.clone(),
-                        slot,
-                    });
-                }
+                _ => return Err(bad(TOO_LONG)),
             }
         }
         Ok(self.function)
@@ -732,22 +709,15 @@ impl Asm {
                 before += 2;
             }
         }
-        self.labels
-            .iter_mut()
-            .filter(|l| **l != UNBOUND)
-            .for_each(|l| *l = moved(*l));
-        self.function
-            .relocs
-            .iter_mut()
-            .for_each(|r| r.slot = moved(r.slot));
-        self.function
-            .comments
-            .iter_mut()
-            .for_each(|(s, _)| *s = moved(*s));
-        self.function
-            .lines
-            .iter_mut()
-            .for_each(|(s, _)| *s = moved(*s));
+        let relocs = self.function.relocs.iter_mut().map(|r| &mut r.slot);
+        let bound = self.labels.iter_mut().filter(|l| **l != UNBOUND);
+        let comments = self.function.comments.iter_mut().map(|c| &mut c.0);
+        let lines = self.function.lines.iter_mut().map(|l| &mut l.0);
+        relocs
+            .chain(bound)
+            .chain(comments)
+            .chain(lines)
+            .for_each(|slot| *slot = moved(*slot));
         self.here = moved(self.here);
         true
     }

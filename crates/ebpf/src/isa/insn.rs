@@ -150,6 +150,14 @@ impl From<i32> for Src {
     }
 }
 
+/// An offset or a size: all that code uses are below 2 GB, where the sign makes no difference.
+impl From<u32> for Src {
+    fn from(n: u32) -> Src {
+        debug_assert!(i32::try_from(n).is_ok(), "{n}");
+        Src::Imm(n.cast_signed())
+    }
+}
+
 /// Width of arithmetic or of a comparison. 32-bit results are zero-extended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Width {
@@ -164,28 +172,16 @@ impl Width {
     pub const ALL: [Width; 2] = [Width::W32, Width::W64];
 
     fn alu(self) -> u8 {
-        if self == Width::W64 {
-            class::ALU64
-        } else {
-            class::ALU32
-        }
+        [class::ALU32, class::ALU64][self as usize]
     }
     fn jmp(self) -> u8 {
-        if self == Width::W64 {
-            class::JMP
-        } else {
-            class::JMP32
-        }
+        [class::JMP32, class::JMP][self as usize]
     }
     pub(crate) fn bits(self) -> u8 {
         if self == Width::W64 { 64 } else { 32 }
     }
     pub(crate) fn size(self) -> Size {
-        if self == Width::W64 {
-            Size::DW
-        } else {
-            Size::W
-        }
+        [Size::W, Size::DW][self as usize]
     }
 }
 
@@ -556,6 +552,14 @@ impl Size {
     }
 }
 
+impl AtomicOp {
+    /// Whether the operation gives the old value.
+    fn fetches(self) -> bool {
+        use AtomicOp::{Add, And, Or, Xor};
+        !matches!(self, Add | Or | And | Xor)
+    }
+}
+
 impl Cond {
     /// The negated condition; `None` for [`Cond::Set`].
     pub fn inverse(self) -> Option<Cond> {
@@ -613,9 +617,7 @@ impl fmt::Display for AtomicText {
         let (name, ty, bits) = (op.sign(), width.size().sign(), width.bits());
         let src = OperandText(width, src);
         match op {
-            AtomicOp::Add | AtomicOp::Or | AtomicOp::And | AtomicOp::Xor => {
-                write!(f, "lock *({ty} *)({mem}) {name} {src}")
-            }
+            op if !op.fetches() => write!(f, "lock *({ty} *)({mem}) {name} {src}"),
             AtomicOp::Xchg => write!(f, "{src} = {name}_{bits}({mem}, {src})"),
             AtomicOp::CmpXchg => {
                 let r0 = OperandText(width, Reg::R0);
@@ -685,22 +687,8 @@ impl Insn {
             }
             Insn::Atomic { op, base, src, .. } => {
                 f(base, Access::Read);
-                let only_reads = matches!(
-                    op,
-                    AtomicOp::Add
-                        | AtomicOp::Or
-                        | AtomicOp::And
-                        | AtomicOp::Xor
-                        | AtomicOp::CmpXchg
-                );
-                f(
-                    src,
-                    if only_reads {
-                        Access::Read
-                    } else {
-                        Access::Update
-                    },
-                );
+                let update = op.fetches() && *op != AtomicOp::CmpXchg;
+                f(src, if update { Access::Update } else { Access::Read });
             }
             Insn::Jump { dst, src, .. } => {
                 f(dst, Access::Read);
@@ -711,6 +699,29 @@ impl Insn {
             | Insn::MayGoto { .. }
             | Insn::Call { .. }
             | Insn::Exit {} => {}
+        }
+    }
+
+    /// `dst = src`, 64 bits.
+    pub(crate) fn mov(dst: Reg, src: impl Into<Src>) -> Insn {
+        Insn::Alu {
+            width: Width::W64,
+            op: AluOp::Mov,
+            dst,
+            src: src.into(),
+        }
+    }
+
+    /// The registers of a 64-bit move: to, from.
+    pub(crate) fn moved(&self) -> Option<(Reg, Reg)> {
+        match *self {
+            Insn::Alu {
+                width: Width::W64,
+                op: AluOp::Mov,
+                dst,
+                src: Src::Reg(src),
+            } => Some((dst, src)),
+            _ => None,
         }
     }
 

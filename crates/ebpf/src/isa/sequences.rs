@@ -88,19 +88,6 @@ pub fn set_of(reg: Reg) -> RegMask {
     1 << reg.number()
 }
 
-/// A move between whole registers: to, from.
-fn moved(insn: &Insn) -> Option<(Reg, Reg)> {
-    match *insn {
-        Insn::Alu {
-            width: Width::W64,
-            op: AluOp::Mov,
-            dst,
-            src: Src::Reg(src),
-        } => Some((dst, src)),
-        _ => None,
-    }
-}
-
 /// What an instruction does with registers, by their numbers among all.
 struct Effect {
     /// Its operands. No instruction has more.
@@ -137,7 +124,7 @@ impl Effect {
             reads,
             clobbers,
             calls,
-            moved: moved(insn).map(|(to, from)| (index(to), index(from))),
+            moved: insn.moved().map(|(to, from)| (index(to), index(from))),
         }
     }
 
@@ -266,28 +253,21 @@ impl Allocator {
             off: word,
             src,
         };
-        match placed.insn {
+        let replaced = match placed.insn {
             Insn::Alu {
                 width: Width::W64,
                 op: AluOp::Mov,
                 dst,
                 src,
-            } if dst == spilled && src != Src::Reg(spilled) => {
-                placed.insn = store(src);
-                self.code.push(placed);
-                return;
-            }
-            Insn::Alu {
-                width: Width::W64,
-                op: AluOp::Mov,
-                dst,
-                src: Src::Reg(src),
-            } if src == spilled => {
-                placed.insn = load(dst);
-                self.code.push(placed);
-                return;
-            }
-            _ => {}
+            } if dst == spilled && src != Src::Reg(spilled) => Some(store(src)),
+            insn => insn
+                .moved()
+                .filter(|(_, from)| *from == spilled)
+                .map(|(to, _)| load(to)),
+        };
+        if let Some(insn) = replaced {
+            self.code.push(Placed { insn, ..placed });
+            return;
         }
         let short = Reg::Virtual(self.virtuals.fit());
         let (mut reads, mut writes) = (false, false);
@@ -325,7 +305,7 @@ impl Allocator {
             });
         }
         self.code
-            .retain(|placed| moved(&placed.insn).is_none_or(|(to, from)| to != from));
+            .retain(|placed| placed.insn.moved().is_none_or(|(to, from)| to != from));
     }
 
     /// Chooses a machine register for each virtual one; the error is the first one without.

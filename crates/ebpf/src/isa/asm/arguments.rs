@@ -56,6 +56,12 @@ impl From<i32> for CallArg {
     }
 }
 
+impl From<u32> for CallArg {
+    fn from(n: u32) -> CallArg {
+        CallArg::Value(n.into())
+    }
+}
+
 impl From<Src> for CallArg {
     fn from(src: Src) -> CallArg {
         CallArg::Value(src)

@@ -109,13 +109,12 @@ impl Asm {
     }
 
     fn registers_error(&self, failure: Failure) -> AsmError {
-        let what = match failure {
-            Failure::Words => "stack words",
-            Failure::Registers => "registers",
-        };
         AsmError::Registers {
             function: self.function.name.clone(),
-            what,
+            resource: match failure {
+                Failure::Words => "stack words",
+                Failure::Registers => "registers",
+            },
         }
     }
 
@@ -167,18 +166,16 @@ impl Asm {
         for fixup in &mut self.fixups {
             (fixup.index, fixup.slot) = own[fixup.index as usize];
         }
-        for label in self.labels.iter_mut().filter(|l| **l != super::UNBOUND) {
-            *label = front[index(*label)];
-        }
         for reloc in &mut self.function.relocs {
             reloc.slot = own[index(reloc.slot)].1;
         }
-        for (slot, _) in &mut self.function.comments {
-            *slot = front[index(*slot)];
-        }
-        for (slot, _) in &mut self.function.lines {
-            *slot = front[index(*slot)];
-        }
+        let bound = self.labels.iter_mut().filter(|l| **l != super::UNBOUND);
+        let comments = self.function.comments.iter_mut().map(|c| &mut c.0);
+        let lines = self.function.lines.iter_mut().map(|l| &mut l.0);
+        bound
+            .chain(comments)
+            .chain(lines)
+            .for_each(|slot| *slot = front[index(*slot)]);
         // The kernel accepts one position for each instruction: the last one counts.
         self.function.lines.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
