@@ -6,7 +6,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use spile_cast::Cast;
 use spile_ebpf::emit::{CpuBlocks, ObjectSymbols, emit, emit_all, emit_inline, symbol};
 use spile_ebpf::isa::asm::AsmFunction;
-use spile_ebpf::prebuilt::template::Template;
+use spile_ebpf::prebuilt::Blocks;
+use spile_ebpf::prebuilt::template::{Template, numbers};
 use spile_layout::RecordShape;
 use spile_layout::plan::StateLayout;
 use spile_lir::Module;
@@ -200,7 +201,8 @@ impl Pool {
         };
         let data: Vec<(String, u32)> = template.data.iter().map(constant).collect();
         let offsets = data.iter().map(|(_, off)| *off);
-        let numbers = template.numbers_of(&mut routine, blocks, offsets);
+        let used = blocks.filter(|_| template.blocks != Blocks::None);
+        let numbers = numbers(&mut routine, used, offsets);
         let functions = template.link(&numbers, routine.name().map(|n| &**n));
         let functions = functions.map_err(LowerError::malformed)?;
         if cfg!(debug_assertions) {

@@ -24,10 +24,6 @@ pub(super) fn code(
     output: &Output,
     around: &ObjectSymbols,
 ) -> Result<AsmFunction, EmitError> {
-    let frame = selected.frame + 8 * output.num_spillslots.fit::<u32>();
-    if frame > LIMITS.stack {
-        return Err(EmitError::Frame(func.name.clone(), frame));
-    }
     let params = &PARAMS[..func.params().len().min(PARAMS.len())];
     let mut asm = Asm::new(symbol(&func.name), params);
     let labels = selected.blocks.iter().map(|_| asm.label()).collect();
@@ -82,11 +78,20 @@ pub fn symbol(name: &str) -> String {
     name.replace('.', "_")
 }
 
-fn width(w: LirWidth) -> Width {
-    match w {
-        LirWidth::W32 => Width::W32,
-        LirWidth::W64 => Width::W64,
-    }
+/// Conversions of operations that LIR and eBPF both have, by the names of the variants.
+macro_rules! same_names {
+    ($($name:ident: $ty:ident { $($variant:ident)* })*) => {$(
+        fn $name(of: op::$ty) -> $ty {
+            match of { $(op::$ty::$variant => $ty::$variant),* }
+        }
+    )*};
+}
+
+same_names! {
+    width: Width { W32 W64 }
+    alu: AluOp { Add Sub Mul Div Sdiv Mod Smod And Or Xor Lsh Rsh Arsh }
+    cond: Cond { Eq Ne Gt Ge Lt Le Sgt Sge Slt Sle Set }
+    atomic: AtomicOp { Add Or And Xor FetchAdd FetchOr FetchAnd FetchXor Xchg CmpXchg }
 }
 
 fn size(s: op::Size) -> Size {
@@ -95,55 +100,6 @@ fn size(s: op::Size) -> Size {
         op::Size::U16 => Size::H,
         op::Size::U32 => Size::W,
         op::Size::U64 => Size::DW,
-    }
-}
-
-fn alu(op: op::AluOp) -> AluOp {
-    match op {
-        op::AluOp::Add => AluOp::Add,
-        op::AluOp::Sub => AluOp::Sub,
-        op::AluOp::Mul => AluOp::Mul,
-        op::AluOp::Div => AluOp::Div,
-        op::AluOp::Sdiv => AluOp::Sdiv,
-        op::AluOp::Mod => AluOp::Mod,
-        op::AluOp::Smod => AluOp::Smod,
-        op::AluOp::And => AluOp::And,
-        op::AluOp::Or => AluOp::Or,
-        op::AluOp::Xor => AluOp::Xor,
-        op::AluOp::Lsh => AluOp::Lsh,
-        op::AluOp::Rsh => AluOp::Rsh,
-        op::AluOp::Arsh => AluOp::Arsh,
-    }
-}
-
-fn cond(c: op::Cond) -> Cond {
-    match c {
-        op::Cond::Eq => Cond::Eq,
-        op::Cond::Ne => Cond::Ne,
-        op::Cond::Gt => Cond::Gt,
-        op::Cond::Ge => Cond::Ge,
-        op::Cond::Lt => Cond::Lt,
-        op::Cond::Le => Cond::Le,
-        op::Cond::Sgt => Cond::Sgt,
-        op::Cond::Sge => Cond::Sge,
-        op::Cond::Slt => Cond::Slt,
-        op::Cond::Sle => Cond::Sle,
-        op::Cond::Set => Cond::Set,
-    }
-}
-
-fn atomic(op: op::AtomicOp) -> AtomicOp {
-    match op {
-        op::AtomicOp::Add => AtomicOp::Add,
-        op::AtomicOp::Or => AtomicOp::Or,
-        op::AtomicOp::And => AtomicOp::And,
-        op::AtomicOp::Xor => AtomicOp::Xor,
-        op::AtomicOp::FetchAdd => AtomicOp::FetchAdd,
-        op::AtomicOp::FetchOr => AtomicOp::FetchOr,
-        op::AtomicOp::FetchAnd => AtomicOp::FetchAnd,
-        op::AtomicOp::FetchXor => AtomicOp::FetchXor,
-        op::AtomicOp::Xchg => AtomicOp::Xchg,
-        op::AtomicOp::CmpXchg => AtomicOp::CmpXchg,
     }
 }
 
@@ -217,11 +173,7 @@ impl CodeWriter<'_> {
 
     fn inst(&mut self, op: &MachineOp, regs: &[Reg], block: usize) -> Result<(), EmitError> {
         // The first operands are read, the last one is defined.
-        let (a, b) = (
-            regs.first().copied().unwrap_or(Reg::R0),
-            regs.get(1).copied().unwrap_or(Reg::R0),
-        );
-        let dst = regs.last().copied().unwrap_or(Reg::R0);
+        let [a, b, dst] = [regs.first(), regs.get(1), regs.last()].map(|r| *r.unwrap_or(&Reg::R0));
         match op {
             MachineOp::Params => {}
             MachineOp::Jump => self.jump_unless_next(block, 0),
@@ -368,23 +320,19 @@ impl CodeWriter<'_> {
 
     /// Teaches the verifier a bound by an operation that changes nothing where the promise holds.
     fn bound(&mut self, dst: Reg, max: u32) {
-        let inside = self.asm.label();
         match i32::try_from(max) {
             Ok(max) if (max + 1).cast_unsigned().is_power_of_two() => {
                 self.asm.alu(AluOp::And, dst, max);
-                return;
             }
-            Ok(max) => {
-                self.asm.jump_if(Cond::Le, dst, max, inside);
-                self.asm.mov(dst, max);
-            }
+            Ok(max) => self.asm.mov_unless(Cond::Le, dst, max, max),
             Err(_) => {
+                let inside = self.asm.label();
                 self.asm.mov32(dst, dst);
                 self.asm.jump_if32(Cond::Le, dst, max.cast_signed(), inside);
                 self.asm.mov32(dst, max.cast_signed());
+                self.asm.bind(inside);
             }
         }
-        self.asm.bind(inside);
     }
 
     fn addr(&mut self, dst: Reg, of: &MemoryOperand) -> Result<(), EmitError> {

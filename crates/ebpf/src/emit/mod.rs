@@ -212,6 +212,9 @@ fn allocated(
     let output = regalloc2::run_with_ctx(&selected, registers, &options, memory)
         .map_err(|e| EmitError::Registers(func.name.clone(), e))?;
     let frame = selected.frame + 8 * output.num_spillslots.fit::<u32>();
+    if frame > LIMITS.stack {
+        return Err(EmitError::Frame(func.name.clone(), frame));
+    }
     Ok((code::code(&func, &selected, output, around)?, frame))
 }
 

@@ -2,11 +2,11 @@
 //! processor's block is computed, and constants and addresses are made in front of their uses.
 
 use rustc_hash::FxHashMap;
-use spile_lir::func::{LirInst, LoopForm, MemoryOperand, Operand, Value};
+use spile_lir::LirFunc;
+use spile_lir::func::{LirBlock, LirInst, LirTerm, LoopForm, MemoryOperand, Operand, Value};
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AluOp, ExtOp, Size, Width};
 use spile_lir::simplify::simplify;
-use spile_lir::{LirFunc, func::LirBlock};
 
 use super::{CpuBlocks, EmitError, ObjectSymbols};
 
@@ -163,11 +163,11 @@ fn at_uses(func: &mut LirFunc, block: usize, made: &FxHashMap<Value, LirInst>) {
             copies.clear();
         }
     }
-    let mut end = std::mem::replace(&mut func.blocks[block].term, end());
+    let mut end = std::mem::replace(&mut func.blocks[block].term, LirTerm::Ret(Operand::Imm(0)));
     match &mut end {
-        spile_lir::func::LirTerm::Branch { b, .. } => small(b, made),
-        spile_lir::func::LirTerm::Ret(v) => small(v, made),
-        spile_lir::func::LirTerm::Jump(_) => {}
+        LirTerm::Branch { b, .. } => small(b, made),
+        LirTerm::Ret(v) => small(v, made),
+        LirTerm::Jump(_) => {}
     }
     let mut copy = |v: &mut Value| {
         if let Some(of) = made.get(v) {
@@ -181,11 +181,6 @@ fn at_uses(func: &mut LirFunc, block: usize, made: &FxHashMap<Value, LirInst>) {
     args.for_each(copy);
     let LirBlock { insts, term, .. } = &mut func.blocks[block];
     (*insts, *term) = (new, end);
-}
-
-/// The end of a block while its own is changed.
-fn end() -> spile_lir::func::LirTerm {
-    spile_lir::func::LirTerm::Ret(Operand::Imm(0))
 }
 
 /// Makes a constant or address once more.

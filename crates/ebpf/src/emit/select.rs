@@ -311,10 +311,14 @@ impl Selector<'_> {
     }
 
     fn add(&mut self, op: MachineOp, operands: Vec<Reg>) {
+        self.add_clobbering(op, operands, PRegSet::empty());
+    }
+
+    fn add_clobbering(&mut self, op: MachineOp, operands: Vec<Reg>, clobbers: PRegSet) {
         self.code.insts.push(SelectedInst {
             op,
             operands,
-            clobbers: PRegSet::empty(),
+            clobbers,
         });
     }
 
@@ -332,15 +336,12 @@ impl Selector<'_> {
             } => {
                 let (imm, mut operands) = (imm(b), uses([*a]));
                 operands.extend(b.value().map(|v| Reg::reg_use(vreg(*v))));
-                let (cond, width) = (*cond, *width);
-                self.add(
-                    MachineOp::Branch {
-                        cond,
-                        width,
-                        b: imm,
-                    },
-                    operands,
-                );
+                let op = MachineOp::Branch {
+                    cond: *cond,
+                    width: *width,
+                    b: imm,
+                };
+                self.add(op, operands);
             }
             LirTerm::Ret(v) => {
                 let value = v.value().map(|v| Reg::reg_fixed_use(vreg(*v), preg(0)));
@@ -409,7 +410,27 @@ impl Selector<'_> {
                 let base = frame.is_none().then_some(*base);
                 self.add(op, uses(base.into_iter().chain(src.value().copied())));
             }
-            LirInst::Atomic { .. } => self.atomic(inst),
+            LirInst::Atomic {
+                dst,
+                op,
+                width,
+                base,
+                off,
+                expected,
+                src,
+            } => {
+                let (op, width, off) = (*op, *width, *off);
+                let mut operands = uses([*base, *src]);
+                match (dst, expected) {
+                    (Some(dst), Some(expected)) => operands.extend([
+                        Reg::reg_fixed_use(vreg(*expected), preg(0)),
+                        Reg::reg_fixed_def(vreg(*dst), preg(0)),
+                    ]),
+                    (Some(dst), None) => operands.push(Reg::reg_reuse_def(vreg(*dst), 1)),
+                    (None, _) => {}
+                }
+                self.add(MachineOp::Atomic { op, width, off }, operands);
+            }
             LirInst::Bound { dst, a, max } => self.in_place(MachineOp::Bound(*max), [*a], *dst),
             LirInst::Opaque { dst, a } => self.plain(MachineOp::Opaque, [*a], *dst),
             LirInst::Addr { dst, .. } if self.in_frame.contains_key(dst) => {}
@@ -427,14 +448,10 @@ impl Selector<'_> {
                 context,
             } => {
                 // r2 and r4 are the step's address and flags.
-                self.add_call(
-                    MachineOp::Repeat(func.clone()),
-                    vec![
-                        Reg::reg_fixed_use(vreg(*times), preg(1)),
-                        Reg::reg_fixed_use(vreg(*context), preg(3)),
-                    ],
-                    Some(*dst),
-                );
+                let args = [(times, 1), (context, 3)];
+                let operands = args.map(|(v, n)| Reg::reg_fixed_use(vreg(*v), preg(n)));
+                let op = MachineOp::Repeat(func.clone());
+                self.add_call(op, operands.to_vec(), Some(*dst));
             }
         }
     }
@@ -451,11 +468,7 @@ impl Selector<'_> {
             operands.push(Reg::reg_fixed_def(vreg(dst), preg(0)));
             clobbers.remove(preg(0));
         }
-        self.code.insts.push(SelectedInst {
-            op,
-            operands,
-            clobbers,
-        });
+        self.add_clobbering(op, operands, clobbers);
     }
 
     fn extension(&mut self, dst: Value, (op, size): (ExtOp, Size), a: Value) {
@@ -466,32 +479,6 @@ impl Selector<'_> {
             (ExtOp::Zext, Size::U32) => self.plain(MachineOp::Move(Width::W32), [a], dst),
             _ => self.in_place(MachineOp::Extend { size, signed }, [a], dst),
         }
-    }
-
-    fn atomic(&mut self, inst: &LirInst) {
-        let LirInst::Atomic {
-            dst,
-            op,
-            width,
-            base,
-            off,
-            expected,
-            src,
-        } = inst
-        else {
-            return;
-        };
-        let mut operands = uses([*base, *src]);
-        match (dst, expected) {
-            (Some(dst), Some(expected)) => operands.extend([
-                Reg::reg_fixed_use(vreg(*expected), preg(0)),
-                Reg::reg_fixed_def(vreg(*dst), preg(0)),
-            ]),
-            (Some(dst), None) => operands.push(Reg::reg_reuse_def(vreg(*dst), 1)),
-            (None, _) => {}
-        }
-        let (op, width, off) = (*op, *width, *off);
-        self.add(MachineOp::Atomic { op, width, off }, operands);
     }
 }
 

@@ -165,24 +165,16 @@ fn decode_form(raw: &RawInsn, dst: Reg, src: Reg) -> Option<Insn> {
 fn decode_alu(raw: &RawInsn, dst: Reg, src: Reg, operand: Src) -> Option<Insn> {
     let RawInsn { code, off, imm, .. } = *raw;
     let op = code & 0xf0;
-    let width = if code & 7 == class::ALU64 {
-        Width::W64
-    } else {
-        Width::W32
-    };
+    let width = [Width::W32, Width::W64][usize::from(code & 7 == class::ALU64)];
     match op {
         END => {
-            let size = u32::try_from(imm)
-                .ok()
-                .and_then(|i| Size::from_bytes(i / 8))?;
+            let size = Size::from_bytes(u32::try_from(imm).ok()? / 8)?;
             let to = Swap::from_code(code)?;
             (size != Size::B).then_some(Insn::Swap { to, size, dst })
         }
         NEG => Some(Insn::Neg { width, dst }),
         _ if code & (X | 0xf0) == AluOp::Mov.code().0 | X && off != 0 => {
-            let size = u32::try_from(off)
-                .ok()
-                .and_then(|o| Size::from_bytes(o / 8))?;
+            let size = Size::from_bytes(u32::try_from(off).ok()? / 8)?;
             (bits(size) < i16::from(width.bits())).then_some(Insn::MovSx {
                 width,
                 size,
@@ -214,19 +206,12 @@ fn decode_jump(raw: &RawInsn, dst: Reg, operand: Src) -> Option<Insn> {
         },
         EXIT_CODE => Insn::Exit {},
         MAY_GOTO => Insn::MayGoto { off },
-        _ => {
-            let width = if code & 7 == class::JMP {
-                Width::W64
-            } else {
-                Width::W32
-            };
-            Insn::Jump {
-                width,
-                cond: Cond::from_code(code & 0xf0)?,
-                dst,
-                src: operand,
-                off,
-            }
-        }
+        _ => Insn::Jump {
+            width: [Width::W32, Width::W64][usize::from(code & 7 == class::JMP)],
+            cond: Cond::from_code(code & 0xf0)?,
+            dst,
+            src: operand,
+            off,
+        },
     })
 }

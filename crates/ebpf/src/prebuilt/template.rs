@@ -93,20 +93,6 @@ pub fn numbers(
 }
 
 impl Template {
-    /// The numbers of a request, in the order of the template's.
-    pub fn numbers_of(
-        &self,
-        routine: &mut Routine,
-        blocks: Option<CpuBlocks>,
-        data: impl Iterator<Item = u32>,
-    ) -> Vec<i32> {
-        numbers(
-            routine,
-            blocks.filter(|_| self.blocks != Blocks::None),
-            data,
-        )
-    }
-
     /// The functions with other numbers, and a name instead of [`NAME`].
     pub fn link(&self, numbers: &[i32], name: Option<&str>) -> Result<Vec<AsmFunction>, String> {
         let deltas = numbers.iter().zip(self.numbers);
