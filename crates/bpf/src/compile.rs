@@ -26,11 +26,9 @@ use crate::lower::syscalls::parts::tells_parts;
 use crate::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::plan::ObjectPlan;
 use crate::plan::depth;
-use crate::programs::critical_section;
-use crate::programs::exec_notifier;
-use crate::programs::forked_calls;
-use crate::programs::process_tree;
-use crate::programs::unfollowed;
+use crate::programs::{
+    EXEC, FORK, critical_section, exec_notifier, forked_calls, process_tree, unfollowed,
+};
 use crate::regalloc::{self, Allocation, Unallocated};
 use crate::target::Target;
 
@@ -204,17 +202,17 @@ impl Programs<'_> {
 
     /// The programs of spile's own.
     fn own_programs(&mut self) -> Result<(), CompileError> {
+        let at_tracepoint = |name: &str| Attach::RawTracepoint(vec![name.into()]);
         if let Some(at) = self.plan.layout.tree {
             let tracker = process_tree::fork_tracker(at, &self.options.offsets);
             let module = Module::from(tracker.map_err(program_error)?);
-            // Attached before all other programs.
-            self.own_program(0, process_tree::info(), module)?;
+            self.own_program(at_tracepoint(FORK), module)?;
             let offsets = &self.options.offsets;
             let events = offsets.uprobe.and(offsets.task_perf_events);
             let follows = |p: &ProgramInfo| p.attach.code().is_some_and(|(p, _)| can_follow(p));
             if let Some(events) = events.filter(|_| self.infos.iter().any(follows)) {
                 let module = Module::from(unfollowed::program(at, events));
-                self.own_program(0, unfollowed::info(), module)?;
+                self.own_program(at_tracepoint(EXEC), module)?;
             }
         }
         if self.program.watches_programs() {
@@ -224,30 +222,28 @@ impl Programs<'_> {
                 words: 0,
             });
             let module = Module::from(exec_notifier::program(shape));
-            // Attached before the search for existing processes.
-            self.own_program(0, exec_notifier::info(), module)?;
+            self.own_program(at_tracepoint(EXEC), module)?;
         }
         let calls = forked_calls::maps(self.program, &self.plan.layout.globals);
         let Target {
             offsets, features, ..
         } = self.options;
         if let Some(module) = forked_calls::module(&calls, offsets, features) {
-            self.own_program(0, forked_calls::info(), module)?;
+            self.own_program(at_tracepoint(FORK), module)?;
         }
         if let Some(critical) = &self.plan.layout.critical {
-            let module = critical_section::module(critical);
-            self.own_program(self.programs.len(), critical_section::info(), module)?;
+            self.own_program(Attach::OnDemand, critical_section::module(critical))?;
         }
         Ok(())
     }
 
-    /// Adds a program of spile's own at a location among the programs.
-    fn own_program(
-        &mut self,
-        location: usize,
-        info: ProgramInfo,
-        module: Module,
-    ) -> Result<(), CompileError> {
+    /// Adds a program of spile's own, the first function of its module. Those at tracepoints are attached
+    /// before all others, and before the search for existing processes.
+    fn own_program(&mut self, attach: Attach, module: Module) -> Result<(), CompileError> {
+        let location = match attach {
+            Attach::OnDemand => self.programs.len(),
+            _ => 0,
+        };
         let interrupts = self.options.features.interrupts.iter();
         let kfuncs = interrupts.flat_map(|k| {
             let functions = [
@@ -258,8 +254,14 @@ impl Programs<'_> {
         });
         let function = self.pool.program(module, self.plan, kfuncs.collect());
         let spec = ProgramSpec {
-            section: info.attach.program_type().section,
+            section: attach.program_type().section,
             function: function.map_err(program_error)?,
+        };
+        let info = ProgramInfo {
+            name: spec.function.name.clone(),
+            attach,
+            handlers: Vec::new(),
+            idle: false,
         };
         self.programs.insert(location, spec);
         self.infos.insert(location, info);

@@ -25,7 +25,7 @@ use spile_lir::helpers::Helper;
 use spile_lir::op::Size;
 use spile_lir::{LirFunc, Module};
 
-use crate::compiled::{Attach, CRITICAL_PROGRAM, ProgramInfo};
+use crate::compiled::CRITICAL_PROGRAM;
 
 /// Attempts to take a lock that a handler on another processor holds.
 const TRIES: u32 = 64;
@@ -38,16 +38,6 @@ pub(crate) const SAVE: &str = "bpf_local_irq_save";
 pub(crate) const RESTORE: &str = "bpf_local_irq_restore";
 /// The function that takes a lock.
 const LOCK: &str = "critical_lock";
-
-/// The program's description.
-pub(crate) fn info() -> ProgramInfo {
-    ProgramInfo {
-        name: CRITICAL_PROGRAM.into(),
-        attach: Attach::OnDemand,
-        handlers: Vec::new(),
-        idle: false,
-    }
-}
 
 /// The program, and the functions that it calls.
 pub(crate) fn module(critical: &CriticalLayout) -> Module {

@@ -97,14 +97,14 @@ pub(crate) fn emit(asm: &mut Asm, run: &[HandlerSub], number: bool) {
 fn tree(asm: &mut Asm, key: Reg, keys: &[(u32, Label)], end: Label) {
     if keys.len() <= LINEAR {
         for (nr, label) in keys {
-            asm.jump_if(Cond::Eq, key, nr.cast_signed(), *label);
+            asm.jump_if(Cond::Eq, key, *nr, *label);
         }
         asm.jump(end);
         return;
     }
     let (low, high) = keys.split_at(keys.len() / 2);
     let upper = asm.label();
-    asm.jump_if(Cond::Ge, key, high[0].0.cast_signed(), upper);
+    asm.jump_if(Cond::Ge, key, high[0].0, upper);
     tree(asm, key, low, end);
     asm.bind(upper);
     tree(asm, key, high, end);

@@ -10,19 +10,12 @@ use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AtomicOp, Size};
 
-use crate::compiled::{FORCE_WAKEUP, ProgramInfo, RING};
+use crate::compiled::{FORCE_WAKEUP, RING};
 
 /// Name of the program.
 const PROGRAM: &str = "p_executed";
-/// The tracepoint: the new program's memory is in place, and none of its instructions has run yet.
-const EXEC: &str = "sched_process_exec";
 /// Size of a record: header, shape, two numbers.
 const RECORD: i32 = 32;
-
-/// The program's description.
-pub(crate) fn info() -> ProgramInfo {
-    super::at_tracepoint(PROGRAM, EXEC)
-}
 
 /// The program; `shape` is that of its records.
 pub(crate) fn program(shape: u32) -> LirFunc {

@@ -14,25 +14,16 @@ use spile_lir::helpers::Helper;
 use spile_lir::op::Size;
 use spile_lir::{LirFunc, Module};
 
-use crate::compiled::ProgramInfo;
 use crate::target::{Features, KernelOffsets};
 
 /// Name of the program.
 const PROGRAM: &str = "p_calls";
-/// The tracepoint; its arguments are the tasks of the parent, which is the current task, and of the
-/// child.
-const FORK: &str = "sched_process_fork";
 
 /// An array with the entries of calls: its map, and the number of words of its keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallMap {
     map: String,
     words: u32,
-}
-
-/// The program's description.
-pub(crate) fn info() -> ProgramInfo {
-    super::at_tracepoint(PROGRAM, FORK)
 }
 
 /// The arrays with values of the entries of functions of programs. The keys of others do not

@@ -11,8 +11,6 @@
 //! | `dispatch` | goes from a system call's number to its handlers |
 //! | [`critical_section`] | copies globals under their locks for the controller |
 
-use crate::compiled::{Attach, ProgramInfo};
-
 pub(crate) mod critical_section;
 pub(crate) mod dispatch;
 pub(crate) mod exec_notifier;
@@ -22,12 +20,9 @@ pub(crate) mod process_tree;
 mod tests;
 pub(crate) mod unfollowed;
 
-/// The description of a program at a raw tracepoint.
-fn at_tracepoint(name: &str, tracepoint: &str) -> ProgramInfo {
-    ProgramInfo {
-        name: name.into(),
-        attach: Attach::RawTracepoint(vec![tracepoint.into()]),
-        handlers: Vec::new(),
-        idle: false,
-    }
-}
+/// The tracepoint of forks; its arguments are the tasks of the parent, which is the current task, and of
+/// the child.
+pub(crate) const FORK: &str = "sched_process_fork";
+/// The tracepoint of executions; its first argument is the current task. The new program's memory is in
+/// place, the kernel has taken the perf events away, and none of its instructions has run yet.
+pub(crate) const EXEC: &str = "sched_process_exec";

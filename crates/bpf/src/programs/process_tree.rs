@@ -16,21 +16,11 @@ use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AtomicOp, Size};
 
-use crate::compiled::ProgramInfo;
 use crate::error::{LowerError, Res};
 use crate::target::KernelOffsets;
 
 /// Name of the program.
 const PROGRAM: &str = "p_tree";
-
-/// The tracepoint; its arguments are the tasks of the parent, which is the current task, and of the
-/// child.
-const FORK: &str = "sched_process_fork";
-
-/// The program's description.
-pub(crate) fn info() -> ProgramInfo {
-    super::at_tracepoint(PROGRAM, FORK)
-}
 
 /// The program that keeps the bits at `at` of the shared area.
 ///
@@ -84,7 +74,7 @@ pub(crate) fn only_within(asm: &mut Asm, at: u32, out: Label) {
 /// The bit of a process, by its number.
 pub(crate) fn bit(asm: &mut Asm, at: u32, process: Reg) -> Reg {
     let offset = asm.alu_of(AluOp::Rsh, process, 3);
-    asm.alu(AluOp::And, offset, (TREE_BYTES - 8).cast_signed());
+    asm.alu(AluOp::And, offset, TREE_BYTES - 8);
     let word = asm.address_of(&CallArg::Shared(at));
     asm.add(word, offset);
     asm.load(Bytes::DW, word, word, 0);

@@ -10,18 +10,9 @@ use spile_lir::helpers::Helper;
 use spile_lir::op::AtomicOp;
 
 use super::process_tree::location;
-use crate::compiled::ProgramInfo;
 
 /// Name of the program.
 const PROGRAM: &str = "p_unfollowed";
-/// The tracepoint; its first argument is the current task. The kernel has taken the events away by
-/// then.
-const EXEC: &str = "sched_process_exec";
-
-/// The program's description.
-pub(crate) fn info() -> ProgramInfo {
-    super::at_tracepoint(PROGRAM, EXEC)
-}
 
 /// The program; `tree` is the location of the bits of [`super::process_tree`] in the shared area, and
 /// `events` the offset of a task's perf events.
