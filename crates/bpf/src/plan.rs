@@ -93,13 +93,13 @@ impl ObjectPlan {
     /// The number of this CPU; goes to `out` if the plan has no area for it.
     pub(crate) fn cpu_number(&self, asm: &mut Asm, out: Label) -> Reg {
         let cpu = asm.call_with(Helper::GetSmpProcessorId, &[]);
-        asm.jump_if(Cond::Ge, cpu, self.layout.cpus.cast_signed(), out);
+        asm.jump_if(Cond::Ge, cpu, self.layout.cpus, out);
         cpu
     }
 
     /// `to` = the area of a CPU. Changes `cpu`.
     pub(crate) fn block_of_cpu(&self, asm: &mut Asm, cpu: Reg, to: Reg) {
-        asm.alu(AluOp::Mul, cpu, self.layout.cpu_stride.cast_signed());
+        asm.alu(AluOp::Mul, cpu, self.layout.cpu_stride);
         asm.ld_data(to, Section::Bss, self.layout.shared_size);
         asm.add(to, cpu);
     }

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::ops::Deref;
 
-use spile_ir::{BlockId, Body, BodyFacts, GlobalId, HandlerId, Inst, Program, Space, Val};
+use spile_ir::{BlockId, Body, BodyFacts, Event, GlobalId, HandlerId, Inst, Program, Space, Val};
 use spile_layout::{ErrorKind, GlobalLocation, Quote};
 
 use super::data::thread_record_facts::{FieldRef, RecordFacts};
@@ -134,6 +134,11 @@ impl<'a> BodyContext<'a> {
             leading_tests: OnceCell::new(),
             split: OnceCell::new(),
         }
+    }
+
+    /// The event of the handler.
+    pub(in crate::lower) fn event(&self) -> &'a Event {
+        &self.object.program.handlers[self.handler.index()].event
     }
 
     /// The location of a global, unless only the controller has it.

@@ -181,9 +181,7 @@ impl<'a> HandlerCodegen<'a> {
                     off: self.plan.scratch.frame + off,
                     width: width.into(),
                 }),
-                (Location::None, Ty::Str(_)) => Ok(StrOperand::Const {
-                    bytes: (*b"").into(),
-                }),
+                (Location::None, Ty::Str(_)) => Ok(StrOperand::literal("")),
                 _ => Err("a number where a string belongs".into()),
             },
             Val::Imm(_) => Err("a number where a string belongs".into()),

@@ -13,6 +13,13 @@ pub(crate) enum StrOperand {
 }
 
 impl StrOperand {
+    /// A constant.
+    pub(crate) fn literal(text: impl AsRef<[u8]>) -> StrOperand {
+        StrOperand::Const {
+            bytes: text.as_ref().into(),
+        }
+    }
+
     /// Bytes of the operand's slot.
     pub(crate) fn width(&self) -> u32 {
         match self {

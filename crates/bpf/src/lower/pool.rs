@@ -146,7 +146,7 @@ impl Pool {
 
     /// Defines a function of the run-time library that is the same for all callers.
     pub(crate) fn library(&mut self, name: &str) -> Res {
-        self.routine(name, None, |_| Ok((common(name)?, Vec::new())))
+        self.routine(name, None, |_| common(name))
     }
 
     /// The code of a function of the run-time library, for [`Asm::insert`].
@@ -162,11 +162,21 @@ impl Pool {
         Ok(&self.inline[name])
     }
 
+    /// [`Pool::routine_with`] no data.
+    pub(crate) fn routine(
+        &mut self,
+        name: &str,
+        plan: Option<&StateLayout>,
+        make: impl FnOnce(&mut Pool) -> Res<Routine>,
+    ) -> Res {
+        self.routine_with(name, plan, |pool| Ok((make(pool)?, Vec::new())))
+    }
+
     /// Defines the functions of a request to the run-time library, unless the object has the function
     /// `name` of them. With a plan, they find the per-CPU area themselves and are global
     /// subprograms; the steps of their loops and callbacks cannot be global. The request comes with
     /// the constants that only the caller has.
-    pub(crate) fn routine(
+    pub(crate) fn routine_with(
         &mut self,
         name: &str,
         plan: Option<&StateLayout>,
@@ -233,12 +243,18 @@ impl Pool {
         Ok(name)
     }
 
-    /// Defines the function `name` of a module of LIR, and its constants, unless the object has it.
-    pub(crate) fn define_once(&mut self, name: &str, make: impl FnOnce() -> Module) -> Res {
+    /// Adds the functions of a module, if the object has no subprogram `name` yet. With the plan of the
+    /// state they may use the areas of CPUs, and the verifier checks them by themselves.
+    pub(crate) fn define_once(
+        &mut self,
+        name: &str,
+        plan: Option<&StateLayout>,
+        make: impl FnOnce() -> Module,
+    ) -> Res {
         if !self.subs.contains_key(name) {
             let module = make();
             debug_assert!(module.func(name).is_some(), "{name}");
-            self.define(module, None);
+            self.define(module, plan.map(cpu_blocks));
         }
         Ok(())
     }
@@ -263,20 +279,6 @@ impl Pool {
         let named = functions.into_iter().map(|f| (f.name.clone(), f));
         self.subs.extend(named);
         program.ok_or_else(|| "a module without a function".into())
-    }
-
-    /// Defines the functions of a module as [`Pool::routine`] does with a plan. They have no template.
-    pub(crate) fn global_functions(
-        &mut self,
-        name: &str,
-        plan: &StateLayout,
-        make: impl FnOnce(&mut Pool) -> Res<Module>,
-    ) -> Res {
-        if !self.subs.contains_key(name) {
-            let module = make(self)?;
-            self.define(module, Some(cpu_blocks(plan)));
-        }
-        Ok(())
     }
 
     /// Defines the functions of a module. With the processors' blocks they are global subprograms.

@@ -119,7 +119,7 @@ impl BodyContext<'_> {
 
     /// Whether arguments are loaded from the context.
     pub(in crate::lower) fn loads_arguments(&self) -> bool {
-        let event = &self.program.handlers[self.handler.index()].event;
+        let event = self.event();
         !matches!(event, Event::Code(_)) && Hook::of(event).is_none()
     }
 

@@ -96,7 +96,7 @@ impl HandlerCodegen<'_> {
     /// The verifier follows the fall-through path of a jump first. The first path has an unknown
     /// number, so that its state covers the later paths.
     pub(crate) fn store_number(&mut self, entry: bool) -> Res {
-        let [native, small, unknown, end] = [(); 4].map(|()| self.asm.label());
+        let [native, small, unknown, end] = self.asm.labels();
         let calls = &self.options.abi.syscalls;
         if !entry || self.options.offsets.task_ti_status.is_some() {
             self.save_task();
@@ -116,11 +116,10 @@ impl HandlerCodegen<'_> {
         if let Some(compat) = calls.compat.as_ref().filter(|_| !entry) {
             self.sigreturn(number, compat.sigreturn);
         }
-        self.asm
-            .jump_if(Cond::Lt, number, NrSet::COMPAT.cast_signed(), small);
+        self.asm.jump_if(Cond::Lt, number, NrSet::COMPAT, small);
         self.asm.jump(unknown);
         self.asm.bind(small);
-        self.asm.add(number, NrSet::COMPAT.cast_signed());
+        self.asm.add(number, NrSet::COMPAT);
         if self.ctx.tells_parts {
             self.part_of_call(number)?;
         }
@@ -132,8 +131,7 @@ impl HandlerCodegen<'_> {
         }
         self.asm.alu(AluOp::And, number, !calls.other_abi);
         self.asm.mov32(number, number);
-        self.asm
-            .jump_if(Cond::Lt, number, NrSet::COMPAT.cast_signed(), end);
+        self.asm.jump_if(Cond::Lt, number, NrSet::COMPAT, end);
         self.asm.bind(unknown);
         self.unknown_number(number, -1);
         self.asm.bind(end);
@@ -181,9 +179,9 @@ impl HandlerCodegen<'_> {
             [] => self.asm.mov(number, -1),
             [.., last] if list.len() <= 4 => {
                 for nr in &list[..list.len() - 1] {
-                    self.asm.jump_if(Cond::Eq, number, nr.cast_signed(), hit);
+                    self.asm.jump_if(Cond::Eq, number, *nr, hit);
                 }
-                self.asm.jump_if(Cond::Ne, number, last.cast_signed(), out);
+                self.asm.jump_if(Cond::Ne, number, *last, out);
             }
             [.., last] => {
                 let words = *last as usize / 64 + 1;
@@ -218,10 +216,6 @@ impl HandlerCodegen<'_> {
         number
     }
 
-    pub(super) fn event(&self) -> &Event {
-        &self.program.handlers[self.handler.index()].event
-    }
-
     /// Argument n of the system call, counted from `first`.
     pub(super) fn sys_arg(&mut self, n: Val, first: i64) -> Res<Reg> {
         if !matches!(self.event(), Event::SysEnter(_) | Event::SysExit(_)) {
@@ -232,11 +226,10 @@ impl HandlerCodegen<'_> {
         };
         let n = usize::try_from(n - first).ok().filter(|n| *n < 6);
         let n = n.ok_or("a system call has six arguments")?;
-        let (small, end) = (self.asm.label(), self.asm.label());
+        let [small, end] = self.asm.labels();
         let arg = self.regs()?;
         let number = self.call_number();
-        self.asm
-            .jump_if(Cond::Sge, number, NrSet::COMPAT.cast_signed(), small);
+        self.asm.jump_if(Cond::Sge, number, NrSet::COMPAT, small);
         // The verifier follows this path first; it leaves the argument less constrained than the
         // other.
         let at = self.options.abi.syscalls.arguments[n];

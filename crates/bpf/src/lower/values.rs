@@ -47,7 +47,7 @@ impl HandlerCodegen<'_> {
 
     /// Copies memory that may be read.
     pub(crate) fn copy_memory(&mut self, to: CallArg, bytes: u32, from: CallArg) -> Reg {
-        let bytes = CallArg::from(bytes.cast_signed());
+        let bytes = CallArg::from(bytes);
         self.asm
             .call_with(Helper::ProbeReadKernel, &[to, bytes, from])
     }

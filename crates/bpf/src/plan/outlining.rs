@@ -6,80 +6,15 @@
 //! no call, but the verifier follows it on each path that leads to it. So operations are shared where the
 //! object is large, and those on one array where the object has several of them.
 //!
-//! The code generator writes an operation once, as code that runs in the handler or in a function, and
-//! asks by [`Op`].
+//! The code generator writes an operation once, as code that runs in the handler or in a function.
 
 use spile_ir::{GlobalId, Inst, Program};
 
-/// An operation that can be shared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Op {
-    /// The head of an output record.
-    Record,
-    /// A string in an output record.
-    Field,
-    /// Sending the output.
-    Flush,
-    /// Beginning a text, and copying it to its slot.
-    Text,
-    /// Appending a string to a text.
-    Append,
-    /// The record of an error.
-    Error,
-    /// A division of numbers with signs.
-    Divide,
-    /// The current task's name.
-    TaskName,
-    /// Look-up of a key in a map.
-    LookUp,
-    /// Creating a thread record.
-    ThreadRecord,
-    /// Reading an array in a map, or asking for a key.
-    Read,
-    /// Writing to an array in a map.
-    Write,
-    /// An element of a per-CPU array, in its map.
-    Element,
-    /// Adding to a per-CPU array, with its cache.
-    Add,
-    /// Adding to a per-CPU array after a miss of its cache.
-    Miss,
-    /// Entry and exit of a handler, in which are helper calls that the kernel rewrites
-    /// (`crates/bpf/src/lower/handler/outline.rs`).
-    Entry,
-}
-
-/// When an operation is shared.
-#[derive(Debug, Clone, Copy)]
-enum When {
-    /// In a large object.
-    Large,
-    /// In an object with more handlers than this.
-    Handlers(usize),
-    /// In a large object with this number of locations where handlers do this to the array.
-    Locations(u32),
-}
-
-/// When each operation is shared.
-const TABLE: [(Op, When); 16] = [
-    (Op::Record, When::Large),
-    (Op::Field, When::Large),
-    (Op::Flush, When::Large),
-    (Op::Text, When::Large),
-    (Op::Append, When::Large),
-    (Op::Error, When::Large),
-    (Op::Divide, When::Large),
-    (Op::TaskName, When::Large),
-    (Op::LookUp, When::Large),
-    (Op::ThreadRecord, When::Large),
-    (Op::Read, When::Large),
-    (Op::Write, When::Large),
-    (Op::Element, When::Large),
-    (Op::Add, When::Locations(4)),
-    (Op::Miss, When::Large),
-    (Op::Entry, When::Handlers(32)),
-];
-
+/// With more handlers than this, entry and exit are shared, in which are helper calls that the kernel
+/// rewrites (`crates/bpf/src/lower/handler/outline.rs`).
+const SHARED_ENTRY: usize = 32;
+/// The number of locations that add to an array from which on they share the code.
+const SHARED_ADDING: u32 = 4;
 /// A larger number of handlers makes an object large.
 const MANY_HANDLERS: usize = 4;
 /// A larger number of the IR's instructions in kernel handlers makes an object large.
@@ -118,25 +53,26 @@ impl Outlining {
         }
     }
 
-    /// Whether the object is so large that paths are merged where that costs a hit something.
+    /// Whether the object is large: handlers share output records, texts, errors, divisions, the task's
+    /// name, and the accesses to arrays, and paths are merged where that costs a hit something.
     pub(crate) fn is_large(&self) -> bool {
         self.large
     }
 
-    /// Whether handlers share an operation, on this array if it is one on an array.
-    pub(crate) fn shares(&self, op: Op, array: Option<GlobalId>) -> bool {
-        let Some((_, when)) = TABLE.iter().find(|(of, _)| *of == op) else {
-            return false;
+    /// Whether handlers share entry and exit.
+    pub(crate) fn shares_entry(&self) -> bool {
+        self.chosen.unwrap_or(self.handlers > SHARED_ENTRY)
+    }
+
+    /// Whether handlers share adding to this per-CPU array, with its cache.
+    pub(crate) fn shares_adding(&self, array: GlobalId) -> bool {
+        let least = if self.chosen == Some(true) {
+            1
+        } else {
+            SHARED_ADDING
         };
-        match *when {
-            When::Large => self.large,
-            When::Handlers(more) => self.chosen.unwrap_or(self.handlers > more),
-            When::Locations(least) => {
-                let least = if self.chosen == Some(true) { 1 } else { least };
-                let locations = array.and_then(|g| self.locations.get(g.index()));
-                self.large && locations.is_some_and(|n| *n >= least)
-            }
-        }
+        let locations = self.locations.get(array.index());
+        self.large && locations.is_some_and(|n| *n >= least)
     }
 }
 
@@ -167,15 +103,13 @@ mod tests {
     #[test]
     fn large_objects_share_more_and_the_user_decides_for_all() {
         let shared = |handlers, chosen| {
-            let outlining = Outlining::new(&program(handlers), chosen);
-            let array = Some(GlobalId(0));
-            TABLE.map(|(op, _)| (op, outlining.shares(op, array)))
+            let o = Outlining::new(&program(handlers), chosen);
+            [o.is_large(), o.shares_adding(GlobalId(0)), o.shares_entry()]
         };
-        let of = |handlers, chosen, op| shared(handlers, chosen).contains(&(op, true));
-        assert!(shared(3, None).iter().all(|(_, shared)| !shared));
-        assert!(of(5, None, Op::Text) && of(5, None, Op::Add) && !of(5, None, Op::Entry));
-        assert!(of(33, None, Op::Entry));
-        assert!(shared(1, Some(true)).iter().all(|(_, shared)| *shared));
-        assert!(shared(40, Some(false)).iter().all(|(_, shared)| !shared));
+        assert_eq!(shared(3, None), [false; 3]);
+        assert_eq!(shared(5, None), [true, true, false]);
+        assert_eq!(shared(33, None), [true; 3]);
+        assert_eq!(shared(1, Some(true)), [true; 3]);
+        assert_eq!(shared(40, Some(false)), [false; 3]);
     }
 }

@@ -21,7 +21,6 @@ use crate::lower::operand::KeyWord;
 use crate::lower::operand::StrOperand;
 use crate::lower::out_of_line::{CacheMiss, OutOfLine, WrapTest};
 use crate::lower::slots::{BLOCK, GEN, UNROLL, block_at};
-use crate::plan::outlining::Op;
 
 /// Value of the word for the last updated slot when the element is in the map instead.
 const NO_SLOT: i32 = -1;
@@ -214,7 +213,7 @@ impl HandlerCodegen<'_> {
         if slots == 0 {
             let skip = self.asm.label();
             self.store_key(&words)?;
-            let at = match self.outlined(Op::Element) {
+            let at = match self.outlined() {
                 true => self.element_outlined(&array, full, skip)?,
                 false => self.element_in_map(&array, full, skip)?,
             };
@@ -227,8 +226,8 @@ impl HandlerCodegen<'_> {
             self.store(word, at);
         }
         self.slot_at(at, slot_size, gen_stride);
-        self.asm.add(at, cache.cast_signed());
-        let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
+        self.asm.add(at, cache);
+        let [entry, hit, element, skip] = self.asm.labels();
         let taken = self.asm.word(at, 0);
         self.asm.jump_if(Cond::Eq, taken, 0, entry);
         self.compare_key(at, &words, entry)?;
@@ -245,7 +244,7 @@ impl HandlerCodegen<'_> {
             val,
         }));
         self.asm.bind(hit);
-        self.asm.add(at, 8 + key_size.cast_signed());
+        self.asm.add(at, 8 + key_size);
         self.asm.bind(element);
         self.update(at, &value, val)?;
         self.asm.bind(skip);
@@ -254,7 +253,7 @@ impl HandlerCodegen<'_> {
 
     /// `slot` = the address of the slot of that number, relative to the cache's offset.
     pub(in crate::lower) fn slot_at(&mut self, slot: Reg, slot_size: u32, gen_stride: u32) {
-        self.asm.alu(AluOp::Mul, slot, slot_size.cast_signed());
+        self.asm.alu(AluOp::Mul, slot, slot_size);
         self.of_generation(slot, gen_stride);
         self.asm.add(slot, BLOCK);
     }
@@ -263,8 +262,7 @@ impl HandlerCodegen<'_> {
     fn of_generation(&mut self, at: Reg, gen_stride: u32) {
         if gen_stride > 0 {
             let generation = self.asm.word(R10, GEN);
-            self.asm
-                .alu(AluOp::Mul, generation, gen_stride.cast_signed());
+            self.asm.alu(AluOp::Mul, generation, gen_stride);
             self.asm.add(at, generation);
         }
     }
@@ -299,12 +297,12 @@ impl HandlerCodegen<'_> {
             return Ok(self.asm.copy(0));
         }
         let slot = self.product(words)?;
-        self.asm.alu(AluOp::Rsh, slot, 64 - bits.cast_signed());
+        self.asm.alu(AluOp::Rsh, slot, 64 - bits);
         if self.plan.outlining.is_large() && words.iter().any(|w| !matches!(w, KeyWord::Text(..))) {
             // Hides the value from the verifier, which would otherwise follow one path for each way
             // to compute the key's numbers.
             self.forget_bounds(slot);
-            self.asm.alu(AluOp::And, slot, slots.cast_signed() - 1);
+            self.asm.alu(AluOp::And, slot, slots - 1);
         }
         Ok(slot)
     }
@@ -333,7 +331,7 @@ impl HandlerCodegen<'_> {
     fn generation_map(&mut self, maps: &[String]) -> CallArg {
         match maps {
             [first, second] => {
-                let [other, end] = [(); 2].map(|()| self.asm.label());
+                let [other, end] = self.asm.labels();
                 let (map, generation) = (self.asm.new_reg(), self.asm.word(R10, GEN));
                 self.asm.jump_if(Cond::Ne, generation, 0, other);
                 self.asm.ld_map(map, &**first);
@@ -362,7 +360,7 @@ impl HandlerCodegen<'_> {
         if let Some(large) = array.large {
             return self.large_miss(&miss, &array, large);
         }
-        if self.outlined(Op::Miss) {
+        if self.outlined() {
             // The global subprogram repeats the whole addition.
             self.asm.bind(miss.entry);
             self.current = Some(miss.g);
@@ -422,7 +420,7 @@ impl HandlerCodegen<'_> {
         full: Option<Label>,
         skip: Label,
     ) -> Res<Reg> {
-        let [found, refused, no_memory, again] = [(); 4].map(|()| self.asm.label());
+        let [found, refused, no_memory, again] = self.asm.labels();
         let at = self.lookup(array);
         self.asm.jump_if(Cond::Ne, at, 0, found);
         let result = self.insert_zero(array)?;
@@ -453,21 +451,21 @@ impl HandlerCodegen<'_> {
         if lanes(self.plan.layout.cpus, size, array.wraps).is_none() {
             return at;
         }
-        let [known, end] = [(); 2].map(|()| self.asm.label());
+        let [known, end] = self.asm.labels();
         self.asm.jump_if(Cond::Eq, at, 0, end);
         let row = self.asm.copy(at);
         let cpu = self.asm.call_with(Helper::GetSmpProcessorId, &[]);
         // Always true; bounds the index for the verifier.
         self.asm
-            .jump_if(Cond::Lt, cpu, self.plan.layout.cpus.cast_signed(), known);
+            .jump_if(Cond::Lt, cpu, self.plan.layout.cpus, known);
         self.asm.mov(at, 0);
         self.asm.jump(end);
         self.asm.bind(known);
-        self.asm.alu(AluOp::Mul, cpu, size.cast_signed());
+        self.asm.alu(AluOp::Mul, cpu, size);
         self.asm.mov(at, row);
         self.asm.add(at, cpu);
         if array.wraps {
-            self.asm.add(at, SEQUENCE.cast_signed());
+            self.asm.add(at, SEQUENCE);
         }
         self.asm.bind(end);
         at
@@ -557,7 +555,7 @@ impl HandlerCodegen<'_> {
         if matches!(v, Src::Imm(n) if n.unsigned_abs() < SMALL) {
             return self.add_to_word(base, off, v);
         }
-        let [entry, end] = [(); 2].map(|()| self.asm.label());
+        let [entry, end] = self.asm.labels();
         let sum = self.asm.word(base, off);
         let signs = self.asm.copy(sum);
         self.asm.alu(AluOp::Add, sum, v);
@@ -596,7 +594,7 @@ impl HandlerCodegen<'_> {
         let mut v = self.number(val)?;
         let count = self.asm.word(at, off(agg.count));
         if agg.min.is_some() || agg.max.is_some() {
-            let (first, end) = (self.asm.label(), self.asm.label());
+            let [first, end] = self.asm.labels();
             let number = match v {
                 Src::Reg(reg) => reg,
                 Src::Imm(n) => self.asm.copy(n),
@@ -627,7 +625,7 @@ impl HandlerCodegen<'_> {
         let kept = self.asm.copy(at);
         if let Some(sumsq) = agg.sumsq {
             self.pool.library("add_square")?;
-            let sumsq = self.asm.alu_of(AluOp::Add, at, sumsq.cast_signed());
+            let sumsq = self.asm.alu_of(AluOp::Add, at, sumsq);
             let v = self.number(val)?;
             self.asm
                 .call_sub_with("add_square", &[sumsq.into(), v.into()]);
@@ -684,9 +682,8 @@ impl HandlerCodegen<'_> {
                 self.asm.alu(AluOp::Sub, v, limit);
                 self.asm.imm(limit, step.max(1));
                 self.asm.alu(AluOp::Div, v, limit);
-                self.asm.mov(bucket, buckets.cast_signed() - 1);
-                self.asm
-                    .jump_if(Cond::Ge, v, buckets.cast_signed() - 2, end);
+                self.asm.mov(bucket, buckets - 1);
+                self.asm.jump_if(Cond::Ge, v, buckets - 2, end);
                 self.asm.mov(bucket, v);
                 self.asm.add(bucket, 1);
                 self.asm.bind(end);

@@ -32,9 +32,9 @@ impl HandlerCodegen<'_> {
         } = self.per_cpu_array(g)?;
         let word = colocated.of.and_then(|of| self.plan.colocations.word(of));
         let word = word.ok_or("an array beside none")?;
-        let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
+        let [entry, hit, element, skip] = self.asm.labels();
         let at = self.block_word(word);
-        self.asm.jump_if(Cond::Ge, at, slots.cast_signed(), entry);
+        self.asm.jump_if(Cond::Ge, at, slots, entry);
         self.out_of_line.push(OutOfLine::Miss(CacheMiss {
             sequence: self.asm.sequence(),
             at,
@@ -48,8 +48,7 @@ impl HandlerCodegen<'_> {
             val,
         }));
         self.slot_at(at, slot_size, gen_stride);
-        self.asm
-            .add(at, (cache + 8 + key_size + colocated.at).cast_signed());
+        self.asm.add(at, cache + 8 + key_size + colocated.at);
         self.asm.bind(element);
         self.update(at, &value, val)?;
         self.asm.bind(skip);
@@ -75,7 +74,7 @@ impl HandlerCodegen<'_> {
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
         self.asm.bind(found);
-        self.asm.add(at, array.colocated.at.cast_signed());
+        self.asm.add(at, array.colocated.at);
         at
     }
 }

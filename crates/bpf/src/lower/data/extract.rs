@@ -110,7 +110,7 @@ impl HandlerCodegen<'_> {
         idx: Val,
     ) -> Res {
         let buckets = self.histogram(g)?.buckets().cast_signed();
-        let (missing, end) = (self.asm.label(), self.asm.label());
+        let [missing, end] = self.asm.labels();
         let range = self.fail_label(ErrorKind::HistIndex);
         let array = !matches!(self.ctx.location(g)?, GlobalLocation::Stats { .. });
         let (at, agg) = self.statistic(g, keys, missing)?;

@@ -22,7 +22,6 @@ use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{GEN, TMP, UNROLL, block_at};
-use crate::plan::outlining::Op;
 
 /// Insertion attempts when other processors take the slot that eviction made.
 const TRIES: i32 = 16;
@@ -116,7 +115,7 @@ impl HandlerCodegen<'_> {
         }
         let bytes = text.width().min(width);
         if bytes < width {
-            let rest = self.asm.alu_of(AluOp::Add, to, bytes.cast_signed());
+            let rest = self.asm.alu_of(AluOp::Add, to, bytes);
             self.zero_memory(rest.into(), width - bytes);
         }
         let from = self.text_arg(text);
@@ -160,9 +159,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn global_clear(&mut self, g: GlobalId) -> Res {
         let zero = |gen_: &mut Self, offset: u32, bytes: u32| {
             let to = gen_.shared_address(offset);
-            let empty = StrOperand::Const {
-                bytes: (*b"").into(),
-            };
+            let empty = StrOperand::literal("");
             gen_.text_to(&empty, to, bytes);
         };
         match self.ctx.location(g)? {
@@ -184,7 +181,7 @@ impl HandlerCodegen<'_> {
 
     /// The address of the value (with its sequence number) of the key in the key buffer, or 0.
     pub(in crate::lower) fn look_up(&mut self, map: &str) -> Res<Reg> {
-        if self.outlined(Op::LookUp) {
+        if self.outlined() {
             return self.look_up_outlined(map);
         }
         Ok(self.map_call(Helper::MapLookupElem, map))
@@ -211,7 +208,7 @@ impl HandlerCodegen<'_> {
             return Err("reading an array that only the controller can read".into());
         };
         let skip = if seq { 8 } else { 0 };
-        let (none, end) = (self.asm.label(), self.asm.label());
+        let [none, end] = self.asm.labels();
         self.build_key(&types, keys)?;
         if ty == Ty::Long {
             let value = self.read_element("get", g, |c| {
@@ -224,7 +221,7 @@ impl HandlerCodegen<'_> {
             })?;
             return self.def_int(dst, value);
         }
-        if self.outlined(Op::Read)
+        if self.outlined()
             && let Some((off, width)) = self.slot(dst)?
             && ty.size() == width
             && self.get_text_global(g, &map, skip, (off, width))?
@@ -264,9 +261,7 @@ impl HandlerCodegen<'_> {
                 c.asm.store(Size::DW, at, 0, v);
                 Ok(())
             }),
-            Ty::Str(width)
-                if self.outlined(Op::Write) && u32::from(width) <= self.plan.max_string =>
-            {
+            Ty::Str(width) if self.outlined() && u32::from(width) <= self.plan.max_string => {
                 self.set_text_global(g, val, width.into())
             }
             Ty::Str(width) => {
@@ -342,7 +337,7 @@ impl HandlerCodegen<'_> {
         else {
             return Err("not an array in a hash map".into());
         };
-        let [found, again] = [(); 2].map(|()| self.asm.label());
+        let [found, again] = self.asm.labels();
         let at = self.look_up(&map)?;
         self.asm.jump_if(Cond::Ne, at, 0, found);
         let size = value.size() + if seq { 8 } else { 0 };
@@ -422,7 +417,7 @@ impl HandlerCodegen<'_> {
     ) -> Res<Reg> {
         let name = format!("insert_{}", maps.first().map_or("", |m| m));
         self.define_global(&name, ["generation"], |g, [generation]| {
-            let [again, end] = [(); 2].map(|()| g.asm.label());
+            let [again, end] = g.asm.labels();
             g.bound_argument(generation, 1);
             g.asm.store(Size::DW, R10, GEN, generation);
             g.asm.store(Size::DW, R10, TMP[3], -1);
@@ -469,7 +464,7 @@ impl HandlerCodegen<'_> {
             if step == 1 {
                 let [until, tries] = [2, 3].map(|i: usize| self.asm.word(R10, TMP[i]));
                 self.asm.add(until, tries);
-                self.asm.add(until, (max / EVICT).cast_signed());
+                self.asm.add(until, max / EVICT);
                 self.asm.store(Size::DW, R10, TMP[2], until);
             }
             self.iterate(maps, name);
@@ -582,7 +577,7 @@ impl HandlerCodegen<'_> {
             false => Slice::Find,
         };
         self.pool
-            .define_once(&name, || slice(&name, &KeyFields(fields), what))?;
+            .define_once(&name, None, || slice(&name, &KeyFields(fields), what))?;
         let key = self.block_address(self.plan.scratch.key);
         self.asm.store(Size::DW, R10, TMP[2], key);
         self.asm.store(Size::DW, R10, TMP[1], 0);

@@ -130,7 +130,7 @@ impl HandlerCodegen<'_> {
         if let SortWord::Statistic(_, Statistic::Variance(..)) = layout.word {
             self.variance_sub()?;
         }
-        self.pool.define_once(&name, || copy(&layout))?;
+        self.pool.define_once(&name, None, || copy(&layout))?;
         self.asm.store(Size::DW, R10, TMP[2], BLOCK);
         self.iterate_over(&map, &name);
         let size = self.block_word(self.state(it, state::SIZE));
@@ -207,7 +207,7 @@ impl HandlerCodegen<'_> {
         if foreach.deep {
             let depth = self.block_word(self.plan.scratch.depth);
             let stride = snapshot.slots * snapshot.entries;
-            self.asm.alu(AluOp::Mul, depth, stride.cast_signed());
+            self.asm.alu(AluOp::Mul, depth, stride);
             self.asm.add(base, depth);
         }
         self.store(self.state(it, state::BASE), base);
@@ -216,10 +216,7 @@ impl HandlerCodegen<'_> {
             None => self.store(left, -1),
             Some(limit) => {
                 let limit = self.number_copy(limit)?;
-                let some = self.asm.label();
-                self.asm.jump_if(Cond::Sgt, limit, 0, some);
-                self.asm.mov(limit, 0);
-                self.asm.bind(some);
+                self.asm.mov_unless(Cond::Sgt, limit, 0, 0);
                 self.store(left, limit);
                 self.asm.jump_if(Cond::Eq, limit, 0, none);
             }
@@ -249,7 +246,7 @@ impl HandlerCodegen<'_> {
         };
         let name = layout.name(what);
         self.pool
-            .routine(&name, None, |_| Ok((Routine::Heap(layout), Vec::new())))?;
+            .routine(&name, None, |_| Ok(Routine::Heap(layout)))?;
         self.store(self.scratch_words(words::SIZE), size);
         let base = self.block_word(self.state(it, state::BASE));
         self.store(self.scratch_words(words::BASE), base);
@@ -311,7 +308,7 @@ impl HandlerCodegen<'_> {
                     let Some((off, width)) = self.slot(dst)? else {
                         continue;
                     };
-                    self.asm.add(row, field.at.cast_signed());
+                    self.asm.add(row, field.at);
                     self.fill_from(off, width, (row, from.into()));
                 }
             }
@@ -331,10 +328,10 @@ impl HandlerCodegen<'_> {
         self.store(self.state(it, state::LEFT), 0);
         let (at, agg) = self.statistic(g, keys, missing)?;
         let (off, n) = agg.hist.ok_or("a statistic without a histogram")?;
-        self.asm.add(at, off.cast_signed());
+        self.asm.add(at, off);
         let slot = self.bucket_slot(&foreach);
         self.copy_memory(slot.into(), 8 * n, at.into());
-        self.store(self.state(it, state::SIZE), n.cast_signed());
+        self.store(self.state(it, state::SIZE), n);
         self.asm.bind(missing);
         Ok(())
     }
@@ -347,8 +344,7 @@ impl HandlerCodegen<'_> {
             let depth = self.block_word(scratch.depth);
             // Always false; bounds the index for the verifier.
             self.asm.jump_if(Cond::Gt, depth, self.nesting(), self.done);
-            self.asm
-                .alu(AluOp::Mul, depth, scratch.bucket_slots.cast_signed());
+            self.asm.alu(AluOp::Mul, depth, scratch.bucket_slots);
             self.asm.add(slot, depth);
         }
         slot
@@ -371,7 +367,7 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Eq, size, 0, done);
         let slot = self.bucket_slot(foreach);
         let words = block_at(self.plan.scratch.tmp);
-        let args = [slot.into(), buckets.cast_signed().into(), words];
+        let args = [slot.into(), buckets.into(), words];
         self.asm.call_sub_with("next_bucket", &args);
         let next = self.block_word(self.scratch_words(bucket::NEXT));
         self.store(left, next);

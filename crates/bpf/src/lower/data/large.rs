@@ -32,7 +32,7 @@ impl HandlerCodegen<'_> {
         let layout = self.put_layout(format!("put_{}", miss.g.0), array, large)?;
         let plan = self.plan;
         self.pool
-            .global_functions(&layout.name, plan, |_| Ok(put(&layout)))?;
+            .define_once(&layout.name, Some(plan), || put(&layout))?;
         let args = [val.into(), self.generation(array.double()), off.into()];
         let result = self.asm.call_sub_with(layout.name, &args);
         let full = miss.full.ok_or("a large array that wraps")?;

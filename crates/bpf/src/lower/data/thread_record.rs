@@ -17,7 +17,6 @@ use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::data::thread_record_facts::{FieldRef, RecordState};
 use crate::lower::slots::THREAD_RECORDS;
-use crate::plan::outlining::Op;
 
 impl HandlerCodegen<'_> {
     /// Sets the facts for the start of a block. Resumable loops have none, because no stack
@@ -144,7 +143,7 @@ impl HandlerCodegen<'_> {
         }
         self.build_key(&[spile_ir::Ty::Long], &[key])?;
         let full = self.full_label(field.g);
-        if self.outlined(Op::ThreadRecord) {
+        if self.outlined() {
             let name = format!("make_{}", field.map);
             self.call_global_or_full(full, &name, [], |sub, [], full| {
                 sub.create_record(field, sub.done, full);
@@ -235,11 +234,8 @@ impl HandlerCodegen<'_> {
         let key = given_key(keys)?;
         let record = self.record_or_jump(field, key, end)?;
         self.asm.load(Size::DW, record, record, 0);
-        self.asm.alu(
-            AluOp::Rsh,
-            record,
-            field.mask.trailing_zeros().cast_signed(),
-        );
+        self.asm
+            .alu(AluOp::Rsh, record, field.mask.trailing_zeros());
         self.asm.alu(AluOp::And, record, 1);
         self.asm.bind(end);
         self.def_int(dst, record)

@@ -75,7 +75,7 @@ impl HandlerCodegen<'_> {
                 sub.write_back(&field, front, buffer);
                 Ok(())
             })?;
-            let buffer = CallArg::from(which.cast_signed());
+            let buffer = CallArg::from(which);
             self.asm.call_sub_with(name, &[buffer]);
             self.asm.bind(end);
         }
@@ -111,7 +111,7 @@ impl HandlerCodegen<'_> {
         let off = self
             .asm
             .alu_of(AluOp::And, thread, front.slots.cast_signed() - 1);
-        self.asm.alu(AluOp::Mul, off, front.stride.cast_signed());
+        self.asm.alu(AluOp::Mul, off, front.stride);
         self.asm.add(slot, off);
         slot
     }
@@ -122,7 +122,7 @@ impl HandlerCodegen<'_> {
         self.asm.mov(to, 0);
         let all = front.all(self.options.cpus).cast_signed();
         self.asm.jump_if(Cond::Ge, number, all, end);
-        self.asm.alu(AluOp::Mul, number, front.stride.cast_signed());
+        self.asm.alu(AluOp::Mul, number, front.stride);
         self.asm.set(to, &CallArg::Shared(front.at));
         self.asm.add(to, number);
         self.asm.bind(end);
@@ -150,7 +150,7 @@ impl HandlerCodegen<'_> {
             sub.record_sub(field, front, (owner, buffer), how);
             Ok(())
         })?;
-        let args = [owner.into(), which.cast_signed().into()];
+        let args = [owner.into(), which.into()];
         Ok(self.asm.call_sub_with(how, &args))
     }
 
@@ -160,13 +160,12 @@ impl HandlerCodegen<'_> {
         let done = self.done;
         self.bound_argument(buffer, ThreadSlots::BUFFERS - 1);
         let number = self.plan.cpu_number(self.asm, done);
-        self.asm
-            .alu(AluOp::Mul, number, ThreadSlots::BUFFERS.cast_signed());
+        self.asm.alu(AluOp::Mul, number, ThreadSlots::BUFFERS);
         self.asm.add(number, buffer);
-        self.asm.add(number, front.slots.cast_signed());
+        self.asm.add(number, front.slots);
         let owner = self.asm.alu_of(AluOp::Lsh, buffer, 3);
         self.asm.add(owner, BLOCK);
-        self.asm.add(owner, front.lent.cast_signed());
+        self.asm.add(owner, front.lent);
         (number, owner)
     }
 
@@ -201,7 +200,7 @@ impl HandlerCodegen<'_> {
         (owner, buffer): (Reg, Reg),
         how: &str,
     ) {
-        let [copied, none] = [(); 2].map(|()| self.asm.label());
+        let [copied, none] = self.asm.labels();
         if how == MAKE {
             self.put_record(field, front, owner);
         }
@@ -223,11 +222,10 @@ impl HandlerCodegen<'_> {
     /// In a subprogram: creates the record of an owner. Returns the number of the thread's slot if
     /// the slot is free; otherwise continues with the record in the map.
     fn put_record(&mut self, field: &FieldRef, front: ThreadSlots, owner: Reg) {
-        let [taken, full, memory, there] = [(); 4].map(|()| self.asm.label());
+        let [taken, full, memory, there] = self.asm.labels();
         let number = self.asm.alu_of(AluOp::Add, owner, -1);
         let slot = self.slot_of(front, number);
-        self.asm
-            .alu(AluOp::And, number, front.slots.cast_signed() - 1);
+        self.asm.alu(AluOp::And, number, front.slots - 1);
         let old = self
             .asm
             .compare_exchange((slot, field.record.fit::<i16>()), 0, owner);

@@ -76,8 +76,7 @@ impl HandlerCodegen<'_> {
         let length = self.strlen(&text);
         // A helper's length must not be 0 for older kernels, and has the slot's width as its bound.
         self.asm.jump_if(Cond::Sle, length, 0, empty);
-        self.asm
-            .jump_if(Cond::Gt, length, text.width().cast_signed(), empty);
+        self.asm.jump_if(Cond::Gt, length, text.width(), empty);
         let to = self.number(addr)?;
         let from = self.text_arg(&text);
         self.write_user(to, [from, length.into()]);

@@ -84,7 +84,7 @@ impl HandlerCodegen<'_> {
             uprobe.location_argument,
             uprobe.argument_value,
         ] {
-            self.asm.add(word, offset.cast_signed());
+            self.asm.add(word, offset);
             word = self.kernel_word(word);
         }
         self.asm.mov(cookie, word);
@@ -208,7 +208,7 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = name of the interrupted function.
     pub(in crate::lower) fn interrupted(&mut self, dst: IrReg) -> Res {
-        let [kernel, end] = std::array::from_fn(|_| self.asm.label());
+        let [kernel, end] = self.asm.labels();
         let user = self.user_mode();
         self.asm.jump_if(Cond::Eq, user, 0, kernel);
         let at = self.interrupted_at()?;

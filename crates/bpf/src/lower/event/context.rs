@@ -22,7 +22,7 @@ impl HandlerCodegen<'_> {
     /// 1 if a perf event interrupted user mode, and at probes in user code. Other events,
     /// including system calls, come from kernel code; as in SystemTap they give 0.
     pub(in crate::lower) fn user_mode(&mut self) -> Reg {
-        let event = &self.program.handlers[self.handler.index()].event;
+        let event = self.ctx.event();
         let perf = matches!(event, Event::Perf { .. } | Event::Watch(_));
         let user = self.asm.copy(i32::from(event.in_user_code()));
         if perf {
@@ -59,7 +59,7 @@ impl HandlerCodegen<'_> {
             arg_end: end,
         };
         let name = layout.name();
-        self.pool.define_once(&name, || cmdline(&layout))?;
+        self.pool.define_once(&name, None, || cmdline(&layout))?;
         let whole = self.asm.label();
         self.fill_zero(off, width);
         let args = [block_at(off), block_at(self.plan.scratch.text)];

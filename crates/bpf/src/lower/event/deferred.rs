@@ -103,9 +103,7 @@ pub(in crate::lower) fn use_user_defer(
         task_start,
         task_program,
     };
-    pool.routine(USER_DEFER, Some(plan), |_| {
-        Ok((Routine::Defer(layout), Vec::new()))
-    })?;
+    pool.routine(USER_DEFER, Some(plan), |_| Ok(Routine::Defer(layout)))?;
     Ok(true)
 }
 

@@ -16,7 +16,6 @@ use crate::attach::attachment::Hook;
 use crate::error::{LowerError, Res};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::{CTX, TMP, block_at};
-use crate::plan::outlining::Op;
 use crate::programs::process_tree;
 use crate::target::CastKfunc;
 
@@ -433,7 +432,7 @@ impl HandlerCodegen<'_> {
             self.short_execname(off, width, comm);
             return Ok(());
         }
-        if self.outlined(Op::TaskName) && self.execname_global(off, width)? {
+        if self.outlined() && self.execname_global(off, width)? {
             return Ok(());
         }
         self.execname_to(|c| c.block_operand(off, 16));
@@ -474,7 +473,7 @@ impl HandlerCodegen<'_> {
         let task = self.task();
         let [first, second] = [comm, comm + 8].map(|at| self.asm.word(task, at));
         let patterns = self.byte_patterns();
-        let (long, end) = (self.asm.label(), self.asm.label());
+        let [long, end] = self.asm.labels();
         let zeros = self.zero_bytes(first, patterns);
         self.asm.jump_if(Cond::Eq, zeros, 0, long);
         self.clear_from_zero_byte(first, zeros);
@@ -616,15 +615,9 @@ impl HandlerCodegen<'_> {
     /// The number of bytes to read for `n` bytes of text: helpers count the NUL.
     pub(in crate::lower) fn text_capacity(&mut self, n: Val, width: u32) -> Res<Src> {
         let Val::Imm(n) = n else {
-            let (some, fits) = (self.asm.label(), self.asm.label());
             let capacity = self.number_copy(n)?;
-            self.asm.jump_if(Cond::Sge, capacity, 0, some);
-            self.asm.mov(capacity, 0);
-            self.asm.bind(some);
-            self.asm
-                .jump_if(Cond::Lt, capacity, width.cast_signed(), fits);
-            self.asm.mov(capacity, width.cast_signed() - 1);
-            self.asm.bind(fits);
+            self.asm.mov_unless(Cond::Sge, capacity, 0, 0);
+            self.asm.mov_unless(Cond::Lt, capacity, width, width - 1);
             self.asm.add(capacity, 1);
             return Ok(capacity.into());
         };
@@ -685,7 +678,7 @@ impl HandlerCodegen<'_> {
         match self.options.features.cast {
             None => from,
             Some(cast) => {
-                let args = [from.into(), to(cast).cast_signed().into()];
+                let args = [from.into(), to(cast).into()];
                 self.asm.call_kfunc_with(cast.function, &args)
             }
         }

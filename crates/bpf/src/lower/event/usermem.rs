@@ -39,9 +39,7 @@ pub(in crate::lower) fn use_user_text(
         first_page: shared::PAGES,
         direct_map: shared::MEMORY,
     };
-    pool.routine(USER_TEXT, Some(plan), |_| {
-        Ok((Routine::UserMemory(layout), Vec::new()))
-    })
+    pool.routine(USER_TEXT, Some(plan), |_| Ok(Routine::UserMemory(layout)))
 }
 
 impl HandlerCodegen<'_> {

@@ -7,7 +7,6 @@ use spile_layout::ErrorKind;
 use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::condition;
-use crate::plan::outlining::Op;
 
 /// The verifier remembers a number as another one plus a constant. It refuses to add the number to an
 /// address if the constant is as large (`BPF_MAX_VAR_OFF`), whatever the number is. It remembers only one
@@ -99,7 +98,7 @@ impl HandlerCodegen<'_> {
             self.asm.jump_if(Cond::Eq, divisor, 0, fail);
         }
         let name = if op == BinOp::Div { "divide" } else { "modulo" };
-        let result = self.run_library(Op::Divide, name, &[a.into(), divisor.into()])?;
+        let result = self.run_library(name, &[a.into(), divisor.into()])?;
         self.def_int(dst, result)
     }
 

@@ -55,9 +55,8 @@ impl HandlerCodegen<'_> {
         self.asm.add(reg, -1);
         // Always false; bounds the index for the verifier.
         self.asm.jump_if(Cond::Ge, reg, self.nesting(), self.done);
-        self.asm
-            .alu(AluOp::Mul, reg, scratch.saved_size.cast_signed());
-        self.asm.add(reg, (scratch.saved + at).cast_signed());
+        self.asm.alu(AluOp::Mul, reg, scratch.saved_size);
+        self.asm.add(reg, scratch.saved + at);
         self.asm.add(reg, BLOCK);
         reg
     }
@@ -98,9 +97,9 @@ impl HandlerCodegen<'_> {
         self.asm
             .jump_if(Cond::Ge, callers, MAX_CALLERS.fit::<i32>(), full);
         let at = self.asm.alu_of(AluOp::Lsh, callers, 3);
-        self.asm.add(at, scratch.err_callers.cast_signed() + 8);
+        self.asm.add(at, scratch.err_callers + 8);
         self.asm.add(at, BLOCK);
-        self.asm.store(Size::DW, at, 0, self.site.0.cast_signed());
+        self.asm.store(Size::DW, at, 0, self.site.0);
         self.asm.add(callers, 1);
         self.store(scratch.err_callers, callers);
         self.asm.bind(full);

@@ -15,7 +15,6 @@ use crate::attach::attachment::Hook;
 use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::{BLOCK, GEN, VERDICT};
-use crate::plan::outlining::Op;
 use crate::regalloc::Location;
 use crate::target::PreemptionKfuncs;
 
@@ -44,7 +43,7 @@ impl HandlerCodegen<'_> {
     /// stack. The code ends at `out`, which the caller binds. `wanted`: the caller has already
     /// filtered out events that the handler does not handle.
     pub(crate) fn handler(&mut self, out: Label, wanted: bool) -> Res {
-        let event = &self.program.handlers[self.handler.index()].event;
+        let event = self.ctx.event();
         if let (Event::SysEnter(set) | Event::SysExit(set), false) = (event, wanted) {
             self.dispatch(set, out);
         }
@@ -109,7 +108,7 @@ impl HandlerCodegen<'_> {
     /// there: the kernel itself skips a program that another thread is in, and would switch as soon
     /// as preemption is enabled again.
     fn preemption(&self) -> Option<PreemptionKfuncs> {
-        let event = &self.program.handlers[self.handler.index()].event;
+        let event = self.ctx.event();
         let user = matches!(event, Event::Code(probe) if probe.space == Space::User);
         self.options.features.preemption.filter(|_| user)
     }
@@ -149,7 +148,7 @@ impl HandlerCodegen<'_> {
     fn enter(&mut self, out: Label) -> Res {
         let plan = self.plan;
         let locks = self.locks();
-        if plan.outlining.shares(Op::Entry, None) {
+        if plan.outlining.shares_entry() {
             self.enter_outlined(&locks, out)?;
         } else {
             self.enter_inline(out);
@@ -239,13 +238,13 @@ impl HandlerCodegen<'_> {
             (_, true) => LoopForm::Callback,
             _ => LoopForm::Inline,
         };
-        self.pool.global_functions(WAIT_LOCK, plan, |_| {
-            Ok(wait_lock(most, form, plan.layout.shared_size / 8))
+        self.pool.define_once(WAIT_LOCK, Some(plan), || {
+            wait_lock(most, form, plan.layout.shared_size / 8)
         })?;
         let result = self.asm.new_reg();
         let mut attempts = Vec::new();
         for lock in locks {
-            let [held, taken, missed] = std::array::from_fn(|_| self.asm.label());
+            let [held, taken, missed] = self.asm.labels();
             let (word, holder) = (self.shared_address(*lock), self.asm.copy(HELD));
             let was = self.asm.compare_exchange((word, 0), 0, holder);
             self.asm.jump_if(Cond::Ne, was, 0, held);
@@ -269,7 +268,7 @@ impl HandlerCodegen<'_> {
                 self.unlock(attempts[i - 1].0);
             }
         }
-        let (own, skipped) = (self.asm.label(), self.asm.label());
+        let [own, skipped] = self.asm.labels();
         self.asm.jump_if(Cond::Eq, result, OWN, own);
         self.count(percpu::SKIP_LOCK);
         self.asm.jump(skipped);
@@ -286,7 +285,7 @@ impl HandlerCodegen<'_> {
     /// interrupt or a task switch brings are counted separately, because they need not belong to
     /// the controller.
     pub(in crate::lower) fn own_hits(&self) -> u32 {
-        match &self.program.handlers[self.handler.index()].event {
+        match self.ctx.event() {
             Event::Tracepoint(name) if !name.starts_with("page_fault") => percpu::SKIP_HELD,
             Event::TraceEvent(event) if !event.name.starts_with("page_fault") => percpu::SKIP_HELD,
             Event::Code(probe) if probe.space == Space::Kernel => percpu::SKIP_HELD,
@@ -323,13 +322,13 @@ impl HandlerCodegen<'_> {
         self.write_back_records()?;
         let locks = self.locks();
         let sends = self.facts.prints || self.facts.fails || self.facts.ticks && self.ctx.ticking;
-        if self.plan.outlining.shares(Op::Entry, None)
+        if self.plan.outlining.shares_entry()
             && !self.options.timing
             && (sends || !locks.is_empty())
         {
             return self.leave_outlined(&locks);
         }
-        if sends && self.plan.outlining.shares(Op::Flush, None) && !locks.is_empty() {
+        if sends && self.plan.outlining.is_large() && !locks.is_empty() {
             self.unlock_and_flush(&locks);
         } else {
             self.unlock_all(&locks);
@@ -349,7 +348,7 @@ impl HandlerCodegen<'_> {
     /// there, eight instructions apart at least, and otherwise follows each path into the code
     /// behind (on 6.18, 49,800 instead of 41,500 instructions for a handler of 1,000 lines).
     fn unlock_and_flush(&mut self, locks: &[u32]) {
-        let [silent, end] = std::array::from_fn(|_| self.asm.label());
+        let [silent, end] = self.asm.labels();
         let position = self.block_word(self.plan.scratch.out_pos);
         self.asm.jump_if(Cond::Eq, position, 0, silent);
         self.unlock_all(locks);
@@ -376,7 +375,7 @@ impl HandlerCodegen<'_> {
         .map(|off| first + off.fit::<i16>());
         let start = self.block_word(self.plan.scratch.start);
         self.asm.alu(AluOp::Sub, time, start);
-        let (store_min, no_min, no_max) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [store_min, no_min, no_max] = self.asm.labels();
         self.add_to_word(base, sum, time.into());
         let minimum = self.asm.word(base, least);
         self.asm.jump_if(Cond::Eq, minimum, 0, store_min);

@@ -11,7 +11,6 @@ use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::out_of_line::{FailurePath, OutOfLine};
 use crate::lower::text::fields::OutputField;
-use crate::plan::outlining::Op;
 
 impl HandlerCodegen<'_> {
     /// The jump target for an error at the current instruction. The caller has put the address of a
@@ -62,7 +61,7 @@ impl HandlerCodegen<'_> {
             let id = self.error_id(fail.kind)?;
             self.store(self.plan.scratch.err_id, id);
             if self.facts.rethrows {
-                self.store(self.plan.scratch.err_site, fail.site.0.cast_signed());
+                self.store(self.plan.scratch.err_site, fail.site.0);
                 self.store(self.plan.scratch.err_callers, 0);
             }
             self.asm.jump(label);
@@ -78,12 +77,12 @@ impl HandlerCodegen<'_> {
             fields: fields.clone(),
             words: 0,
         };
-        if self.outlined(Op::Error) {
+        if self.outlined() {
             let record = self.pool.record(shape);
             return self.error_global(record, fields.first().copied());
         }
         let record = self.pool.record(shape);
-        self.error_piece(Src::Imm(record.cast_signed()), fields.first().copied())?;
+        self.error_piece(record.into(), fields.first().copied())?;
         self.count_error();
         self.asm.jump(self.done);
         Ok(())
@@ -186,7 +185,7 @@ impl HandlerCodegen<'_> {
         }
         let fail = self.fail_label(ErrorKind::MaxAction);
         let ticks = self.block_word(self.plan.scratch.ticks);
-        self.asm.alu(AluOp::Sub, ticks, n.cast_signed());
+        self.asm.alu(AluOp::Sub, ticks, n);
         self.store(self.plan.scratch.ticks, ticks);
         self.asm.jump_if(Cond::Slt, ticks, 0, fail);
         Ok(())

@@ -20,10 +20,9 @@ use crate::error::Res;
 use crate::lower::body_context::BodyContext;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
-use crate::lower::pool::{Pool, common};
+use crate::lower::pool::common;
 use crate::lower::slots::{BLOCK, GEN, block_at};
 use crate::lower::text::append::APPEND_TEXT;
-use crate::plan::outlining::Op;
 use crate::regalloc::{Allocation, Location};
 
 /// The registers that a subprogram's code may use: all but the per-CPU area and the stack.
@@ -37,8 +36,8 @@ const CONSTANT: i32 = 1 << 30;
 
 impl HandlerCodegen<'_> {
     /// Whether this code calls a function for an operation. Global subprograms themselves do not.
-    pub(in crate::lower) fn outlined(&self, op: Op) -> bool {
-        self.plan.outlining.shares(op, None) && !self.in_subprogram
+    pub(in crate::lower) fn outlined(&self) -> bool {
+        self.plan.outlining.is_large() && !self.in_subprogram
     }
 
     /// Defines the subprogram `name` unless the object has it. `code` gets its parameters; the first one
@@ -85,7 +84,7 @@ impl HandlerCodegen<'_> {
     /// bound.
     pub(in crate::lower) fn bound_argument(&mut self, reg: Reg, most: u32) {
         let done = self.done;
-        self.asm.jump_if(Cond::Gt, reg, most.cast_signed(), done);
+        self.asm.jump_if(Cond::Gt, reg, most, done);
     }
 
     /// Whether a slot can be passed to a subprogram.
@@ -119,7 +118,7 @@ impl HandlerCodegen<'_> {
             }
         };
         // The tail passes the number on.
-        self.asm.mov(R1, record.cast_signed());
+        self.asm.mov(R1, record);
         self.asm.jump(tail);
         Ok(())
     }
@@ -145,7 +144,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn begin_global(&mut self, record: u32, capacity: i32) -> Res<Reg> {
         let size = self.plan.scratch.out_size.cast_signed();
         self.define_global("begin", ["record", "limit"], |g, [record, limit]| {
-            let (fits, flush) = (g.asm.label(), g.asm.label());
+            let [fits, flush] = g.asm.labels();
             let position = g.block_word(g.plan.scratch.out_pos);
             g.asm.jump_if(Cond::Gt, position, limit, flush);
             g.asm.jump_if(Cond::Le, position, size - 16, fits);
@@ -182,7 +181,7 @@ impl HandlerCodegen<'_> {
             g.bound_argument(width, g.plan.max_string);
             let from = g.asm.alu_of(AluOp::Add, text, BLOCK);
             let length = g.asm.alu_of(AluOp::Add, position, BLOCK);
-            g.asm.add(length, out.cast_signed());
+            g.asm.add(length, out);
             let to = g.asm.alu_of(AluOp::Add, length, 8);
             // With the NUL; at least 1, because the source is our own memory.
             let args = [to, width, from].map(CallArg::from);
@@ -195,11 +194,7 @@ impl HandlerCodegen<'_> {
             g.asm.ret(bytes);
             Ok(())
         })?;
-        let args = [
-            position.into(),
-            off.cast_signed().into(),
-            width.cast_signed().into(),
-        ];
+        let args = [position.into(), off.into(), width.into()];
         let behind = self.asm.call_sub_with("put", &args);
         self.asm.mov(position, behind);
         self.asm.alu(AluOp::And, position, self.out_mask());
@@ -218,7 +213,7 @@ impl HandlerCodegen<'_> {
             g.asm.call_with(Helper::ProbeReadKernel, &args);
             Ok(())
         })?;
-        let width = CallArg::from(width.cast_signed());
+        let width = CallArg::from(width);
         self.asm.call_sub_with("text_begin", &[width]);
         Ok(())
     }
@@ -268,7 +263,7 @@ impl HandlerCodegen<'_> {
         self.use_append_text()?;
         let params = ["text", "size", "width"];
         self.define_global("text_append", params, |g, [text, size, width]| {
-            let (found, slot) = (g.asm.label(), g.asm.label());
+            let [found, slot] = g.asm.labels();
             g.bound_argument(size, g.plan.max_string);
             g.asm.jump_if(Cond::Lt, text, CONSTANT, slot);
             g.asm.alu(AluOp::And, text, (1 << 28) - 1);
@@ -302,7 +297,7 @@ impl HandlerCodegen<'_> {
         code: impl Fn(&mut HandlerCodegen<'_>, Val, (Option<Label>, Label)) -> Res,
     ) -> Res {
         let full = self.full_label(g);
-        if !self.outlined(Op::Write) {
+        if !self.outlined() {
             let skip = self.asm.label();
             code(self, val, (full, skip))?;
             self.asm.bind(skip);
@@ -324,7 +319,7 @@ impl HandlerCodegen<'_> {
         g: GlobalId,
         code: impl Fn(&mut HandlerCodegen<'_>) -> Res<Reg>,
     ) -> Res<Reg> {
-        if !self.outlined(Op::Read) {
+        if !self.outlined() {
             return code(self);
         }
         let name = format!("{name}_{}", g.0);
@@ -386,7 +381,7 @@ impl HandlerCodegen<'_> {
         };
         let full = self.full_label(g);
         let name = format!("set_{}", g.0);
-        let args = [("text", off.cast_signed().into())];
+        let args = [("text", off.into())];
         self.call_global_or_full(full, &name, args, |sub, [text], full| {
             let skip = sub.done;
             sub.bound_argument(text, sub.plan.scratch.out);
@@ -422,13 +417,13 @@ impl HandlerCodegen<'_> {
             sub.zero_memory(to.into(), width);
             Ok(())
         })?;
-        self.asm.call_sub_with(name, &[off.cast_signed().into()]);
+        self.asm.call_sub_with(name, &[off.into()]);
         Ok(true)
     }
 
     /// Whether a subprogram adds to this statistic or per-CPU array.
     pub(in crate::lower) fn adds_global(&self, g: GlobalId) -> bool {
-        self.plan.outlining.shares(Op::Add, Some(g)) && !self.in_subprogram
+        self.plan.outlining.shares_adding(g) && !self.in_subprogram
     }
 
     /// `a[key] <<< number` or `a[key] += number`, for a per-CPU array.
@@ -476,18 +471,12 @@ impl HandlerCodegen<'_> {
 
     /// The result of a function of the run-time library that gets numbers only. It is called if handlers
     /// share the operation, else its code stands here.
-    pub(in crate::lower) fn run_library(
-        &mut self,
-        op: Op,
-        name: &str,
-        args: &[CallArg],
-    ) -> Res<Reg> {
-        if !self.outlined(op) {
+    pub(in crate::lower) fn run_library(&mut self, name: &str, args: &[CallArg]) -> Res<Reg> {
+        if !self.outlined() {
             let code = self.pool.inline(name)?;
             return Ok(self.asm.insert_with(code, args));
         }
-        let routine = |_: &mut Pool| Ok((common(name)?, Vec::new()));
-        self.pool.routine(name, Some(self.plan), routine)?;
+        self.pool.routine(name, Some(self.plan), |_| common(name))?;
         Ok(self.asm.call_sub_with(name, args))
     }
 
@@ -502,8 +491,7 @@ impl HandlerCodegen<'_> {
             g.execname_to(|_| (to, 0));
             Ok(())
         })?;
-        self.asm
-            .call_sub_with("execname", &[off.cast_signed().into()]);
+        self.asm.call_sub_with("execname", &[off.into()]);
         Ok(true)
     }
 }

@@ -52,7 +52,7 @@ impl HandlerCodegen<'_> {
         let handler = self.handler.0.cast_signed() + 1;
         let cpu = self.asm.call_sub_with(name, &[handler.into()]);
         self.asm.add(cpu, -1);
-        self.asm.jump_if(Cond::Ge, cpu, cpus.cast_signed(), out);
+        self.asm.jump_if(Cond::Ge, cpu, cpus, out);
         plan.block_of_cpu(self.asm, cpu, BLOCK);
         Ok(())
     }
@@ -93,8 +93,8 @@ impl HandlerCodegen<'_> {
             wake: shared::WAKE,
             lost: percpu::LOST_OUTPUT,
         };
-        let request = (Routine::Flush(layout), Vec::new());
-        let made = self.pool.routine(FLUSH, Some(plan), |_| Ok(request));
+        let routine = Ok(Routine::Flush(layout));
+        let made = self.pool.routine(FLUSH, Some(plan), |_| routine);
         debug_assert!(made.is_ok(), "{made:?}");
         self.asm.call_sub_with(FLUSH, &[]);
     }
@@ -103,7 +103,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn look_up_outlined(&mut self, map: &str) -> Res<Reg> {
         let name = format!("find_{map}");
         self.pool
-            .define_once(&name, || iterations::find(&name, map))?;
+            .define_once(&name, None, || iterations::find(&name, map))?;
         let key = block_at(self.plan.scratch.key);
         Ok(self.asm.call_sub_with(name, &[key]))
     }

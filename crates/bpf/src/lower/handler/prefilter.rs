@@ -46,7 +46,7 @@ impl BodyContext<'_> {
     /// Whether to compute the system call's number at its only use. At exits this takes a helper
     /// call. Valid only if this handler is the only one of its program.
     pub(crate) fn reads_number_late(&self) -> bool {
-        let event = &self.program.handlers[self.handler.index()].event;
+        let event = self.event();
         let mut asking = self.body.insts().filter_map(|i| match i {
             Inst::Intr { f, .. } if of_number(*f) => Some(*f),
             _ => None,
@@ -149,7 +149,7 @@ impl BodyContext<'_> {
     fn prefilter_block(&self, block: &spile_ir::Block) -> bool {
         let low = |r: spile_ir::Reg| !matches!(self.alloc.locations[r.index()], Location::Frame(_));
         // An argument of a hook becomes a number by way of the per-CPU area, which is not there yet.
-        let event = &self.program.handlers[self.handler.index()].event;
+        let event = self.event();
         let hook = Hook::of(event).is_some();
         let inst = |i: &Inst| {
             let mut ok = i.dst().is_none_or(low);
@@ -231,7 +231,7 @@ impl HandlerCodegen<'_> {
         sub: &str,
         out: Label,
     ) -> Res {
-        let event = &self.program.handlers[self.handler.index()].event;
+        let event = self.event();
         if let Event::SysEnter(set) | Event::SysExit(set) = event {
             self.dispatch(set, out);
         }

@@ -87,7 +87,7 @@ impl HandlerCodegen<'_> {
 
     /// Emits the callback: one step.
     fn emit_step(&mut self, first: BlockId, order: &[BlockId]) -> Res {
-        let event = &self.program.handlers[self.handler.index()].event;
+        let event = self.ctx.event();
         let call = matches!(event, Event::SysEnter(_) | Event::SysExit(_));
         let call = call && self.body.blocks.iter().any(reads_number);
         let slots = [

@@ -368,7 +368,7 @@ impl HandlerCodegen<'_> {
     }
 
     fn arg_texts(&mut self, dst: IrReg, words: Range<usize>) -> Res {
-        let event = &self.program.handlers[self.handler.index()].event;
+        let event = self.ctx.event();
         if !matches!(event, Event::SysEnter(_)) {
             return Err("argstr in another event than the entry to a system call".into());
         }
@@ -404,14 +404,12 @@ impl HandlerCodegen<'_> {
         let chosen = (self.plan.scratch.tmp + CHOSEN).fit::<i16>();
         let fixed = self.asm.label();
         let number = self.call_number();
-        self.asm
-            .jump_if(Cond::Ge, number, rows.calls.cast_signed(), end);
+        self.asm.jump_if(Cond::Ge, number, rows.calls, end);
         self.asm.store(Size::DW, BLOCK, chosen, number);
         // The row of one argument's value can depend on a second argument.
         for _ in 0..2 {
             let number = self.block_word(self.plan.scratch.tmp + CHOSEN);
-            self.asm
-                .jump_if(Cond::Ge, number, rows.all.cast_signed(), fixed);
+            self.asm.jump_if(Cond::Ge, number, rows.all, fixed);
             let row = self.row(rows, number);
             let [values, mask] =
                 [ARGS, ARGS + 1].map(|word| self.asm.word(row, 8 * word.fit::<i16>()));
@@ -434,8 +432,7 @@ impl HandlerCodegen<'_> {
     /// The descriptor of argument i; goes to `end` if the call has no such argument.
     fn descriptor(&mut self, rows: SyscallRows, i: usize, end: Label) -> Reg {
         let number = self.block_word(self.plan.scratch.tmp + CHOSEN);
-        self.asm
-            .jump_if(Cond::Ge, number, rows.all.cast_signed(), end);
+        self.asm.jump_if(Cond::Ge, number, rows.all, end);
         let row = self.row(rows, number);
         let descriptor = self.asm.word(row, 8 * i.fit::<i16>());
         self.asm.jump_if(Cond::Eq, descriptor, 0, end);
@@ -444,12 +441,11 @@ impl HandlerCodegen<'_> {
 
     /// Stores all six arguments in the scratch words from the third on.
     fn all_args(&mut self) -> Res {
-        let (native, end) = (self.asm.label(), self.asm.label());
+        let [native, end] = self.asm.labels();
         let to = (self.plan.scratch.tmp + WORDS).fit::<i16>();
         let regs = self.regs()?;
         let number = self.call_number();
-        self.asm
-            .jump_if(Cond::Slt, number, NrSet::COMPAT.cast_signed(), native);
+        self.asm.jump_if(Cond::Slt, number, NrSet::COMPAT, native);
         let store = |asm: &mut Asm, size, offsets: [i16; 6]| {
             for (i, off) in offsets.into_iter().enumerate() {
                 let arg = asm.read(size, regs, off);
@@ -511,7 +507,7 @@ impl HandlerCodegen<'_> {
             arguments: offset(scratch.tmp + WORDS),
             staging: offset(staging_area(plan)),
             quoted: offset(scratch.text + 3 * plan.max_string),
-            quote: quote::sub(pool, plan.max_string)?,
+            quote: quote::sub(pool, plan.max_string, plan.max_string)?,
             signed: flag::SIGNED,
             mark: flag::MARK,
             defer: defer.then_some(DeferredReads {
@@ -520,7 +516,7 @@ impl HandlerCodegen<'_> {
                 quoted: Quote::Quoted as i32,
             }),
         };
-        pool.routine("put_arg", Some(plan), |_| {
+        pool.routine_with("put_arg", Some(plan), |_| {
             let size = names.len().fit::<i32>();
             let names = ConstantData {
                 name: NAMES.into(),

@@ -95,42 +95,40 @@ impl HandlerCodegen<'_> {
 
     /// The number of a 32-bit call becomes that of the part, if it has one.
     pub(super) fn part_of_call(&mut self, number: Reg) -> Res {
-        let [sockets, ipc, end] = [(); 3].map(|()| self.asm.label());
+        let [sockets, ipc, end] = self.asm.labels();
         self.asm
-            .jump_if(Cond::Eq, number, NrSet::SOCKETCALL.cast_signed(), sockets);
-        self.asm
-            .jump_if(Cond::Eq, number, NrSet::IPC.cast_signed(), ipc);
+            .jump_if(Cond::Eq, number, NrSet::SOCKETCALL, sockets);
+        self.asm.jump_if(Cond::Eq, number, NrSet::IPC, ipc);
         self.asm.jump(end);
         self.asm.bind(sockets);
         let regs = self.regs()?;
         // The number is known here, so it need not outlive a call.
-        self.asm.mov(number, NrSet::SOCKETCALL.cast_signed());
+        self.asm.mov(number, NrSet::SOCKETCALL);
         let part = self.asm.read(Size::W, regs, self.compat_arguments()[0]);
         self.asm.jump_if(Cond::Eq, part, 0, end);
         self.asm.jump_if(Cond::Gt, part, SOCKETCALLS, end);
-        self.asm.add(part, NrSet::PARTS.cast_signed());
+        self.asm.add(part, NrSet::PARTS);
         self.asm.mov(number, part);
         self.asm.jump(end);
         self.asm.bind(ipc);
         let regs = self.regs()?;
-        self.asm.mov(number, NrSet::IPC.cast_signed());
+        self.asm.mov(number, NrSet::IPC);
         let first = self.asm.read(Size::W, regs, self.compat_arguments()[0]);
         let part = self.asm.alu_of(AluOp::And, first, 0xffff);
-        let [other, known] = [(); 2].map(|()| self.asm.label());
-        self.asm
-            .jump_if(Cond::Ne, part, OLD_MSGRCV.cast_signed(), other);
+        let [other, known] = self.asm.labels();
+        self.asm.jump_if(Cond::Ne, part, OLD_MSGRCV, other);
         self.asm.jump_if(Cond::Le, first, 0xffff, known);
-        self.asm.mov(part, NEW_MSGRCV.cast_signed());
+        self.asm.mov(part, NEW_MSGRCV);
         self.asm.jump(known);
         self.asm.bind(other);
         for (call, _) in IPC_WORDS {
             if ![OLD_MSGRCV, NEW_MSGRCV].contains(&call) {
-                self.asm.jump_if(Cond::Eq, part, call.cast_signed(), known);
+                self.asm.jump_if(Cond::Eq, part, call, known);
             }
         }
         self.asm.jump(end);
         self.asm.bind(known);
-        self.asm.add(part, NrSet::IPC_PARTS.cast_signed());
+        self.asm.add(part, NrSet::IPC_PARTS);
         self.asm.mov(number, part);
         self.asm.bind(end);
         Ok(())
@@ -142,9 +140,8 @@ impl HandlerCodegen<'_> {
             return;
         }
         let served = self.parts().unwrap_or(0);
-        let [ipc, end] = [(); 2].map(|()| self.asm.label());
-        self.asm
-            .jump_if(Cond::Slt, number, NrSet::PARTS.cast_signed(), end);
+        let [ipc, end] = self.asm.labels();
+        self.asm.jump_if(Cond::Slt, number, NrSet::PARTS, end);
         if served != 0 {
             let bits = self.asm.new_reg();
             self.asm.imm(bits, served.cast_signed());
@@ -155,21 +152,19 @@ impl HandlerCodegen<'_> {
             self.asm.alu(AluOp::And, bits, 1);
             self.asm.jump_if(Cond::Ne, bits, 0, end);
         }
-        self.asm
-            .jump_if(Cond::Ge, number, NrSet::IPC_PARTS.cast_signed(), ipc);
-        self.asm.mov(number, NrSet::SOCKETCALL.cast_signed());
+        self.asm.jump_if(Cond::Ge, number, NrSet::IPC_PARTS, ipc);
+        self.asm.mov(number, NrSet::SOCKETCALL);
         self.asm.jump(end);
         self.asm.bind(ipc);
-        self.asm.mov(number, NrSet::IPC.cast_signed());
+        self.asm.mov(number, NrSet::IPC);
         self.asm.bind(end);
     }
 
     /// The address of the registers becomes argument n of a 32-bit call or a part. A word of memory that cannot
     /// be read has all bits set.
     pub(super) fn compat_word(&mut self, number: Reg, word: Reg, n: usize) {
-        let [part, ipc, end] = [(); 3].map(|()| self.asm.label());
-        self.asm
-            .jump_if(Cond::Ge, number, NrSet::PARTS.cast_signed(), part);
+        let [part, ipc, end] = self.asm.labels();
+        self.asm.jump_if(Cond::Ge, number, NrSet::PARTS, part);
         self.asm
             .load(Size::W, word, word, self.compat_arguments()[n]);
         self.asm.jump(end);
@@ -177,8 +172,7 @@ impl HandlerCodegen<'_> {
         let served = self.parts().unwrap_or(0);
         let [sockets, ipcs] = [served.low32() != 0, served >> 32 != 0];
         if sockets && ipcs {
-            self.asm
-                .jump_if(Cond::Ge, number, NrSet::IPC_PARTS.cast_signed(), ipc);
+            self.asm.jump_if(Cond::Ge, number, NrSet::IPC_PARTS, ipc);
         }
         if sockets {
             self.user_word(word, self.compat_arguments()[1], 4 * n.fit::<i32>());
@@ -212,7 +206,7 @@ impl HandlerCodegen<'_> {
         for ((_, calls), label) in locations.iter().zip(&labels) {
             for call in calls {
                 let nr = NrSet::IPC_PARTS + call;
-                self.asm.jump_if(Cond::Eq, number, nr.cast_signed(), *label);
+                self.asm.jump_if(Cond::Eq, number, nr, *label);
             }
         }
         self.asm.mov(word, 0);

@@ -7,7 +7,6 @@ use spile_ir::{NrSet, Reg as IrReg};
 
 use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
-use crate::lower::operand::StrOperand;
 use crate::lower::slots::BLOCK;
 use crate::lower::text::append::{APPEND_TEXT, flag};
 use spile_ebpf::isa::asm::CallArg;
@@ -38,7 +37,7 @@ impl HandlerCodegen<'_> {
         });
         // Needed here even if other texts are appended by a global subprogram.
         self.use_append_text()?;
-        let (number, end) = (self.asm.label(), self.asm.label());
+        let [number, end] = self.asm.labels();
         let unnamed = self.asm.label();
         self.begin_text(width);
         let result = self.sys_ret()?;
@@ -47,19 +46,11 @@ impl HandlerCodegen<'_> {
         self.append_value(result, 10, flag::SIGNED)?;
         let error = self.sys_ret()?;
         self.asm.neg(error);
-        self.asm
-            .jump_if(Cond::Ge, error, rows.cast_signed(), unnamed);
-        self.append_text(
-            &StrOperand::Const {
-                bytes: (*b" (").into(),
-            },
-            0,
-            None,
-        )?;
+        self.asm.jump_if(Cond::Ge, error, rows, unnamed);
+        self.append_literal(" (")?;
         let error = self.sys_ret()?;
         self.asm.neg(error);
-        self.asm
-            .jump_if(Cond::Ge, error, rows.cast_signed(), unnamed);
+        self.asm.jump_if(Cond::Ge, error, rows, unnamed);
         self.asm.alu(AluOp::Mul, error, NAME.fit::<i32>());
         let name = self.asm.address_of(&CallArg::Constant(base));
         self.asm.add(name, error);
@@ -70,13 +61,7 @@ impl HandlerCodegen<'_> {
             0.into(),
         ];
         self.asm.call_sub_with(APPEND_TEXT, &args);
-        self.append_text(
-            &StrOperand::Const {
-                bytes: (*b")").into(),
-            },
-            0,
-            None,
-        )?;
+        self.append_literal(")")?;
         self.asm.bind(unnamed);
         self.asm.jump(end);
         self.asm.bind(number);

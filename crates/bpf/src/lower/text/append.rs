@@ -37,25 +37,27 @@ pub(in crate::lower) fn layout(plan: &StateLayout) -> AppendLayout {
 impl Pool {
     /// Defines [`APPEND_TEXT`].
     pub(in crate::lower) fn use_append_text(&mut self, plan: &StateLayout) -> Res {
-        let routine = |_: &mut Pool| Ok((Routine::AppendText(layout(plan)), Vec::new()));
-        self.routine(APPEND_TEXT, None, routine)
+        self.routine(APPEND_TEXT, None, |_| Ok(Routine::AppendText(layout(plan))))
     }
 
     /// Defines [`APPEND_HEX`].
     pub(in crate::lower) fn use_append_hex(&mut self, plan: &StateLayout) -> Res {
-        let routine = |_: &mut Pool| Ok((Routine::AppendHex(layout(plan)), Vec::new()));
-        self.routine(APPEND_HEX, Some(plan), routine)
+        self.routine(APPEND_HEX, Some(plan), |_| {
+            Ok(Routine::AppendHex(layout(plan)))
+        })
     }
 
     /// Defines [`APPEND_BYTES`].
     pub(in crate::lower) fn use_append_bytes(&mut self, plan: &StateLayout) -> Res {
-        let routine = |_: &mut Pool| Ok((Routine::AppendBytes(layout(plan)), Vec::new()));
-        self.routine(APPEND_BYTES, Some(plan), routine)
+        self.routine(APPEND_BYTES, Some(plan), |_| {
+            Ok(Routine::AppendBytes(layout(plan)))
+        })
     }
 
     /// Defines the function that [`append_number`] names.
     pub(in crate::lower) fn use_append_number(&mut self, plan: &StateLayout, base: u32) -> Res {
-        let routine = |_: &mut Pool| Ok((Routine::AppendNumber(layout(plan), base), Vec::new()));
-        self.routine(&append_number(base), Some(plan), routine)
+        self.routine(&append_number(base), Some(plan), |_| {
+            Ok(Routine::AppendNumber(layout(plan), base))
+        })
     }
 }

@@ -51,7 +51,7 @@ impl HandlerCodegen<'_> {
     ) -> Res<Reg> {
         self.pool.library(NAME)?;
         let [a, b] = [a, b].map(|text| self.text_arg(text).plus(first * 8));
-        let args = [a, b, chunks.cast_signed().into()];
+        let args = [a, b, chunks.into()];
         Ok(self.asm.call_sub_with(NAME, &args))
     }
 }

@@ -17,45 +17,53 @@ use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{BLOCK, NR, block_at};
-use crate::plan::outlining::Op;
 use spile_ebpf::isa::asm::CallArg;
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn concat(&mut self, dst: IrReg, a: Val, b: Val) -> Res {
-        let Some((off, width)) = self.slot(dst)? else {
-            return Ok(());
-        };
-        let (a, b) = (self.text(a)?, self.text(b)?);
-        self.begin_text(width);
-        for text in [&a, &b] {
-            self.append_text(text, 0, None)?;
-        }
-        self.end_text(off, width);
-        Ok(())
+        self.text_result(dst, |g| {
+            for text in [a, b] {
+                let text = g.text(text)?;
+                g.append_text(&text)?;
+            }
+            Ok(())
+        })
     }
 
     pub(in crate::lower) fn sprint(&mut self, dst: IrReg, fmt: FormatId, args: &[Val]) -> Res {
-        let Some((off, width)) = self.slot(dst)? else {
-            return Ok(());
-        };
-        let format = self
-            .program
-            .formats
-            .get(fmt.index())
-            .ok_or("no such format")?;
-        let mut args = args.iter().copied();
-        self.begin_text(width);
-        for piece in &format.pieces {
-            match piece {
-                Piece::Lit(bytes) => {
-                    let text = StrOperand::Const {
-                        bytes: bytes.clone(),
-                    };
-                    self.append_text(&text, 0, None)?;
+        self.text_result(dst, |g| {
+            let format = g.program.formats.get(fmt.index());
+            let mut args = args.iter().copied();
+            for piece in &format.ok_or("no such format")?.pieces {
+                match piece {
+                    Piece::Lit(bytes) => g.append_literal(bytes)?,
+                    Piece::Conv(conv) => g.conversion(conv, &mut args)?,
                 }
-                Piece::Conv(conv) => self.conversion(conv, &mut args)?,
             }
+            Ok(())
+        })
+    }
+
+    /// `dst` = the text that the code appends, if there is a slot for it.
+    pub(in crate::lower) fn text_result(
+        &mut self,
+        dst: IrReg,
+        code: impl FnOnce(&mut Self) -> Res,
+    ) -> Res {
+        match self.slot(dst)? {
+            Some(slot) => self.write_text(slot, code),
+            None => Ok(()),
         }
+    }
+
+    /// Writes the text that the code appends to a slot: its offset and width.
+    pub(in crate::lower) fn write_text(
+        &mut self,
+        (off, width): (u32, u32),
+        code: impl FnOnce(&mut Self) -> Res,
+    ) -> Res {
+        self.begin_text(width);
+        code(self)?;
         self.end_text(off, width);
         Ok(())
     }
@@ -101,10 +109,7 @@ impl HandlerCodegen<'_> {
             SizeOperand::At(v) => {
                 let reg = self.unknown(v)?;
                 for (cond, bound) in [(Cond::Sle, MAX_COUNT), (Cond::Sge, -MAX_COUNT)] {
-                    let inside = self.asm.label();
-                    self.asm.jump_if(cond, reg, bound, inside);
-                    self.asm.mov(reg, bound);
-                    self.asm.bind(inside);
+                    self.asm.mov_unless(cond, reg, bound, bound);
                 }
                 if field.left {
                     let negative = self.asm.label();
@@ -142,7 +147,7 @@ impl HandlerCodegen<'_> {
             SizeOperand::Known(_) => Src::Imm(size),
             SizeOperand::At(v) => {
                 // A negative precision is none; the size has space for the NUL.
-                let (none, fits) = (self.asm.label(), self.asm.label());
+                let [none, fits] = self.asm.labels();
                 let bytes = self.unknown(v)?;
                 self.asm.jump_if(Cond::Slt, bytes, 0, none);
                 self.asm.jump_if(Cond::Sge, bytes, size, none);
@@ -153,10 +158,7 @@ impl HandlerCodegen<'_> {
                 self.asm.bind(fits);
                 self.forget_bounds(bytes);
                 // Always true; bounds the size for the verifier.
-                let bounded = self.asm.label();
-                self.asm.jump_if(Cond::Le, bytes, size, bounded);
-                self.asm.mov(bytes, size);
-                self.asm.bind(bounded);
+                self.asm.mov_unless(Cond::Le, bytes, size, size);
                 bytes.into()
             }
         };
@@ -166,7 +168,7 @@ impl HandlerCodegen<'_> {
 
     /// Appends a string of at most `size` bytes with its NUL, padded to a width.
     fn append_sized(&mut self, text: &StrOperand, size: Src, width: Src) -> Res {
-        if self.outlined(Op::Append)
+        if self.outlined()
             && let Some(text) = self.text_number(text)
         {
             return self.append_global(text, size, width);
@@ -180,7 +182,7 @@ impl HandlerCodegen<'_> {
 
     /// Starts a text for a slot of that width.
     pub(in crate::lower) fn begin_text(&mut self, width: u32) {
-        if self.outlined(Op::Text) && width <= self.plan.max_string {
+        if self.outlined() && width <= self.plan.max_string {
             // The subprogram is constant and always assembles.
             let made = self.begin_text_global(width);
             debug_assert!(made.is_ok(), "{made:?}");
@@ -196,7 +198,7 @@ impl HandlerCodegen<'_> {
             off: self.plan.scratch.text,
             width,
         };
-        if self.outlined(Op::Text) {
+        if self.outlined() {
             let made = self.end_text_global(off, width);
             debug_assert!(made.is_ok(), "{made:?}");
             if matches!(made, Ok(true)) {
@@ -212,15 +214,14 @@ impl HandlerCodegen<'_> {
         self.pool.use_append_text(self.plan)
     }
 
-    /// Appends a string; a negative width pads on the right.
-    pub(in crate::lower) fn append_text(
-        &mut self,
-        text: &StrOperand,
-        width: i32,
-        precision: Option<u32>,
-    ) -> Res {
-        let size = precision.map_or(text.width(), |p| text.width().min(p.saturating_add(1)));
-        self.append_sized(text, Src::Imm(size.cast_signed()), Src::Imm(width))
+    /// Appends a string.
+    pub(in crate::lower) fn append_text(&mut self, text: &StrOperand) -> Res {
+        self.append_sized(text, text.width().into(), Src::Imm(0))
+    }
+
+    /// Appends a constant.
+    pub(in crate::lower) fn append_literal(&mut self, text: impl AsRef<[u8]>) -> Res {
+        self.append_text(&StrOperand::literal(text))
     }
 
     /// `%c`. A NUL ends the text, as it ends a string in C.
@@ -236,7 +237,7 @@ impl HandlerCodegen<'_> {
             self.escaped_char(code, tmp);
             return self.append_field(&byte, field);
         }
-        let (some, end) = (self.asm.label(), self.asm.label());
+        let [some, end] = self.asm.labels();
         self.asm.alu(AluOp::And, code, 255);
         self.store(tmp, code);
         self.asm.jump_if(Cond::Ne, code, 0, some);
@@ -251,10 +252,7 @@ impl HandlerCodegen<'_> {
             self.asm.call_sub_with(APPEND_TEXT, &args);
             self.asm.bind(narrow);
         }
-        self.store(
-            self.plan.scratch.text_pos,
-            self.plan.max_string.cast_signed() + 1,
-        );
+        self.store(self.plan.scratch.text_pos, self.plan.max_string + 1);
         self.asm.jump(end);
         self.asm.bind(some);
         self.append_field(&byte, field)?;
@@ -310,24 +308,20 @@ impl HandlerCodegen<'_> {
 
     /// Builds a message that ends with the address in `err_aux`, in hexadecimal.
     pub(in crate::lower) fn build_message(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
-        let text = StrOperand::Const { bytes: text.into() };
-        self.begin_text(width);
-        self.append_text(&text, 0, None)?;
-        let address = self.block_word(self.plan.scratch.err_aux);
-        self.append_value(address, 16, 0)?;
-        self.end_text(off, width);
-        Ok(())
+        self.write_text((off, width), |g| {
+            g.append_literal(text)?;
+            let address = g.block_word(g.plan.scratch.err_aux);
+            g.append_value(address, 16, 0)
+        })
     }
 
     /// Builds a message that starts with the number in `err_aux`.
     pub(in crate::lower) fn build_count(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
-        let text = StrOperand::Const { bytes: text.into() };
-        self.begin_text(width);
-        let count = self.block_word(self.plan.scratch.err_aux);
-        self.append_value(count, 10, flag::SIGNED)?;
-        self.append_text(&text, 0, None)?;
-        self.end_text(off, width);
-        Ok(())
+        self.write_text((off, width), |g| {
+            let count = g.block_word(g.plan.scratch.err_aux);
+            g.append_value(count, 10, flag::SIGNED)?;
+            g.append_literal(text)
+        })
     }
 
     /// Appends a number in a base.
@@ -340,14 +334,10 @@ impl HandlerCodegen<'_> {
 
     /// Builds `syscall_N` for a number without a name.
     pub(in crate::lower) fn unnamed(&mut self, off: u32, width: u32) -> Res {
-        let text = StrOperand::Const {
-            bytes: (*b"syscall_").into(),
-        };
-        self.begin_text(width);
-        self.append_text(&text, 0, None)?;
-        let number = self.asm.word(R10, NR);
-        self.append_value(number, 10, flag::SIGNED)?;
-        self.end_text(off, width);
-        Ok(())
+        self.write_text((off, width), |g| {
+            g.append_literal("syscall_")?;
+            let number = g.asm.word(R10, NR);
+            g.append_value(number, 10, flag::SIGNED)
+        })
     }
 }

@@ -63,10 +63,7 @@ impl HandlerCodegen<'_> {
 
     /// Always true; bounds the register for the verifier.
     pub(in crate::lower) fn check_bound(&mut self, reg: Reg, most: i32) {
-        let inside = self.asm.label();
-        self.asm.jump_if(Cond::Le, reg, most, inside);
-        self.asm.mov(reg, 0);
-        self.asm.bind(inside);
+        self.asm.mov_unless(Cond::Le, reg, most, 0);
     }
 
     /// Stores the number of bytes to read in a scratch word; raises an error if it is too large.
@@ -80,7 +77,7 @@ impl HandlerCodegen<'_> {
             SizeOperand::Known(n) => self.asm.copy(n),
             SizeOperand::At(v) => self.unknown(v)?,
         };
-        let (fits, some) = (self.asm.label(), self.asm.label());
+        let fits = self.asm.label();
         self.asm.jump_if(Cond::Sle, bytes, MOST, fits);
         self.set_aux(bytes);
         let (off, width) = (self.plan.scratch.err_text, self.plan.max_string);
@@ -88,9 +85,7 @@ impl HandlerCodegen<'_> {
         self.fail_now(ErrorKind::Raised);
         self.asm.mov(bytes, 1);
         self.asm.bind(fits);
-        self.asm.jump_if(Cond::Sge, bytes, 1, some);
-        self.asm.mov(bytes, 1);
-        self.asm.bind(some);
+        self.asm.mov_unless(Cond::Sge, bytes, 1, 1);
         self.store(word, bytes);
         Ok(())
     }
@@ -136,12 +131,8 @@ impl HandlerCodegen<'_> {
             true => (text + 3 * max, max / 2 + 8, 2),
             false => (bytes, max.min(MOST as u32), 1),
         };
-        let fits = self.asm.label();
         let count = self.block_word(tmp + LEN);
-        self.asm
-            .jump_if(Cond::Le, count, capacity.cast_signed(), fits);
-        self.asm.mov(count, capacity.cast_signed());
-        self.asm.bind(fits);
+        self.asm.mov_unless(Cond::Le, count, capacity, capacity);
         if hex {
             let name = self.made(hex_bytes(capacity))?;
             self.store(tmp + LEN + 24, count);
@@ -167,16 +158,13 @@ impl HandlerCodegen<'_> {
     /// Ends the text at a NUL among the bytes, which shortens what was appended.
     fn end_at_nul(&mut self, capacity: u32) {
         let (tmp, pos) = (self.plan.scratch.tmp, self.plan.scratch.text_pos);
-        let (short, whole) = (self.asm.label(), self.asm.label());
+        let whole = self.asm.label();
         let [appended, before, length] =
             [pos, tmp + BEFORE, tmp + LEN].map(|at| self.block_word(at));
         self.asm.alu(AluOp::Sub, appended, before);
-        self.asm
-            .jump_if(Cond::Le, length, capacity.cast_signed(), short);
-        self.asm.mov(length, capacity.cast_signed());
-        self.asm.bind(short);
+        self.asm.mov_unless(Cond::Le, length, capacity, capacity);
         self.asm.jump_if(Cond::Ge, appended, length, whole);
-        self.store(pos, self.plan.max_string.cast_signed() + 1);
+        self.store(pos, self.plan.max_string + 1);
         self.asm.bind(whole);
     }
 
@@ -184,9 +172,7 @@ impl HandlerCodegen<'_> {
     fn pad_memory(&mut self, hex: bool, behind: bool) -> Res {
         let tmp = self.plan.scratch.tmp;
         let enough = self.asm.label();
-        let none = StrOperand::Const {
-            bytes: (*b"").into(),
-        };
+        let none = StrOperand::literal("");
         self.use_append_text()?;
         let [columns, length] = [COLUMNS, LEN].map(|at| self.block_word(tmp + at));
         if behind {

@@ -13,7 +13,6 @@ use crate::compiled::RING;
 use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
-use crate::plan::outlining::Op;
 
 /// Bytes of the header of a buffer in the ring.
 const HEADER: i32 = 8;
@@ -47,7 +46,7 @@ impl HandlerCodegen<'_> {
         let fields = shape.fields.clone();
         let words = shape.words;
         let record = self.pool.record(shape);
-        self.piece_of((Src::Imm(record.cast_signed()), words), &fields, field)
+        self.piece_of((record.into(), words), &fields, field)
     }
 
     /// Appends an output record with this shape number, number of words and fields.
@@ -96,7 +95,7 @@ impl HandlerCodegen<'_> {
         if capacity + HEADER > size {
             return Err("a piece of output that is larger than the buffer".into());
         }
-        if let (Src::Imm(record), true) = (record, self.outlined(Op::Record)) {
+        if let (Src::Imm(record), true) = (record, self.outlined()) {
             return Ok((self.begin_global(record.cast_unsigned(), capacity)?, 0));
         }
         let fits = self.asm.label();
@@ -111,10 +110,7 @@ impl HandlerCodegen<'_> {
 
     /// Writes a record's number at a position, or behind the header if nothing is there yet.
     pub(in crate::lower) fn piece_number(&mut self, position: Reg, record: Src) {
-        let started = self.asm.label();
-        self.asm.jump_if(Cond::Ge, position, HEADER, started);
-        self.asm.mov(position, HEADER);
-        self.asm.bind(started);
+        self.asm.mov_unless(Cond::Ge, position, HEADER, HEADER);
         let to = self.cursor(position);
         self.asm.store(Size::DW, to, 0, record);
     }
@@ -127,15 +123,12 @@ impl HandlerCodegen<'_> {
             fields: Vec::new(),
             words,
         });
-        let (position, at) = self.begin(
-            Src::Imm(record.cast_signed()),
-            piece_size(&[], words).cast_signed(),
-        )?;
+        let (position, at) = self.begin(record.into(), piece_size(&[], words).cast_signed())?;
         self.asm.add(position, i32::from(at));
         let to = self.cursor(position);
-        self.asm.add(position, 8 * words.cast_signed());
+        self.asm.add(position, 8 * words);
         self.store(self.plan.scratch.out_pos, position);
-        let from = self.asm.alu_of(AluOp::Add, statistic, off.cast_signed());
+        let from = self.asm.alu_of(AluOp::Add, statistic, off);
         self.copy_memory(to.into(), 8 * words, from.into());
         Ok(())
     }
@@ -166,17 +159,13 @@ impl HandlerCodegen<'_> {
                 return Ok(());
             }
         }
-        if self.outlined(Op::Field) && self.put_global(text, position)? {
+        if self.outlined() && self.put_global(text, position)? {
             return Ok(());
         }
         self.store(self.plan.scratch.tmp, position);
         let to = self.cursor(position);
         self.asm.add(to, 8);
-        let args = [
-            to.into(),
-            text.width().cast_signed().into(),
-            self.text_arg(text),
-        ];
+        let args = [to.into(), text.width().into(), self.text_arg(text)];
         // With the NUL; at least 1, because the source is our own memory.
         let bytes = self.asm.call_with(Helper::ProbeReadKernelStr, &args);
         self.asm.add(bytes, -1);
@@ -201,7 +190,7 @@ impl HandlerCodegen<'_> {
 
     /// Sends the output buffer.
     pub(in crate::lower) fn flush(&mut self) {
-        if self.plan.outlining.shares(Op::Flush, None) {
+        if self.plan.outlining.is_large() {
             return self.flush_outlined();
         }
         let end = self.asm.label();
@@ -211,8 +200,7 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Eq, bytes, 0, end);
         self.asm.jump_if(Cond::Gt, bytes, size, end);
         let buffer = self.block_address(self.plan.scratch.out);
-        self.asm
-            .store(Size::W, buffer, 0, self.handler.0.cast_signed());
+        self.asm.store(Size::W, buffer, 0, self.handler.0);
         self.asm.store(Size::W, buffer, 4, bytes);
         let wake = self.shared_address(shared::WAKE);
         self.asm.load(Size::DW, wake, wake, 0);

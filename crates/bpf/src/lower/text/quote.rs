@@ -33,7 +33,7 @@ impl HandlerCodegen<'_> {
         capacity: Val,
         quoted: Val,
     ) -> Res {
-        let Some((off, width)) = self.slot(dst)? else {
+        let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
         let text = self.text(text)?;
@@ -43,11 +43,11 @@ impl HandlerCodegen<'_> {
         let wide = text.width();
         self.quote_capacity(capacity, quoted)?;
         let name = self.quote_sub(wide)?;
-        self.begin_text(width);
-        let text = self.text_arg(&text);
-        self.call_quote(name, text);
-        self.end_text(off, width);
-        Ok(())
+        self.write_text(slot, |g| {
+            let text = g.text_arg(&text);
+            g.call_quote(name, text);
+            Ok(())
+        })
     }
 
     /// Fills a slot with escaped bytes of memory, in quotes. Reading can fail.
@@ -59,14 +59,10 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         let (tmp, max) = (self.plan.scratch.tmp, self.plan.max_string);
         let bytes = self.plan.scratch.memory;
-        let [some, fits, empty] = std::array::from_fn(|_| self.asm.label());
+        let empty = self.asm.label();
         let count = self.unknown(args[1])?;
-        self.asm.jump_if(Cond::Sge, count, 0, some);
-        self.asm.mov(count, 0);
-        self.asm.bind(some);
-        self.asm.jump_if(Cond::Sle, count, max.cast_signed(), fits);
-        self.asm.mov(count, max.cast_signed());
-        self.asm.bind(fits);
+        self.asm.mov_unless(Cond::Sge, count, 0, 0);
+        self.asm.mov_unless(Cond::Sle, count, max, max);
         self.store(tmp + word::COUNT, count);
         self.asm.jump_if(Cond::Eq, count, 0, empty);
         let from = self.number(args[0])?;
@@ -80,15 +76,15 @@ impl HandlerCodegen<'_> {
         let fail = self.fail_label(kind);
         self.asm.jump_if(Cond::Ne, result, 0, fail);
         self.asm.bind(empty);
-        let Some((off, width)) = dst.map(|d| self.slot(d)).transpose()?.flatten() else {
+        let Some(slot) = dst.map(|d| self.slot(d)).transpose()?.flatten() else {
             return Ok(());
         };
         self.quote_capacity(args[2], Val::Imm(1))?;
         let name = self.quote_sub(max)?;
-        self.begin_text(width);
-        self.call_quote(name, block_at(bytes));
-        self.end_text(off, width);
-        Ok(())
+        self.write_text(slot, |g| {
+            g.call_quote(name, block_at(bytes));
+            Ok(())
+        })
     }
 
     /// Stores the limit and the quoting flag in the scratch words.
@@ -109,7 +105,7 @@ impl HandlerCodegen<'_> {
             self.store(tmp + word::LIMIT, limit);
             return Ok(());
         }
-        let [some, fits, plain, large] = std::array::from_fn(|_| self.asm.label());
+        let plain = self.asm.label();
         // Facts that the verifier learns about the copies must not reach the originals.
         let [limit, quotes] = [(capacity, word::LIMIT), (quoted, word::QUOTED)].map(|(v, at)| {
             let v = self.number(v)?;
@@ -118,16 +114,10 @@ impl HandlerCodegen<'_> {
             Ok::<_, LowerError>(self.asm.word(base, disp))
         });
         let (limit, quotes) = (limit?, quotes?);
-        self.asm.jump_if(Cond::Sge, limit, 0, some);
-        self.asm.mov(limit, 0);
-        self.asm.bind(some);
-        self.asm.jump_if(Cond::Sle, limit, max, fits);
-        self.asm.mov(limit, max);
-        self.asm.bind(fits);
+        self.asm.mov_unless(Cond::Sge, limit, 0, 0);
+        self.asm.mov_unless(Cond::Sle, limit, max, max);
         self.asm.jump_if(Cond::Eq, quotes, 0, plain);
-        self.asm.jump_if(Cond::Sge, limit, 5, large);
-        self.asm.mov(limit, 5);
-        self.asm.bind(large);
+        self.asm.mov_unless(Cond::Sge, limit, 5, 5);
         // The closing quote takes one byte.
         self.asm.add(limit, -1);
         self.store(tmp + word::QUOTED, 1);
@@ -148,18 +138,14 @@ impl HandlerCodegen<'_> {
     /// Defines the function for bytes in a slot of that width, and returns its name.
     fn quote_sub(&mut self, wide: u32) -> Res<String> {
         self.needs_loop("text_strn()")?;
-        define_sub(self.pool, wide, self.plan.max_string)
+        sub(self.pool, wide, self.plan.max_string)
     }
 }
 
-/// Defines `quote_MAX(text, out, count, limit, quoted)` for bytes in a slot of the largest width.
-pub(in crate::lower) fn sub(pool: &mut Pool, max: u32) -> Res<String> {
-    define_sub(pool, max, max)
-}
-
-fn define_sub(pool: &mut Pool, wide: u32, max: u32) -> Res<String> {
+/// Defines `quote_WIDE(text, out, count, limit, quoted)` for bytes in a slot of that width.
+pub(in crate::lower) fn sub(pool: &mut Pool, wide: u32, max: u32) -> Res<String> {
     let name = format!("quote_{wide}");
-    pool.routine(&name, None, |_| {
+    pool.routine_with(&name, None, |_| {
         Ok((Routine::Quote(wide, max), vec![escape_table()]))
     })?;
     Ok(name)

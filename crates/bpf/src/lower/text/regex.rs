@@ -5,7 +5,6 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::regex;
 use spile_ir::{Reg as IrReg, RegexId, Val};
-use spile_layout::percpu;
 use spile_lir::library::regex::{
     CHUNK, FIND_ON, FinderView, MATCH_AT, MAX_GROUPS, NO_SLOT, ScannerView, area, find, matches,
 };
@@ -55,7 +54,7 @@ impl HandlerCodegen<'_> {
         self.needs_loop("a regular expression")?;
         let name = format!("match_{}", re.0);
         self.pool.library(MATCH_AT)?;
-        self.pool.define_once(&name, || {
+        self.pool.define_once(&name, None, || {
             matches(&name, &compiled.classes, &scanner(&compiled.test))
         })?;
         let chunks = CallArg::from(text.width().cast_signed() / CHUNK);
@@ -80,12 +79,12 @@ impl HandlerCodegen<'_> {
         let last = self.plan.scratch.last_match;
         let max = self.plan.max_matched;
         let name = format!("find_{}", re.0);
-        let steps = |_: &mut _| Ok((Routine::FindSteps, Vec::new()));
-        self.pool.routine(FIND_ON, None, steps)?;
         self.pool
-            .define_once(&name, || find(&name, classes, &tables(finder), max))?;
+            .routine(FIND_ON, None, |_| Ok(Routine::FindSteps))?;
+        self.pool
+            .define_once(&name, None, || find(&name, classes, &tables(finder), max))?;
         // The copied text is kept for its groups, and ends with a NUL.
-        let most = CallArg::from(text.width().min(max).cast_signed());
+        let most = CallArg::from(text.width().min(max));
         let args = [
             block_at(last + area::TEXT as u32),
             most,
@@ -110,13 +109,13 @@ impl HandlerCodegen<'_> {
         };
         let last = self.plan.scratch.last_match;
         let max = self.plan.max_matched.cast_signed();
-        let (end, fits) = (self.asm.label(), self.asm.label());
+        let end = self.asm.label();
         self.fill_zero(off, width);
         let group = self.number_copy(n)?;
         let found = self.block_address(last);
         let groups = self.asm.word(found, area::STATE);
         let asm = &mut *self.asm;
-        asm.jump_if(Cond::Gt, group, MAX_GROUPS.cast_signed(), end);
+        asm.jump_if(Cond::Gt, group, MAX_GROUPS, end);
         asm.jump_if(Cond::Sgt, group, groups, end);
         asm.alu(AluOp::Lsh, group, 4);
         asm.add(group, found);
@@ -124,10 +123,7 @@ impl HandlerCodegen<'_> {
         asm.jump_if(Cond::Ge, start, max, end);
         asm.jump_if(Cond::Ge, bytes, max, end);
         asm.alu(AluOp::Sub, bytes, start);
-        asm.jump_if(Cond::Sle, bytes, width.cast_signed() - 1, fits);
-        asm.mov(bytes, width.cast_signed() - 1);
-        self.count(percpu::TRUNCATED);
-        self.asm.bind(fits);
+        self.truncate_length(bytes, width);
         self.asm.jump_if(Cond::Sle, bytes, 0, end);
         self.asm.add(found, area::TEXT);
         self.asm.add(found, start);

@@ -72,17 +72,13 @@ impl HandlerCodegen<'_> {
             return Ok(());
         };
         self.fill_zero(off, width);
-        let (none, fits) = (self.asm.label(), self.asm.label());
+        let none = self.asm.label();
         let start = self.block_word(scratch.tmp + token::START as u32);
-        self.asm.jump_if(Cond::Ge, start, max.cast_signed(), none);
+        self.asm.jump_if(Cond::Ge, start, max, none);
         let bytes = self.block_word(scratch.tmp + token::END as u32);
         self.asm.alu(AluOp::Sub, bytes, start);
         self.asm.jump_if(Cond::Sle, bytes, 0, none);
-        self.asm
-            .jump_if(Cond::Sle, bytes, width.cast_signed() - 1, fits);
-        self.asm.mov(bytes, width.cast_signed() - 1);
-        self.count(spile_layout::percpu::TRUNCATED);
-        self.asm.bind(fits);
+        self.truncate_length(bytes, width);
         let kept = self.block_address(kept);
         self.asm.add(start, kept);
         let args = [block_at(off), bytes.into(), start.into()];

@@ -53,10 +53,7 @@ impl HandlerCodegen<'_> {
             Src::Imm(at) => return self.def_int(dst, i32::from(at > 0)),
             Src::Reg(at) => at,
         };
-        let absent = self.asm.label();
-        self.asm.jump_if(Cond::Eq, at, 0, absent);
-        self.asm.mov(at, 1);
-        self.asm.bind(absent);
+        self.asm.mov_unless(Cond::Eq, at, 0, 1);
         self.def_int(dst, at)
     }
 
@@ -100,7 +97,7 @@ impl HandlerCodegen<'_> {
         self.needs_loop("strtol()")?;
         self.pool.library("strtol")?;
         let base = self.number(base)?;
-        let width = CallArg::from(text.width().cast_signed());
+        let width = CallArg::from(text.width());
         let args = [self.text_arg(&text), width, base.into()];
         let number = self.asm.call_sub_with("strtol", &args);
         self.def_int(dst, number)
@@ -112,9 +109,7 @@ impl HandlerCodegen<'_> {
         if let StrOperand::Const { bytes } = text {
             let bytes = spile_ir::fmt::escape_text(bytes);
             let keep = bytes.len().min(width as usize);
-            return Ok(StrOperand::Const {
-                bytes: bytes[..keep].into(),
-            });
+            return Ok(StrOperand::literal(&bytes[..keep]));
         }
         self.needs_loop("%#s")?;
         let name = use_escape(self.pool, self.plan, text.width())?;

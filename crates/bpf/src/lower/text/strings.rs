@@ -87,7 +87,7 @@ impl HandlerCodegen<'_> {
 
     pub(in crate::lower) fn str_cmp(&mut self, dst: IrReg, op: CmpOp, a: Val, b: Val) -> Res {
         let (a, b) = (self.text(a)?, self.text(b)?);
-        let (yes, no, end) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [yes, no, end] = self.asm.labels();
         self.compare_texts(op, &a, &b, yes, no)?;
         let holds = self.asm.new_reg();
         self.asm.bind(no);
@@ -200,7 +200,7 @@ impl HandlerCodegen<'_> {
             StrOperand::Slot { width, .. } => {
                 // The copying helper returns the length, and is faster than a loop here.
                 let to = block_at(self.plan.scratch.text + 3 * self.plan.max_string);
-                let args = [to, width.cast_signed().into(), self.text_arg(text)];
+                let args = [to, (*width).into(), self.text_arg(text)];
                 let bytes = self.asm.call_with(Helper::ProbeReadKernelStr, &args);
                 self.asm.add(bytes, -1);
                 bytes
@@ -235,10 +235,10 @@ impl HandlerCodegen<'_> {
         stride: u32,
         rows: u32,
     ) -> Res {
-        let (none, end) = (self.asm.label(), self.asm.label());
+        let [none, end] = self.asm.labels();
         if rows > 0 {
-            self.asm.jump_if(Cond::Ge, row, rows.cast_signed(), none);
-            self.asm.alu(AluOp::Mul, row, stride.cast_signed());
+            self.asm.jump_if(Cond::Ge, row, rows, none);
+            self.asm.alu(AluOp::Mul, row, stride);
             let from = self.asm.new_reg();
             self.asm.ld_data(from, Section::Rodata, base);
             self.asm.add(from, row);
@@ -288,20 +288,23 @@ impl HandlerCodegen<'_> {
         none: Label,
     ) {
         let asm = &mut *self.asm;
-        let (short, fits) = (asm.label(), asm.label());
         asm.jump_if(Cond::Sle, bytes, 0, none);
         asm.jump_if(Cond::Slt, first, 0, none);
         asm.jump_if(Cond::Sge, first, left, none);
-        asm.jump_if(Cond::Ge, first, text_width.cast_signed(), none);
+        asm.jump_if(Cond::Ge, first, text_width, none);
         asm.alu(AluOp::Sub, left, first);
-        asm.jump_if(Cond::Sle, bytes, left, short);
-        asm.mov(bytes, left);
-        asm.bind(short);
-        asm.jump_if(Cond::Sle, bytes, width.cast_signed() - 1, fits);
-        asm.mov(bytes, width.cast_signed() - 1);
+        asm.mov_unless(Cond::Sle, bytes, left, left);
+        self.truncate_length(bytes, width);
+        self.asm.jump_if(Cond::Sle, bytes, 0, none);
+    }
+
+    /// Limits the length of a text to what fits in `width` bytes, and counts a truncation.
+    pub(in crate::lower) fn truncate_length(&mut self, length: Reg, width: u32) {
+        let fits = self.asm.label();
+        self.asm.jump_if(Cond::Sle, length, width - 1, fits);
+        self.asm.mov(length, width - 1);
         self.count(percpu::TRUNCATED);
         self.asm.bind(fits);
-        self.asm.jump_if(Cond::Sle, bytes, 0, none);
     }
 
     /// `dst` = byte of a string at a position, 0 if it is out of range.
@@ -309,8 +312,7 @@ impl HandlerCodegen<'_> {
         let text = self.text(s)?;
         let end = self.asm.label();
         let (at, byte) = (self.number_copy(pos)?, self.asm.copy(0));
-        self.asm
-            .jump_if(Cond::Ge, at, text.width().cast_signed(), end);
+        self.asm.jump_if(Cond::Ge, at, text.width(), end);
         let text = self.text_arg(&text);
         let from = self.asm.address_of(&text);
         self.asm.add(from, at);

@@ -39,7 +39,7 @@ impl HandlerCodegen<'_> {
         self.set_aux(addr);
         let args = [addr.into(), block_at(self.plan.scratch.text)];
         let result = self.asm.call_sub_with(name, &args);
-        let (read, invalid) = (self.asm.label(), self.asm.label());
+        let [read, invalid] = self.asm.labels();
         let fail = self.fail_label(kind);
         self.asm.jump_if(Cond::Eq, result, status::READ, read);
         self.asm.jump_if(Cond::Eq, result, status::INVALID, invalid);

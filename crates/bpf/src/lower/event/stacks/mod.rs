@@ -30,7 +30,6 @@ use spile_lir::library::stacks::address;
 
 use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
-use crate::lower::operand::StrOperand;
 use crate::lower::slots::{BLOCK, CTX, TMP, block_at};
 use crate::lower::text::append::{APPEND_TEXT, flag};
 
@@ -49,13 +48,10 @@ impl HandlerCodegen<'_> {
         let buffer = self.buffer()?.clone();
         let plan = self.plan;
         let context = self.asm.word(R10, CTX);
-        let size = CallArg::from(buffer.bytes().cast_signed());
+        let size = CallArg::from(buffer.bytes());
         let args = [context.into(), block_at(buffer.frames), size, 0.into()];
         let bytes = self.asm.call_with(Helper::GetStack, &args);
-        let some = self.asm.label();
-        self.asm.jump_if(Cond::Sge, bytes, 0, some);
-        self.asm.mov(bytes, 0);
-        self.asm.bind(some);
+        self.asm.mov_unless(Cond::Sge, bytes, 0, 0);
         self.store(buffer.count, bytes);
         let point = stack_point(self.event());
         let at = point.and_then(|p| buffer.words.points.iter().position(|q| q == p));
@@ -64,7 +60,7 @@ impl HandlerCodegen<'_> {
                 let words =
                     buffer.words.at + stack_words::POINTS + at.fit::<u32>() * stack_words::POINT;
                 self.pool.use_stack_text("stack_first", plan)?;
-                let words = CallArg::from(words.cast_signed());
+                let words = CallArg::from(words);
                 self.asm.call_sub_with("stack_first", &[words]);
             }
             None => self.store(buffer.first, 0),
@@ -85,11 +81,9 @@ impl HandlerCodegen<'_> {
 
     /// Starts a text with the addresses in the buffer, at most `n`.
     pub(in crate::lower) fn begin_stack_text(&mut self, n: Val, width: u32) -> Res {
-        let behind = n == Val::Imm(-2);
-        let how = if behind {
-            address::BEHIND
-        } else {
-            address::BETWEEN
+        let how = match n {
+            Val::Imm(-2) => address::BEHIND,
+            _ => address::BETWEEN,
         };
         self.use_append_stack()?;
         self.begin_text(width);
@@ -107,26 +101,21 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = a mark for a part of the kernel's stack.
     pub(in crate::lower) fn kernel_symbolic(&mut self, dst: IrReg, form: Val, first: Val) -> Res {
-        let Some((off, width)) = self.slot(dst)? else {
+        let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
         let form = symbolic_form(form);
         self.take_kernel_stack()?;
         if self.makes_text(dst) {
-            self.begin_text(width);
-            self.append_kernel_lines(form, first)?;
-            self.end_text(off, width);
-            return Ok(());
+            return self.write_text(slot, |g| g.append_kernel_lines(form, first));
         }
         self.use_append_stack()?;
-        self.begin_text(width);
-        self.begin_mark(form)?;
-        let first = self.unknown(first)?;
-        let args = [address::BETWEEN.into(), first.into(), form.piece().into()];
-        self.asm.call_sub_with("append_stack", &args);
-        self.append_text(&literal(";"), 0, None)?;
-        self.end_text(off, width);
-        Ok(())
+        self.write_mark(slot, form, |g| {
+            let first = g.unknown(first)?;
+            let args = [address::BETWEEN.into(), first.into(), form.piece().into()];
+            g.asm.call_sub_with("append_stack", &args);
+            Ok(())
+        })
     }
 
     /// Address `n` of the kernel's stack, or 0.
@@ -141,15 +130,13 @@ impl HandlerCodegen<'_> {
         let end = self.asm.label();
         let at = self.unknown(n)?;
         let frame = self.asm.copy(0);
-        self.asm
-            .jump_if(Cond::Ge, at, buffer.most.cast_signed(), end);
+        self.asm.jump_if(Cond::Ge, at, buffer.most, end);
         self.asm.alu(AluOp::Lsh, at, 3);
         let first = self.block_word(buffer.first);
         self.asm.add(at, first);
         let count = self.block_word(buffer.count);
         self.asm.jump_if(Cond::Ge, at, count, end);
-        self.asm
-            .jump_if(Cond::Gt, at, buffer.bytes().cast_signed() - 8, end);
+        self.asm.jump_if(Cond::Gt, at, buffer.bytes() - 8, end);
         let frames = self.block_address(buffer.frames);
         self.asm.add(frames, at);
         self.asm.load(Size::DW, frame, frames, 0);
@@ -171,13 +158,12 @@ impl HandlerCodegen<'_> {
         self.asm.store(Size::DW, R10, TMP[0], addr);
         self.fill_zero(off, width);
         let format = CallArg::Constant(self.pool.constant(if data { b"%pS" } else { b"%ps" }));
-        let size = CallArg::from(width.cast_signed());
+        let size = CallArg::from(width);
         let args = [block_at(off), size, format, CallArg::Word(TMP[0]), 8.into()];
         let length = self.asm.call_with(Helper::Snprintf, &args);
-        let (end, fits) = (self.asm.label(), self.asm.label());
+        let [end, fits] = self.asm.labels();
         self.asm.jump_if(Cond::Sle, length, 2, end);
-        self.asm
-            .jump_if(Cond::Sle, length, width.cast_signed(), fits);
+        self.asm.jump_if(Cond::Sle, length, width, fits);
         self.count(spile_layout::percpu::TRUNCATED);
         self.asm.jump(end);
         self.asm.bind(fits);
@@ -202,24 +188,30 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = a mark for a text of that form.
     pub(in crate::lower) fn symbolic(&mut self, dst: IrReg, form: Val, of: Val) -> Res {
-        let Some((off, width)) = self.slot(dst)? else {
+        let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
         let form = symbolic_form(form);
         let of = self.text(of)?;
         if self.makes_text(dst) {
             let of = self.copy_into_block(of)?;
-            self.begin_text(width);
-            self.append_lines_of(form, &of)?;
-            self.end_text(off, width);
-            return Ok(());
+            return self.write_text(slot, |g| g.append_lines_of(form, &of));
         }
-        self.begin_text(width);
-        self.begin_mark(form)?;
-        self.append_text(&of, 0, None)?;
-        self.append_text(&literal(";"), 0, None)?;
-        self.end_text(off, width);
-        Ok(())
+        self.write_mark(slot, form, |g| g.append_text(&of))
+    }
+
+    /// Writes a mark with the data that the code appends.
+    pub(in crate::lower) fn write_mark(
+        &mut self,
+        slot: (u32, u32),
+        form: SymbolicForm,
+        data: impl FnOnce(&mut Self) -> Res,
+    ) -> Res {
+        self.write_text(slot, |g| {
+            g.begin_mark(form)?;
+            data(g)?;
+            g.append_literal(";")
+        })
     }
 
     /// Appends the session's word and the form's letter.
@@ -232,8 +224,7 @@ impl HandlerCodegen<'_> {
             0.into(),
         ];
         self.asm.call_sub_with(APPEND_TEXT, &args);
-        let letter = char::from(form.letter()).to_string();
-        self.append_text(&literal(&letter), 0, None)
+        self.append_literal([form.letter()])
     }
 }
 
@@ -244,10 +235,4 @@ pub(in crate::lower) fn symbolic_form(form: Val) -> SymbolicForm {
         _ => None,
     };
     form.unwrap_or(SymbolicForm::KernelLines)
-}
-
-pub(in crate::lower) fn literal(text: &str) -> StrOperand {
-    StrOperand::Const {
-        bytes: text.as_bytes().into(),
-    }
 }

@@ -53,7 +53,7 @@ impl Pool {
             let text = StackText::named(name, layout(plan));
             let text =
                 text.ok_or_else(|| LowerError::malformed(format!("the library has no {name}")))?;
-            Ok((Routine::StackText(text), Vec::new()))
+            Ok(Routine::StackText(text))
         })
     }
 
@@ -65,6 +65,6 @@ impl Pool {
         make: impl FnOnce(&StackLayout) -> Module,
     ) -> Res {
         self.use_append_hex(plan)?;
-        self.global_functions(name, plan, |_| Ok(make(&layout(plan))))
+        self.define_once(name, Some(plan), || make(&layout(plan)))
     }
 }

@@ -8,8 +8,6 @@
 mod names;
 mod remaining_frames;
 
-use spile_cast::Cast;
-use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::insn::{Cond, Reg, Src};
 use spile_ir::{Reg as IrReg, Ty, Val};
 use spile_layout::COPIES_MAP;
@@ -36,10 +34,10 @@ fn full(form: SymbolicForm) -> i32 {
 fn unwinds<'a>(
     plan: &'a StateLayout,
     options: &'a Target,
-) -> Res<(&'a StackBuffer, i16, &'a UnwindOffsets)> {
+) -> Res<(&'a StackBuffer, u32, &'a UnwindOffsets)> {
     let buffer = plan.stacks.as_ref().and_then(|r| Some((r, r.user?)));
     match (buffer, &options.offsets.unwind) {
-        (Some((buffer, base)), Some(offsets)) => Ok((buffer, base.fit::<i16>(), offsets)),
+        (Some((buffer, base)), Some(offsets)) => Ok((buffer, base, offsets)),
         _ => Err(LowerError::unsupported(
             "stacks of programs need fields that this kernel's BTF does not have",
         )),
@@ -62,7 +60,7 @@ fn use_unwind(pool: &mut Pool, plan: &StateLayout, options: &Target) -> Res {
         });
         let layout = UnwindLayout {
             abi: options.abi,
-            base: u32::from(base.cast_unsigned()),
+            base,
             most: buffer.most,
             frames: buffer.frames,
             count: buffer.count,
@@ -81,11 +79,10 @@ fn use_unwind(pool: &mut Pool, plan: &StateLayout, options: &Target) -> Res {
             lost_output: percpu::LOST_OUTPUT,
             no_memory: percpu::NO_MEMORY,
         };
-        let routine = match buffer.words.rows {
+        Ok(match buffer.words.rows {
             true => Routine::Unwind(layout),
             false => Routine::Addresses(layout),
-        };
-        Ok((routine, Vec::new()))
+        })
     })
 }
 
@@ -95,8 +92,8 @@ impl HandlerCodegen<'_> {
         let mut most = most.into();
         use_unwind(self.pool, self.plan, self.options)?;
         let (_, base, _) = unwinds(self.plan, self.options)?;
-        self.store(base.fit::<u32>() + at::COPY, i32::from(marks));
-        let begin = [at::IP, at::SP, at::BP].map(|field| base.fit::<u32>() + field);
+        self.store(base + at::COPY, i32::from(marks));
+        let begin = [at::IP, at::SP, at::BP].map(|field| base + field);
         if most != Src::Imm(GIVEN) && self.stack_behind_return(begin)? {
             most = Src::Imm(GIVEN);
         }
@@ -126,7 +123,7 @@ impl HandlerCodegen<'_> {
             let at = self.unknown(of)?;
             return self.user_location(dst, at, form);
         }
-        let Some((off, width)) = self.slot(dst)? else {
+        let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
         let (plan, options) = (self.plan, self.options);
@@ -135,7 +132,7 @@ impl HandlerCodegen<'_> {
         self.pool.use_stack_text("append_frames", plan)?;
         for (value, field) in given.iter().zip([at::IP, at::SP, at::BP]) {
             let value = self.unknown(*value)?;
-            self.store(base.fit::<u32>() + field, value);
+            self.store(base + field, value);
         }
         let marks = !self.makes_text(dst);
         if given.is_empty() {
@@ -143,19 +140,15 @@ impl HandlerCodegen<'_> {
         } else {
             self.take_user_stack(GIVEN, marks)?;
         }
-        self.begin_text(width);
         if self.makes_text(dst) {
-            self.append_symbols(form, of)?;
-            self.end_text(off, width);
-            return Ok(());
+            return self.write_text(slot, |g| g.append_symbols(form, of));
         }
-        self.begin_mark(form)?;
-        let first = self.unknown(of)?;
-        let args = [full(form).into(), first.into(), form.piece().into()];
-        self.asm.call_sub_with("append_frames", &args);
-        self.append_text(&super::stacks::literal(";"), 0, None)?;
-        self.end_text(off, width);
-        Ok(())
+        self.write_mark(slot, form, |g| {
+            let first = g.unknown(of)?;
+            let args = [full(form).into(), first.into(), form.piece().into()];
+            g.asm.call_sub_with("append_frames", &args);
+            Ok(())
+        })
     }
 
     /// `dst` = a mark for the name at an address of the current program.
@@ -165,25 +158,21 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = a mark for an address of the current program.
     fn user_location(&mut self, dst: IrReg, at: Reg, form: SymbolicForm) -> Res {
-        let Some((off, width)) = self.slot(dst)? else {
+        let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
         let (plan, options) = (self.plan, self.options);
         self.use_append_frame()?;
         let (buffer, ..) = unwinds(plan, options)?;
         self.asm.call_sub_with("user_address", &[at.into()]);
-        self.begin_text(width);
         if self.makes_text(dst) {
-            self.append_symbol(form, buffer.most)?;
-            self.end_text(off, width);
-            return Ok(());
+            return self.write_text(slot, |g| g.append_symbol(form, buffer.most));
         }
-        self.begin_mark(form)?;
-        let args = [buffer.most.cast_signed(), full(form)].map(CallArg::from);
-        self.asm.call_sub_with("append_frame", &args);
-        self.append_text(&super::stacks::literal(";"), 0, None)?;
-        self.end_text(off, width);
-        Ok(())
+        self.write_mark(slot, form, |g| {
+            let args = [buffer.most.into(), full(form).into()];
+            g.asm.call_sub_with("append_frame", &args);
+            Ok(())
+        })
     }
 
     fn use_append_frame(&mut self) -> Res {
@@ -194,12 +183,11 @@ impl HandlerCodegen<'_> {
 
     /// Unwinds the whole stack. A later part of it needs an unwind only if the last unwind was a different
     /// one.
-    fn unwind_whole(&mut self, first: Val, base: i16, most: u32, marks: bool) -> Res {
+    fn unwind_whole(&mut self, first: Val, base: u32, most: u32, marks: bool) -> Res {
         let unwound = self.asm.label();
         if first != Val::Imm(0) {
-            let before = self.block_word(base.fit::<u32>() + at::MOST);
-            self.asm
-                .jump_if(Cond::Eq, before, most.cast_signed(), unwound);
+            let before = self.block_word(base + at::MOST);
+            self.asm.jump_if(Cond::Eq, before, most, unwound);
         }
         self.take_user_stack(-1, marks)?;
         self.asm.bind(unwound);

@@ -42,33 +42,31 @@ impl HandlerCodegen<'_> {
     fn append_rest(&mut self, behind: bool, width: u32) -> Res {
         let (plan, options) = (self.plan, self.options);
         let (buffer, base, _) = unwinds(plan, options)?;
-        let [none, fits] = std::array::from_fn(|_| self.asm.label());
-        let last = self.block_word(base.fit::<u32>() + at::N);
+        let [none, fits] = self.asm.labels();
+        let last = self.block_word(base + at::N);
         // One comparison for 0 as well: before Linux 6.8 the verifier learns nothing from `!= 0`.
         self.asm.add(last, -1);
-        self.asm
-            .jump_if(Cond::Ge, last, buffer.most.cast_signed(), none);
-        self.store(base.fit::<u32>() + at::LO, last);
+        self.asm.jump_if(Cond::Ge, last, buffer.most, none);
+        self.store(base + at::LO, last);
         self.asm.alu(AluOp::Lsh, last, 3);
-        let frame = self.block_address(base.fit::<u32>());
+        let frame = self.block_address(base);
         self.asm.add(frame, last);
         let file = self.asm.word(frame, at::FILES.fit());
         let offset = self.asm.word(frame, at::offsets(buffer.most).fit::<i16>());
-        self.store(base.fit::<u32>() + at::HI, offset);
-        self.asm.jump_if(Cond::Ne, file, COPIED.cast_signed(), none);
+        self.store(base + at::HI, offset);
+        self.asm.jump_if(Cond::Ne, file, COPIED, none);
         let length = self.block_word(plan.scratch.text_pos);
         let buffer = width.saturating_sub(REST_BYTES).cast_signed();
         self.asm.jump_if(Cond::Le, length, buffer, fits);
         self.count(percpu::TRUNCATED);
         self.asm.jump(none);
         self.asm.bind(fits);
-        let literal = crate::lower::event::stacks::literal;
         if !behind {
-            self.append_text(&literal(" "), 0, None)?;
+            self.append_literal(" ")?;
         }
         self.begin_mark(SymbolicForm::UserAddresses)?;
         for field in [at::LO, at::HI] {
-            let number = self.block_word(base.fit::<u32>() + field);
+            let number = self.block_word(base + field);
             self.asm
                 .call_sub_with(APPEND_HEX, &[number.into(), 0.into()]);
             let next = match field {
@@ -76,7 +74,7 @@ impl HandlerCodegen<'_> {
                 _ if behind => "; ".to_owned(),
                 _ => ";".to_owned(),
             };
-            self.append_text(&literal(&next), 0, None)?;
+            self.append_literal(&next)?;
         }
         self.asm.bind(none);
         Ok(())
@@ -102,16 +100,13 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = the mark for the lines of the frames that this word's mark stands for.
     pub(in crate::lower) fn stack_rest(&mut self, dst: IrReg, word: Val) -> Res {
-        let Some((off, width)) = self.slot(dst)? else {
-            return Ok(());
-        };
-        let text = self.text(word)?;
-        self.begin_text(width);
-        self.append_text(&text, 0, None)?;
-        let letter = i32::from(SymbolicForm::UserAddressLines.letter());
-        let at = self.block_address(self.plan.scratch.text + MARK_BYTES);
-        self.asm.store(Size::B, at, 0, letter);
-        self.end_text(off, width);
-        Ok(())
+        self.text_result(dst, |g| {
+            let text = g.text(word)?;
+            g.append_text(&text)?;
+            let letter = i32::from(SymbolicForm::UserAddressLines.letter());
+            let at = g.block_address(g.plan.scratch.text + MARK_BYTES);
+            g.asm.store(Size::B, at, 0, letter);
+            Ok(())
+        })
     }
 }
