@@ -280,6 +280,45 @@ struct FrameRange {
     until: u32,
 }
 
+/// Words of memory for values.
+#[derive(Default)]
+struct MemoryWords {
+    /// For each word of the stack, the position up to which it is in use.
+    stack: Vec<Option<u32>>,
+    frame: Vec<FrameRange>,
+    /// Bytes of the frame.
+    top: u32,
+}
+
+impl MemoryWords {
+    /// A free word for a number: of the stack, if that is allowed and one is free.
+    fn take_word(&mut self, interval: Interval, on_stack: bool) -> Location {
+        let free = |until: &Option<u32>| until.is_none_or(|u| u < interval.start);
+        if on_stack && let Some(i) = self.stack.iter().position(free) {
+            self.stack[i] = Some(interval.end);
+            return Location::Stack(STACK_TOP - 8 - 8 * i.fit::<i16>());
+        }
+        Location::Frame(self.take_slot(8, interval))
+    }
+
+    /// A free slot of that size in the frame, or a new one.
+    fn take_slot(&mut self, size: u32, Interval { start, end, .. }: Interval) -> u32 {
+        let mut slots = self.frame.iter_mut();
+        if let Some(slot) = slots.find(|s| s.size == size && s.until + 1 < start) {
+            slot.until = end;
+            return slot.offset;
+        }
+        let offset = self.top;
+        self.top += size;
+        self.frame.push(FrameRange {
+            offset,
+            size,
+            until: end,
+        });
+        offset
+    }
+}
+
 /// Gives machine registers to numbers. Those with the most uses for the length of their interval come
 /// first: a number that lives long between few uses leaves its register to many short ones.
 fn assign_registers(alloc: &mut Allocation, numbers: &[(usize, Interval)]) {
@@ -308,10 +347,11 @@ fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
         live.live_in(*b).for_each(|r| outlives.insert(r));
     }
     let stays = |r: usize| outlives.contains(spile_ir::Reg(r.fit()));
-    let mut stack: Vec<Option<u32>> =
-        vec![None; ((STACK_TOP - alloc.stack_end) / 8).fit::<usize>()];
+    let mut words = MemoryWords {
+        stack: vec![None; ((STACK_TOP - alloc.stack_end) / 8).fit::<usize>()],
+        ..MemoryWords::default()
+    };
     let early = straight_line_end(body, &alloc.order);
-    let mut frame: Vec<FrameRange> = Vec::new();
     let numbers = by_start
         .iter()
         .copied()
@@ -323,55 +363,26 @@ fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
         .filter(|(r, _)| !stays(*r))
         .collect();
     assign_registers(alloc, &in_step);
-    for (r, Interval { start, end, .. }) in numbers {
-        if alloc.locations[r] != Location::None {
-            continue;
+    for (r, interval) in numbers {
+        if alloc.locations[r] == Location::None {
+            alloc.locations[r] = words.take_word(interval, !stays(r) && interval.start < early);
         }
-        let free = |until: &Option<u32>| until.is_none_or(|u| u < start);
-        alloc.locations[r] = if !stays(r)
-            && start < early
-            && let Some(i) = stack.iter().position(free)
-        {
-            stack[i] = Some(end);
-            Location::Stack(STACK_TOP - 8 - 8 * i.fit::<i16>())
-        } else {
-            Location::Frame(take_slot(&mut frame, &mut alloc.frame, 8, (start, end)))
-        };
     }
     if in_step.len() > POOL.len() {
-        alloc.frame += SPILLED;
+        words.top += SPILLED;
     }
-    alloc.number_bytes = alloc.frame;
+    alloc.number_bytes = words.top;
     let mut widths: Vec<u32> = body.regs.iter().map(|t| t.size()).collect();
     widths.sort_unstable();
     widths.dedup();
     for width in widths {
         let mine = |r: usize| body.regs[r] != Ty::Long && body.regs[r].size() == width;
         for (r, i) in by_start.iter().filter(|(r, _)| mine(*r)) {
-            let slot = take_slot(&mut frame, &mut alloc.frame, width, i.span());
-            alloc.locations[*r] = Location::Frame(slot);
+            alloc.locations[*r] = Location::Frame(words.take_slot(width, *i));
         }
     }
+    alloc.frame = words.top;
     alloc.intervals = intervals;
-}
-
-/// A free slot of that size, or a new one.
-fn take_slot(slots: &mut Vec<FrameRange>, top: &mut u32, size: u32, span: (u32, u32)) -> u32 {
-    let reuse = slots
-        .iter_mut()
-        .find(|s| s.size == size && s.until + 1 < span.0);
-    if let Some(slot) = reuse {
-        slot.until = span.1;
-        return slot.offset;
-    }
-    let offset = *top;
-    *top += size;
-    slots.push(FrameRange {
-        offset,
-        size,
-        until: span.1,
-    });
-    offset
 }
 
 #[cfg(test)]

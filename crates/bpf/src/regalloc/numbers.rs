@@ -20,14 +20,13 @@
 
 use std::collections::BTreeMap;
 
-use spile_cast::Cast;
 use spile_ebpf::isa::insn::Reg;
 use spile_ebpf::isa::sequences::{RegMask, set_of};
 use spile_ir::{Block, BlockId, Body, Inst, Reg as IrReg, Term, Ty, Val};
 
 use super::{
-    Allocation, FrameRange, Interval, Location, POOL, STACK_TOP, intervals, straight_line_end,
-    take_slot,
+    Allocation, FrameRange, Interval, Location, MemoryWords, POOL, STACK_TOP, intervals,
+    straight_line_end,
 };
 
 /// The registers that calls may change.
@@ -386,31 +385,25 @@ impl<'a> Builder<'a> {
         let fixed = alloc.locations.iter().zip(&self.fixed);
         let fixed = fixed.filter_map(|(at, fixed)| fixed.then_some(*at));
         let fixed: Vec<Location> = fixed.collect();
-        let mut stack: Vec<Option<u32>> = (1..=(STACK_TOP - alloc.stack_end) / 8)
+        let stack = (1..=(STACK_TOP - alloc.stack_end) / 8)
             .map(|i| Location::Stack(STACK_TOP - 8 * i))
-            .map(|at| fixed.contains(&at).then_some(u32::MAX))
-            .collect();
-        let mut frame: Vec<FrameRange> = (0..alloc.number_bytes)
+            .map(|at| fixed.contains(&at).then_some(u32::MAX));
+        let frame = (0..alloc.number_bytes)
             .step_by(8)
             .filter(|offset| !fixed.contains(&Location::Frame(*offset)))
             .map(|offset| FrameRange {
                 offset,
                 size: 8,
                 until: 0,
-            })
-            .collect();
-        let mut top = alloc.number_bytes;
-        for (r, Interval { start, end, .. }) in open {
-            let free = |until: &Option<u32>| until.is_none_or(|u| u < start);
-            self.locations[r] = if start < early
-                && let Some(i) = stack.iter().position(free)
-            {
-                stack[i] = Some(end);
-                Location::Stack(STACK_TOP - 8 - 8 * i.fit::<i16>())
-            } else {
-                Location::Frame(take_slot(&mut frame, &mut top, 8, (start, end)))
-            };
+            });
+        let mut words = MemoryWords {
+            stack: stack.collect(),
+            frame: frame.collect(),
+            top: alloc.number_bytes,
+        };
+        for (r, interval) in open {
+            self.locations[r] = words.take_word(interval, interval.start < early);
         }
-        (top == alloc.number_bytes).then_some(self.locations)
+        (words.top == alloc.number_bytes).then_some(self.locations)
     }
 }
