@@ -288,47 +288,33 @@ pub(crate) struct ExtSection {
 
 /// The contents of `.BTF.ext`.
 pub(crate) fn ext(sections: &[ExtSection]) -> Vec<u8> {
-    let (mut funcs, mut lines) = (Vec::new(), Vec::new());
-    put(&mut funcs, &[8]);
-    put(&mut lines, &[16]);
+    // The sizes of a record, and the records of each section.
+    let (mut funcs, mut lines) = (vec![8], vec![16]);
     for section in sections {
         if !section.funcs.is_empty() {
-            put(
-                &mut funcs,
-                &[section.name.0, section.funcs.len().fit::<u32>()],
+            funcs.extend([section.name.0, section.funcs.len().fit()]);
+            funcs.extend(
+                section
+                    .funcs
+                    .iter()
+                    .flat_map(|(offset, ty)| [*offset, ty.0]),
             );
-            section
-                .funcs
-                .iter()
-                .for_each(|(offset, ty)| put(&mut funcs, &[*offset, ty.0]));
         }
         if !section.lines.is_empty() {
-            put(
-                &mut lines,
-                &[section.name.0, section.lines.len().fit::<u32>()],
-            );
-            for l in &section.lines {
-                put(&mut lines, &l.words());
-            }
+            lines.extend([section.name.0, section.lines.len().fit()]);
+            lines.extend(section.lines.iter().flat_map(LineInfo::words));
         }
     }
     // A part without records also has no record size.
     for part in [&mut funcs, &mut lines] {
-        if part.len() == 4 {
+        if part.len() == 1 {
             part.clear();
         }
     }
+    let [funcs_size, lines_size] = [&funcs, &lines].map(|part| 4 * part.len().fit::<u32>());
     let mut out = header();
-    put(
-        &mut out,
-        &[
-            0,
-            funcs.len().fit::<u32>(),
-            funcs.len().fit::<u32>(),
-            lines.len().fit::<u32>(),
-        ],
-    );
-    out.append(&mut funcs);
-    out.append(&mut lines);
+    put(&mut out, &[0, funcs_size, funcs_size, lines_size]);
+    put(&mut out, &funcs);
+    put(&mut out, &lines);
     out
 }

@@ -253,12 +253,8 @@ impl<'s> ElfWriter<'s> {
         name: &str,
         kind: SymbolKind,
         scope: SymbolScope,
-        location: Option<(SectionId, u32, u32)>,
+        (section, value, size): (SectionId, u32, u32),
     ) -> SymbolId {
-        let (section, value, size) = match location {
-            Some((id, value, size)) => (SymbolSection::Section(id), value, size),
-            None => (SymbolSection::Undefined, 0, 0),
-        };
         self.object.add_symbol(Symbol {
             name: name.as_bytes().to_vec(),
             value: u64::from(value),
@@ -266,7 +262,7 @@ impl<'s> ElfWriter<'s> {
             kind,
             scope,
             weak: false,
-            section,
+            section: SymbolSection::Section(section),
             flags: SymbolFlags::None,
         })
     }
@@ -302,12 +298,8 @@ impl<'s> ElfWriter<'s> {
         id: SectionId,
         size: u32,
     ) -> (RefTarget, u32) {
-        self.symbol(
-            var,
-            SymbolKind::Data,
-            SymbolScope::Dynamic,
-            Some((id, 0, size)),
-        );
+        let location = (id, 0, size);
+        self.symbol(var, SymbolKind::Data, SymbolScope::Dynamic, location);
         let byte = self.btf.int("char", 1, true);
         let array = self.btf.array(byte, size);
         let var = self.btf.var(var, array, Linkage::Global);
@@ -338,7 +330,7 @@ impl<'s> ElfWriter<'s> {
             let types = types.unwrap_or_default();
             let (ty, size) = self.btf.map_struct(&properties, &types);
             vars.push((self.btf.var(&map.name, ty, Linkage::Global), end, size));
-            let location = Some((id, end, size));
+            let location = (id, end, size);
             let symbol = self.symbol(&map.name, SymbolKind::Data, SymbolScope::Dynamic, location);
             self.maps.insert(&map.name, RefTarget { symbol, addend: 0 });
             end += size;
@@ -406,7 +398,7 @@ impl<'s> ElfWriter<'s> {
             debug_info::lines(&mut self.btf, function, start, 8, &mut ext.lines);
             self.function(function, &mut bytes, &mut relocs)?;
             let size = bytes.len().fit::<u32>() - start;
-            let location = Some((id, start, size));
+            let location = (id, start, size);
             self.symbol(&function.name, SymbolKind::Text, scope, location);
         }
         self.object.set_section_data(id, bytes, 8);
@@ -426,28 +418,18 @@ impl<'s> ElfWriter<'s> {
         bytes: &mut Vec<u8>,
         out: &mut Vec<Relocation>,
     ) -> Result<(), ElfError> {
-        let mut relocs = function.relocs.iter().peekable();
-        let mut slot = 0;
-        for insn in &function.insns {
-            let mut insn = *insn;
-            if let Some(reloc) = relocs.next_if(|r| r.slot == slot) {
-                let bad = || ElfError::BadReloc(function.name.clone(), slot);
-                let location = self.location(function, &reloc.target)?;
-                let r_type = refer(&mut insn, &reloc.target, location.addend).ok_or_else(bad)?;
+        encode(function, bytes, |insn, target, offset| {
+            let location = self.location(function, target)?;
+            let r_type = refer(insn, target, location.addend);
+            Ok(r_type.map(|r_type| {
                 out.push(Relocation {
-                    offset: bytes.len() as u64,
+                    offset: offset as u64,
                     symbol: location.symbol,
                     addend: 0,
                     flags: RelocationFlags::Elf { r_type },
                 });
-            }
-            insn.encode(bytes);
-            slot += insn.slots();
-        }
-        match relocs.next() {
-            Some(left) => Err(ElfError::BadReloc(function.name.clone(), left.slot)),
-            None => Ok(()),
-        }
+            }))
+        })
     }
 
     fn location(
@@ -461,10 +443,9 @@ impl<'s> ElfWriter<'s> {
                 self.functions.get(&**name).copied()
             }
             RelocTarget::Data(section, addend) => {
-                let data = if *section == Section::Bss {
-                    self.bss
-                } else {
-                    self.rodata
+                let data = match section {
+                    Section::Bss => self.bss,
+                    Section::Rodata => self.rodata,
                 };
                 let inside = data.filter(|(_, size)| addend < size);
                 inside.map(|(location, _)| RefTarget {
@@ -485,6 +466,27 @@ impl<'s> ElfWriter<'s> {
             .write()
             .map_err(|e| ElfError::Write(e.to_string()))
     }
+}
+
+/// Appends a function's code. `refer` changes each instruction with a reference, at an offset of the bytes;
+/// it returns `None` if the instruction cannot hold the reference.
+pub(crate) fn encode(
+    function: &AsmFunction,
+    bytes: &mut Vec<u8>,
+    mut refer: impl FnMut(&mut Insn, &RelocTarget, usize) -> Result<Option<()>, ElfError>,
+) -> Result<(), ElfError> {
+    let bad = |slot| ElfError::BadReloc(function.name.clone(), slot);
+    let mut relocs = function.relocs.iter().peekable();
+    let mut slot = 0;
+    for insn in &function.insns {
+        let mut insn = *insn;
+        if let Some(reloc) = relocs.next_if(|r| r.slot == slot) {
+            refer(&mut insn, &reloc.target, bytes.len())?.ok_or_else(|| bad(slot))?;
+        }
+        insn.encode(bytes);
+        slot += insn.slots();
+    }
+    relocs.next().map_or(Ok(()), |left| Err(bad(left.slot)))
 }
 
 /// Stores the addend of a reference in its instruction and returns the relocation's type. `None` if

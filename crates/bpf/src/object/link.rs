@@ -20,7 +20,7 @@ use spile_ebpf::isa::insn::{Callee, ImmKind, Insn};
 
 use crate::object::btf::{BtfBuilder, BuiltTypeId};
 use crate::object::debug_info;
-use crate::object::elf::{ElfError, ObjectSpec};
+use crate::object::elf::{ElfError, ObjectSpec, encode};
 
 /// A map that an instruction refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -195,20 +195,9 @@ impl<'s> Linker<'s> {
             .or_insert_with(|| debug_info::function_type(&mut self.btf, function, main));
         program.functions.push([start, ty.number()]);
         let mut bytes = Vec::with_capacity(function.slots() as usize * 8);
-        let mut relocs = function.relocs.iter().peekable();
-        let mut slot = 0;
-        for insn in &function.insns {
-            let mut insn = *insn;
-            if let Some(reloc) = relocs.next_if(|r| r.slot == slot) {
-                let bad = || ElfError::BadReloc(function.name.clone(), slot);
-                refer(&mut insn, &reloc.target).ok_or_else(bad)?;
-            }
-            insn.encode(&mut bytes);
-            slot += insn.slots();
-        }
-        if let Some(left) = relocs.next() {
-            return Err(ElfError::BadReloc(function.name.clone(), left.slot));
-        }
+        encode(function, &mut bytes, |insn, target, _| {
+            Ok(refer(insn, target))
+        })?;
         let (words, _) = bytes.as_chunks();
         program
             .insns
