@@ -1,8 +1,7 @@
 //! The code of a BPF program: its handlers one after the other, or a dispatch to their subprograms.
 
 use spile_cast::Cast;
-use spile_ebpf::isa::asm::ARGUMENTS;
-use spile_ebpf::isa::asm::{Asm, AsmFunction, Label};
+use spile_ebpf::isa::asm::{ARGUMENTS, Asm, AsmFunction, Label};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Size};
 use spile_ir::{BodyFacts, Event, HandlerId, NrSet, Program};

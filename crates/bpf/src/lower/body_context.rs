@@ -3,7 +3,9 @@
 use std::cell::OnceCell;
 use std::ops::Deref;
 
-use spile_ir::{BlockId, Body, BodyFacts, Event, GlobalId, HandlerId, Inst, Program, Space, Val};
+use spile_ir::{
+    Block, BlockId, Body, BodyFacts, Event, GlobalId, HandlerId, Inst, Program, Space, Val,
+};
 use spile_layout::{ErrorKind, GlobalLocation, Quote};
 
 use super::data::thread_record_facts::{FieldRef, RecordFacts};
@@ -48,10 +50,10 @@ pub(crate) struct BodyContext<'a> {
     deferred: OnceCell<Vec<Option<Quote>>>,
     records: OnceCell<RecordFacts>,
     task_fields: OnceCell<TaskFields>,
-    pub(in crate::lower) numbers: OnceCell<Option<Numbers>>,
+    pub(crate) numbers: OnceCell<Option<Numbers>>,
     error_kinds: OnceCell<Vec<ErrorKind>>,
-    pub(in crate::lower) leading_tests: OnceCell<Vec<PrefilterTest>>,
-    pub(in crate::lower) split: OnceCell<Option<PrefilterSplit>>,
+    pub(crate) leading_tests: OnceCell<Vec<PrefilterTest>>,
+    pub(crate) split: OnceCell<Option<PrefilterSplit>>,
 }
 
 /// A handler cut in two. The leading tests stay in the program, which then needs no callee-saved
@@ -76,7 +78,7 @@ pub(crate) struct PrefilterSplit {
 
 /// One leading test.
 #[derive(Debug)]
-pub(in crate::lower) struct PrefilterTest {
+pub(crate) struct PrefilterTest {
     pub at: BlockId,
     pub go_on: BlockId,
     /// The branch target that ends the handler.
@@ -137,35 +139,35 @@ impl<'a> BodyContext<'a> {
     }
 
     /// The event of the handler.
-    pub(in crate::lower) fn event(&self) -> &'a Event {
+    pub(crate) fn event(&self) -> &'a Event {
         &self.object.program.handlers[self.handler.index()].event
     }
 
     /// The location of a global, unless only the controller has it.
-    pub(in crate::lower) fn location_of(&self, g: GlobalId) -> Option<&GlobalLocation> {
+    pub(crate) fn location_of(&self, g: GlobalId) -> Option<&GlobalLocation> {
         let layout = self.plan.layout.globals.get(g.index())?;
         layout.as_ref().map(|layout| &layout.location)
     }
 
     /// The location of a global.
-    pub(in crate::lower) fn location(&self, g: GlobalId) -> Res<GlobalLocation> {
+    pub(crate) fn location(&self, g: GlobalId) -> Res<GlobalLocation> {
         let location = self.location_of(g).cloned();
         location.ok_or_else(|| "a global that only the controller has".into())
     }
 
     /// The array's field in the thread record, if it has one.
-    pub(in crate::lower) fn field(&self, g: GlobalId) -> Res<Option<FieldRef>> {
+    pub(crate) fn field(&self, g: GlobalId) -> Res<Option<FieldRef>> {
         FieldRef::for_global(g, self.location(g)?)
     }
 
     /// The body's accesses to thread records.
-    pub(in crate::lower) fn records(&self) -> &RecordFacts {
+    pub(crate) fn records(&self) -> &RecordFacts {
         let is = |g: GlobalId| matches!(self.field(g), Ok(Some(_)));
         self.records.get_or_init(|| RecordFacts::new(self.body, is))
     }
 
     /// How the controller writes the text of a register, if it may read the text later.
-    pub(in crate::lower) fn deferred(&self, dst: spile_ir::Reg) -> Option<Quote> {
+    pub(crate) fn deferred(&self, dst: spile_ir::Reg) -> Option<Quote> {
         let output_uses = || deferred_modes::output_uses(self.program, self.body);
         let deferred = self.deferred.get_or_init(output_uses);
         deferred.get(dst.index()).copied().flatten()
@@ -179,7 +181,7 @@ impl<'a> BodyContext<'a> {
     }
 
     /// The offset of the field that an instruction reads, if it reads one of the current task's.
-    pub(in crate::lower) fn task_field(&self, inst: &Inst) -> Option<i16> {
+    pub(crate) fn task_field(&self, inst: &Inst) -> Option<i16> {
         match inst {
             Inst::Load {
                 space: Space::Kernel,
@@ -191,7 +193,7 @@ impl<'a> BodyContext<'a> {
     }
 
     /// Whether an instruction is folded into loads of fields, so that its result is unused.
-    pub(in crate::lower) fn is_folded(&self, inst: &Inst) -> bool {
+    pub(crate) fn is_folded(&self, inst: &Inst) -> bool {
         matches!(inst, Inst::Bin { .. } | Inst::Intr { .. })
             && inst
                 .dst()
@@ -199,7 +201,7 @@ impl<'a> BodyContext<'a> {
     }
 
     /// The error kinds that can reach a catch block, in the order of their first instructions.
-    pub(in crate::lower) fn error_kinds(&self) -> &[ErrorKind] {
+    pub(crate) fn error_kinds(&self) -> &[ErrorKind] {
         self.error_kinds.get_or_init(|| {
             let mut kinds = Vec::new();
             let guarded = self.body.blocks.iter().filter(|b| b.catch.is_some());
@@ -221,19 +223,24 @@ impl<'a> BodyContext<'a> {
 /// The number of reads of each register in the blocks of the allocation.
 fn uses(body: &Body, alloc: &Allocation) -> Vec<u32> {
     let mut uses = vec![0; body.regs.len()];
-    for block in alloc.order.iter().map(|b| &body.blocks[b.index()]) {
-        let mut count = |v: Val| {
-            if let Val::Reg(r) = v {
-                uses[r.index()] += 1;
-            }
-        };
-        block
-            .insts
-            .iter()
-            .for_each(|(i, _)| i.for_each_use(&mut count));
-        block.term.for_each_use(&mut count);
+    for block in &alloc.order {
+        for_each_read(&body.blocks[block.index()], |r| uses[r.index()] += 1);
     }
     uses
+}
+
+/// Calls `f` for each register that a block reads, as often as it does.
+pub(crate) fn for_each_read(block: &Block, mut f: impl FnMut(spile_ir::Reg)) {
+    let mut read = |v: Val| {
+        if let Val::Reg(r) = v {
+            f(r);
+        }
+    };
+    block
+        .insts
+        .iter()
+        .for_each(|(i, _)| i.for_each_use(&mut read));
+    block.term.for_each_use(read);
 }
 
 /// For each register, whether it has several definitions.
@@ -257,18 +264,11 @@ fn longest_path(body: &Body, alloc: &Allocation) -> u64 {
     let mut longest = 0;
     for id in &alloc.order {
         let block = &body.blocks[id.index()];
-        let own: u64 = block
-            .insts
-            .iter()
-            .map(|(i, _)| {
-                if let Inst::Tick { n } = i {
-                    u64::from(*n)
-                } else {
-                    0
-                }
-            })
-            .sum();
-        let total = sum[id.index()].saturating_add(own);
+        let ticks = block.insts.iter().map(|(i, _)| match i {
+            Inst::Tick { n } => u64::from(*n),
+            _ => 0,
+        });
+        let total = sum[id.index()].saturating_add(ticks.sum());
         longest = longest.max(total);
         for next in block.successors() {
             sum[next.index()] = sum[next.index()].max(total);

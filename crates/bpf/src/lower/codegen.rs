@@ -54,7 +54,7 @@ pub(crate) struct HandlerCodegen<'a> {
     /// Whether this is the code of a global subprogram.
     pub in_subprogram: bool,
     /// Facts about thread records at the current instruction; `None` before the first block.
-    pub(in crate::lower) record_state: Option<RecordState>,
+    pub(crate) record_state: Option<RecordState>,
 }
 
 impl<'a> Deref for HandlerCodegen<'a> {

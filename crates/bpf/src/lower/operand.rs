@@ -46,7 +46,7 @@ pub(crate) enum KeyWord {
 }
 
 /// Maps a comparison to the condition of a jump; `None` for other operations.
-pub(in crate::lower) fn condition(op: BinOp) -> Option<Cond> {
+pub(crate) fn condition(op: BinOp) -> Option<Cond> {
     Some(match op {
         BinOp::Eq => Cond::Eq,
         BinOp::Ne => Cond::Ne,

@@ -12,7 +12,7 @@ use crate::regalloc::numbers::{self, Input, Numbers, Shape};
 impl BodyContext<'_> {
     /// The locations of the body's numbers in these blocks, in their order. `None` if those of the
     /// body's allocation stay.
-    pub(in crate::lower) fn numbers(&self, order: &[BlockId]) -> Option<&Numbers> {
+    pub(crate) fn numbers(&self, order: &[BlockId]) -> Option<&Numbers> {
         let allocate = || {
             // See `HandlerCodegen::save_task_once`.
             let task = self.task_wanted(order) > 1;
@@ -118,7 +118,7 @@ impl BodyContext<'_> {
     }
 
     /// Whether arguments are loaded from the context.
-    pub(in crate::lower) fn loads_arguments(&self) -> bool {
+    pub(crate) fn loads_arguments(&self) -> bool {
         let event = self.event();
         !matches!(event, Event::Code(_)) && Hook::of(event).is_none()
     }

@@ -11,8 +11,7 @@ pub(crate) mod parts;
 pub(crate) mod retstr;
 
 use spile_cast::Cast;
-use spile_ebpf::isa::asm::CallArg;
-use spile_ebpf::isa::asm::{Asm, Label};
+use spile_ebpf::isa::asm::{Asm, CallArg, Label};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};

@@ -4,7 +4,8 @@ use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{Reg, Src};
-use spile_ir::Val;
+use spile_ir::{Space, Val};
+use spile_layout::ErrorKind;
 
 use super::codegen::HandlerCodegen;
 use super::operand::StrOperand;
@@ -72,5 +73,21 @@ impl HandlerCodegen<'_> {
             true => (BLOCK, off.fit::<i16>()),
             false => (self.block_address(off), 0),
         }
+    }
+}
+
+/// The helper that reads memory of a space.
+pub(crate) fn probe_read(space: Space) -> Helper {
+    match space {
+        Space::Kernel => Helper::ProbeReadKernel,
+        Space::User => Helper::ProbeReadUser,
+    }
+}
+
+/// The error of a string that cannot be read from a space.
+pub(crate) fn string_fault(space: Space) -> ErrorKind {
+    match space {
+        Space::Kernel => ErrorKind::KernelStrFault,
+        Space::User => ErrorKind::UserStrFault,
     }
 }

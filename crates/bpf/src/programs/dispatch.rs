@@ -6,14 +6,13 @@
 //! numbers of both tables.
 
 use rustc_hash::FxHashSet;
-use spile_ebpf::isa::asm::{Asm, Label};
+use spile_ebpf::isa::asm::{Asm, CallArg, Label};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{Cond, Reg};
 use spile_ir::{HandlerId, NrSet};
 
 use crate::lower::slots::passed;
 use crate::lower::syscalls::unlinked_number;
-use spile_ebpf::isa::asm::CallArg;
 
 /// Up to this number of keys, comparisons are linear.
 const LINEAR: usize = 3;

@@ -5,8 +5,7 @@
 //! ancestors have ended. The program runs whether or not handlers may. The loader sets the bits of
 //! the target and of its existing descendants.
 
-use spile_ebpf::isa::asm::CallArg;
-use spile_ebpf::isa::asm::{Asm, Label};
+use spile_ebpf::isa::asm::{Asm, CallArg, Label};
 use spile_ebpf::isa::helpers::Helper as BpfHelper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size as Bytes};
 use spile_layout::TREE_BYTES;

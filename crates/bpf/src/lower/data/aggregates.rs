@@ -5,8 +5,7 @@
 //! word by word, update in place. A miss goes out of line: see [`HandlerCodegen::emit_miss`].
 
 use spile_cast::Cast;
-use spile_ebpf::isa::asm::CallArg;
-use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::asm::{CallArg, Label};
 use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
 use spile_ebpf::isa::helpers::{Helper, NOEXIST};
 use spile_ebpf::isa::insn::Reg::R10;
@@ -31,7 +30,7 @@ const JUMPS: usize = 8;
 
 impl HandlerCodegen<'_> {
     /// The location of an array that is stored as per-CPU deltas.
-    pub(in crate::lower) fn per_cpu_array(&self, g: GlobalId) -> Res<PerCpuArray> {
+    pub(crate) fn per_cpu_array(&self, g: GlobalId) -> Res<PerCpuArray> {
         match self.ctx.location(g)? {
             GlobalLocation::PerCpuArray(array) => Ok(array),
             _ => Err("not a per-CPU array".into()),
@@ -70,12 +69,12 @@ impl HandlerCodegen<'_> {
     }
 
     /// Writes a key to the key buffer.
-    pub(in crate::lower) fn build_key(&mut self, types: &[Ty], keys: &[Val]) -> Res {
+    pub(crate) fn build_key(&mut self, types: &[Ty], keys: &[Val]) -> Res {
         let words = self.key_words(types, keys)?;
         self.store_key(&words)
     }
 
-    pub(in crate::lower) fn store_key(&mut self, words: &[KeyWord]) -> Res {
+    pub(crate) fn store_key(&mut self, words: &[KeyWord]) -> Res {
         let key = self.plan.scratch.key;
         let mut copied = 0;
         for (i, word) in words.iter().enumerate() {
@@ -105,7 +104,7 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    pub(in crate::lower) fn stat_add(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
+    pub(crate) fn stat_add(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
         match self.ctx.location(g)? {
             GlobalLocation::Stats { offset, agg } => {
                 let at = self.shared_address(offset);
@@ -127,7 +126,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Adds to this generation of a scalar.
-    pub(in crate::lower) fn per_cpu_scalar_add(&mut self, g: GlobalId, val: Val) -> Res {
+    pub(crate) fn per_cpu_scalar_add(&mut self, g: GlobalId, val: Val) -> Res {
         let GlobalLocation::PerCpuScalar {
             offset,
             gen_stride,
@@ -147,12 +146,7 @@ impl HandlerCodegen<'_> {
         self.update(at, &value, val)
     }
 
-    pub(in crate::lower) fn per_cpu_array_add(
-        &mut self,
-        g: GlobalId,
-        keys: &[Val],
-        val: Val,
-    ) -> Res {
+    pub(crate) fn per_cpu_array_add(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
         let array = self.per_cpu_array(g)?;
         if array.key_size > 30_000 {
             return Err(LowerError::too_large("a key of more than 30,000 bytes"));
@@ -170,25 +164,16 @@ impl HandlerCodegen<'_> {
     }
 
     /// Adds to the element of the key in the key buffer.
-    pub(in crate::lower) fn array_add_here(
-        &mut self,
-        g: GlobalId,
-        val: Val,
-        full: Option<Label>,
-    ) -> Res {
-        let PerCpuArray {
-            key_size,
-            colocated,
-            ..
-        } = self.per_cpu_array(g)?;
-        if colocated.of.is_some() {
+    pub(crate) fn array_add_here(&mut self, g: GlobalId, val: Val, full: Option<Label>) -> Res {
+        let array = self.per_cpu_array(g)?;
+        if array.colocated.of.is_some() {
             return self.colocated_add_in_map(g, val);
         }
         let text = StrOperand::Slot {
             off: self.plan.scratch.key,
-            width: key_size,
+            width: array.key_size,
         };
-        let words = (0..key_size / 8).map(|i| KeyWord::Text(text.clone(), i));
+        let words = (0..array.key_size / 8).map(|i| KeyWord::Text(text.clone(), i));
         self.cached_add(g, words.collect(), val, full)
     }
 
@@ -201,32 +186,23 @@ impl HandlerCodegen<'_> {
         full: Option<Label>,
     ) -> Res {
         let array = self.per_cpu_array(g)?;
-        let PerCpuArray {
-            cache,
-            gen_stride,
-            slots,
-            slot_size,
-            key_size,
-            ..
-        } = array;
-        let value = array.value.clone();
-        if slots == 0 {
+        if array.slots == 0 {
             let skip = self.asm.label();
             self.store_key(&words)?;
             let at = match self.outlined() {
                 true => self.element_outlined(&array, full, skip)?,
                 false => self.element_in_map(&array, full, skip)?,
             };
-            self.update(at, &value, val)?;
+            self.update(at, &array.value, val)?;
             self.asm.bind(skip);
             return Ok(());
         }
-        let at = self.hash(&words, slots)?;
+        let at = self.hash(&words, array.slots)?;
         if let Some(word) = self.plan.colocations.word(g) {
             self.store(word, at);
         }
-        self.slot_at(at, slot_size, gen_stride);
-        self.asm.add(at, cache);
+        self.slot_at(at, array.slot_size, array.gen_stride);
+        self.asm.add(at, array.cache);
         let [entry, hit, element, skip] = self.asm.labels();
         let taken = self.asm.word(at, 0);
         self.asm.jump_if(Cond::Eq, taken, 0, entry);
@@ -244,15 +220,15 @@ impl HandlerCodegen<'_> {
             val,
         }));
         self.asm.bind(hit);
-        self.asm.add(at, 8 + key_size);
+        self.asm.add(at, 8 + array.key_size);
         self.asm.bind(element);
-        self.update(at, &value, val)?;
+        self.update(at, &array.value, val)?;
         self.asm.bind(skip);
         Ok(())
     }
 
     /// `slot` = the address of the slot of that number, relative to the cache's offset.
-    pub(in crate::lower) fn slot_at(&mut self, slot: Reg, slot_size: u32, gen_stride: u32) {
+    pub(crate) fn slot_at(&mut self, slot: Reg, slot_size: u32, gen_stride: u32) {
         self.asm.alu(AluOp::Mul, slot, slot_size);
         self.of_generation(slot, gen_stride);
         self.asm.add(slot, BLOCK);
@@ -348,14 +324,8 @@ impl HandlerCodegen<'_> {
     /// Handles a miss. The key takes a free slot until the next drain, and is also inserted into
     /// the map with a delta of zero, so that the map's size is the array's size. If the slot is
     /// occupied, the update goes to the map.
-    pub(in crate::lower) fn emit_miss(&mut self, miss: CacheMiss) -> Res {
+    pub(crate) fn emit_miss(&mut self, miss: CacheMiss) -> Res {
         let array = self.per_cpu_array(miss.g)?;
-        let PerCpuArray {
-            key_size,
-            colocated,
-            spilt,
-            ..
-        } = array;
         self.asm.resume_sequence(miss.sequence);
         if let Some(large) = array.large {
             return self.large_miss(&miss, &array, large);
@@ -369,7 +339,7 @@ impl HandlerCodegen<'_> {
             self.asm.jump(miss.skip);
             return Ok(());
         }
-        if colocated.of.is_some() {
+        if array.colocated.of.is_some() {
             self.asm.bind(miss.entry);
             self.store_key(&miss.words)?;
             let at = self.colocated_in_map(&array, miss.skip);
@@ -389,7 +359,7 @@ impl HandlerCodegen<'_> {
         if let Some(full) = miss.full {
             self.asm.jump_if32(Cond::Eq, result, E2BIG, full);
         }
-        self.install(slot, key_size, colocated.size);
+        self.install(slot, array.key_size, array.colocated.size);
         self.asm.mov(miss.at, slot);
         self.asm.jump(miss.hit);
 
@@ -397,7 +367,7 @@ impl HandlerCodegen<'_> {
         if let Some(word) = self.plan.colocations.word(miss.g) {
             self.store(word, NO_SLOT);
         }
-        if let Some(word) = spilt {
+        if let Some(word) = array.spilt {
             let at = self.block_address(word);
             if array.double() {
                 let generation = self.asm.word(R10, GEN);
@@ -414,7 +384,7 @@ impl HandlerCodegen<'_> {
 
     /// The address of the element of the key in the key buffer, inserted if absent. Without memory,
     /// counts the loss and goes to `skip`.
-    pub(in crate::lower) fn element_in_map(
+    pub(crate) fn element_in_map(
         &mut self,
         array: &PerCpuArray,
         full: Option<Label>,
@@ -445,7 +415,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The address of this processor's element of the key in the key buffer, or 0.
-    pub(in crate::lower) fn lookup(&mut self, array: &PerCpuArray) -> Reg {
+    pub(crate) fn lookup(&mut self, array: &PerCpuArray) -> Reg {
         let at = self.lookup_row(array);
         let size = array.colocated.size;
         if lanes(self.plan.layout.cpus, size, array.wraps).is_none() {
@@ -531,7 +501,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Adds a value to the element at an address.
-    pub(in crate::lower) fn update(&mut self, at: Reg, layout: &ValueLayout, val: Val) -> Res {
+    pub(crate) fn update(&mut self, at: Reg, layout: &ValueLayout, val: Val) -> Res {
         match layout {
             ValueLayout::Scalar(_) => {
                 let v = self.number(val)?;
@@ -543,7 +513,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Adds to a word of memory.
-    pub(in crate::lower) fn add_to_word(&mut self, base: Reg, off: i16, v: Src) {
+    pub(crate) fn add_to_word(&mut self, base: Reg, off: i16, v: Src) {
         let sum = self.asm.word(base, off);
         self.asm.alu(AluOp::Add, sum, v);
         self.asm.store(Size::DW, base, off, sum);
@@ -573,7 +543,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Counts a sum that passed 64 bits: the sign before and that of what was added differ from its sign.
-    pub(in crate::lower) fn emit_wrap_test(&mut self, test: &WrapTest) -> Res {
+    pub(crate) fn emit_wrap_test(&mut self, test: &WrapTest) -> Res {
         let counter = self.plan.layout.wraps.ok_or("no counter of wrapped sums")?;
         self.asm.resume_sequence(test.sequence);
         self.asm.bind(test.entry);

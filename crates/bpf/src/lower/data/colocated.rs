@@ -14,27 +14,14 @@ use crate::lower::out_of_line::{CacheMiss, OutOfLine};
 
 impl HandlerCodegen<'_> {
     /// Adds to the element that is co-located with the host's last addition.
-    pub(in crate::lower) fn colocated_add(
-        &mut self,
-        g: GlobalId,
-        words: Vec<KeyWord>,
-        val: Val,
-    ) -> Res {
-        let PerCpuArray {
-            cache,
-            gen_stride,
-            slots,
-            slot_size,
-            key_size,
-            value,
-            colocated,
-            ..
-        } = self.per_cpu_array(g)?;
+    pub(crate) fn colocated_add(&mut self, g: GlobalId, words: Vec<KeyWord>, val: Val) -> Res {
+        let array = self.per_cpu_array(g)?;
+        let colocated = array.colocated;
         let word = colocated.of.and_then(|of| self.plan.colocations.word(of));
         let word = word.ok_or("an array beside none")?;
         let [entry, hit, element, skip] = self.asm.labels();
         let at = self.block_word(word);
-        self.asm.jump_if(Cond::Ge, at, slots, entry);
+        self.asm.jump_if(Cond::Ge, at, array.slots, entry);
         self.out_of_line.push(OutOfLine::Miss(CacheMiss {
             sequence: self.asm.sequence(),
             at,
@@ -47,16 +34,17 @@ impl HandlerCodegen<'_> {
             words,
             val,
         }));
-        self.slot_at(at, slot_size, gen_stride);
-        self.asm.add(at, cache + 8 + key_size + colocated.at);
+        self.slot_at(at, array.slot_size, array.gen_stride);
+        self.asm
+            .add(at, array.cache + 8 + array.key_size + colocated.at);
         self.asm.bind(element);
-        self.update(at, &value, val)?;
+        self.update(at, &array.value, val)?;
         self.asm.bind(skip);
         Ok(())
     }
 
     /// Adds to a co-located element in the map, with its key in the key buffer.
-    pub(in crate::lower) fn colocated_add_in_map(&mut self, g: GlobalId, val: Val) -> Res {
+    pub(crate) fn colocated_add_in_map(&mut self, g: GlobalId, val: Val) -> Res {
         let array = self.per_cpu_array(g)?;
         let skip = self.asm.label();
         let at = self.colocated_in_map(&array, skip);
@@ -67,7 +55,7 @@ impl HandlerCodegen<'_> {
 
     /// The address of the co-located element in the map's value for the key in the key buffer. The key is
     /// never inserted: if there was no memory for the host's element, no co-located element exists.
-    pub(in crate::lower) fn colocated_in_map(&mut self, array: &PerCpuArray, skip: Label) -> Reg {
+    pub(crate) fn colocated_in_map(&mut self, array: &PerCpuArray, skip: Label) -> Reg {
         let found = self.asm.label();
         let at = self.lookup(array);
         self.asm.jump_if(Cond::Ne, at, 0, found);

@@ -12,7 +12,7 @@ use crate::lower::codegen::HandlerCodegen;
 
 impl HandlerCodegen<'_> {
     /// The address of a statistic, and its layout. Goes to `missing` if an array has no element with the key.
-    pub(in crate::lower) fn statistic(
+    pub(crate) fn statistic(
         &mut self,
         g: GlobalId,
         keys: &[Val],
@@ -39,13 +39,7 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    pub(in crate::lower) fn stat_get(
-        &mut self,
-        dst: IrReg,
-        g: GlobalId,
-        keys: &[Val],
-        what: Extract,
-    ) -> Res {
+    pub(crate) fn stat_get(&mut self, dst: IrReg, g: GlobalId, keys: &[Val], what: Extract) -> Res {
         let counts = matches!(what, Extract::Count | Extract::Sum);
         let missing = match counts {
             true => self.asm.label(),
@@ -85,7 +79,7 @@ impl HandlerCodegen<'_> {
         self.def_int(dst, value)
     }
 
-    pub(in crate::lower) fn variance_sub(&mut self) -> Res {
+    pub(crate) fn variance_sub(&mut self) -> Res {
         if !self.options.features.bpf_loop {
             return Err(LowerError::unsupported(
                 "@variance in a kernel handler needs bpf_loop (Linux 5.17)",
@@ -102,13 +96,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = the count of one bucket.
-    pub(in crate::lower) fn hist_get(
-        &mut self,
-        dst: IrReg,
-        g: GlobalId,
-        keys: &[Val],
-        idx: Val,
-    ) -> Res {
+    pub(crate) fn hist_get(&mut self, dst: IrReg, g: GlobalId, keys: &[Val], idx: Val) -> Res {
         let buckets = self.histogram(g)?.buckets().cast_signed();
         let [missing, end] = self.asm.labels();
         let range = self.fail_label(ErrorKind::HistIndex);
@@ -132,7 +120,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Sends a histogram's buckets; the controller draws them.
-    pub(in crate::lower) fn print_hist(&mut self, g: GlobalId, keys: &[Val]) -> Res {
+    pub(crate) fn print_hist(&mut self, g: GlobalId, keys: &[Val]) -> Res {
         let hist = self.histogram(g)?;
         let empty = self.fail_label(ErrorKind::EmptyAggregate);
         let (at, agg) = self.statistic(g, keys, empty)?;

@@ -6,8 +6,7 @@
 //! number and another deletes the elements that are almost as old.
 
 use spile_cast::Cast;
-use spile_ebpf::isa::asm::CallArg;
-use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::asm::{CallArg, Label};
 use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
 use spile_ebpf::isa::helpers::{Helper, NOEXIST};
 use spile_ebpf::isa::insn::Reg::R10;
@@ -27,7 +26,7 @@ use crate::lower::slots::{GEN, TMP, UNROLL, block_at};
 const TRIES: i32 = 16;
 
 impl HandlerCodegen<'_> {
-    pub(in crate::lower) fn global_load(&mut self, dst: IrReg, g: GlobalId) -> Res {
+    pub(crate) fn global_load(&mut self, dst: IrReg, g: GlobalId) -> Res {
         let GlobalLocation::Scalar { offset, ty } = self.ctx.location(g)? else {
             return Err("reading a global that only the controller can read".into());
         };
@@ -54,7 +53,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The slot of `width` bytes = the string of `there` bytes at an address.
-    pub(in crate::lower) fn fill_from(&mut self, off: u32, width: u32, (from, there): (Reg, u32)) {
+    pub(crate) fn fill_from(&mut self, off: u32, width: u32, (from, there): (Reg, u32)) {
         let bytes = there.min(width);
         if bytes <= UNROLL * 8 {
             let (to, disp) = self.block_operand(off, bytes);
@@ -73,7 +72,7 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    pub(in crate::lower) fn global_store(&mut self, g: GlobalId, val: Val) -> Res {
+    pub(crate) fn global_store(&mut self, g: GlobalId, val: Val) -> Res {
         let GlobalLocation::Scalar { offset, ty } = self.ctx.location(g)? else {
             return Err("setting a global that only the controller can set".into());
         };
@@ -122,12 +121,7 @@ impl HandlerCodegen<'_> {
         self.copy_memory(to.into(), bytes, from);
     }
 
-    pub(in crate::lower) fn global_add(
-        &mut self,
-        g: GlobalId,
-        val: Val,
-        old: Option<IrReg>,
-    ) -> Res {
+    pub(crate) fn global_add(&mut self, g: GlobalId, val: Val, old: Option<IrReg>) -> Res {
         match (self.ctx.location(g)?, old) {
             (GlobalLocation::PerCpuScalar { .. }, None) => self.per_cpu_scalar_add(g, val),
             (
@@ -156,7 +150,7 @@ impl HandlerCodegen<'_> {
         self.def_int(old, val)
     }
 
-    pub(in crate::lower) fn global_clear(&mut self, g: GlobalId) -> Res {
+    pub(crate) fn global_clear(&mut self, g: GlobalId) -> Res {
         let zero = |gen_: &mut Self, offset: u32, bytes: u32| {
             let to = gen_.shared_address(offset);
             let empty = StrOperand::literal("");
@@ -180,7 +174,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The address of the value (with its sequence number) of the key in the key buffer, or 0.
-    pub(in crate::lower) fn look_up(&mut self, map: &str) -> Res<Reg> {
+    pub(crate) fn look_up(&mut self, map: &str) -> Res<Reg> {
         if self.outlined() {
             return self.look_up_outlined(map);
         }
@@ -188,12 +182,12 @@ impl HandlerCodegen<'_> {
     }
 
     /// Calls a helper that takes a map and the key in the key buffer.
-    pub(in crate::lower) fn map_call(&mut self, helper: Helper, map: &str) -> Reg {
+    pub(crate) fn map_call(&mut self, helper: Helper, map: &str) -> Reg {
         let key = block_at(self.plan.scratch.key);
         self.asm.call_with(helper, &[CallArg::Map(map.into()), key])
     }
 
-    pub(in crate::lower) fn array_get(&mut self, dst: IrReg, g: GlobalId, keys: &[Val]) -> Res {
+    pub(crate) fn array_get(&mut self, dst: IrReg, g: GlobalId, keys: &[Val]) -> Res {
         if let Some(field) = self.ctx.field(g)? {
             return self.field_get(dst, &field, keys);
         }
@@ -241,7 +235,7 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    pub(in crate::lower) fn array_set(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
+    pub(crate) fn array_set(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
         if let Some(field) = self.ctx.field(g)? {
             return self.field_set(&field, keys, val);
         }
@@ -276,7 +270,7 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    pub(in crate::lower) fn array_add(
+    pub(crate) fn array_add(
         &mut self,
         g: GlobalId,
         keys: &[Val],
@@ -320,7 +314,7 @@ impl HandlerCodegen<'_> {
 
     /// The address of the element of the key in the key buffer, inserted if absent. A full array goes to
     /// `full` or evicts its oldest elements. Without memory, counts the loss and goes to `skip`.
-    pub(in crate::lower) fn hash_element(
+    pub(crate) fn hash_element(
         &mut self,
         g: GlobalId,
         full: Option<Label>,
@@ -380,7 +374,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Inserts the key with a zero value (and its sequence number). Returns the helper's result.
-    pub(in crate::lower) fn insert(&mut self, map: &str, seq: bool, size: u32) -> Reg {
+    pub(crate) fn insert(&mut self, map: &str, seq: bool, size: u32) -> Reg {
         let value = self.plan.scratch.value;
         let from = match seq {
             true => {
@@ -397,7 +391,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The next sequence number, starting at 1.
-    pub(in crate::lower) fn next_sequence(&mut self) -> Reg {
+    pub(crate) fn next_sequence(&mut self) -> Reg {
         let (at, number) = (self.shared_address(shared::SEQ), self.asm.copy(1));
         self.asm.atomic(AtomicOp::FetchAdd, at, 0, number);
         self.asm.add(number, 1);
@@ -408,7 +402,7 @@ impl HandlerCodegen<'_> {
     /// array first loses its oldest elements, and one more each time another processor took the
     /// slot. `evictions` is the offset of a counter of this, if it is counted.
     /// Always a global subprogram: the verifier may follow all attempts, with two iterations each.
-    pub(in crate::lower) fn insert_evicting(
+    pub(crate) fn insert_evicting(
         &mut self,
         maps: &[String],
         max: u32,
@@ -492,18 +486,13 @@ impl HandlerCodegen<'_> {
 
     /// Calls the callback for each element of the map, with the address of `TMP[2]`, which `TMP[1]`
     /// follows.
-    pub(in crate::lower) fn iterate_over(&mut self, map: &str, callback: &str) {
+    pub(crate) fn iterate_over(&mut self, map: &str, callback: &str) {
         let (map, callback) = (CallArg::Map(map.into()), CallArg::Callback(callback.into()));
         let args = [map, callback, CallArg::Word(TMP[2]), 0.into()];
         self.asm.call_with(Helper::ForEachMapElem, &args);
     }
 
-    pub(in crate::lower) fn array_has(
-        &mut self,
-        dst: IrReg,
-        g: GlobalId,
-        keys: &[Option<Val>],
-    ) -> Res {
+    pub(crate) fn array_has(&mut self, dst: IrReg, g: GlobalId, keys: &[Option<Val>]) -> Res {
         if let Some(field) = self.ctx.field(g)? {
             return self.field_has(dst, &field, keys);
         }
@@ -530,7 +519,7 @@ impl HandlerCodegen<'_> {
         self.def_int(dst, there)
     }
 
-    pub(in crate::lower) fn array_delete(&mut self, g: GlobalId, keys: &[Option<Val>]) -> Res {
+    pub(crate) fn array_delete(&mut self, g: GlobalId, keys: &[Option<Val>]) -> Res {
         if let Some(field) = self.ctx.field(g)? {
             return self.field_delete(&field, keys);
         }
@@ -586,7 +575,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Writes the given fields of a key to the key buffer.
-    pub(in crate::lower) fn build_slice(&mut self, types: &[Ty], keys: &[Option<Val>]) -> Res {
+    pub(crate) fn build_slice(&mut self, types: &[Ty], keys: &[Option<Val>]) -> Res {
         let mut off = self.plan.scratch.key;
         for (ty, key) in types.iter().zip(keys) {
             match (ty, key) {

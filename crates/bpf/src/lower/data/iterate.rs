@@ -5,8 +5,7 @@
 //! removes the heap's first node. The iterator's state is in the per-CPU area, as plain numbers.
 
 use spile_cast::Cast;
-use spile_ebpf::isa::asm::CallArg;
-use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::asm::{CallArg, Label};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
@@ -53,7 +52,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Saves the iterators that are open around calls in the current activation, or restores them.
-    pub(in crate::lower) fn save_iterators(&mut self, back: bool) {
+    pub(crate) fn save_iterators(&mut self, back: bool) {
         let all = self.plan.iterators.get(self.handler.index());
         let deep = all.into_iter().flatten().enumerate();
         let deep: Vec<u32> = deep
@@ -77,7 +76,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Clears iterators that may be used before they start: they have no elements.
-    pub(in crate::lower) fn clear_unstarted_iterators(&mut self) {
+    pub(crate) fn clear_unstarted_iterators(&mut self) {
         for it in maybe_unstarted(self.body) {
             let words = [state::SIZE, state::LEFT];
             for word in words {
@@ -87,7 +86,7 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    pub(in crate::lower) fn iter_new(
+    pub(crate) fn iter_new(
         &mut self,
         it: IterId,
         g: GlobalId,
@@ -316,7 +315,7 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    pub(in crate::lower) fn iter_hist(&mut self, it: IterId, g: GlobalId, keys: &[Val]) -> Res {
+    pub(crate) fn iter_hist(&mut self, it: IterId, g: GlobalId, keys: &[Val]) -> Res {
         if !self.options.features.bpf_loop {
             return Err(LowerError::unsupported(
                 "foreach in a kernel handler needs bpf_loop (Linux 5.17)",
@@ -386,7 +385,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Ends a block: goes to `body` with the next element, or to `done`.
-    pub(in crate::lower) fn iter_term(
+    pub(crate) fn iter_term(
         &mut self,
         it: IterId,
         keys: &[IrReg],

@@ -12,7 +12,7 @@ use crate::lower::slots::BLOCK;
 
 impl HandlerCodegen<'_> {
     /// Handles a miss in the cache of a large array.
-    pub(in crate::lower) fn large_miss(
+    pub(crate) fn large_miss(
         &mut self,
         miss: &CacheMiss,
         array: &PerCpuArray,

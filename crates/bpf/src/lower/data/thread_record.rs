@@ -21,7 +21,7 @@ use crate::lower::slots::THREAD_RECORDS;
 impl HandlerCodegen<'_> {
     /// Sets the facts for the start of a block. Resumable loops have none, because no stack
     /// outlives a step.
-    pub(in crate::lower) fn begin_block_facts(&mut self) {
+    pub(crate) fn begin_block_facts(&mut self) {
         let BlockId(at) = self.cur_block;
         self.record_state = Some(match self.alloc.resume.is_empty() {
             true => self.ctx.records().seen[at as usize],
@@ -30,7 +30,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The index of the thread whose record a key selects.
-    pub(in crate::lower) fn thread_index(&self, key: Val) -> Option<usize> {
+    pub(crate) fn thread_index(&self, key: Val) -> Option<usize> {
         self.ctx.records().threads.thread_index(key)
     }
 
@@ -181,12 +181,7 @@ impl HandlerCodegen<'_> {
         self.asm.store(Size::DW, record, 0, present);
     }
 
-    pub(in crate::lower) fn field_get(
-        &mut self,
-        dst: IrReg,
-        field: &FieldRef,
-        keys: &[Val],
-    ) -> Res {
+    pub(crate) fn field_get(&mut self, dst: IrReg, field: &FieldRef, keys: &[Val]) -> Res {
         let none = self.asm.label();
         let key = single_key(keys)?;
         let record = self.record_or_jump(field, key, none)?;
@@ -195,7 +190,7 @@ impl HandlerCodegen<'_> {
         self.def_int(dst, record)
     }
 
-    pub(in crate::lower) fn field_set(&mut self, field: &FieldRef, keys: &[Val], val: Val) -> Res {
+    pub(crate) fn field_set(&mut self, field: &FieldRef, keys: &[Val], val: Val) -> Res {
         let key = single_key(keys)?;
         let record = self.record_created(field, key)?;
         let v = self.number(val)?;
@@ -204,7 +199,7 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    pub(in crate::lower) fn field_add(
+    pub(crate) fn field_add(
         &mut self,
         field: &FieldRef,
         keys: &[Val],
@@ -224,12 +219,7 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    pub(in crate::lower) fn field_has(
-        &mut self,
-        dst: IrReg,
-        field: &FieldRef,
-        keys: &[Option<Val>],
-    ) -> Res {
+    pub(crate) fn field_has(&mut self, dst: IrReg, field: &FieldRef, keys: &[Option<Val>]) -> Res {
         let end = self.asm.label();
         let key = given_key(keys)?;
         let record = self.record_or_jump(field, key, end)?;
@@ -241,7 +231,7 @@ impl HandlerCodegen<'_> {
         self.def_int(dst, record)
     }
 
-    pub(in crate::lower) fn field_delete(&mut self, field: &FieldRef, keys: &[Option<Val>]) -> Res {
+    pub(crate) fn field_delete(&mut self, field: &FieldRef, keys: &[Option<Val>]) -> Res {
         let end = self.asm.label();
         let key = given_key(keys)?;
         let record = self.record_or_jump(field, key, end)?;

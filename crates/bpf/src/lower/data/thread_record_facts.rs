@@ -9,7 +9,7 @@ use spile_layout::{GlobalLocation, ThreadSlots};
 use crate::error::{LowerError, Res};
 
 /// An array that is a field of the thread record.
-pub(in crate::lower) struct FieldRef {
+pub(crate) struct FieldRef {
     pub g: GlobalId,
     pub map: String,
     pub at: i16,
@@ -50,7 +50,7 @@ impl FieldRef {
 
 /// Facts about thread records at one program point, as a bit for each thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::lower) struct RecordState {
+pub(crate) struct RecordState {
     /// The record was looked up, so its slot is valid.
     pub found: u8,
     /// The record exists: it was written to, or a read returned a number other than 0.
@@ -86,7 +86,7 @@ impl RecordState {
     }
 
     /// The transfer function of an access; `which` is `None` if the record's address is not saved.
-    pub(in crate::lower) fn apply_access(&mut self, inst: &Inst, which: Option<usize>) {
+    pub(crate) fn apply_access(&mut self, inst: &Inst, which: Option<usize>) {
         let bit = which.map_or(0, |which| 1 << which);
         let present = self.found & self.there & bit != 0;
         self.found |= bit;
@@ -102,7 +102,7 @@ impl RecordState {
 }
 
 /// Facts about thread records in a body.
-pub(in crate::lower) struct RecordFacts {
+pub(crate) struct RecordFacts {
     pub threads: ThreadIdRegs,
     /// The facts at the start of each block.
     pub seen: Vec<RecordState>,
@@ -132,7 +132,7 @@ impl RecordFacts {
 
 impl RecordFacts {
     /// The index of the thread whose record an access to a field is about.
-    pub(in crate::lower) fn thread_of(&self, inst: &Inst) -> Option<usize> {
+    pub(crate) fn thread_of(&self, inst: &Inst) -> Option<usize> {
         key_of(inst).and_then(|key| self.threads.thread_index(key))
     }
 }
@@ -215,7 +215,7 @@ impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
 }
 
 /// The first key that an instruction accesses an array with.
-pub(in crate::lower) fn key_of(inst: &Inst) -> Option<Val> {
+pub(crate) fn key_of(inst: &Inst) -> Option<Val> {
     match inst {
         Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => *keys.first()?,
         _ => inst.keys()?.first().copied(),

@@ -21,7 +21,7 @@ const MAKE: &str = "make_record";
 
 impl HandlerCodegen<'_> {
     /// The address of a thread's record, or 0.
-    pub(in crate::lower) fn record_in_slot(
+    pub(crate) fn record_in_slot(
         &mut self,
         field: &FieldRef,
         front: ThreadSlots,
@@ -45,7 +45,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The address of a thread's record, created if absent. Without memory the handler ends.
-    pub(in crate::lower) fn create_in_slot(
+    pub(crate) fn create_in_slot(
         &mut self,
         field: &FieldRef,
         front: ThreadSlots,
@@ -65,7 +65,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// At the handler's end, writes back the records that it changed as copies.
-    pub(in crate::lower) fn write_back_records(&mut self) -> Res {
+    pub(crate) fn write_back_records(&mut self) -> Res {
         for (which, (field, front)) in self.buffers_used()? {
             let end = self.asm.label();
             let lent = self.block_word(front.lent + 8 * which);
@@ -275,7 +275,7 @@ impl HandlerCodegen<'_> {
 
     /// Frees the slot of a record that has no fields left. An atomic exchange makes the empty record
     /// visible to the slot's next owner. In a buffer the word has no meaning.
-    pub(in crate::lower) fn free_slot(&mut self, field: &FieldRef, record: Reg) {
+    pub(crate) fn free_slot(&mut self, field: &FieldRef, record: Reg) {
         let free = self.asm.copy(0);
         self.asm
             .atomic(AtomicOp::Xchg, record, field.record.fit(), free);

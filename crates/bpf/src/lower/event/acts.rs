@@ -14,7 +14,7 @@ use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::TMP;
 
 impl HandlerCodegen<'_> {
-    pub(in crate::lower) fn act(&mut self, op: ActOp, args: &[Val]) -> Res {
+    pub(crate) fn act(&mut self, op: ActOp, args: &[Val]) -> Res {
         if op == ActOp::RegisterStore && !self.options.features.write_registers {
             return Err(LowerError::unsupported(
                 "this kernel lets no BPF program set registers of programs (those after Linux 6.18 do), and the \

@@ -22,7 +22,7 @@ fn constant(n: Val) -> Res<i64> {
 
 impl HandlerCodegen<'_> {
     /// The intrinsic's value; serves the arguments of tracepoints as well.
-    pub(in crate::lower) fn of_code(&mut self, op: ContextOp, args: &[Val]) -> Res<Reg> {
+    pub(crate) fn of_code(&mut self, op: ContextOp, args: &[Val]) -> Res<Reg> {
         let Event::Code(probe) = self.event() else {
             return match op {
                 ContextOp::CtxArg => self.ctx_arg(args[0]),
@@ -93,7 +93,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Sets a register of the probed program.
-    pub(in crate::lower) fn set_register(&mut self, number: Val, value: Val) -> Res {
+    pub(crate) fn set_register(&mut self, number: Val, value: Val) -> Res {
         let number = constant(number)?;
         let offset = self.saved_register(number)?;
         let value = self.number_in_reg(value)?;
@@ -140,7 +140,7 @@ impl HandlerCodegen<'_> {
 
     /// An identifier of this call of the function: the address of the eight bytes that the
     /// kernel keeps for the call.
-    pub(in crate::lower) fn call_of_function(&mut self) -> Res<Reg> {
+    pub(crate) fn call_of_function(&mut self) -> Res<Reg> {
         let Some(session) = self.options.features.kprobe_session else {
             return self.of_code(ContextOp::CtxSite, &[]);
         };
@@ -164,7 +164,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The address of the interrupted instruction.
-    pub(in crate::lower) fn interrupted_at(&mut self) -> Res<Reg> {
+    pub(crate) fn interrupted_at(&mut self) -> Res<Reg> {
         if self.has_registers() {
             return self.register(self.options.abi.program_counter.into());
         }
@@ -174,7 +174,7 @@ impl HandlerCodegen<'_> {
     /// The address of the function whose return is probed, in the given address space. The
     /// helper knows functions of the kernel on all kernels with return probes, and those of
     /// programs since 6.6; before, the result is 0.
-    pub(in crate::lower) fn returning_from(&mut self, space: Val) -> Reg {
+    pub(crate) fn returning_from(&mut self, space: Val) -> Reg {
         let wanted = if space == Val::Imm(0) {
             Space::Kernel
         } else {
@@ -201,13 +201,13 @@ impl HandlerCodegen<'_> {
 
     /// The address of the context as a number: that of a trace event's record, and one on the kernel's
     /// stack elsewhere.
-    pub(in crate::lower) fn context_address(&mut self) -> Reg {
+    pub(crate) fn context_address(&mut self) -> Reg {
         let context = self.asm.word(R10, CTX);
         self.as_number(context)
     }
 
     /// `dst` = name of the interrupted function.
-    pub(in crate::lower) fn interrupted(&mut self, dst: IrReg) -> Res {
+    pub(crate) fn interrupted(&mut self, dst: IrReg) -> Res {
         let [kernel, end] = self.asm.labels();
         let user = self.user_mode();
         self.asm.jump_if(Cond::Eq, user, 0, kernel);
@@ -222,7 +222,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Argument n, counted from `first`, by the calling convention's registers.
-    pub(in crate::lower) fn register_arg(&mut self, n: Val, first: i64) -> Res<Reg> {
+    pub(crate) fn register_arg(&mut self, n: Val, first: i64) -> Res<Reg> {
         let Val::Imm(n) = n else {
             return Err("the number of an argument is not a constant".into());
         };
@@ -265,7 +265,7 @@ impl HandlerCodegen<'_> {
     /// Stores the program counter, stack pointer and frame pointer behind the return instruction in
     /// these words of the block, for an unwind of the current program's stack. Returns false if the
     /// event is not at a return instruction.
-    pub(in crate::lower) fn stack_behind_return(&mut self, words: [u32; 3]) -> Res<bool> {
+    pub(crate) fn stack_behind_return(&mut self, words: [u32; 3]) -> Res<bool> {
         if !self.at_exit() {
             return Ok(false);
         }

@@ -12,7 +12,7 @@ use crate::lower::slots::{CTX, block_at};
 
 impl HandlerCodegen<'_> {
     /// `dst` = the field at that offset.
-    pub(in crate::lower) fn task_field_load(&mut self, dst: IrReg, at: i16, ty: IntTy) -> Res {
+    pub(crate) fn task_field_load(&mut self, dst: IrReg, at: i16, ty: IntTy) -> Res {
         let access = Size::from_bytes(ty.size.into()).ok_or("an access of that size")?;
         let task = self.task();
         let field = self.asm.read(access, task, at);
@@ -21,7 +21,7 @@ impl HandlerCodegen<'_> {
 
     /// 1 if a perf event interrupted user mode, and at probes in user code. Other events,
     /// including system calls, come from kernel code; as in SystemTap they give 0.
-    pub(in crate::lower) fn user_mode(&mut self) -> Reg {
+    pub(crate) fn user_mode(&mut self) -> Reg {
         let event = self.ctx.event();
         let perf = matches!(event, Event::Perf { .. } | Event::Watch(_));
         let user = self.asm.copy(i32::from(event.in_user_code()));
@@ -40,7 +40,7 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = the current process's arguments, joined by spaces, with empty ones as `""`; "" for
     /// kernel threads.
-    pub(in crate::lower) fn cmdline(&mut self, dst: IrReg) -> Res {
+    pub(crate) fn cmdline(&mut self, dst: IrReg) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };

@@ -170,7 +170,7 @@ Cost: three helper calls for each attempt.";
 
 impl HandlerCodegen<'_> {
     /// `dst` = the current thread's count.
-    pub(in crate::lower) fn perf_count(&mut self, dst: Option<IrReg>, args: &[Val]) -> Res {
+    pub(crate) fn perf_count(&mut self, dst: Option<IrReg>, args: &[Val]) -> Res {
         let all = counters(self.program);
         let n = counter(args).and_then(|c| all.iter().position(|have| *have == c));
         let n = n.ok_or("a counter that is no constant")?;

@@ -26,7 +26,7 @@ use crate::lower::text::append;
 use crate::target::Target;
 
 /// Name of the subprogram.
-pub(in crate::lower) const USER_DEFER: &str = "user_defer";
+pub(crate) const USER_DEFER: &str = "user_defer";
 
 /// The constant that replaces a register's text if its read fails, provided that the `catch` does
 /// nothing else, as that of `user_string2`.
@@ -72,7 +72,7 @@ fn substitute(body: &Body, here: BlockId, dst: IrReg) -> Option<StrId> {
 /// Defines `user_defer(address, capacity, quote)` if the kernel supports it. The subprogram defers the
 /// read and appends a mark to the text being built. It returns nonzero if the read cannot be
 /// deferred.
-pub(in crate::lower) fn use_user_defer(
+pub(crate) fn use_user_defer(
     pool: &mut crate::lower::pool::Pool,
     plan: &StateLayout,
     options: &Target,
@@ -109,13 +109,13 @@ pub(in crate::lower) fn use_user_defer(
 
 impl HandlerCodegen<'_> {
     /// How the controller writes the text of a register whose read may be deferred.
-    pub(in crate::lower) fn deferrable(&self, dst: IrReg) -> Option<Quote> {
+    pub(crate) fn deferrable(&self, dst: IrReg) -> Option<Quote> {
         self.ctx.deferred(dst)
     }
 
     /// Defers a string if the result of a read says that the memory may exist, and puts the mark into the
     /// slot. The address is in `err_aux`. Goes to `read` if that succeeded, otherwise to `fail`.
-    pub(in crate::lower) fn defer(
+    pub(crate) fn defer(
         &mut self,
         result: Reg,
         (off, width): (u32, u32),
@@ -146,7 +146,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// 1 if strings in this text may be deferred, otherwise 0.
-    pub(in crate::lower) fn may_defer(&self, dst: IrReg) -> i32 {
+    pub(crate) fn may_defer(&self, dst: IrReg) -> i32 {
         i32::from(self.deferrable(dst) == Some(Quote::No))
     }
 }

@@ -16,6 +16,7 @@ use crate::attach::attachment::Hook;
 use crate::error::{LowerError, Res};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::{CTX, TMP, block_at};
+use crate::lower::values::{probe_read, string_fault};
 use crate::programs::process_tree;
 use crate::target::CastKfunc;
 
@@ -35,12 +36,7 @@ fn unsupported(f: impl Into<Intrinsic>) -> Res {
 impl HandlerCodegen<'_> {
     /// Emits an intrinsic. If the result is unused, it emits nothing unless the intrinsic has an
     /// effect or can fail.
-    pub(in crate::lower) fn intrinsic(
-        &mut self,
-        dst: Option<IrReg>,
-        f: Intrinsic,
-        args: &[Val],
-    ) -> Res {
+    pub(crate) fn intrinsic(&mut self, dst: Option<IrReg>, f: Intrinsic, args: &[Val]) -> Res {
         let info = f.info();
         if args.len() != info.params.len() {
             return Err(LowerError::malformed(format!(
@@ -329,7 +325,7 @@ impl HandlerCodegen<'_> {
         Ok(self.asm.word(context, 8 * n.fit::<i16>()))
     }
 
-    pub(in crate::lower) fn ctx_arg(&mut self, n: Val) -> Res<Reg> {
+    pub(crate) fn ctx_arg(&mut self, n: Val) -> Res<Reg> {
         let argument = self.argument(n)?;
         Ok(match Hook::of(self.event()) {
             // The verifier restricts operations on the pointer.
@@ -339,14 +335,14 @@ impl HandlerCodegen<'_> {
     }
 
     /// A pointer as an integer. The verifier forgets that it is a pointer, because it is stored and loaded again.
-    pub(in crate::lower) fn as_number(&mut self, pointer: Reg) -> Reg {
+    pub(crate) fn as_number(&mut self, pointer: Reg) -> Reg {
         let word = self.plan.scratch.tmp;
         self.store(word, pointer);
         self.block_word(word)
     }
 
     /// The current task, as a pointer for loads.
-    pub(in crate::lower) fn task(&mut self) -> Reg {
+    pub(crate) fn task(&mut self) -> Reg {
         match self.task_saved {
             true => self.asm.word(R10, crate::lower::slots::TASK),
             false => self.asm.call_with(Helper::GetCurrentTaskBtf, &[]),
@@ -443,7 +439,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// 16 bytes = the task's name. `to` gives their base and displacement.
-    pub(in crate::lower) fn execname_to(&mut self, to: impl Fn(&mut Self) -> (Reg, i16)) {
+    pub(crate) fn execname_to(&mut self, to: impl Fn(&mut Self) -> (Reg, i16)) {
         let Some(comm) = self.comm() else {
             let (base, disp) = to(self);
             self.asm.store(Size::DW, base, disp, 0);
@@ -572,11 +568,6 @@ impl HandlerCodegen<'_> {
         quote: Option<(Quote, IrReg)>,
     ) -> Res {
         let user = space == Space::User;
-        let kind = if user {
-            ErrorKind::UserStrFault
-        } else {
-            ErrorKind::KernelStrFault
-        };
         self.fill_zero(off, width);
         let capacity = self.text_capacity(n, width)?;
         let from = self.number(addr)?;
@@ -587,7 +578,7 @@ impl HandlerCodegen<'_> {
         };
         let args = [block_at(off), capacity.into(), from.into()];
         let result = self.asm.call_with(helper, &args);
-        let fail = self.fail_label(kind);
+        let fail = self.fail_label(string_fault(space));
         if !user || self.options.resident {
             self.asm.jump_if(Cond::Slt, result, 0, fail);
             return Ok(());
@@ -613,7 +604,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The number of bytes to read for `n` bytes of text: helpers count the NUL.
-    pub(in crate::lower) fn text_capacity(&mut self, n: Val, width: u32) -> Res<Src> {
+    pub(crate) fn text_capacity(&mut self, n: Val, width: u32) -> Res<Src> {
         let Val::Imm(n) = n else {
             let capacity = self.number_copy(n)?;
             self.asm.mov_unless(Cond::Sge, capacity, 0, 0);
@@ -625,13 +616,7 @@ impl HandlerCodegen<'_> {
         Ok(Src::Imm(capacity.fit()))
     }
 
-    pub(in crate::lower) fn memory_load(
-        &mut self,
-        dst: IrReg,
-        space: Space,
-        addr: Val,
-        ty: IntTy,
-    ) -> Res {
+    pub(crate) fn memory_load(&mut self, dst: IrReg, space: Space, addr: Val, ty: IntTy) -> Res {
         let access = Size::from_bytes(ty.size.into()).ok_or("an access of that size")?;
         let done = self.asm.label();
         let value = self.asm.new_reg();
@@ -644,13 +629,9 @@ impl HandlerCodegen<'_> {
         }
         let from = self.number(addr)?;
         self.set_aux(from);
-        let helper = match space {
-            Space::Kernel => Helper::ProbeReadKernel,
-            Space::User => Helper::ProbeReadUser,
-        };
         let bytes = Src::Imm(ty.size.into());
         let args = [CallArg::Word(TMP[0]), bytes.into(), from.into()];
-        let result = self.asm.call_with(helper, &args);
+        let result = self.asm.call_with(probe_read(space), &args);
         let fail = self.fail_label(ErrorKind::ReadFault);
         if space == Space::User && !self.options.resident {
             let read = self.asm.label();
@@ -685,7 +666,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The eight bytes at an address of the kernel that can be read.
-    pub(in crate::lower) fn kernel_word(&mut self, from: Reg) -> Reg {
+    pub(crate) fn kernel_word(&mut self, from: Reg) -> Reg {
         if self.loads_kernel_memory() {
             let word = self.cast(from, |cast| cast.word);
             return self.asm.read(Size::DW, word, 0);
@@ -696,7 +677,7 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = sign or zero extension of a number of `size` bytes, whose upper bits are zero. Changes
     /// `value`.
-    pub(in crate::lower) fn extend_into(&mut self, dst: IrReg, value: Reg, ty: IntTy) -> Res {
+    pub(crate) fn extend_into(&mut self, dst: IrReg, value: Reg, ty: IntTy) -> Res {
         if ty.signed && ty.size < 8 {
             let shift = 64 - 8 * i32::from(ty.size);
             self.asm.alu(AluOp::Lsh, value, shift);

@@ -11,17 +11,17 @@ use spile_ir::{BinOp, Body, Inst, Reg as IrReg, Space, Val};
 
 /// The loads of a body that read fields of the current task.
 #[derive(Debug, Default)]
-pub(in crate::lower) struct TaskFields {
+pub(crate) struct TaskFields {
     /// Registers that hold a field's address, with the field's offset.
-    pub(in crate::lower) offsets: BTreeMap<IrReg, i16>,
+    pub(crate) offsets: BTreeMap<IrReg, i16>,
     /// Registers without any other use; the instructions that define them are omitted.
-    pub(in crate::lower) folded: Vec<bool>,
+    pub(crate) folded: Vec<bool>,
 }
 
 impl TaskFields {
     /// Analyses a body. `several` tells for each register whether it has several definitions;
     /// `known` lists the readable fields by offset and size.
-    pub(in crate::lower) fn new(body: &Body, several: &[bool], known: &[(u32, u32)]) -> TaskFields {
+    pub(crate) fn new(body: &Body, several: &[bool], known: &[(u32, u32)]) -> TaskFields {
         let mut fields = TaskFields {
             offsets: BTreeMap::new(),
             folded: vec![false; body.regs.len()],

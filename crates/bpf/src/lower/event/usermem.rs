@@ -12,19 +12,19 @@ use crate::lower::codegen::HandlerCodegen;
 use crate::target::Target;
 
 /// Result of `user_text` for an address that may be valid, in memory that is not resident.
-pub(in crate::lower) const ABSENT: i32 = usermem::status::ABSENT;
+pub(crate) const ABSENT: i32 = usermem::status::ABSENT;
 
 /// The function that needs the words of the direct map.
 pub(crate) const USER_TEXT: &str = "user_text";
 
 /// Offset in a per-CPU area of the bytes that were read.
-pub(in crate::lower) fn staging_area(plan: &StateLayout) -> u32 {
+pub(crate) fn staging_area(plan: &StateLayout) -> u32 {
     plan.scratch.text + 2 * plan.max_string
 }
 
 /// Defines `user_text(capacity, address, raw)`, which reads up to `capacity` bytes into the [`staging_area`]
 /// and terminates them with a NUL. Unless `raw` is set, it stops at a NUL.
-pub(in crate::lower) fn use_user_text(
+pub(crate) fn use_user_text(
     pool: &mut crate::lower::pool::Pool,
     plan: &StateLayout,
     options: &Target,
@@ -45,7 +45,7 @@ pub(in crate::lower) fn use_user_text(
 impl HandlerCodegen<'_> {
     /// Reads memory that a helper could not: up to `capacity` bytes at the address in `err_aux`. The result is
     /// nonzero if that fails too.
-    pub(in crate::lower) fn read_absent(&mut self, capacity: Src, raw: bool) -> Res<Reg> {
+    pub(crate) fn read_absent(&mut self, capacity: Src, raw: bool) -> Res<Reg> {
         use_user_text(self.pool, self.plan, self.options)?;
         let from = self.block_word(self.plan.scratch.err_aux);
         let args = [capacity.into(), from.into(), i32::from(raw).into()];

@@ -30,7 +30,7 @@ fn operation(op: BinOp) -> Option<AluOp> {
 }
 
 impl HandlerCodegen<'_> {
-    pub(in crate::lower) fn unary(&mut self, dst: IrReg, op: UnOp, a: Val) -> Res {
+    pub(crate) fn unary(&mut self, dst: IrReg, op: UnOp, a: Val) -> Res {
         if op == UnOp::Not {
             return self.truth(dst, Cond::Eq, a, Val::Imm(0));
         }
@@ -53,7 +53,7 @@ impl HandlerCodegen<'_> {
         self.def_int(dst, result)
     }
 
-    pub(in crate::lower) fn binary(&mut self, dst: IrReg, op: BinOp, a: Val, b: Val) -> Res {
+    pub(crate) fn binary(&mut self, dst: IrReg, op: BinOp, a: Val, b: Val) -> Res {
         if let Some(cond) = condition(op) {
             return self.truth(dst, cond, a, b);
         }
@@ -81,7 +81,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Signed division by way of unsigned division: the signed instruction needs Linux 6.6.
-    pub(in crate::lower) fn divide(&mut self, dst: IrReg, op: BinOp, a: Val, b: Val) -> Res {
+    pub(crate) fn divide(&mut self, dst: IrReg, op: BinOp, a: Val, b: Val) -> Res {
         if b == Val::Imm(0) {
             self.fail_now(ErrorKind::DivisionByZero);
             return Ok(());

@@ -15,7 +15,7 @@ use crate::lower::text::fields::OutputField;
 
 impl HandlerCodegen<'_> {
     /// MAXNESTING as an immediate operand.
-    pub(in crate::lower) fn nesting(&self) -> i32 {
+    pub(crate) fn nesting(&self) -> i32 {
         self.program
             .limits
             .maxnesting
@@ -23,7 +23,7 @@ impl HandlerCodegen<'_> {
             .cast_signed()
     }
 
-    pub(in crate::lower) fn activation(&mut self, inst: &Inst) -> Res {
+    pub(crate) fn activation(&mut self, inst: &Inst) -> Res {
         let depth = self.plan.scratch.depth;
         match inst {
             Inst::Enter => {
@@ -49,7 +49,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The address of byte `at` of the last activation's saved data.
-    pub(in crate::lower) fn saved_addr(&mut self, at: u32) -> Reg {
+    pub(crate) fn saved_addr(&mut self, at: u32) -> Reg {
         let scratch = self.plan.scratch;
         let reg = self.block_word(scratch.depth);
         self.asm.add(reg, -1);
@@ -90,7 +90,7 @@ impl HandlerCodegen<'_> {
 
     /// Appends a caller to the current error, which then goes to the next catch block or ends the
     /// handler.
-    pub(in crate::lower) fn rethrow(&mut self) -> Res {
+    pub(crate) fn rethrow(&mut self) -> Res {
         let scratch = self.plan.scratch;
         let full = self.asm.label();
         let callers = self.block_word(scratch.err_callers);

@@ -53,7 +53,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Sets up everything that the blocks rely on.
-    pub(in crate::lower) fn prepare(&mut self) -> Res {
+    pub(crate) fn prepare(&mut self) -> Res {
         for r in self.alloc.undefined.clone() {
             if matches!(self.location(r), Location::Reg(_) | Location::Stack(_)) {
                 self.def_int(r, 0)?;
@@ -63,7 +63,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Emits the handler from block `first` on.
-    pub(in crate::lower) fn emit_from(&mut self, first: BlockId, out: Label) -> Res {
+    pub(crate) fn emit_from(&mut self, first: BlockId, out: Label) -> Res {
         let order = self.ctx.reachable(first);
         self.save_task_once(&order);
         let preemption = self.preemption();
@@ -93,7 +93,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Uses the final locations of numbers, in the code of these blocks.
-    pub(in crate::lower) fn use_numbers(&mut self, order: &[BlockId]) {
+    pub(crate) fn use_numbers(&mut self, order: &[BlockId]) {
         self.numbers = self.ctx.numbers(order);
         if let Some(numbers) = self.numbers {
             self.locations = &numbers.locations;
@@ -128,7 +128,7 @@ impl HandlerCodegen<'_> {
             .collect()
     }
 
-    pub(in crate::lower) fn uses_generation(&self) -> bool {
+    pub(crate) fn uses_generation(&self) -> bool {
         self.facts.globals().any(|g| {
             let layout = self
                 .plan
@@ -207,7 +207,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Counts a hit on a busy processor, whose busy word is given, and goes to `out`.
-    pub(in crate::lower) fn count_skipped(&mut self, busy: Reg, out: Label) {
+    pub(crate) fn count_skipped(&mut self, busy: Reg, out: Label) {
         if self.plan.layout.critical.is_some() {
             let handler = self.asm.label();
             self.asm.jump_if(Cond::Ne, busy, critical::BUSY, handler);
@@ -227,7 +227,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Takes the locks in order. If one cannot be taken, releases the others and skips the hit.
-    pub(in crate::lower) fn lock(&mut self, locks: &[u32], out: Label) -> Res {
+    pub(crate) fn lock(&mut self, locks: &[u32], out: Label) -> Res {
         if locks.is_empty() {
             return Ok(());
         }
@@ -284,7 +284,7 @@ impl HandlerCodegen<'_> {
     /// The counter for hits in the controller's own threads while it holds locks. Hits that an
     /// interrupt or a task switch brings are counted separately, because they need not belong to
     /// the controller.
-    pub(in crate::lower) fn own_hits(&self) -> u32 {
+    pub(crate) fn own_hits(&self) -> u32 {
         match self.ctx.event() {
             Event::Tracepoint(name) if !name.starts_with("page_fault") => percpu::SKIP_HELD,
             Event::TraceEvent(event) if !event.name.starts_with("page_fault") => percpu::SKIP_HELD,
@@ -295,7 +295,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Releases a lock by an atomic exchange, which orders all earlier writes before it.
-    pub(in crate::lower) fn unlock(&mut self, lock: u32) {
+    pub(crate) fn unlock(&mut self, lock: u32) {
         let (lock, free) = (self.shared_address(lock), self.asm.copy(0));
         self.asm.atomic(AtomicOp::Xchg, lock, 0, free);
     }

@@ -15,7 +15,7 @@ use crate::lower::text::fields::OutputField;
 impl HandlerCodegen<'_> {
     /// The jump target for an error at the current instruction. The caller has put the address of a
     /// fault into the scratch word `err_aux`, or the text of `error()` into `err_text`.
-    pub(in crate::lower) fn fail_label(&mut self, kind: ErrorKind) -> Label {
+    pub(crate) fn fail_label(&mut self, kind: ErrorKind) -> Label {
         let catch = self.catch.map(|c| (c, self.branch_target(c)));
         let same = |c: &OutOfLine| match c {
             OutOfLine::Fail(f) if f.kind == kind && f.site == self.site && f.catch == catch => {
@@ -37,24 +37,24 @@ impl HandlerCodegen<'_> {
     }
 
     /// Fails unconditionally. The code behind stays reachable for the verifier.
-    pub(in crate::lower) fn fail_now(&mut self, kind: ErrorKind) {
+    pub(crate) fn fail_now(&mut self, kind: ErrorKind) {
         let label = self.fail_label(kind);
         self.jump_opaque(label);
     }
 
     /// Jumps unconditionally. The code behind stays reachable for the verifier.
-    pub(in crate::lower) fn jump_opaque(&mut self, label: Label) {
+    pub(crate) fn jump_opaque(&mut self, label: Label) {
         let zero = self.asm.copy(0);
         self.asm.jump_if(Cond::Eq, zero, 0, label);
     }
 
     /// Sets the address or number of an error.
-    pub(in crate::lower) fn set_aux(&mut self, value: impl Into<Src>) {
+    pub(crate) fn set_aux(&mut self, value: impl Into<Src>) {
         self.store(self.plan.scratch.err_aux, value);
     }
 
     /// Emits a failure path.
-    pub(in crate::lower) fn emit_fail(&mut self, fail: FailurePath) -> Res {
+    pub(crate) fn emit_fail(&mut self, fail: FailurePath) -> Res {
         self.asm.bind(fail.label);
         self.line(fail.site);
         if let Some((_, label)) = fail.catch {
@@ -89,7 +89,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends the record of an error to the output.
-    pub(in crate::lower) fn error_piece(&mut self, record: Src, field: Option<Ty>) -> Res {
+    pub(crate) fn error_piece(&mut self, record: Src, field: Option<Ty>) -> Res {
         let fields: Vec<Ty> = field.into_iter().collect();
         let aux = self.plan.scratch.err_aux;
         let err_text = self.plan.scratch.err_text;
@@ -107,7 +107,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Counts an error, and ends the session after too many.
-    pub(in crate::lower) fn count_error(&mut self) {
+    pub(crate) fn count_error(&mut self) {
         let (state, earlier) = (self.shared_address(0), self.asm.copy(1));
         self.asm.atomic(
             AtomicOp::FetchAdd,
@@ -138,7 +138,7 @@ impl HandlerCodegen<'_> {
             .ok_or("an unknown error".into())
     }
 
-    pub(in crate::lower) fn raise(&mut self, msg: Val) -> Res {
+    pub(crate) fn raise(&mut self, msg: Val) -> Res {
         let text = self.text(msg)?;
         self.copy_text(self.plan.scratch.err_text, self.plan.max_string, &text)?;
         self.fail_now(ErrorKind::Raised);
@@ -146,7 +146,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = message of the error that led to this catch block. The kind is a run-time value.
-    pub(in crate::lower) fn catch_msg(&mut self, dst: IrReg) -> Res {
+    pub(crate) fn catch_msg(&mut self, dst: IrReg) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
@@ -179,7 +179,7 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    pub(in crate::lower) fn tick(&mut self, n: u32) -> Res {
+    pub(crate) fn tick(&mut self, n: u32) -> Res {
         if !self.ctx.ticking || n == 0 {
             return Ok(());
         }

@@ -7,8 +7,7 @@
 //! A call costs a hit 2 to 3 ns. Inline code would cost tens of verified instructions for each
 //! statement, on every path that leads to it.
 
-use spile_ebpf::isa::asm::CallArg;
-use spile_ebpf::isa::asm::{Asm, Label, Section};
+use spile_ebpf::isa::asm::{Asm, CallArg, Label, Section};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::{R1, R10};
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
@@ -26,23 +25,23 @@ use crate::lower::text::append::APPEND_TEXT;
 use crate::regalloc::{Allocation, Location};
 
 /// The registers that a subprogram's code may use: all but the per-CPU area and the stack.
-pub(in crate::lower) const FREE: RegMask = CALLER_SAVED | 1 << 6 | 1 << 8 | 1 << 9;
+pub(crate) const FREE: RegMask = CALLER_SAVED | 1 << 6 | 1 << 8 | 1 << 9;
 /// A subprogram's first argument as an operand.
-pub(in crate::lower) const FIRST: Val = Val::Reg(IrReg(0));
+pub(crate) const FIRST: Val = Val::Reg(IrReg(0));
 /// Result of an array operation on a full array.
-pub(in crate::lower) const FULL: i32 = 1;
+pub(crate) const FULL: i32 = 1;
 /// This bit of a string argument marks a constant.
 const CONSTANT: i32 = 1 << 30;
 
 impl HandlerCodegen<'_> {
     /// Whether this code calls a function for an operation. Global subprograms themselves do not.
-    pub(in crate::lower) fn outlined(&self) -> bool {
+    pub(crate) fn outlined(&self) -> bool {
         self.plan.outlining.is_large() && !self.in_subprogram
     }
 
     /// Defines the subprogram `name` unless the object has it. `code` gets its parameters; the first one
     /// is also [`FIRST`]. It returns 0 unless `code` returns something else. All of it is one sequence.
-    pub(in crate::lower) fn define_global<const N: usize>(
+    pub(crate) fn define_global<const N: usize>(
         &mut self,
         name: &str,
         params: [&'static str; N],
@@ -82,7 +81,7 @@ impl HandlerCodegen<'_> {
 
     /// In a subprogram: returns if an argument is larger than `most`, which gives the verifier its
     /// bound.
-    pub(in crate::lower) fn bound_argument(&mut self, reg: Reg, most: u32) {
+    pub(crate) fn bound_argument(&mut self, reg: Reg, most: u32) {
         let done = self.done;
         self.asm.jump_if(Cond::Gt, reg, most, done);
     }
@@ -97,7 +96,7 @@ impl HandlerCodegen<'_> {
     /// Sends an error record of this shape: without a field, with the address in `err_aux`, or with
     /// the text in `err_text`. Ends the handler. The failure paths share the call: the verifier then
     /// follows two instructions of each, and the program is shorter.
-    pub(in crate::lower) fn error_global(&mut self, record: u32, field: Option<Ty>) -> Res {
+    pub(crate) fn error_global(&mut self, record: u32, field: Option<Ty>) -> Res {
         let name = match field {
             None => "error",
             Some(Ty::Long) => "error_at",
@@ -124,7 +123,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Emits the calls for all failure paths, in front of the handler's end.
-    pub(in crate::lower) fn emit_error_tails(&mut self) {
+    pub(crate) fn emit_error_tails(&mut self) {
         for (name, label) in std::mem::take(&mut self.error_tails) {
             self.asm.bind(label);
             self.asm.call_sub(name);
@@ -141,7 +140,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The position behind the header of a new record of at most `capacity` bytes.
-    pub(in crate::lower) fn begin_global(&mut self, record: u32, capacity: i32) -> Res<Reg> {
+    pub(crate) fn begin_global(&mut self, record: u32, capacity: i32) -> Res<Reg> {
         let size = self.plan.scratch.out_size.cast_signed();
         self.define_global("begin", ["record", "limit"], |g, [record, limit]| {
             let [fits, flush] = g.asm.labels();
@@ -166,7 +165,7 @@ impl HandlerCodegen<'_> {
 
     /// Appends a string of the per-CPU area to the output at a position, and moves the position behind it.
     /// Returns false if no subprogram does this for `text`.
-    pub(in crate::lower) fn put_global(&mut self, text: &StrOperand, position: Reg) -> Res<bool> {
+    pub(crate) fn put_global(&mut self, text: &StrOperand, position: Reg) -> Res<bool> {
         let StrOperand::Slot { off, width } = *text else {
             return Ok(false);
         };
@@ -204,7 +203,7 @@ impl HandlerCodegen<'_> {
     // Text.
 
     /// Calls [`HandlerCodegen::begin_text`] as a subprogram.
-    pub(in crate::lower) fn begin_text_global(&mut self, width: u32) -> Res {
+    pub(crate) fn begin_text_global(&mut self, width: u32) -> Res {
         let zeros = CallArg::Constant(self.pool.byte_run(0));
         self.define_global("text_begin", ["width"], |g, [width]| {
             g.bound_argument(width, g.plan.max_string);
@@ -220,7 +219,7 @@ impl HandlerCodegen<'_> {
 
     /// Calls [`HandlerCodegen::end_text`] as a subprogram. Returns false if the slot is out of
     /// reach.
-    pub(in crate::lower) fn end_text_global(&mut self, off: u32, width: u32) -> Res<bool> {
+    pub(crate) fn end_text_global(&mut self, off: u32, width: u32) -> Res<bool> {
         if !self.in_reach(off, width) || width == 0 {
             return Ok(false);
         }
@@ -247,7 +246,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// A string as an argument of [`HandlerCodegen::append_global`], if it has that form.
-    pub(in crate::lower) fn text_number(&mut self, text: &StrOperand) -> Option<i32> {
+    pub(crate) fn text_number(&mut self, text: &StrOperand) -> Option<i32> {
         match text {
             StrOperand::Slot { off, width } if self.in_reach(*off, *width) => {
                 Some(off.cast_signed())
@@ -259,7 +258,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends a string of `size` bytes to the text being built, padded to a width.
-    pub(in crate::lower) fn append_global(&mut self, text: i32, size: Src, width: Src) -> Res {
+    pub(crate) fn append_global(&mut self, text: i32, size: Src, width: Src) -> Res {
         self.use_append_text()?;
         let params = ["text", "size", "width"];
         self.define_global("text_append", params, |g, [text, size, width]| {
@@ -289,7 +288,7 @@ impl HandlerCodegen<'_> {
     /// Does something to the element of the key in the key buffer, with a number: here, or in a function
     /// if handlers share this. `code` gets the number, and the locations to go to if the array is full and
     /// if there is no memory. Raises the overflow error if the array is full.
-    pub(in crate::lower) fn with_element(
+    pub(crate) fn with_element(
         &mut self,
         name: &str,
         g: GlobalId,
@@ -313,7 +312,7 @@ impl HandlerCodegen<'_> {
 
     /// What `code` finds out about the element of the key in the key buffer: here, or in a function
     /// if handlers share this.
-    pub(in crate::lower) fn read_element(
+    pub(crate) fn read_element(
         &mut self,
         name: &str,
         g: GlobalId,
@@ -333,7 +332,7 @@ impl HandlerCodegen<'_> {
 
     /// Defines and calls a subprogram that can find an array full; goes to `full` in this case.
     /// `args` are its parameters' names with their values.
-    pub(in crate::lower) fn call_global_or_full<const N: usize>(
+    pub(crate) fn call_global_or_full<const N: usize>(
         &mut self,
         full: Option<Label>,
         name: &str,
@@ -360,7 +359,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The jump target for a full array; `None` if the array wraps.
-    pub(in crate::lower) fn full_label(&mut self, g: GlobalId) -> Option<Label> {
+    pub(crate) fn full_label(&mut self, g: GlobalId) -> Option<Label> {
         let wraps = matches!(
             self.program.globals.get(g.index()).map(|g| &g.kind),
             Some(spile_ir::GlobalKind::Array { wrap: true, .. })
@@ -369,7 +368,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `a[key] = string`, for a string of the element's width.
-    pub(in crate::lower) fn set_text_global(&mut self, g: GlobalId, val: Val, width: u32) -> Res {
+    pub(crate) fn set_text_global(&mut self, g: GlobalId, val: Val, width: u32) -> Res {
         let text = self.text(val)?;
         let off = match text {
             StrOperand::Slot { off, width: w } if w == width && self.in_reach(off, w) => off,
@@ -393,7 +392,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The slot at `off` = the string at the key, of the same width.
-    pub(in crate::lower) fn get_text_global(
+    pub(crate) fn get_text_global(
         &mut self,
         g: GlobalId,
         map: &str,
@@ -422,24 +421,19 @@ impl HandlerCodegen<'_> {
     }
 
     /// Whether a subprogram adds to this statistic or per-CPU array.
-    pub(in crate::lower) fn adds_global(&self, g: GlobalId) -> bool {
+    pub(crate) fn adds_global(&self, g: GlobalId) -> bool {
         self.plan.outlining.shares_adding(g) && !self.in_subprogram
     }
 
     /// `a[key] <<< number` or `a[key] += number`, for a per-CPU array.
-    pub(in crate::lower) fn per_cpu_global(
-        &mut self,
-        g: GlobalId,
-        val: Val,
-        generations: bool,
-    ) -> Res {
+    pub(crate) fn per_cpu_global(&mut self, g: GlobalId, val: Val, generations: bool) -> Res {
         let full = self.full_label(g);
         self.per_cpu_or(full, g, val, generations)
     }
 
     /// Adds to a per-CPU array as [`HandlerCodegen::per_cpu_global`] does, with an explicit target
     /// for a full array.
-    pub(in crate::lower) fn per_cpu_or(
+    pub(crate) fn per_cpu_or(
         &mut self,
         full: Option<Label>,
         g: GlobalId,
@@ -460,7 +454,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The generation as an argument, if there are several; else 0.
-    pub(in crate::lower) fn generation(&mut self, several: bool) -> CallArg {
+    pub(crate) fn generation(&mut self, several: bool) -> CallArg {
         match several {
             true => self.asm.word(R10, GEN).into(),
             false => 0.into(),
@@ -471,7 +465,7 @@ impl HandlerCodegen<'_> {
 
     /// The result of a function of the run-time library that gets numbers only. It is called if handlers
     /// share the operation, else its code stands here.
-    pub(in crate::lower) fn run_library(&mut self, name: &str, args: &[CallArg]) -> Res<Reg> {
+    pub(crate) fn run_library(&mut self, name: &str, args: &[CallArg]) -> Res<Reg> {
         if !self.outlined() {
             let code = self.pool.inline(name)?;
             return Ok(self.asm.insert_with(code, args));
@@ -481,7 +475,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The slot = the current task's name.
-    pub(in crate::lower) fn execname_global(&mut self, off: u32, width: u32) -> Res<bool> {
+    pub(crate) fn execname_global(&mut self, off: u32, width: u32) -> Res<bool> {
         if width != 16 || !self.in_reach(off, width) {
             return Ok(false);
         }

@@ -28,7 +28,7 @@ const NO_MEMORY: i32 = 0;
 impl HandlerCodegen<'_> {
     /// `r7` = this CPU's area, marked busy, with the locks taken. Goes to `out` if the handler may
     /// not run.
-    pub(in crate::lower) fn enter_outlined(&mut self, locks: &[u32], out: Label) -> Res {
+    pub(crate) fn enter_outlined(&mut self, locks: &[u32], out: Label) -> Res {
         let (plan, cpus) = (self.plan, self.options.cpus);
         // Events that an interrupt can bring use another counter.
         let held = !locks.is_empty() && self.own_hits() == percpu::SKIP_HELD;
@@ -58,7 +58,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Releases the locks, sends the output buffer and marks the processor idle.
-    pub(in crate::lower) fn leave_outlined(&mut self, locks: &[u32]) -> Res {
+    pub(crate) fn leave_outlined(&mut self, locks: &[u32]) -> Res {
         let name = with_locks("leave", locks);
         self.define_global(&name, [], |g, []| {
             for lock in locks.iter().rev() {
@@ -73,7 +73,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Sends the output buffer.
-    pub(in crate::lower) fn flush_outlined(&mut self) {
+    pub(crate) fn flush_outlined(&mut self) {
         let end = self.asm.label();
         let position = self.block_word(self.plan.scratch.out_pos);
         self.asm.jump_if(Cond::Eq, position, 0, end);
@@ -82,7 +82,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Sends the output buffer, which is not empty.
-    pub(in crate::lower) fn call_flush(&mut self) {
+    pub(crate) fn call_flush(&mut self) {
         let plan = self.plan;
         let layout = FlushLayout {
             running: percpu::BUSY,
@@ -100,7 +100,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The address of the value for the key in the key buffer, or 0.
-    pub(in crate::lower) fn look_up_outlined(&mut self, map: &str) -> Res<Reg> {
+    pub(crate) fn look_up_outlined(&mut self, map: &str) -> Res<Reg> {
         let name = format!("find_{map}");
         self.pool
             .define_once(&name, None, || iterations::find(&name, map))?;
@@ -109,7 +109,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Calls [`HandlerCodegen::element_in_map`] as a subprogram.
-    pub(in crate::lower) fn element_outlined(
+    pub(crate) fn element_outlined(
         &mut self,
         array: &PerCpuArray,
         full: Option<Label>,

@@ -1,7 +1,6 @@
 //! The leading tests of a handler, which run before everything else.
 
-use spile_ebpf::isa::asm::Label;
-use spile_ebpf::isa::asm::{ARGUMENTS, CallArg};
+use spile_ebpf::isa::asm::{ARGUMENTS, CallArg, Label};
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::Size;
 use spile_ir::storage::Storage;
@@ -10,8 +9,7 @@ use spile_layout::GlobalLocation;
 
 use crate::attach::attachment::Hook;
 use crate::error::Res;
-use crate::lower::body_context::BodyContext;
-use crate::lower::body_context::{PrefilterSplit, PrefilterTest};
+use crate::lower::body_context::{BodyContext, PrefilterSplit, PrefilterTest, for_each_read};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::handler::entry::EntryState;
 use crate::lower::slots::{TASK, passed};
@@ -32,7 +30,7 @@ impl PrefilterSplit {
 
 impl BodyContext<'_> {
     /// Counts the instructions of these blocks that use the current task.
-    pub(in crate::lower) fn task_wanted(&self, order: &[BlockId]) -> usize {
+    pub(crate) fn task_wanted(&self, order: &[BlockId]) -> usize {
         let insts = order
             .iter()
             .flat_map(|b| &self.body.blocks[b.index()].insts);
@@ -70,17 +68,7 @@ impl BodyContext<'_> {
         let first = path.last()?.go_on;
         let mut read = vec![false; self.body.regs.len()];
         for b in self.reachable(first) {
-            let block = &self.body.blocks[b.index()];
-            let mut mark = |v: Val| {
-                if let Val::Reg(r) = v {
-                    read[r.index()] = true;
-                }
-            };
-            block
-                .insts
-                .iter()
-                .for_each(|(i, _)| i.for_each_use(&mut mark));
-            block.term.for_each_use(&mut mark);
+            for_each_read(&self.body.blocks[b.index()], |r| read[r.index()] = true);
         }
         let mut carried: Vec<spile_ir::Reg> = path
             .iter()
@@ -106,7 +94,7 @@ impl BodyContext<'_> {
     }
 
     /// The leading tests, in order.
-    pub(in crate::lower) fn leading_tests(&self) -> &[PrefilterTest] {
+    pub(crate) fn leading_tests(&self) -> &[PrefilterTest] {
         self.leading_tests.get_or_init(|| self.find_leading_tests())
     }
 
@@ -203,7 +191,7 @@ impl BodyContext<'_> {
     }
 
     /// Whether the code of an instruction can jump to the catch block of its block.
-    pub(in crate::lower) fn jumps_to_catch(&self, inst: &Inst) -> bool {
+    pub(crate) fn jumps_to_catch(&self, inst: &Inst) -> bool {
         match inst {
             Inst::Tick { n } => self.ticking && *n > 0,
             Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } => {

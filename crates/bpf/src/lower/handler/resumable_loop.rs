@@ -29,7 +29,7 @@ const BLOCK_WORD: i16 = TMP[0];
 
 impl HandlerCodegen<'_> {
     /// The label to jump to from the current block to reach `to`.
-    pub(in crate::lower) fn branch_target(&mut self, to: BlockId) -> Label {
+    pub(crate) fn branch_target(&mut self, to: BlockId) -> Label {
         let location = |b: BlockId| self.alloc.layout_index[b.index()];
         if self.alloc.resume.is_empty() || location(to) > location(self.cur_block) {
             return self.labels[to.index()];
@@ -48,7 +48,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Ends the step; the next one resumes at the edge's target.
-    pub(in crate::lower) fn emit_back_edge(&mut self, back: BackEdge) {
+    pub(crate) fn emit_back_edge(&mut self, back: BackEdge) {
         self.asm.bind(back.label);
         let number = self.alloc.resume.iter().position(|b| *b == back.to);
         debug_assert!(number.is_some(), "no step begins at {:?}", back.to);
@@ -57,11 +57,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Runs the body from `first` on as a sequence of steps.
-    pub(in crate::lower) fn emit_resumable_loop(
-        &mut self,
-        first: BlockId,
-        order: &[BlockId],
-    ) -> Res {
+    pub(crate) fn emit_resumable_loop(&mut self, first: BlockId, order: &[BlockId]) -> Res {
         let name = format!("steps{}", self.handler.0);
         let mut asm = Asm::new(&name, &["index", "stack"]);
         let task_saved = self.task_saved;

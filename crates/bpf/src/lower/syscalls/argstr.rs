@@ -10,8 +10,7 @@
 use std::ops::Range;
 
 use spile_cast::Cast;
-use spile_ebpf::isa::asm::CallArg;
-use spile_ebpf::isa::asm::{Asm, Label};
+use spile_ebpf::isa::asm::{Asm, CallArg, Label};
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 use spile_layout::Quote;
@@ -353,12 +352,12 @@ fn cases(of: &ArgVariants, words: &mut Vec<u64>, lists: &mut NameLists) -> u64 {
 }
 
 impl HandlerCodegen<'_> {
-    pub(in crate::lower) fn sys_argstr(&mut self, dst: IrReg) -> Res {
+    pub(crate) fn sys_argstr(&mut self, dst: IrReg) -> Res {
         self.arg_texts(dst, 0..ARGS)
     }
 
     /// `dst` = the text of one argument.
-    pub(in crate::lower) fn sys_argtext(&mut self, dst: IrReg, n: Val) -> Res {
+    pub(crate) fn sys_argtext(&mut self, dst: IrReg, n: Val) -> Res {
         match n {
             Val::Imm(n @ 0..ARGS_LONG) => {
                 self.arg_texts(dst, n.fit::<usize>()..n.fit::<usize>() + 1)

@@ -5,6 +5,7 @@
 //! [`NrSet`]. A handler that serves the whole sees the number of the whole.
 
 use spile_cast::Cast;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
@@ -14,7 +15,6 @@ use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::TMP;
 use crate::target::Target;
-use spile_ebpf::isa::asm::CallArg;
 
 /// Parts of `socketcall`: 1 to 20.
 const SOCKETCALLS: i32 = 20;

@@ -2,6 +2,7 @@
 
 use spile_abi::names;
 use spile_cast::Cast;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::insn::{AluOp, Cond};
 use spile_ir::{NrSet, Reg as IrReg};
 
@@ -9,7 +10,6 @@ use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::slots::BLOCK;
 use crate::lower::text::append::{APPEND_TEXT, flag};
-use spile_ebpf::isa::asm::CallArg;
 
 /// Bytes of a name.
 const NAME: usize = 32;
@@ -18,7 +18,7 @@ const MAX_ERRNO: i32 = 4095;
 
 impl HandlerCodegen<'_> {
     /// `dst` = the result as text: `-2 (ENOENT)`, or a number in the base that the table specifies.
-    pub(in crate::lower) fn sys_retstr(&mut self, dst: IrReg) -> Res {
+    pub(crate) fn sys_retstr(&mut self, dst: IrReg) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };

@@ -5,26 +5,26 @@ use spile_lir::library::append::AppendLayout;
 use spile_lir::library::routine::Routine;
 
 use spile_layout::plan::StateLayout;
-pub(in crate::lower) use spile_lir::library::append::{MAX_COUNT, flag};
+pub(crate) use spile_lir::library::append::{MAX_COUNT, flag};
 
 use crate::error::Res;
 use crate::lower::pool::Pool;
 
 /// Appends a text at an address. Each call is verified with its width, and the padding only if there is
 /// one.
-pub(in crate::lower) const APPEND_TEXT: &str = "append_text";
+pub(crate) const APPEND_TEXT: &str = "append_text";
 /// Appends an address; a global subprogram, as those below are.
-pub(in crate::lower) const APPEND_HEX: &str = "append_hex";
+pub(crate) const APPEND_HEX: &str = "append_hex";
 /// Appends the bytes of a number.
-pub(in crate::lower) const APPEND_BYTES: &str = "append_bytes";
+pub(crate) const APPEND_BYTES: &str = "append_bytes";
 
 /// The name of the function that appends a number in a base: 8, 10 or 16.
-pub(in crate::lower) fn append_number(base: u32) -> String {
+pub(crate) fn append_number(base: u32) -> String {
     format!("append_number_{base}")
 }
 
 /// Where the functions find the text.
-pub(in crate::lower) fn layout(plan: &StateLayout) -> AppendLayout {
+pub(crate) fn layout(plan: &StateLayout) -> AppendLayout {
     let offset = |offset: u32| offset.cast_signed();
     AppendLayout {
         length: offset(plan.scratch.text_pos),
@@ -36,26 +36,26 @@ pub(in crate::lower) fn layout(plan: &StateLayout) -> AppendLayout {
 
 impl Pool {
     /// Defines [`APPEND_TEXT`].
-    pub(in crate::lower) fn use_append_text(&mut self, plan: &StateLayout) -> Res {
+    pub(crate) fn use_append_text(&mut self, plan: &StateLayout) -> Res {
         self.routine(APPEND_TEXT, None, |_| Ok(Routine::AppendText(layout(plan))))
     }
 
     /// Defines [`APPEND_HEX`].
-    pub(in crate::lower) fn use_append_hex(&mut self, plan: &StateLayout) -> Res {
+    pub(crate) fn use_append_hex(&mut self, plan: &StateLayout) -> Res {
         self.routine(APPEND_HEX, Some(plan), |_| {
             Ok(Routine::AppendHex(layout(plan)))
         })
     }
 
     /// Defines [`APPEND_BYTES`].
-    pub(in crate::lower) fn use_append_bytes(&mut self, plan: &StateLayout) -> Res {
+    pub(crate) fn use_append_bytes(&mut self, plan: &StateLayout) -> Res {
         self.routine(APPEND_BYTES, Some(plan), |_| {
             Ok(Routine::AppendBytes(layout(plan)))
         })
     }
 
     /// Defines the function that [`append_number`] names.
-    pub(in crate::lower) fn use_append_number(&mut self, plan: &StateLayout, base: u32) -> Res {
+    pub(crate) fn use_append_number(&mut self, plan: &StateLayout, base: u32) -> Res {
         self.routine(&append_number(base), Some(plan), |_| {
             Ok(Routine::AppendNumber(layout(plan), base))
         })

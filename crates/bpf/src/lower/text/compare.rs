@@ -26,7 +26,7 @@ fn split(words: u32) -> (u32, u32) {
 impl HandlerCodegen<'_> {
     /// Splits a comparison of two strings into words to compare inline, and chunks for
     /// [`HandlerCodegen::compare_rest`].
-    pub(in crate::lower) fn words_in_location(
+    pub(crate) fn words_in_location(
         &self,
         a: &StrOperand,
         b: &StrOperand,
@@ -44,7 +44,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The order of two strings from a word on, which have `chunks` chunks there.
-    pub(in crate::lower) fn compare_rest(
+    pub(crate) fn compare_rest(
         &mut self,
         (a, b): (&StrOperand, &StrOperand),
         (first, chunks): (u32, u32),

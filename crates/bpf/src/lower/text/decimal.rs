@@ -11,7 +11,7 @@ use crate::lower::slots::block_at;
 
 impl HandlerCodegen<'_> {
     /// `dst` = the floating-point number that a text represents.
-    pub(in crate::lower) fn string_to_fp(&mut self, dst: IrReg, text: Val) -> Res {
+    pub(crate) fn string_to_fp(&mut self, dst: IrReg, text: Val) -> Res {
         let text = self.text(text)?;
         if let StrOperand::Const { bytes } = &text {
             let number = self.asm.new_reg();

@@ -6,6 +6,7 @@
 //! the end the text is copied to its slot, and a truncation is counted.
 
 use spile_cast::Cast;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::fmt::{Conv, ConvKind, Count, Piece};
@@ -17,10 +18,9 @@ use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{BLOCK, NR, block_at};
-use spile_ebpf::isa::asm::CallArg;
 
 impl HandlerCodegen<'_> {
-    pub(in crate::lower) fn concat(&mut self, dst: IrReg, a: Val, b: Val) -> Res {
+    pub(crate) fn concat(&mut self, dst: IrReg, a: Val, b: Val) -> Res {
         self.text_result(dst, |g| {
             for text in [a, b] {
                 let text = g.text(text)?;
@@ -30,7 +30,7 @@ impl HandlerCodegen<'_> {
         })
     }
 
-    pub(in crate::lower) fn sprint(&mut self, dst: IrReg, fmt: FormatId, args: &[Val]) -> Res {
+    pub(crate) fn sprint(&mut self, dst: IrReg, fmt: FormatId, args: &[Val]) -> Res {
         self.text_result(dst, |g| {
             let format = g.program.formats.get(fmt.index());
             let mut args = args.iter().copied();
@@ -45,11 +45,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = the text that the code appends, if there is a slot for it.
-    pub(in crate::lower) fn text_result(
-        &mut self,
-        dst: IrReg,
-        code: impl FnOnce(&mut Self) -> Res,
-    ) -> Res {
+    pub(crate) fn text_result(&mut self, dst: IrReg, code: impl FnOnce(&mut Self) -> Res) -> Res {
         match self.slot(dst)? {
             Some(slot) => self.write_text(slot, code),
             None => Ok(()),
@@ -57,7 +53,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Writes the text that the code appends to a slot: its offset and width.
-    pub(in crate::lower) fn write_text(
+    pub(crate) fn write_text(
         &mut self,
         (off, width): (u32, u32),
         code: impl FnOnce(&mut Self) -> Res,
@@ -103,7 +99,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// A width; negative for padding on the right.
-    pub(in crate::lower) fn width_of(&mut self, field: FieldSpec) -> Res<Src> {
+    pub(crate) fn width_of(&mut self, field: FieldSpec) -> Res<Src> {
         match field.width {
             SizeOperand::Known(n) => Ok(Src::Imm(if field.left { -n } else { n })),
             SizeOperand::At(v) => {
@@ -126,14 +122,14 @@ impl HandlerCodegen<'_> {
     /// Sends a number through a scratch word. This merges the verifier's paths. It also detaches
     /// the number from the register that it came from, about which the verifier would otherwise
     /// learn facts that multiply paths in the rest of the handler.
-    pub(in crate::lower) fn forget_bounds(&mut self, reg: Reg) {
+    pub(crate) fn forget_bounds(&mut self, reg: Reg) {
         let word = self.plan.scratch.tmp.fit::<i16>() + 56;
         self.asm.store(Size::DW, BLOCK, word, reg);
         self.asm.load(Size::DW, reg, BLOCK, word);
     }
 
     /// A copy of a number of which the verifier knows nothing (see [`HandlerCodegen::forget_bounds`]).
-    pub(in crate::lower) fn unknown(&mut self, n: Val) -> Res<Reg> {
+    pub(crate) fn unknown(&mut self, n: Val) -> Res<Reg> {
         let n = self.number_copy(n)?;
         self.forget_bounds(n);
         Ok(n)
@@ -181,7 +177,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Starts a text for a slot of that width.
-    pub(in crate::lower) fn begin_text(&mut self, width: u32) {
+    pub(crate) fn begin_text(&mut self, width: u32) {
         if self.outlined() && width <= self.plan.max_string {
             // The subprogram is constant and always assembles.
             let made = self.begin_text_global(width);
@@ -193,7 +189,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Copies the finished text to its slot.
-    pub(in crate::lower) fn end_text(&mut self, off: u32, width: u32) {
+    pub(crate) fn end_text(&mut self, off: u32, width: u32) {
         let text = StrOperand::Slot {
             off: self.plan.scratch.text,
             width,
@@ -210,17 +206,17 @@ impl HandlerCodegen<'_> {
         self.truncate(off, width);
     }
 
-    pub(in crate::lower) fn use_append_text(&mut self) -> Res {
+    pub(crate) fn use_append_text(&mut self) -> Res {
         self.pool.use_append_text(self.plan)
     }
 
     /// Appends a string.
-    pub(in crate::lower) fn append_text(&mut self, text: &StrOperand) -> Res {
+    pub(crate) fn append_text(&mut self, text: &StrOperand) -> Res {
         self.append_sized(text, text.width().into(), Src::Imm(0))
     }
 
     /// Appends a constant.
-    pub(in crate::lower) fn append_literal(&mut self, text: impl AsRef<[u8]>) -> Res {
+    pub(crate) fn append_literal(&mut self, text: impl AsRef<[u8]>) -> Res {
         self.append_text(&StrOperand::literal(text))
     }
 
@@ -307,7 +303,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Builds a message that ends with the address in `err_aux`, in hexadecimal.
-    pub(in crate::lower) fn build_message(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
+    pub(crate) fn build_message(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
         self.write_text((off, width), |g| {
             g.append_literal(text)?;
             let address = g.block_word(g.plan.scratch.err_aux);
@@ -316,7 +312,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Builds a message that starts with the number in `err_aux`.
-    pub(in crate::lower) fn build_count(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
+    pub(crate) fn build_count(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
         self.write_text((off, width), |g| {
             let count = g.block_word(g.plan.scratch.err_aux);
             g.append_value(count, 10, flag::SIGNED)?;
@@ -325,7 +321,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends a number in a base.
-    pub(in crate::lower) fn append_value(&mut self, value: Reg, base: u32, flags: i32) -> Res {
+    pub(crate) fn append_value(&mut self, value: Reg, base: u32, flags: i32) -> Res {
         self.pool.use_append_number(self.plan, base)?;
         let args = [(-1).into(), value.into(), flags.into(), 0.into()];
         self.asm.call_sub_with(append_number(base), &args);
@@ -333,7 +329,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Builds `syscall_N` for a number without a name.
-    pub(in crate::lower) fn unnamed(&mut self, off: u32, width: u32) -> Res {
+    pub(crate) fn unnamed(&mut self, off: u32, width: u32) -> Res {
         self.write_text((off, width), |g| {
             g.append_literal("syscall_")?;
             let number = g.asm.word(R10, NR);

@@ -2,10 +2,9 @@
 //! record and the controller renders them; for strings they are appended here, up to a NUL.
 
 use spile_ebpf::isa::asm::CallArg;
-use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::fmt::{MAX_MEM, TOO_MANY};
-use spile_ir::{Space, Ty, Val};
+use spile_ir::{Ty, Val};
 use spile_layout::ErrorKind;
 use spile_lir::library::hex_bytes;
 
@@ -15,6 +14,7 @@ use crate::error::Res;
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::slots::{BLOCK, block_at};
+use crate::lower::values::probe_read;
 
 #[expect(
     clippy::cast_possible_truncation,
@@ -30,11 +30,7 @@ const COLUMNS: u32 = 32;
 
 impl HandlerCodegen<'_> {
     /// The record field of an argument.
-    pub(in crate::lower) fn print_field(
-        &mut self,
-        arg: Val,
-        memory: Option<MemoryArg>,
-    ) -> Res<OutputField> {
+    pub(crate) fn print_field(&mut self, arg: Val, memory: Option<MemoryArg>) -> Res<OutputField> {
         Ok(match (memory, self.ty(arg)?) {
             (Some(memory), _) => OutputField::Memory(memory),
             (None, Ty::Long) => OutputField::Long(self.number(arg)?),
@@ -43,7 +39,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends bytes of memory at a position of the output buffer, and moves the position behind them.
-    pub(in crate::lower) fn memory_field(&mut self, memory: &MemoryArg, position: Reg) -> Res {
+    pub(crate) fn memory_field(&mut self, memory: &MemoryArg, position: Reg) -> Res {
         let (tmp, size) = (
             self.plan.scratch.tmp,
             self.plan.scratch.out_size.cast_signed(),
@@ -62,7 +58,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Always true; bounds the register for the verifier.
-    pub(in crate::lower) fn check_bound(&mut self, reg: Reg, most: i32) {
+    pub(crate) fn check_bound(&mut self, reg: Reg, most: i32) {
         self.asm.mov_unless(Cond::Le, reg, most, 0);
     }
 
@@ -96,23 +92,16 @@ impl HandlerCodegen<'_> {
         self.check_bound(bytes, MOST);
         let from = self.number(memory.addr)?;
         self.set_aux(from);
-        let helper = match memory.space {
-            Space::Kernel => Helper::ProbeReadKernel,
-            Space::User => Helper::ProbeReadUser,
-        };
-        let result = self.asm.call_with(helper, &[to, bytes.into(), from.into()]);
+        let result = self
+            .asm
+            .call_with(probe_read(memory.space), &[to, bytes.into(), from.into()]);
         let fail = self.fail_label(ErrorKind::ReadFault);
         self.asm.jump_if(Cond::Ne, result, 0, fail);
         Ok(())
     }
 
     /// Appends memory to the text, raw or in hexadecimal.
-    pub(in crate::lower) fn append_memory(
-        &mut self,
-        memory: &MemoryArg,
-        hex: bool,
-        shape: FieldSpec,
-    ) -> Res {
+    pub(crate) fn append_memory(&mut self, memory: &MemoryArg, hex: bool, shape: FieldSpec) -> Res {
         let (tmp, text, max) = (
             self.plan.scratch.tmp,
             self.plan.scratch.text,

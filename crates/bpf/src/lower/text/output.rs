@@ -18,7 +18,7 @@ use crate::lower::operand::StrOperand;
 const HEADER: i32 = 8;
 
 impl HandlerCodegen<'_> {
-    pub(in crate::lower) fn print(&mut self, stream: Stream, fmt: FormatId, args: &[Val]) -> Res {
+    pub(crate) fn print(&mut self, stream: Stream, fmt: FormatId, args: &[Val]) -> Res {
         let format = self
             .program
             .formats
@@ -38,7 +38,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends an output record, after sending a buffer without space for it.
-    pub(in crate::lower) fn piece(
+    pub(crate) fn piece(
         &mut self,
         shape: RecordShape,
         field: &mut dyn FnMut(&mut Self, usize) -> Res<OutputField>,
@@ -50,7 +50,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends an output record with this shape number, number of words and fields.
-    pub(in crate::lower) fn piece_of(
+    pub(crate) fn piece_of(
         &mut self,
         (record, words): (Src, u32),
         fields: &[Ty],
@@ -109,14 +109,14 @@ impl HandlerCodegen<'_> {
     }
 
     /// Writes a record's number at a position, or behind the header if nothing is there yet.
-    pub(in crate::lower) fn piece_number(&mut self, position: Reg, record: Src) {
+    pub(crate) fn piece_number(&mut self, position: Reg, record: Src) {
         self.asm.mov_unless(Cond::Ge, position, HEADER, HEADER);
         let to = self.cursor(position);
         self.asm.store(Size::DW, to, 0, record);
     }
 
     /// Appends the buckets of a histogram, which start `off` bytes behind an address.
-    pub(in crate::lower) fn buckets_piece(&mut self, hist: Hist, statistic: Reg, off: u32) -> Res {
+    pub(crate) fn buckets_piece(&mut self, hist: Hist, statistic: Reg, off: u32) -> Res {
         let words = hist.buckets();
         let record = self.pool.record(RecordShape {
             what: RecordKind::Hist(hist),
@@ -134,7 +134,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The address of a position in the output buffer.
-    pub(in crate::lower) fn cursor(&mut self, position: Reg) -> Reg {
+    pub(crate) fn cursor(&mut self, position: Reg) -> Reg {
         let to = self.block_address(self.plan.scratch.out);
         self.asm.add(to, position);
         to
@@ -176,7 +176,7 @@ impl HandlerCodegen<'_> {
 
     /// Writes the length of a field, whose bytes are there. `position` = the position behind the field; that
     /// of its beginning is in the first scratch word.
-    pub(in crate::lower) fn end_field(&mut self, position: Reg, bytes: Reg) {
+    pub(crate) fn end_field(&mut self, position: Reg, bytes: Reg) {
         let size = self.plan.scratch.out_size.cast_signed();
         self.load(position, self.plan.scratch.tmp);
         self.check_bound(position, size);
@@ -189,7 +189,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Sends the output buffer.
-    pub(in crate::lower) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         if self.plan.outlining.is_large() {
             return self.flush_outlined();
         }

@@ -2,10 +2,8 @@
 
 use spile_cast::Cast;
 use spile_ebpf::isa::asm::CallArg;
-use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{Cond, Size};
 use spile_ir::{Reg as IrReg, Space, Val};
-use spile_layout::ErrorKind;
 use spile_lir::library::routine::Routine;
 
 use super::escapes::escape_table;
@@ -13,6 +11,7 @@ use crate::error::{LowerError, Res};
 use crate::lower::codegen::HandlerCodegen;
 use crate::lower::pool::Pool;
 use crate::lower::slots::block_at;
+use crate::lower::values::{probe_read, string_fault};
 
 /// Offsets of scratch words: the arguments of `quote` that are no addresses.
 mod word {
@@ -26,13 +25,7 @@ mod word {
 
 impl HandlerCodegen<'_> {
     /// `dst` = the text escaped, in at most `capacity` bytes.
-    pub(in crate::lower) fn text_strn(
-        &mut self,
-        dst: IrReg,
-        text: Val,
-        capacity: Val,
-        quoted: Val,
-    ) -> Res {
+    pub(crate) fn text_strn(&mut self, dst: IrReg, text: Val, capacity: Val, quoted: Val) -> Res {
         let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
@@ -51,12 +44,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Fills a slot with escaped bytes of memory, in quotes. Reading can fail.
-    pub(in crate::lower) fn memory_quoted(
-        &mut self,
-        dst: Option<IrReg>,
-        space: Space,
-        args: &[Val],
-    ) -> Res {
+    pub(crate) fn memory_quoted(&mut self, dst: Option<IrReg>, space: Space, args: &[Val]) -> Res {
         let (tmp, max) = (self.plan.scratch.tmp, self.plan.max_string);
         let bytes = self.plan.scratch.memory;
         let empty = self.asm.label();
@@ -67,13 +55,9 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Eq, count, 0, empty);
         let from = self.number(args[0])?;
         self.set_aux(from);
-        let (helper, kind) = match space {
-            Space::User => (Helper::ProbeReadUser, ErrorKind::UserStrFault),
-            Space::Kernel => (Helper::ProbeReadKernel, ErrorKind::KernelStrFault),
-        };
         let read = [block_at(bytes), count.into(), from.into()];
-        let result = self.asm.call_with(helper, &read);
-        let fail = self.fail_label(kind);
+        let result = self.asm.call_with(probe_read(space), &read);
+        let fail = self.fail_label(string_fault(space));
         self.asm.jump_if(Cond::Ne, result, 0, fail);
         self.asm.bind(empty);
         let Some(slot) = dst.map(|d| self.slot(d)).transpose()?.flatten() else {
@@ -92,16 +76,12 @@ impl HandlerCodegen<'_> {
         let tmp = self.plan.scratch.tmp;
         let max = self.plan.max_string.cast_signed();
         if let (Val::Imm(capacity), Val::Imm(quoted)) = (capacity, quoted) {
-            let (capacity, quotes) = (
-                capacity.clamp(0, i64::from(max)).fit::<i32>(),
-                i32::from(quoted != 0),
-            );
-            let limit = if quoted != 0 {
-                capacity.max(5) - 1
-            } else {
-                capacity
+            let capacity = capacity.clamp(0, i64::from(max)).fit::<i32>();
+            let limit = match quoted {
+                0 => capacity,
+                _ => capacity.max(5) - 1,
             };
-            self.store(tmp + word::QUOTED, quotes);
+            self.store(tmp + word::QUOTED, i32::from(quoted != 0));
             self.store(tmp + word::LIMIT, limit);
             return Ok(());
         }
@@ -143,7 +123,7 @@ impl HandlerCodegen<'_> {
 }
 
 /// Defines `quote_WIDE(text, out, count, limit, quoted)` for bytes in a slot of that width.
-pub(in crate::lower) fn sub(pool: &mut Pool, wide: u32, max: u32) -> Res<String> {
+pub(crate) fn sub(pool: &mut Pool, wide: u32, max: u32) -> Res<String> {
     let name = format!("quote_{wide}");
     pool.routine_with(&name, None, |_| {
         Ok((Routine::Quote(wide, max), vec![escape_table()]))

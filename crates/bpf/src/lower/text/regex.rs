@@ -19,7 +19,7 @@ const _: () = assert!(MAX_GROUPS == regex::MAX_GROUPS && NO_SLOT == regex::NO_SL
 
 impl HandlerCodegen<'_> {
     /// Resets the match at a handler's entry.
-    pub(in crate::lower) fn forget_match(&mut self) {
+    pub(crate) fn forget_match(&mut self) {
         if self.facts.asks_of_match() {
             let last = self.block_address(self.plan.scratch.last_match);
             self.asm.store(Size::DW, last, area::STATE, -2);
@@ -27,13 +27,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = 1 if the text matches.
-    pub(in crate::lower) fn regex(
-        &mut self,
-        dst: IrReg,
-        re: RegexId,
-        text: Val,
-        keep: bool,
-    ) -> Res {
+    pub(crate) fn regex(&mut self, dst: IrReg, re: RegexId, text: Val, keep: bool) -> Res {
         let regex = self.program.regexes.get(re.index());
         let regex = regex.ok_or("no such regular expression")?;
         let text = self.text(text)?;
@@ -97,13 +91,13 @@ impl HandlerCodegen<'_> {
     }
 
     /// The number of groups of the last match, or the reason for none.
-    pub(in crate::lower) fn match_groups(&mut self) -> Reg {
+    pub(crate) fn match_groups(&mut self) -> Reg {
         let last = self.block_address(self.plan.scratch.last_match);
         self.asm.word(last, area::STATE)
     }
 
     /// `dst` = text of a group.
-    pub(in crate::lower) fn match_group(&mut self, dst: IrReg, n: Val) -> Res {
+    pub(crate) fn match_group(&mut self, dst: IrReg, n: Val) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };

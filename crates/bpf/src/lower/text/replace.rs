@@ -12,7 +12,7 @@ use crate::lower::slots::block_at;
 
 impl HandlerCodegen<'_> {
     /// `dst` = the string with every occurrence replaced.
-    pub(in crate::lower) fn str_replace(&mut self, dst: IrReg, args: &[Val]) -> Res {
+    pub(crate) fn str_replace(&mut self, dst: IrReg, args: &[Val]) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
@@ -43,7 +43,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Fetches the next token. Without `dst` the position in the text still advances.
-    pub(in crate::lower) fn tokenize(&mut self, dst: Option<IrReg>, text: Val, delims: Val) -> Res {
+    pub(crate) fn tokenize(&mut self, dst: Option<IrReg>, text: Val, delims: Val) -> Res {
         self.needs_loop("tokenize()")?;
         let (scratch, max) = (self.plan.scratch, self.plan.max_string);
         let kept = scratch.tokens + 8;
@@ -96,7 +96,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Discards the text: it does not outlive a run of the handler.
-    pub(in crate::lower) fn clear_tokens(&mut self) {
+    pub(crate) fn clear_tokens(&mut self) {
         if self.facts.uses(Intrinsic::Tokenize) {
             self.store(self.plan.scratch.tokens, 0);
             self.store(self.plan.scratch.tokens + 8, 0);

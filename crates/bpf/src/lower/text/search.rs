@@ -2,6 +2,7 @@
 //! their loops.
 
 use spile_cast::Cast;
+use spile_ebpf::isa::asm::CallArg;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::interp::strtol;
 use spile_ir::{Reg as IrReg, Val};
@@ -15,10 +16,9 @@ use crate::lower::codegen::HandlerCodegen;
 use crate::lower::operand::StrOperand;
 use crate::lower::pool::Pool;
 use crate::lower::slots::block_at;
-use spile_ebpf::isa::asm::CallArg;
 
 impl HandlerCodegen<'_> {
-    pub(in crate::lower) fn needs_loop(&self, what: &str) -> Res {
+    pub(crate) fn needs_loop(&self, what: &str) -> Res {
         if self.options.features.bpf_loop {
             Ok(())
         } else {
@@ -29,13 +29,13 @@ impl HandlerCodegen<'_> {
     }
 
     /// Defines a function that is made for this call, and returns its name.
-    pub(in crate::lower) fn made(&mut self, func: LirFunc) -> Res<String> {
+    pub(crate) fn made(&mut self, func: LirFunc) -> Res<String> {
         self.pool.define_module(Module::from(func))
     }
 
     /// A string in the per-CPU area with readable memory behind it: constants are copied to the copy
     /// buffer.
-    pub(in crate::lower) fn copy_into_block(&mut self, text: StrOperand) -> Res<StrOperand> {
+    pub(crate) fn copy_into_block(&mut self, text: StrOperand) -> Res<StrOperand> {
         match text {
             StrOperand::Slot { .. } => Ok(text),
             StrOperand::Const { .. } => {
@@ -48,7 +48,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = 1 if the first string contains the second.
-    pub(in crate::lower) fn isinstr(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
+    pub(crate) fn isinstr(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
         let at = match self.find(text, part)? {
             Src::Imm(at) => return self.def_int(dst, i32::from(at > 0)),
             Src::Reg(at) => at,
@@ -58,7 +58,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = position of the second string in the first, or -1.
-    pub(in crate::lower) fn strpos(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
+    pub(crate) fn strpos(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
         match self.find(text, part)? {
             Src::Imm(at) => self.def_int(dst, at - 1),
             Src::Reg(at) => {
@@ -88,7 +88,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = the number at the start of a string.
-    pub(in crate::lower) fn strtol(&mut self, dst: IrReg, text: Val, base: Val) -> Res {
+    pub(crate) fn strtol(&mut self, dst: IrReg, text: Val, base: Val) -> Res {
         let text = self.text(text)?;
         if let (StrOperand::Const { bytes }, Val::Imm(base)) = (&text, base) {
             let number = self.asm.constant(strtol(bytes, base));
@@ -104,7 +104,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// A copy of a string with its bytes escaped as in C source, in the copy buffer.
-    pub(in crate::lower) fn escaped(&mut self, text: &StrOperand) -> Res<StrOperand> {
+    pub(crate) fn escaped(&mut self, text: &StrOperand) -> Res<StrOperand> {
         let width = self.plan.max_string;
         if let StrOperand::Const { bytes } = text {
             let bytes = spile_ir::fmt::escape_text(bytes);
@@ -122,7 +122,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Word at `tmp` = the escape of a byte. Changes `code`.
-    pub(in crate::lower) fn escaped_char(&mut self, code: Reg, tmp: u32) {
+    pub(crate) fn escaped_char(&mut self, code: Reg, tmp: u32) {
         let table = self.pool.constant(&table(spile_ir::fmt::escape_char));
         let escape = self.asm.address_of(&CallArg::Constant(table));
         self.asm.alu(AluOp::And, code, 255);
@@ -134,6 +134,6 @@ impl HandlerCodegen<'_> {
 }
 
 /// Defines `escape(text, to)` for texts of that width, and returns its name.
-pub(in crate::lower) fn use_escape(pool: &mut Pool, plan: &StateLayout, wide: u32) -> Res<String> {
+pub(crate) fn use_escape(pool: &mut Pool, plan: &StateLayout, wide: u32) -> Res<String> {
     pool.define_module(quote::escape(wide, plan.max_string, &escapes()))
 }

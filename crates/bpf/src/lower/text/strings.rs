@@ -15,7 +15,7 @@ use crate::lower::slots::{UNROLL, block_at};
 
 impl HandlerCodegen<'_> {
     /// Word `i` of a string in its cheapest form.
-    pub(in crate::lower) fn text_word(&mut self, text: &StrOperand, i: u32) -> Src {
+    pub(crate) fn text_word(&mut self, text: &StrOperand, i: u32) -> Src {
         match text {
             StrOperand::Slot { off, width } if i * 8 < *width => {
                 self.block_word(off + i * 8).into()
@@ -29,7 +29,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Zeroes bytes of the per-CPU area.
-    pub(in crate::lower) fn fill_zero(&mut self, off: u32, bytes: u32) {
+    pub(crate) fn fill_zero(&mut self, off: u32, bytes: u32) {
         if bytes <= UNROLL * 8 {
             let (base, disp) = self.block_operand(off, bytes);
             for i in 0..bytes / 8 {
@@ -43,7 +43,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Copies a string into a slot, truncated to its width.
-    pub(in crate::lower) fn copy_text(&mut self, off: u32, width: u32, text: &StrOperand) -> Res {
+    pub(crate) fn copy_text(&mut self, off: u32, width: u32, text: &StrOperand) -> Res {
         if matches!(text, StrOperand::Slot { off: from, .. } if *from == off) {
             return Ok(());
         }
@@ -75,7 +75,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Terminates a string that fills its slot to the last byte, and counts the truncation.
-    pub(in crate::lower) fn truncate(&mut self, off: u32, width: u32) {
+    pub(crate) fn truncate(&mut self, off: u32, width: u32) {
         let fits = self.asm.label();
         let (base, disp) = self.block_operand(off + width - 1, 1);
         let last = self.asm.read(Size::B, base, disp);
@@ -85,7 +85,7 @@ impl HandlerCodegen<'_> {
         self.asm.bind(fits);
     }
 
-    pub(in crate::lower) fn str_cmp(&mut self, dst: IrReg, op: CmpOp, a: Val, b: Val) -> Res {
+    pub(crate) fn str_cmp(&mut self, dst: IrReg, op: CmpOp, a: Val, b: Val) -> Res {
         let (a, b) = (self.text(a)?, self.text(b)?);
         let [yes, no, end] = self.asm.labels();
         self.compare_texts(op, &a, &b, yes, no)?;
@@ -100,7 +100,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Compares two strings and jumps to one of the labels in every case.
-    pub(in crate::lower) fn compare_texts(
+    pub(crate) fn compare_texts(
         &mut self,
         op: CmpOp,
         a: &StrOperand,
@@ -194,7 +194,7 @@ impl HandlerCodegen<'_> {
 
     /// The length of a string.
     #[must_use]
-    pub(in crate::lower) fn strlen(&mut self, text: &StrOperand) -> Reg {
+    pub(crate) fn strlen(&mut self, text: &StrOperand) -> Reg {
         match text {
             StrOperand::Const { bytes } => self.asm.copy(bytes.len().fit::<i32>()),
             StrOperand::Slot { width, .. } => {
@@ -208,7 +208,7 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    pub(in crate::lower) fn table_get(&mut self, dst: IrReg, table: TableId, idx: Val) -> Res {
+    pub(crate) fn table_get(&mut self, dst: IrReg, table: TableId, idx: Val) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
@@ -227,7 +227,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Copies a row of a table in `.rodata` to a slot; "" if there is no such row.
-    pub(in crate::lower) fn table_row(
+    pub(crate) fn table_row(
         &mut self,
         row: Reg,
         (off, width): (u32, u32),
@@ -252,7 +252,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = bytes start..start+len of a string, limited to its end.
-    pub(in crate::lower) fn substr(&mut self, dst: IrReg, s: Val, start: Val, len: Val) -> Res {
+    pub(crate) fn substr(&mut self, dst: IrReg, s: Val, start: Val, len: Val) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
@@ -299,7 +299,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Limits the length of a text to what fits in `width` bytes, and counts a truncation.
-    pub(in crate::lower) fn truncate_length(&mut self, length: Reg, width: u32) {
+    pub(crate) fn truncate_length(&mut self, length: Reg, width: u32) {
         let fits = self.asm.label();
         self.asm.jump_if(Cond::Sle, length, width - 1, fits);
         self.asm.mov(length, width - 1);
@@ -308,7 +308,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = byte of a string at a position, 0 if it is out of range.
-    pub(in crate::lower) fn stringat(&mut self, dst: IrReg, s: Val, pos: Val) -> Res {
+    pub(crate) fn stringat(&mut self, dst: IrReg, s: Val, pos: Val) -> Res {
         let text = self.text(s)?;
         let end = self.asm.label();
         let (at, byte) = (self.number_copy(pos)?, self.asm.copy(0));

@@ -14,12 +14,7 @@ use crate::lower::slots::block_at;
 
 impl HandlerCodegen<'_> {
     /// `dst` = the text at an address. Errors are raised even if the result is unused.
-    pub(in crate::lower) fn unicode(
-        &mut self,
-        dst: Option<IrReg>,
-        space: Space,
-        args: &[Val],
-    ) -> Res {
+    pub(crate) fn unicode(&mut self, dst: Option<IrReg>, space: Space, args: &[Val]) -> Res {
         self.needs_loop("reading UTF-16 and UTF-32")?;
         let (addr, unit, bits, capacity) = match *args {
             [addr, Val::Imm(2), Val::Imm(n)] => (addr, Size::U16, 16, n),

@@ -69,7 +69,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = the first `n` addresses, or all.
-    pub(in crate::lower) fn kernel_stack(&mut self, dst: IrReg, n: Val) -> Res {
+    pub(crate) fn kernel_stack(&mut self, dst: IrReg, n: Val) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
@@ -80,7 +80,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Starts a text with the addresses in the buffer, at most `n`.
-    pub(in crate::lower) fn begin_stack_text(&mut self, n: Val, width: u32) -> Res {
+    pub(crate) fn begin_stack_text(&mut self, n: Val, width: u32) -> Res {
         let how = match n {
             Val::Imm(-2) => address::BEHIND,
             _ => address::BETWEEN,
@@ -100,7 +100,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = a mark for a part of the kernel's stack.
-    pub(in crate::lower) fn kernel_symbolic(&mut self, dst: IrReg, form: Val, first: Val) -> Res {
+    pub(crate) fn kernel_symbolic(&mut self, dst: IrReg, form: Val, first: Val) -> Res {
         let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
@@ -119,13 +119,13 @@ impl HandlerCodegen<'_> {
     }
 
     /// Address `n` of the kernel's stack, or 0.
-    pub(in crate::lower) fn kernel_frame(&mut self, n: Val) -> Res<Reg> {
+    pub(crate) fn kernel_frame(&mut self, n: Val) -> Res<Reg> {
         self.take_kernel_stack()?;
         self.frame_of_buffer(n)
     }
 
     /// Address `n` of the buffer, or 0.
-    pub(in crate::lower) fn frame_of_buffer(&mut self, n: Val) -> Res<Reg> {
+    pub(crate) fn frame_of_buffer(&mut self, n: Val) -> Res<Reg> {
         let buffer = self.buffer()?.clone();
         let end = self.asm.label();
         let at = self.unknown(n)?;
@@ -145,13 +145,13 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = name of a kernel address, with offset, size and module if `data` is set.
-    pub(in crate::lower) fn symbol(&mut self, dst: IrReg, addr: Val, data: bool) -> Res {
+    pub(crate) fn symbol(&mut self, dst: IrReg, addr: Val, data: bool) -> Res {
         let addr = self.unknown(addr)?;
         self.symbol_at(dst, addr, data)
     }
 
     /// The same for an address in a register.
-    pub(in crate::lower) fn symbol_at(&mut self, dst: IrReg, addr: Reg, data: bool) -> Res {
+    pub(crate) fn symbol_at(&mut self, dst: IrReg, addr: Reg, data: bool) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
@@ -187,7 +187,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = a mark for a text of that form.
-    pub(in crate::lower) fn symbolic(&mut self, dst: IrReg, form: Val, of: Val) -> Res {
+    pub(crate) fn symbolic(&mut self, dst: IrReg, form: Val, of: Val) -> Res {
         let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
@@ -201,7 +201,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Writes a mark with the data that the code appends.
-    pub(in crate::lower) fn write_mark(
+    pub(crate) fn write_mark(
         &mut self,
         slot: (u32, u32),
         form: SymbolicForm,
@@ -215,7 +215,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends the session's word and the form's letter.
-    pub(in crate::lower) fn begin_mark(&mut self, form: SymbolicForm) -> Res {
+    pub(crate) fn begin_mark(&mut self, form: SymbolicForm) -> Res {
         self.use_append_text()?;
         let args = [
             BLOCK.into(),
@@ -229,7 +229,7 @@ impl HandlerCodegen<'_> {
 }
 
 /// The form with that number.
-pub(in crate::lower) fn symbolic_form(form: Val) -> SymbolicForm {
+pub(crate) fn symbolic_form(form: Val) -> SymbolicForm {
     let form = match form {
         Val::Imm(n) => SymbolicForm::by_number(n),
         _ => None,

@@ -47,7 +47,7 @@ fn layout(plan: &StateLayout) -> StackLayout {
 
 impl Pool {
     /// Defines a function that writes texts of stacks, unless the object has it.
-    pub(in crate::lower) fn use_stack_text(&mut self, name: &str, plan: &StateLayout) -> Res {
+    pub(crate) fn use_stack_text(&mut self, name: &str, plan: &StateLayout) -> Res {
         self.use_append_hex(plan)?;
         self.routine(name, Some(plan), |_| {
             let text = StackText::named(name, layout(plan));
@@ -58,7 +58,7 @@ impl Pool {
     }
 
     /// The same for a function that is made for its caller.
-    pub(in crate::lower) fn use_stack_text_of(
+    pub(crate) fn use_stack_text_of(
         &mut self,
         name: &str,
         plan: &StateLayout,

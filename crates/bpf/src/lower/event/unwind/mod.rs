@@ -102,7 +102,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Address `n` of the current program's stack, or 0.
-    pub(in crate::lower) fn user_frame(&mut self, n: Val) -> Res<Reg> {
+    pub(crate) fn user_frame(&mut self, n: Val) -> Res<Reg> {
         let most = self.unknown(n)?;
         self.asm.add(most, 1);
         self.take_user_stack(most, false)?;
@@ -111,13 +111,7 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = a mark for the current program's stack, or for an address. With `given`, the stack
     /// starts at these three registers: address, stack pointer, frame pointer.
-    pub(in crate::lower) fn user_symbolic(
-        &mut self,
-        dst: IrReg,
-        form: Val,
-        of: Val,
-        given: &[Val],
-    ) -> Res {
+    pub(crate) fn user_symbolic(&mut self, dst: IrReg, form: Val, of: Val, given: &[Val]) -> Res {
         let form = super::stacks::symbolic_form(form);
         if !form.of_stack() {
             let at = self.unknown(of)?;
@@ -152,7 +146,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = a mark for the name at an address of the current program.
-    pub(in crate::lower) fn user_name(&mut self, dst: IrReg, at: Reg) -> Res {
+    pub(crate) fn user_name(&mut self, dst: IrReg, at: Reg) -> Res {
         self.user_location(dst, at, SymbolicForm::UserName)
     }
 

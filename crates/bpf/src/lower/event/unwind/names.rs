@@ -33,7 +33,7 @@ fn form_parts(form: SymbolicForm) -> i32 {
 
 impl HandlerCodegen<'_> {
     /// Whether the handler makes the text for this register itself.
-    pub(in crate::lower) fn makes_text(&self, dst: IrReg) -> bool {
+    pub(crate) fn makes_text(&self, dst: IrReg) -> bool {
         self.plan
             .marks
             .made_in_kernel(BodyId::Handler(self.handler.index()), dst)

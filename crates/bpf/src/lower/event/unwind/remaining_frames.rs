@@ -21,7 +21,7 @@ const REST_BYTES: u32 = MARK_BYTES + 40;
 
 impl HandlerCodegen<'_> {
     /// `dst` = the first `n` addresses of the current program's stack.
-    pub(in crate::lower) fn user_stack(&mut self, dst: IrReg, n: Val) -> Res {
+    pub(crate) fn user_stack(&mut self, dst: IrReg, n: Val) -> Res {
         let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
@@ -81,7 +81,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// 1 if a word of such a text is a mark, else 0.
-    pub(in crate::lower) fn stack_mark(&mut self, word: Val) -> Res<Reg> {
+    pub(crate) fn stack_mark(&mut self, word: Val) -> Res<Reg> {
         let no = self.asm.label();
         let text = self.text(word)?;
         let is_mark = self.asm.copy(0);
@@ -99,7 +99,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = the mark for the lines of the frames that this word's mark stands for.
-    pub(in crate::lower) fn stack_rest(&mut self, dst: IrReg, word: Val) -> Res {
+    pub(crate) fn stack_rest(&mut self, dst: IrReg, word: Val) -> Res {
         self.text_result(dst, |g| {
             let text = g.text(word)?;
             g.append_text(&text)?;
