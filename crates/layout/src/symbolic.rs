@@ -88,8 +88,8 @@ symbolic! {
 impl SymbolicForm {
     /// The form with this number in the intrinsic.
     pub fn by_number(n: i64) -> Option<SymbolicForm> {
-        let at = usize::try_from(n).ok()?;
-        Self::ALL.get(at).map(|row| row.0)
+        let index = usize::try_from(n).ok()?;
+        Self::ALL.get(index).map(|row| row.0)
     }
 
     fn has(self, property: u8) -> bool {

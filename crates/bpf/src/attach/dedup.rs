@@ -23,9 +23,9 @@ const FAULTS: [u64; 2] = [5, 6];
 
 /// Whether a raw tracepoint is hit only in interrupts, with interrupts off.
 fn of_interrupts(abi: &Abi, name: &str) -> bool {
-    let what = name.strip_suffix("_entry");
-    let what = what.or_else(|| name.strip_suffix("_exit"));
-    what.is_some_and(|what| abi.kernel.interrupts.contains(&what))
+    let interrupt = name.strip_suffix("_entry");
+    let interrupt = interrupt.or_else(|| name.strip_suffix("_exit"));
+    interrupt.is_some_and(|interrupt| abi.kernel.interrupts.contains(&interrupt))
 }
 
 /// Merges groups with the same code into the first one. Callers skip this for per-handler times,

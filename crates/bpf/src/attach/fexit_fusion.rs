@@ -34,8 +34,8 @@ pub(crate) fn rewrite<'p>(
     if options.functions.is_empty() {
         return (out, idle);
     }
-    for (at, handler) in program.handlers.iter().enumerate() {
-        let Some((ret, probe, kept)) = matching_return(program, at) else {
+    for (entry, handler) in program.handlers.iter().enumerate() {
+        let Some((ret, probe, kept)) = matching_return(program, entry) else {
             continue;
         };
         let mut body = kept.fused_body(&handler.body, &program.handlers[ret].body);
@@ -50,14 +50,14 @@ pub(crate) fn rewrite<'p>(
             continue;
         }
         changed.handlers[ret].body = body;
-        changed.handlers[at].body = empty_body();
+        changed.handlers[entry].body = empty_body();
         for (g, _) in &kept.arrays {
             // The array is unused now; its map becomes as small as possible.
             if let GlobalKind::Array { max, .. } = &mut changed.globals[g.index()].kind {
                 *max = 1;
             }
         }
-        idle.push(HandlerId(at.fit()));
+        idle.push(HandlerId(entry.fit()));
     }
     (out, idle)
 }
@@ -82,8 +82,8 @@ struct SavedValues {
 }
 
 /// The return handler that this entry handler works for, its event, and the saved values.
-fn matching_return(program: &Program, at: usize) -> Option<(usize, &CodeProbe, SavedValues)> {
-    let entry = &program.handlers[at];
+fn matching_return(program: &Program, index: usize) -> Option<(usize, &CodeProbe, SavedValues)> {
+    let entry = &program.handlers[index];
     let Event::Code(probe) = &entry.event else {
         return None;
     };
@@ -102,7 +102,7 @@ fn matching_return(program: &Program, at: usize) -> Option<(usize, &CodeProbe, S
     if program.funcs.iter().any(|f| touches(&f.body)) {
         return None;
     }
-    let mut others = (0..program.handlers.len()).filter(|n| *n != at);
+    let mut others = (0..program.handlers.len()).filter(|n| *n != index);
     let user = others.find(|n| touches(&program.handlers[*n].body))?;
     if others.any(|n| touches(&program.handlers[n].body)) {
         return None;
@@ -186,12 +186,12 @@ impl SavedValues {
         let mut body = ret.clone();
         let first = body.regs.len().fit::<u32>();
         body.regs.extend(entry.regs.iter().copied());
-        let there = |r: Reg| Reg(r.0 + first);
+        let moved = |r: Reg| Reg(r.0 + first);
         let values: FxHashMap<GlobalId, Val> = self
             .arrays
             .iter()
             .map(|(g, v)| match v {
-                Val::Reg(r) => (*g, Val::Reg(there(*r))),
+                Val::Reg(r) => (*g, Val::Reg(moved(*r))),
                 v => (*g, *v),
             })
             .collect();
@@ -215,10 +215,10 @@ impl SavedValues {
             });
         }
         let copies = self.insts.iter().cloned().map(|(mut inst, site)| {
-            inst.dsts_mut(|r| *r = there(*r));
+            inst.dsts_mut(|r| *r = moved(*r));
             inst.uses_mut(|v| {
                 if let Val::Reg(r) = v {
-                    *r = there(*r);
+                    *r = moved(*r);
                 }
             });
             (inst, site)

@@ -34,24 +34,24 @@ impl LirSources {
 
     /// The functions as they are before registers and callbacks, as one module.
     pub fn module(&self) -> Module {
-        let mut all = Module::default();
+        let mut merged = Module::default();
         for source in &self.0 {
             let module = match source {
                 Source::Routine(routine, given) => routine.module(given),
                 Source::Module(module) => module.clone(),
             };
             for data in module.data {
-                if all.data(&data.name).is_none() {
-                    all.data.push(data);
+                if merged.data(&data.name).is_none() {
+                    merged.data.push(data);
                 }
             }
             for declared in module.externs {
-                if !all.externs.contains(&declared) {
-                    all.externs.push(declared);
+                if !merged.externs.contains(&declared) {
+                    merged.externs.push(declared);
                 }
             }
-            all.funcs.extend(module.funcs);
+            merged.funcs.extend(module.funcs);
         }
-        all
+        merged
     }
 }

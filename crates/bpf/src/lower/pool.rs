@@ -205,8 +205,8 @@ impl Pool {
         blocks: Option<CpuBlocks>,
     ) -> Res {
         let constant = |(name, bytes): &(&'static str, &'static [u8])| {
-            let own = given.iter().find(|d| d.name == *name);
-            let off = self.constant(own.map_or(bytes, |d| &d.bytes));
+            let replaced = given.iter().find(|d| d.name == *name);
+            let off = self.constant(replaced.map_or(bytes, |d| &d.bytes));
             ((*name).to_owned(), off)
         };
         let data: Vec<(String, u32)> = template.data.iter().map(constant).collect();

@@ -39,12 +39,12 @@ impl BodyContext<'_> {
             }
             // See `HandlerCodegen::begin_block_facts`.
             let steps = !self.alloc.resume.is_empty();
-            let which = records.thread_of(inst).filter(|_| !steps);
-            let (found, there) = which.map_or((false, false), |which| seen.knows(which));
-            seen.apply_access(inst, which);
+            let thread = records.thread_of(inst).filter(|_| !steps);
+            let (saved, exists) = thread.map_or((false, false), |thread| seen.knows(thread));
+            seen.apply_access(inst, thread);
             match inst {
-                Inst::AGet { .. } | Inst::AHas { .. } if found => Shape::Value,
-                Inst::ASet { .. } | Inst::AAdd { old: None, .. } if found && there => {
+                Inst::AGet { .. } | Inst::AHas { .. } if saved => Shape::Value,
+                Inst::ASet { .. } | Inst::AAdd { old: None, .. } if saved && exists => {
                     Shape::Store { temps: 2 }
                 }
                 _ => Shape::Sequence,

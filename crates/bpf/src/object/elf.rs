@@ -141,8 +141,8 @@ impl ObjectSpec {
     /// Number of instruction slots of all functions; 64-bit constants take two, as in the kernel.
     pub fn slots(&self) -> u32 {
         let programs = self.programs.iter().map(|p| &p.function);
-        let all = programs.chain(&self.subprograms);
-        all.map(AsmFunction::slots).sum()
+        let functions = programs.chain(&self.subprograms);
+        functions.map(AsmFunction::slots).sum()
     }
 
     /// The ELF file's bytes.
@@ -437,7 +437,7 @@ impl<'s> ElfWriter<'s> {
         function: &AsmFunction,
         target: &RelocTarget,
     ) -> Result<RefTarget, ElfError> {
-        let found = match target {
+        let target_location = match target {
             RelocTarget::Map(name) => self.maps.get(&**name).copied(),
             RelocTarget::Call(name) | RelocTarget::Func(name) => {
                 self.functions.get(&**name).copied()
@@ -454,7 +454,8 @@ impl<'s> ElfWriter<'s> {
                 })
             }
         };
-        found.ok_or_else(|| ElfError::Undefined(function.name.clone(), target.to_string()))
+        target_location
+            .ok_or_else(|| ElfError::Undefined(function.name.clone(), target.to_string()))
     }
 
     fn finish(mut self) -> Result<Vec<u8>, ElfError> {

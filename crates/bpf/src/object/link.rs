@@ -213,7 +213,7 @@ impl<'s> Linker<'s> {
         target: &RelocTarget,
         slot: usize,
     ) -> Result<(), ElfError> {
-        let found = match target {
+        let map = match target {
             RelocTarget::Map(name) => self.maps.get(&**name).map(|i| MapRef::Map(*i)),
             RelocTarget::Data(Section::Bss, at) => {
                 (*at < self.spec.bss_size).then_some(MapRef::Bss)
@@ -224,7 +224,7 @@ impl<'s> Linker<'s> {
             RelocTarget::Call(_) | RelocTarget::Func(_) => None,
         };
         let undefined = || ElfError::Undefined(from.name.clone(), target.to_string());
-        program.maps.push((slot, found.ok_or_else(undefined)?));
+        program.maps.push((slot, map.ok_or_else(undefined)?));
         Ok(())
     }
 }

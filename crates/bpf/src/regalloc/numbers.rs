@@ -310,7 +310,7 @@ impl<'a> Builder<'a> {
     /// enough.
     fn temps(&self) -> Result<Vec<Vec<Option<RegMask>>>, usize> {
         let blocks = self.input.body.blocks.iter();
-        let mut all: Vec<_> = blocks.map(|b| vec![None; b.insts.len() + 1]).collect();
+        let mut masks: Vec<_> = blocks.map(|b| vec![None; b.insts.len() + 1]).collect();
         let mut values = Vec::new();
         for item in self
             .items
@@ -340,9 +340,9 @@ impl<'a> Builder<'a> {
                     }
                 }
             }
-            all[item.block.index()][item.index] = Some(temps);
+            masks[item.block.index()][item.index] = Some(temps);
         }
-        Ok(all)
+        Ok(masks)
     }
 
     /// The number of temporary registers that an instruction needs.
@@ -352,21 +352,22 @@ impl<'a> Builder<'a> {
         let second = values.get(1).copied();
         let outside = |v: Option<Val>| v.is_some_and(|v| self.register(v).is_none());
         let loaded = |v: Option<Val>| v.is_some_and(|v| !immediate(v)) && outside(v);
-        let own = dst.and_then(|dst| self.register(Val::Reg(dst)));
-        let shared = |v: Option<Val>| own.is_some() && v.and_then(|v| self.register(v)) == own;
-        let all = |needs: &[bool]| needs.iter().map(|needed| u8::from(*needed)).sum::<u8>();
+        let target = dst.and_then(|dst| self.register(Val::Reg(dst)));
+        let shared =
+            |v: Option<Val>| target.is_some() && v.and_then(|v| self.register(v)) == target;
+        let count = |needs: &[bool]| needs.iter().map(|needed| u8::from(*needed)).sum::<u8>();
         match shape {
             Shape::Nothing | Shape::Sequence => 0,
-            Shape::Copy => all(&[own.is_none() && outside(first)]),
+            Shape::Copy => count(&[target.is_none() && outside(first)]),
             Shape::InPlace { temps } => {
-                temps + all(&[own.is_none() || shared(second), loaded(second)])
+                temps + count(&[target.is_none() || shared(second), loaded(second)])
             }
             Shape::Apart { temps } => {
-                let apart = own.is_none() || shared(first) || shared(second);
-                temps + all(&[dst.is_some() && apart, outside(first), loaded(second)])
+                let apart = target.is_none() || shared(first) || shared(second);
+                temps + count(&[dst.is_some() && apart, outside(first), loaded(second)])
             }
-            Shape::Value => all(&[own.is_none()]),
-            Shape::Store { temps } => temps + all(&[loaded(values.last().copied())]),
+            Shape::Value => count(&[target.is_none()]),
+            Shape::Store { temps } => temps + count(&[loaded(values.last().copied())]),
         }
     }
 

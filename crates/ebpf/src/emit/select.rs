@@ -188,7 +188,7 @@ impl<'f> Stops<'f> {
 
 /// Addresses of the frame that only loads and stores use: their displacements.
 fn in_frame(func: &LirFunc, slots: &[i16]) -> FxHashMap<Value, i16> {
-    let mut found = FxHashMap::default();
+    let mut offsets = FxHashMap::default();
     let mut others = Vec::new();
     for block in &func.blocks {
         for inst in &block.insts {
@@ -198,7 +198,7 @@ fn in_frame(func: &LirFunc, slots: &[i16]) -> FxHashMap<Value, i16> {
                     of: MemoryOperand::Slot(slot, off),
                 } => {
                     let at = slots.get(slot.index()).map(|at| at + off.fit::<i16>());
-                    found.extend(at.map(|at| (*dst, at)));
+                    offsets.extend(at.map(|at| (*dst, at)));
                 }
                 LirInst::Load { .. } => {}
                 LirInst::Store { src, .. } => others.extend(src.value()),
@@ -208,8 +208,8 @@ fn in_frame(func: &LirFunc, slots: &[i16]) -> FxHashMap<Value, i16> {
         block.term.for_each_use(|v| others.push(*v));
         others.extend(block.edges().into_iter().flat_map(|t| &t.args));
     }
-    found.retain(|v, _| !others.contains(v));
-    found
+    offsets.retain(|v, _| !others.contains(v));
+    offsets
 }
 
 struct Selector<'f> {
@@ -266,28 +266,28 @@ impl Selector<'_> {
             self.term(&block.term);
             section.insts = start..self.code.insts.len();
             let first = self.code.blocks.len() + 1;
-            let mut behind = Vec::new();
+            let mut edge_blocks = Vec::new();
             for (target, blocks) in block.term.targets().into_iter().zip(edges(*b)) {
                 if blocks == 0 {
                     section.succs.push(index(target));
                     section.args.push(args(target));
                     continue;
                 }
-                let edge = first + behind.len();
+                let edge = first + edge_blocks.len();
                 section.succs.push(BlockIndex::new(edge));
                 section.args.push(Vec::new());
                 let mut jumps = vec![target.clone()];
                 if let Some(stop) = open(*b, target) {
                     let ways = [1, 2].map(|n| BlockIndex::new(edge + n));
-                    behind.push((MachineOp::MayGoto, ways.to_vec(), vec![Vec::new(); 2]));
+                    edge_blocks.push((MachineOp::MayGoto, ways.to_vec(), vec![Vec::new(); 2]));
                     jumps.push(stop);
                 }
                 for jump in &jumps {
-                    behind.push((MachineOp::Jump, vec![index(jump)], vec![args(jump)]));
+                    edge_blocks.push((MachineOp::Jump, vec![index(jump)], vec![args(jump)]));
                 }
             }
             self.code.blocks.push(section);
-            for (op, succs, args) in behind {
+            for (op, succs, args) in edge_blocks {
                 let start = self.code.insts.len();
                 self.add(op, Vec::new());
                 self.code.blocks.push(SelectedBlock {

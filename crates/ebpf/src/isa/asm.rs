@@ -477,14 +477,14 @@ impl Asm {
         if self.fixups.last().filter(jump).is_some()
             && matches!(self.function.insns.last(), Some(Insn::Goto { .. }))
         {
-            let behind = self.here;
+            let end = self.here;
             self.function.insns.pop();
             self.fixups.pop();
             self.here -= 1;
             self.shorten_piece();
             let lines = self.function.lines.iter_mut().map(|(at, _)| at);
             for at in self.labels.iter_mut().chain(lines) {
-                if *at == behind {
+                if *at == end {
                     *at = self.here;
                 }
             }

@@ -209,8 +209,8 @@ impl Allocator {
         self.first_short = self.virtuals;
         self.spilled.clear();
         self.code.clear();
-        let all = sequence.pieces.iter().cloned().flatten();
-        self.code.extend(all.map(|origin: u32| Placed {
+        let origins = sequence.pieces.iter().cloned().flatten();
+        self.code.extend(origins.map(|origin: u32| Placed {
             insn: insns[origin as usize],
             origin,
             own: true,
@@ -221,8 +221,8 @@ impl Allocator {
     fn spill(&mut self, v: usize, words: &[i16]) -> Result<(), Failure> {
         // An earlier one is no longer in the code, but knows its neighbours from the time when it was.
         let clashes = |word: i16| {
-            let mut there = self.spilled.iter().filter(|s| s.word == word);
-            there.any(|s| members(&s.neighbours).any(|other| other == v))
+            let mut in_word = self.spilled.iter().filter(|s| s.word == word);
+            in_word.any(|s| members(&s.neighbours).any(|other| other == v))
         };
         let free = words.iter().copied().find(|word| !clashes(*word));
         let word = free.ok_or(Failure::Words)?;
@@ -414,8 +414,8 @@ fn free_words(sequence: &Sequence, code: &[Placed]) -> Vec<i16> {
                 dst,
                 ..
             } => {
-                let behind = code.get(i + 1).map(|next| next.insn);
-                lowest_address = lowest_address.min(match behind {
+                let following = code.get(i + 1).map(|next| next.insn);
+                lowest_address = lowest_address.min(match following {
                     Some(Insn::Alu {
                         op: AluOp::Add,
                         dst: to,
@@ -569,9 +569,9 @@ impl Interference {
         out.fill(0);
         out[0] = step.outside.into();
         for to in step.successors(i) {
-            let there = &self.live_in[to * self.width..][..self.width];
+            let live_in = &self.live_in[to * self.width..][..self.width];
             out.iter_mut()
-                .zip(there)
+                .zip(live_in)
                 .for_each(|(out, live)| *out |= live);
         }
     }
@@ -681,9 +681,9 @@ fn find_held(steps: &mut [Step], loops: bool) {
             let successors = step.successors(i);
             steps[i].behind = now;
             for to in successors {
-                let there = steps[to].before.or(now);
-                changed |= there != steps[to].before;
-                steps[to].before = there;
+                let joined = steps[to].before.or(now);
+                changed |= joined != steps[to].before;
+                steps[to].before = joined;
             }
         }
         if !(changed && loops) {

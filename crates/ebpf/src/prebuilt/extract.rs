@@ -154,10 +154,10 @@ fn code(
     (a, b): (&AsmFunction, &AsmFunction),
     changes: &[i32],
 ) -> Result<Code, String> {
-    let what = |location: String| format!("{}: {location} is no sum with one number", a.name);
+    let bad = |location: String| format!("{}: {location} is no sum with one number", a.name);
     let number = |change: i32, location: String| -> Result<u32, String> {
-        let found = changes.iter().position(|c| *c == change);
-        found.map(|n| n.fit::<u32>()).ok_or_else(|| what(location))
+        let index = changes.iter().position(|c| *c == change);
+        index.map(|n| n.fit::<u32>()).ok_or_else(|| bad(location))
     };
     let mut fields = Vec::new();
     let mut add = |part, at: usize, change: i32| -> Result<(), String> {
@@ -172,11 +172,11 @@ fn code(
     };
     let (words, others) = (words(a), words(b));
     if words.len() != others.len() || a.relocs.len() != b.relocs.len() {
-        return Err(what("the length".into()));
+        return Err(bad("the length".into()));
     }
     for (at, (word, other)) in words.iter().zip(&others).enumerate() {
         if word.low16() != other.low16() {
-            return Err(what(format!("the operation at slot {at}")));
+            return Err(bad(format!("the operation at slot {at}")));
         }
         let off = |word: u64| i32::from((word >> OFF_SHIFT).low16().cast_signed());
         let imm = |word: u64| (word >> IMM_SHIFT) as i32;
@@ -196,17 +196,17 @@ fn code(
             (RelocTarget::Map(name), _) => TemplateTarget::Map(leak(name)),
             (RelocTarget::Call(name), _) => TemplateTarget::Call(leak(name)),
             (RelocTarget::Func(name), _) => TemplateTarget::Func(leak(name)),
-            _ => return Err(what(format!("reference {at}"))),
+            _ => return Err(bad(format!("reference {at}"))),
         };
         relocs.push((reloc.slot, target));
     }
     let named = |name: &str| symbol(name) == a.name;
-    let own = module.funcs.iter().any(|f| named(&f.name));
+    let is_function = module.funcs.iter().any(|f| named(&f.name));
     let params: Vec<&str> = a.params.iter().map(|p| leak(p)).collect();
     Ok(Code {
         name: leak(&a.name),
         params: params.leak(),
-        callable: own && !module.callbacks().any(named),
+        callable: is_function && !module.callbacks().any(named),
         words: words.leak(),
         fields: fields.leak(),
         relocs: relocs.leak(),

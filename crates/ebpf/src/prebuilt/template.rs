@@ -86,10 +86,10 @@ pub fn numbers(
     blocks: Option<CpuBlocks>,
     data: impl Iterator<Item = u32>,
 ) -> Vec<i32> {
-    let own = routine.free().into_iter().map(|(number, _)| number.get());
+    let requested = routine.free().into_iter().map(|(number, _)| number.get());
     let blocks = blocks.map(|b| [b.first, b.stride, b.count]);
     let others = blocks.into_iter().flatten().chain(data);
-    own.chain(others.map(u32::cast_signed)).collect()
+    requested.chain(others.map(u32::cast_signed)).collect()
 }
 
 impl Template {

@@ -10,8 +10,8 @@ pub(crate) struct BumpAllocator(u32);
 
 impl BumpAllocator {
     /// Allocates from this offset on.
-    pub(crate) fn from(at: u32) -> BumpAllocator {
-        BumpAllocator(at)
+    pub(crate) fn from(offset: u32) -> BumpAllocator {
+        BumpAllocator(offset)
     }
 
     /// The next offset.
@@ -21,9 +21,9 @@ impl BumpAllocator {
 
     /// Allocates bytes, rounded up to a multiple of 8.
     pub(crate) fn alloc(&mut self, bytes: u32) -> u32 {
-        let at = self.0;
+        let offset = self.0;
         self.0 += bytes.next_multiple_of(8);
-        at
+        offset
     }
 }
 

@@ -15,16 +15,16 @@ pub enum PlanError {
 }
 
 impl From<&'static str> for PlanError {
-    fn from(what: &'static str) -> PlanError {
-        PlanError::Malformed(what)
+    fn from(message: &'static str) -> PlanError {
+        PlanError::Malformed(message)
     }
 }
 
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PlanError::Malformed(what) => f.write_str(what),
-            PlanError::TooLarge(what) => f.write_str(what),
+            PlanError::Malformed(message) => f.write_str(message),
+            PlanError::TooLarge(message) => f.write_str(message),
         }
     }
 }

@@ -49,7 +49,7 @@ pub struct ElementField {
     /// Its type.
     pub ty: Ty,
     /// Its offset in the entry.
-    pub at: u32,
+    pub offset: u32,
 }
 
 /// The elements that an iterator iterates over.
@@ -188,12 +188,12 @@ fn array(
         wanted.retain(|p| *p != part);
         wanted.insert(0, part);
     }
-    let mut at = node::SIZE;
+    let mut offset = node::SIZE;
     let mut fields = Vec::new();
     for part in wanted {
         let ty = ty(part).ok_or("an iterator with another number of keys")?;
-        fields.push(ElementField { part, ty, at });
-        at += ty.size();
+        fields.push(ElementField { part, ty, offset });
+        offset += ty.size();
     }
     let text = fields.iter().copied().find(|f| Some(f.part) == text);
     fields.sort_by_key(|field| field.part);

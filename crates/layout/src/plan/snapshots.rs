@@ -24,11 +24,11 @@ pub struct SnapshotMap {
 
 /// The iterators of all kernel handlers.
 pub(crate) fn all_iterators(program: &Program) -> Res<Vec<Vec<Option<IteratorLayout>>>> {
-    let of = |h: &spile_ir::Handler| match h.event.executor() {
+    let of_handler = |h: &spile_ir::Handler| match h.event.executor() {
         Executor::Kernel => iterators::iterators(program, &h.body),
         _ => Ok(Vec::new()),
     };
-    program.handlers.iter().map(of).collect()
+    program.handlers.iter().map(of_handler).collect()
 }
 
 /// The maximum of `count` over all handlers, of which only one runs at a time.
@@ -42,9 +42,9 @@ pub(crate) fn max_over_handlers(
 /// Number of slots for the selected iterators of a handler.
 pub(crate) fn count_slots(
     iterators: &[Option<IteratorLayout>],
-    which: impl Fn(&IteratorLayout) -> bool,
+    wanted: impl Fn(&IteratorLayout) -> bool,
 ) -> u32 {
-    let slots = iterators.iter().flatten().filter(|f| which(f));
+    let slots = iterators.iter().flatten().filter(|f| wanted(f));
     slots.map(|f| f.slot + 1).max().unwrap_or(0)
 }
 
@@ -73,10 +73,10 @@ pub(crate) fn snapshots(
         };
         let mine =
             |f: &IteratorLayout| matches!(f.source, IterSource::Array { .. }) && f.g.index() == i;
-        let slots = max_over_handlers(iterators, |all| count_slots(all, mine));
+        let slots = max_over_handlers(iterators, |of_array| count_slots(of_array, mine));
         let activations = activations(program, iterators, |f| mine(f) && f.deep);
-        let all = iterators.iter().flatten().flatten().filter(|f| mine(f));
-        let Some(entry) = all.map(IteratorLayout::entry).max() else {
+        let of_array = iterators.iter().flatten().flatten().filter(|f| mine(f));
+        let Some(entry) = of_array.map(IteratorLayout::entry).max() else {
             continue;
         };
         let entries = (*max).max(1);

@@ -15,15 +15,15 @@ pub(crate) fn element(elem: &ElemTy) -> ValueLayout {
 
 /// The layout of a statistic.
 pub(crate) fn agg_layout(spec: &StatsSpec) -> AggLayout {
-    let mut at = BumpAllocator::from(0);
-    let count = at.alloc(8);
-    let mut word = |wanted: bool, bytes: u32| wanted.then(|| at.alloc(bytes));
+    let mut words = BumpAllocator::from(0);
+    let count = words.alloc(8);
+    let mut word = |wanted: bool, bytes: u32| wanted.then(|| words.alloc(bytes));
     let sum = word(spec.keeps_sum(), 8);
     let min = word(spec.min, 8);
     let max = word(spec.max, 8);
     let sumsq = word(spec.variance, 16);
     let buckets = spec.hist.map(Hist::buckets);
-    let hist = buckets.map(|n| (at.alloc(8 * n), n));
+    let hist = buckets.map(|n| (words.alloc(8 * n), n));
     AggLayout {
         count,
         sum,
@@ -31,6 +31,6 @@ pub(crate) fn agg_layout(spec: &StatsSpec) -> AggLayout {
         max,
         sumsq,
         hist,
-        size: at.at(),
+        size: words.at(),
     }
 }

@@ -248,19 +248,19 @@ impl HandlerCodegen<'_> {
     fn compare_key(&mut self, slot: Reg, words: &[KeyWord], other: Label) -> Res {
         let (first, rest) = words.split_at(words.len().min(JUMPS));
         for (i, word) in first.iter().enumerate() {
-            let there = self.asm.word(slot, 8 + 8 * i.fit::<i16>());
+            let stored = self.asm.word(slot, 8 + 8 * i.fit::<i16>());
             let src = self.key_word(word)?;
-            self.asm.jump_if(Cond::Ne, there, src, other);
+            self.asm.jump_if(Cond::Ne, stored, src, other);
         }
         if rest.is_empty() {
             return Ok(());
         }
         let different = self.asm.copy(0);
         for (i, word) in rest.iter().enumerate() {
-            let there = self.asm.word(slot, 8 + 8 * (JUMPS + i).fit::<i16>());
+            let stored = self.asm.word(slot, 8 + 8 * (JUMPS + i).fit::<i16>());
             let src = self.key_word(word)?;
-            self.asm.alu(AluOp::Xor, there, src);
-            self.asm.alu(AluOp::Or, different, there);
+            self.asm.alu(AluOp::Xor, stored, src);
+            self.asm.alu(AluOp::Or, different, stored);
         }
         self.asm.jump_if(Cond::Ne, different, 0, other);
         Ok(())
@@ -390,16 +390,16 @@ impl HandlerCodegen<'_> {
         full: Option<Label>,
         skip: Label,
     ) -> Res<Reg> {
-        let [found, refused, no_memory, again] = self.asm.labels();
+        let [present, refused, no_memory, again] = self.asm.labels();
         let at = self.lookup(array);
-        self.asm.jump_if(Cond::Ne, at, 0, found);
+        self.asm.jump_if(Cond::Ne, at, 0, present);
         let result = self.insert_zero(array)?;
         self.asm.jump_if(Cond::Eq, result, 0, again);
         self.asm.jump_if32(Cond::Ne, result, EEXIST, refused);
         self.asm.bind(again);
-        let there = self.lookup(array);
-        self.asm.mov(at, there);
-        self.asm.jump_if(Cond::Ne, at, 0, found);
+        let inserted = self.lookup(array);
+        self.asm.mov(at, inserted);
+        self.asm.jump_if(Cond::Ne, at, 0, present);
         // In an array that wraps, another processor has evicted the element.
         self.asm.jump(if array.wraps { skip } else { no_memory });
 
@@ -410,7 +410,7 @@ impl HandlerCodegen<'_> {
         self.asm.bind(no_memory);
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
-        self.asm.bind(found);
+        self.asm.bind(present);
         Ok(at)
     }
 

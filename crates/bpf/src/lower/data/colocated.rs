@@ -56,12 +56,12 @@ impl HandlerCodegen<'_> {
     /// The address of the co-located element in the map's value for the key in the key buffer. The key is
     /// never inserted: if there was no memory for the host's element, no co-located element exists.
     pub(crate) fn colocated_in_map(&mut self, array: &PerCpuArray, skip: Label) -> Reg {
-        let found = self.asm.label();
+        let present = self.asm.label();
         let at = self.lookup(array);
-        self.asm.jump_if(Cond::Ne, at, 0, found);
+        self.asm.jump_if(Cond::Ne, at, 0, present);
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
-        self.asm.bind(found);
+        self.asm.bind(present);
         self.asm.add(at, array.colocated.at);
         at
     }

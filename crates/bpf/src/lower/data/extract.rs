@@ -39,15 +39,15 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    pub(crate) fn stat_get(&mut self, dst: IrReg, g: GlobalId, keys: &[Val], what: Extract) -> Res {
-        let counts = matches!(what, Extract::Count | Extract::Sum);
+    pub(crate) fn stat_get(&mut self, dst: IrReg, g: GlobalId, keys: &[Val], part: Extract) -> Res {
+        let counts = matches!(part, Extract::Count | Extract::Sum);
         let missing = match counts {
             true => self.asm.label(),
             false => self.fail_label(ErrorKind::EmptyAggregate),
         };
         let (at, agg) = self.statistic(g, keys, missing)?;
         let word = |off: Option<u32>| off.ok_or("a statistic does not keep that");
-        let off = match what {
+        let off = match part {
             Extract::Count => agg.count,
             Extract::Sum | Extract::Avg => word(agg.sum)?,
             Extract::Min => word(agg.min)?,
@@ -67,7 +67,7 @@ impl HandlerCodegen<'_> {
         }
         let count = self.asm.word(at, agg.count.fit());
         self.asm.jump_if(Cond::Eq, count, 0, missing);
-        match what {
+        match part {
             Extract::Avg => divide_signed(self.asm, value, count),
             Extract::Variance => {
                 self.variance_sub()?;

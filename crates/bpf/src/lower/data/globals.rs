@@ -53,8 +53,8 @@ impl HandlerCodegen<'_> {
     }
 
     /// The slot of `width` bytes = the string of `there` bytes at an address.
-    pub(crate) fn fill_from(&mut self, off: u32, width: u32, (from, there): (Reg, u32)) {
-        let bytes = there.min(width);
+    pub(crate) fn fill_from(&mut self, off: u32, width: u32, (from, available): (Reg, u32)) {
+        let bytes = available.min(width);
         if bytes <= UNROLL * 8 {
             let (to, disp) = self.block_operand(off, bytes);
             for i in (0..bytes.fit::<i16>()).step_by(8) {
@@ -64,7 +64,7 @@ impl HandlerCodegen<'_> {
         } else {
             self.copy_memory(block_at(off), bytes, from.into());
         }
-        if there > width {
+        if available > width {
             self.truncate(off, width);
         }
         if width > bytes {
@@ -166,8 +166,8 @@ impl HandlerCodegen<'_> {
                 Ok(())
             }
             GlobalLocation::Hash { keys, .. } => {
-                let all = vec![None; keys.len()];
-                self.array_delete(g, &all)
+                let every = vec![None; keys.len()];
+                self.array_delete(g, &every)
             }
             _ => Err("emptying a global that only the controller can empty".into()),
         }
@@ -331,9 +331,9 @@ impl HandlerCodegen<'_> {
         else {
             return Err("not an array in a hash map".into());
         };
-        let [found, again] = self.asm.labels();
+        let [present, again] = self.asm.labels();
         let at = self.look_up(&map)?;
-        self.asm.jump_if(Cond::Ne, at, 0, found);
+        self.asm.jump_if(Cond::Ne, at, 0, present);
         let size = value.size() + if seq { 8 } else { 0 };
         let global = self.program.globals.get(g.index());
         let evictions = global.is_some_and(spile_ir::Global::saves_entry_values);
@@ -363,10 +363,10 @@ impl HandlerCodegen<'_> {
             let fresh = self.shared_address(fresh);
             self.asm.store(Size::DW, fresh, 0, 1);
         }
-        let there = self.look_up(&map)?;
-        self.asm.mov(at, there);
+        let inserted = self.look_up(&map)?;
+        self.asm.mov(at, inserted);
         self.asm.jump_if(Cond::Eq, at, 0, skip);
-        self.asm.bind(found);
+        self.asm.bind(present);
         if seq {
             self.asm.add(at, 8);
         }
@@ -504,19 +504,19 @@ impl HandlerCodegen<'_> {
         };
         if let Some(exact) = keys.iter().copied().collect::<Option<Vec<Val>>>() {
             self.build_key(&types, &exact)?;
-            let there = self.read_element("has", g, |c| {
+            let present = self.read_element("has", g, |c| {
                 let none = c.asm.label();
-                let there = c.look_up(&map)?;
-                c.asm.jump_if(Cond::Eq, there, 0, none);
-                c.asm.mov(there, 1);
+                let present = c.look_up(&map)?;
+                c.asm.jump_if(Cond::Eq, present, 0, none);
+                c.asm.mov(present, 1);
                 c.asm.bind(none);
-                Ok(there)
+                Ok(present)
             })?;
-            return self.def_int(dst, there);
+            return self.def_int(dst, present);
         }
         self.iterate_slice(g, &map, &types, keys, false)?;
-        let there = self.asm.word(R10, TMP[1]);
-        self.def_int(dst, there)
+        let present = self.asm.word(R10, TMP[1]);
+        self.def_int(dst, present)
     }
 
     pub(crate) fn array_delete(&mut self, g: GlobalId, keys: &[Option<Val>]) -> Res {
@@ -561,12 +561,12 @@ impl HandlerCodegen<'_> {
             .zip(keys)
             .map(|(t, k)| (t.size(), k.is_some()))
             .collect();
-        let what = match delete {
+        let action = match delete {
             true => Slice::Remove,
             false => Slice::Find,
         };
         self.pool
-            .define_once(&name, None, || slice(&name, &KeyFields(fields), what))?;
+            .define_once(&name, None, || slice(&name, &KeyFields(fields), action))?;
         let key = self.block_address(self.plan.scratch.key);
         self.asm.store(Size::DW, R10, TMP[2], key);
         self.asm.store(Size::DW, R10, TMP[1], 0);

@@ -28,8 +28,8 @@ use crate::lower::slots::{BLOCK, TMP, block_at};
 
 impl HandlerCodegen<'_> {
     fn iterator(&self, it: IterId) -> Res<IteratorLayout> {
-        let all = self.plan.iterators.get(self.handler.index());
-        match all.and_then(|a| a.get(it.index())) {
+        let iterators = self.plan.iterators.get(self.handler.index());
+        match iterators.and_then(|a| a.get(it.index())) {
             Some(Some(foreach)) => Ok(foreach.clone()),
             _ => Err("an iterator that never starts".into()),
         }
@@ -53,8 +53,8 @@ impl HandlerCodegen<'_> {
 
     /// Saves the iterators that are open around calls in the current activation, or restores them.
     pub(crate) fn save_iterators(&mut self, back: bool) {
-        let all = self.plan.iterators.get(self.handler.index());
-        let deep = all.into_iter().flatten().enumerate();
+        let iterators = self.plan.iterators.get(self.handler.index());
+        let deep = iterators.into_iter().flatten().enumerate();
         let deep: Vec<u32> = deep
             .filter(|(_, f)| f.as_ref().is_some_and(|f| f.deep))
             .map(|(i, _)| i.fit::<u32>())
@@ -169,7 +169,7 @@ impl HandlerCodegen<'_> {
         };
         let parts = copied.iter().map(|field| CopiedPart {
             from: part(field.part),
-            to: field.at,
+            to: field.offset,
             bytes: field.ty.size(),
         });
         let parts = parts.collect();
@@ -300,14 +300,14 @@ impl HandlerCodegen<'_> {
             let row = self.asm.word(R10, TMP[0]);
             match field.ty {
                 Ty::Long => {
-                    let number = self.asm.word(row, field.at.fit());
+                    let number = self.asm.word(row, field.offset.fit());
                     self.def_int(dst, number)?;
                 }
                 Ty::Str(from) => {
                     let Some((off, width)) = self.slot(dst)? else {
                         continue;
                     };
-                    self.asm.add(row, field.at);
+                    self.asm.add(row, field.offset);
                     self.fill_from(off, width, (row, from.into()));
                 }
             }

@@ -45,38 +45,38 @@ impl HandlerCodegen<'_> {
     }
 
     /// Notes whether a record exists after an access.
-    fn note_record(&mut self, key: Val, there: bool) {
-        if let (Some(which), Some(seen)) = (self.thread_of(key), &mut self.record_state) {
-            seen.note(1 << which, there);
+    fn note_record(&mut self, key: Val, exists: bool) {
+        if let (Some(thread), Some(seen)) = (self.thread_of(key), &mut self.record_state) {
+            seen.note(1 << thread, exists);
         }
     }
 
     /// Whether a record is certain to exist.
     fn record_exists(&self, key: Val) -> bool {
-        let which = self.thread_of(key);
-        which.is_some_and(|which| {
+        let thread = self.thread_of(key);
+        thread.is_some_and(|thread| {
             self.record_state
-                .is_some_and(|s| s.found & s.there & 1 << which != 0)
+                .is_some_and(|s| s.saved & s.exists & 1 << thread != 0)
         })
     }
 
     /// Whether the record's address is saved.
     fn is_found(&self, key: Val) -> bool {
-        let which = self.thread_of(key);
-        which.is_some_and(|which| self.record_state.is_some_and(|s| s.knows(which).0))
+        let thread = self.thread_of(key);
+        thread.is_some_and(|thread| self.record_state.is_some_and(|s| s.knows(thread).0))
     }
 
     /// The address of the record, which may be changed. Goes to `none` with 0 if the record does not
     /// exist.
     fn record_or_jump(&mut self, field: &FieldRef, key: Val, none: Label) -> Res<Reg> {
-        let which = self.thread_of(key);
-        let tested = |s: RecordState| which.is_some_and(|which| s.tested & 1 << which != 0);
+        let thread = self.thread_of(key);
+        let tested = |s: RecordState| thread.is_some_and(|thread| s.tested & 1 << thread != 0);
         if self.record_state.is_some_and(tested) {
             return self.record(field, key);
         }
-        let there = self.record_exists(key);
+        let exists = self.record_exists(key);
         let record = self.record(field, key)?;
-        if there {
+        if exists {
             // The verifier may not know that the record exists, so the test needs a target.
             self.asm.jump_if(Cond::Eq, record, 0, self.done);
             self.note_record(key, true);
@@ -89,7 +89,7 @@ impl HandlerCodegen<'_> {
     /// The address of the record, or 0.
     fn record(&mut self, field: &FieldRef, key: Val) -> Res<Reg> {
         match self.thread_of(key) {
-            Some(which) if self.is_found(key) => Ok(self.asm.word(R10, THREAD_RECORDS[which])),
+            Some(thread) if self.is_found(key) => Ok(self.asm.word(R10, THREAD_RECORDS[thread])),
             _ => self.record_looked_up(field, key),
         }
     }
@@ -114,10 +114,11 @@ impl HandlerCodegen<'_> {
 
     /// Saves the record's address.
     fn save_record(&mut self, key: Val, record: Reg) {
-        if let Some(which) = self.thread_of(key) {
-            self.asm.store(Size::DW, R10, THREAD_RECORDS[which], record);
+        if let Some(thread) = self.thread_of(key) {
+            self.asm
+                .store(Size::DW, R10, THREAD_RECORDS[thread], record);
             if let Some(seen) = &mut self.record_state {
-                seen.found |= 1 << which;
+                seen.saved |= 1 << thread;
             }
         }
     }
@@ -126,18 +127,18 @@ impl HandlerCodegen<'_> {
     /// counted and the handler ends: later reads would take 0 for the record's values, and the
     /// verifier would follow the rest twice.
     fn record_created(&mut self, field: &FieldRef, key: Val) -> Res<Reg> {
-        let (found, end) = (self.asm.label(), self.done);
+        let (present, end) = (self.asm.label(), self.done);
         if self.record_exists(key) {
             return self.record_or_jump(field, key, end);
         }
         let record = self.record(field, key)?;
-        self.asm.jump_if(Cond::Ne, record, 0, found);
+        self.asm.jump_if(Cond::Ne, record, 0, present);
         if let Some(front) = field.front {
             let made = self.create_in_slot(field, front, key)?;
             self.save_record(key, made);
             self.asm.mov(record, made);
             self.asm.jump_if(Cond::Eq, record, 0, end);
-            self.asm.bind(found);
+            self.asm.bind(present);
             self.note_record(key, true);
             return Ok(record);
         }
@@ -158,7 +159,7 @@ impl HandlerCodegen<'_> {
         let made = self.record_of_key(field, key);
         self.asm.mov(record, made);
         self.asm.jump_if(Cond::Eq, record, 0, end);
-        self.asm.bind(found);
+        self.asm.bind(present);
         self.note_record(key, true);
         Ok(record)
     }
@@ -185,7 +186,7 @@ impl HandlerCodegen<'_> {
         let none = self.asm.label();
         let key = single_key(keys)?;
         let record = self.record_or_jump(field, key, none)?;
-        self.asm.load(Size::DW, record, record, field.at);
+        self.asm.load(Size::DW, record, record, field.offset);
         self.asm.bind(none);
         self.def_int(dst, record)
     }
@@ -194,7 +195,7 @@ impl HandlerCodegen<'_> {
         let key = single_key(keys)?;
         let record = self.record_created(field, key)?;
         let v = self.number(val)?;
-        self.asm.store(Size::DW, record, field.at, v);
+        self.asm.store(Size::DW, record, field.offset, v);
         self.field_present(field, record);
         Ok(())
     }
@@ -209,9 +210,9 @@ impl HandlerCodegen<'_> {
         let key = single_key(keys)?;
         let record = self.record_created(field, key)?;
         let v = self.number(val)?;
-        let before = self.asm.word(record, field.at);
+        let before = self.asm.word(record, field.offset);
         let sum = self.asm.alu_of(AluOp::Add, before, v);
-        self.asm.store(Size::DW, record, field.at, sum);
+        self.asm.store(Size::DW, record, field.offset, sum);
         self.field_present(field, record);
         match old {
             Some(old) => self.def_int(old, before),
@@ -236,7 +237,7 @@ impl HandlerCodegen<'_> {
         let key = given_key(keys)?;
         let record = self.record_or_jump(field, key, end)?;
         self.note_record(key, false);
-        self.asm.store(Size::DW, record, field.at, 0);
+        self.asm.store(Size::DW, record, field.offset, 0);
         let present = self.asm.word(record, 0);
         self.asm.alu(AluOp::And, present, !field.mask);
         self.asm.store(Size::DW, record, 0, present);
@@ -247,9 +248,9 @@ impl HandlerCodegen<'_> {
             self.build_key(&[spile_ir::Ty::Long], &[key])?;
             self.map_call(Helper::MapDeleteElem, &field.map);
         }
-        if let Some(which) = self.thread_of(key) {
+        if let Some(thread) = self.thread_of(key) {
             self.asm
-                .store(Size::DW, R10, THREAD_RECORDS[which], Src::Imm(0));
+                .store(Size::DW, R10, THREAD_RECORDS[thread], Src::Imm(0));
         }
         self.asm.bind(end);
         Ok(())

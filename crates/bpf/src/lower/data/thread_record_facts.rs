@@ -12,7 +12,7 @@ use crate::error::{LowerError, Res};
 pub(crate) struct FieldRef {
     pub g: GlobalId,
     pub map: String,
-    pub at: i16,
+    pub offset: i16,
     /// The field's presence bit, as a mask.
     pub mask: i32,
     pub record: u32,
@@ -39,7 +39,7 @@ impl FieldRef {
         Ok(Some(FieldRef {
             g,
             map,
-            at: i16::try_from(at)
+            offset: i16::try_from(at)
                 .map_err(|_| LowerError::too_large("a record of more than 32 KB"))?,
             mask: 1 << bit,
             record,
@@ -52,9 +52,9 @@ impl FieldRef {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RecordState {
     /// The record was looked up, so its slot is valid.
-    pub found: u8,
+    pub saved: u8,
     /// The record exists: it was written to, or a read returned a number other than 0.
-    pub there: u8,
+    pub exists: u8,
     /// The record exists, and the verifier knows it: the code has tested the slot.
     pub tested: u8,
 }
@@ -63,33 +63,33 @@ impl RecordState {
     /// The meet of two facts: what holds on both paths.
     fn meet(self, other: RecordState) -> RecordState {
         RecordState {
-            found: self.found & other.found,
-            there: self.there & other.there,
+            saved: self.saved & other.saved,
+            exists: self.exists & other.exists,
             tested: self.tested & other.tested,
         }
     }
 
     /// Notes that the records of `bits` exist, or no longer do.
-    pub(crate) fn note(&mut self, bits: u8, there: bool) {
-        self.there &= !bits;
+    pub(crate) fn note(&mut self, bits: u8, exists: bool) {
+        self.exists &= !bits;
         self.tested &= !bits;
-        if there {
-            self.there |= bits;
+        if exists {
+            self.exists |= bits;
             self.tested |= bits;
         }
     }
 
     /// Whether a thread's record was looked up, and whether it exists.
-    pub(crate) fn knows(self, which: usize) -> (bool, bool) {
-        let bit = 1 << which;
-        (self.found & bit != 0, self.there & bit != 0)
+    pub(crate) fn knows(self, thread: usize) -> (bool, bool) {
+        let bit = 1 << thread;
+        (self.saved & bit != 0, self.exists & bit != 0)
     }
 
-    /// The transfer function of an access; `which` is `None` if the record's address is not saved.
-    pub(crate) fn apply_access(&mut self, inst: &Inst, which: Option<usize>) {
-        let bit = which.map_or(0, |which| 1 << which);
-        let present = self.found & self.there & bit != 0;
-        self.found |= bit;
+    /// The transfer function of an access; `thread` is `None` if the record's address is not saved.
+    pub(crate) fn apply_access(&mut self, inst: &Inst, thread: Option<usize>) {
+        let bit = thread.map_or(0, |thread| 1 << thread);
+        let present = self.saved & self.exists & bit != 0;
+        self.saved |= bit;
         match inst {
             Inst::ASet { .. } | Inst::AAdd { .. } => self.note(bit, true),
             Inst::ADel { .. } if bit == 0 => self.note(u8::MAX, false),
@@ -170,19 +170,19 @@ impl<F: Fn(GlobalId) -> bool> Accesses<'_, F> {
         else {
             return 0;
         };
-        let mut there = 0;
+        let mut tested = 0;
         for (inst, _) in &block.insts {
             match inst {
-                Inst::ADel { .. } => there = 0,
+                Inst::ADel { .. } => tested = 0,
                 Inst::AGet { dst, .. } | Inst::AHas { dst, .. } if *dst == cond => {
-                    let which = self.apply_access(inst).flatten();
-                    there = which.map_or(0, |which| 1 << which);
+                    let thread = self.apply_access(inst).flatten();
+                    tested = thread.map_or(0, |thread| 1 << thread);
                 }
-                _ if inst.dst() == Some(cond) => there = 0,
+                _ if inst.dst() == Some(cond) => tested = 0,
                 _ => {}
             }
         }
-        there
+        tested
     }
 }
 
@@ -196,8 +196,8 @@ impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
     fn block(&self, id: BlockId, start: &RecordState) -> ExitFacts<RecordState> {
         let (mut end, mut anywhere) = (*start, *start);
         for (inst, _) in &self.body.blocks[id.index()].insts {
-            if let Some(which) = self.apply_access(inst) {
-                end.apply_access(inst, which);
+            if let Some(thread) = self.apply_access(inst) {
+                end.apply_access(inst, thread);
                 anywhere = anywhere.meet(end);
             }
         }
@@ -209,7 +209,7 @@ impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
             && then == to
             && els != to
         {
-            fact.there |= self.tests[id.index()];
+            fact.exists |= self.tests[id.index()];
         }
     }
 }

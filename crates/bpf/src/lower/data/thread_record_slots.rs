@@ -27,18 +27,18 @@ impl HandlerCodegen<'_> {
         front: ThreadSlots,
         key: Val,
     ) -> Res<Reg> {
-        let (end, which) = (self.asm.label(), self.buffer_of(key)?);
+        let (end, index) = (self.asm.label(), self.buffer_of(key)?);
         let owner = self.number_copy(key)?;
         let record = self.slot_of(front, owner);
         self.asm.add(owner, 1);
-        let there = self.asm.word(record, field.record.fit());
+        let current = self.asm.word(record, field.record.fit());
         // The verifier follows the other path first, and its state then covers this one.
-        self.asm.jump_if(Cond::Eq, there, owner, end);
+        self.asm.jump_if(Cond::Eq, current, owner, end);
         let spilt = self.shared_address(front.spilt);
         self.asm.load(Size::DW, spilt, spilt, 0);
         self.asm.mov(record, 0);
         self.asm.jump_if(Cond::Eq, spilt, 0, end);
-        let number = self.call_record(field, front, owner, (which, LOOK))?;
+        let number = self.call_record(field, front, owner, (index, LOOK))?;
         self.buffer_at(front, number, record);
         self.asm.bind(end);
         Ok(record)
@@ -51,10 +51,10 @@ impl HandlerCodegen<'_> {
         front: ThreadSlots,
         key: Val,
     ) -> Res<Reg> {
-        let (which, full) = (self.buffer_of(key)?, self.full_label(field.g));
+        let (index, full) = (self.buffer_of(key)?, self.full_label(field.g));
         let owner = self.number_copy(key)?;
         self.asm.add(owner, 1);
-        let number = self.call_record(field, front, owner, (which, MAKE))?;
+        let number = self.call_record(field, front, owner, (index, MAKE))?;
         if let Some(full) = full {
             let code = self.full_code(front);
             self.asm.jump_if(Cond::Eq, number, code, full);
@@ -66,16 +66,16 @@ impl HandlerCodegen<'_> {
 
     /// At the handler's end, writes back the records that it changed as copies.
     pub(crate) fn write_back_records(&mut self) -> Res {
-        for (which, (field, front)) in self.buffers_used()? {
+        for (index, (field, front)) in self.buffers_used()? {
             let end = self.asm.label();
-            let lent = self.block_word(front.lent + 8 * which);
+            let lent = self.block_word(front.lent + 8 * index);
             self.asm.jump_if(Cond::Eq, lent, 0, end);
             let name = "write_back_record";
             self.define_global(name, ["buffer"], |sub, [buffer]| {
                 sub.write_back(&field, front, buffer);
                 Ok(())
             })?;
-            let buffer = CallArg::from(which);
+            let buffer = CallArg::from(index);
             self.asm.call_sub_with(name, &[buffer]);
             self.asm.bind(end);
         }
@@ -99,8 +99,8 @@ impl HandlerCodegen<'_> {
 
     /// The index of this processor's buffer for the thread that a key selects.
     fn buffer_of(&self, key: Val) -> Res<u32> {
-        let which = self.thread_index(key);
-        Ok(which
+        let index = self.thread_index(key);
+        Ok(index
             .ok_or("a record of a thread that does not run here")?
             .fit::<u32>())
     }
@@ -120,8 +120,8 @@ impl HandlerCodegen<'_> {
     fn buffer_at(&mut self, front: ThreadSlots, number: Reg, to: Reg) {
         let end = self.asm.label();
         self.asm.mov(to, 0);
-        let all = front.all(self.options.cpus).cast_signed();
-        self.asm.jump_if(Cond::Ge, number, all, end);
+        let count = front.all(self.options.cpus).cast_signed();
+        self.asm.jump_if(Cond::Ge, number, count, end);
         self.asm.alu(AluOp::Mul, number, front.stride);
         self.asm.set(to, &CallArg::Shared(front.at));
         self.asm.add(to, number);
@@ -144,13 +144,13 @@ impl HandlerCodegen<'_> {
         field: &FieldRef,
         front: ThreadSlots,
         owner: Reg,
-        (which, how): (u32, &'static str),
+        (index, how): (u32, &'static str),
     ) -> Res<Reg> {
         self.define_global(how, ["owner", "buffer"], |sub, [owner, buffer]| {
             sub.record_sub(field, front, (owner, buffer), how);
             Ok(())
         })?;
-        let args = [owner.into(), which.into()];
+        let args = [owner.into(), index.into()];
         Ok(self.asm.call_sub_with(how, &args))
     }
 
@@ -204,14 +204,14 @@ impl HandlerCodegen<'_> {
         if how == MAKE {
             self.put_record(field, front, owner);
         }
-        let (number, there) = self.own_buffer(front, buffer);
-        let now = self.asm.word(there, 0);
+        let (number, lent) = self.own_buffer(front, buffer);
+        let now = self.asm.word(lent, 0);
         self.asm.jump_if(Cond::Eq, now, owner, copied);
         let record = self.record_in_map(field, owner);
         self.asm.jump_if(Cond::Eq, record, 0, none);
         let to = self.own_buffer_at(front, number);
         self.copy_memory(to.into(), field.record, record.into());
-        self.asm.store(Size::DW, there, 0, owner);
+        self.asm.store(Size::DW, lent, 0, owner);
         self.asm.bind(copied);
         self.asm.ret(number);
 
@@ -222,7 +222,7 @@ impl HandlerCodegen<'_> {
     /// In a subprogram: creates the record of an owner. Returns the number of the thread's slot if
     /// the slot is free; otherwise continues with the record in the map.
     fn put_record(&mut self, field: &FieldRef, front: ThreadSlots, owner: Reg) {
-        let [taken, full, memory, there] = self.asm.labels();
+        let [taken, full, memory, present] = self.asm.labels();
         let number = self.asm.alu_of(AluOp::Add, owner, -1);
         let slot = self.slot_of(front, number);
         self.asm.alu(AluOp::And, number, front.slots - 1);
@@ -239,11 +239,11 @@ impl HandlerCodegen<'_> {
         self.asm.bind(taken);
         self.key_of_owner(owner);
         let result = self.insert(&field.map, false, field.record);
-        self.asm.jump_if32(Cond::Eq, result, EEXIST, there);
+        self.asm.jump_if32(Cond::Eq, result, EEXIST, present);
         self.asm.jump_if32(Cond::Eq, result, E2BIG, full);
         self.asm.jump_if32(Cond::Ne, result, 0, memory);
         self.count_spilt(front, 1);
-        self.asm.bind(there);
+        self.asm.bind(present);
     }
 
     /// In a subprogram: adds to the number of records outside of their slots.
@@ -256,10 +256,10 @@ impl HandlerCodegen<'_> {
     /// if no field is present.
     fn write_back(&mut self, field: &FieldRef, front: ThreadSlots, buffer: Reg) {
         let (done, empty) = (self.done, self.asm.label());
-        let (number, there) = self.own_buffer(front, buffer);
-        let owner = self.asm.word(there, 0);
+        let (number, lent) = self.own_buffer(front, buffer);
+        let owner = self.asm.word(lent, 0);
         self.asm.jump_if(Cond::Eq, owner, 0, done);
-        self.asm.store(Size::DW, there, 0, 0);
+        self.asm.store(Size::DW, lent, 0, 0);
         let record = self.record_in_map(field, owner);
         self.asm.jump_if(Cond::Eq, record, 0, done);
         let from = self.own_buffer_at(front, number);

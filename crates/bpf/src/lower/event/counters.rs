@@ -40,19 +40,19 @@ pub(crate) type CounterConfig = (u32, u64);
 
 /// The counters that kernel handlers read, in the order of their first use.
 pub(crate) fn counters(program: &Program) -> Vec<CounterConfig> {
-    let mut all = Vec::new();
+    let mut configs = Vec::new();
     for body in program.kernel_bodies() {
         for inst in body.insts() {
             if let Inst::Intr { f, args, .. } = inst
                 && *f == Intrinsic::PerfCount
                 && let Some(counter) = counter(args)
-                && !all.contains(&counter)
+                && !configs.contains(&counter)
             {
-                all.push(counter);
+                configs.push(counter);
             }
         }
     }
-    all
+    configs
 }
 
 fn counter(args: &[Val]) -> Option<CounterConfig> {
@@ -134,8 +134,8 @@ ctx: not read.";
                 let before = base.load_u64(counter_offset(n));
                 base.store_u64(counter_offset(n), now);
                 next.leave_if(thread.eq(0));
-                let own = 8 + counter_offset(n);
-                thread.store_u64(own, thread.load_u64(own) + (now - before));
+                let offset = 8 + counter_offset(n);
+                thread.store_u64(offset, thread.load_u64(offset) + (now - before));
             });
         }
         f.if_(thread.ne(0), || {
@@ -171,8 +171,8 @@ Cost: three helper calls for each attempt.";
 impl HandlerCodegen<'_> {
     /// `dst` = the current thread's count.
     pub(crate) fn perf_count(&mut self, dst: Option<IrReg>, args: &[Val]) -> Res {
-        let all = counters(self.program);
-        let n = counter(args).and_then(|c| all.iter().position(|have| *have == c));
+        let configs = counters(self.program);
+        let n = counter(args).and_then(|c| configs.iter().position(|have| *have == c));
         let n = n.ok_or("a counter that is no constant")?;
         let name = format!("count{n}");
         self.pool

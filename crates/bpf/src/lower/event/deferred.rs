@@ -30,15 +30,15 @@ pub(crate) const USER_DEFER: &str = "user_defer";
 
 /// The constant that replaces a register's text if its read fails, provided that the `catch` does
 /// nothing else, as that of `user_string2`.
-fn substitute(body: &Body, here: BlockId, dst: IrReg) -> Option<StrId> {
-    let block = body.blocks.get(here.index())?;
+fn substitute(body: &Body, id: BlockId, dst: IrReg) -> Option<StrId> {
+    let block = body.blocks.get(id.index())?;
     let catch = body.blocks.get(block.catch?.index())?;
     if block.term != catch.term || !matches!(catch.term, Term::Jump(_)) {
         return None;
     }
     let insts = catch.insts.iter().map(|(i, _)| i);
-    let mut of_note = insts.filter(|i| !matches!(i, Inst::Tick { .. }));
-    let (Some(Inst::Copy { dst: result, src }), None) = (of_note.next(), of_note.next()) else {
+    let mut noted = insts.filter(|i| !matches!(i, Inst::Tick { .. }));
+    let (Some(Inst::Copy { dst: result, src }), None) = (noted.next(), noted.next()) else {
         return None;
     };
     let copied = Inst::Copy {

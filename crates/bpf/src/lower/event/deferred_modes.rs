@@ -58,14 +58,14 @@ fn note_use(v: Val, how: OutputUse, output_uses: &mut RegisterFacts<OutputUse>) 
 }
 
 fn visit(program: &Program, inst: &Inst, output_uses: &mut RegisterFacts<OutputUse>) {
-    let of = |output_uses: &RegisterFacts<OutputUse>, r: &IrReg| {
+    let use_of = |output_uses: &RegisterFacts<OutputUse>, r: &IrReg| {
         output_uses.get(*r).map_or(OutputUse::Used, |m| *m)
     };
     match inst {
-        Inst::Copy { dst, src } => note_use(*src, of(output_uses, dst), output_uses),
+        Inst::Copy { dst, src } => note_use(*src, use_of(output_uses, dst), output_uses),
         Inst::Concat { dst, a, b } => {
-            note_use(*a, of(output_uses, dst), output_uses);
-            note_use(*b, of(output_uses, dst), output_uses);
+            note_use(*a, use_of(output_uses, dst), output_uses);
+            note_use(*b, use_of(output_uses, dst), output_uses);
         }
         Inst::Print { stream, args, .. } => {
             // The text of a shell command is never deferred.
@@ -76,7 +76,7 @@ fn visit(program: &Program, inst: &Inst, output_uses: &mut RegisterFacts<OutputU
             args.iter().for_each(|a| note_use(*a, how, output_uses));
         }
         Inst::Sprint { dst, fmt, args } => {
-            let whole = of(output_uses, dst);
+            let whole = use_of(output_uses, dst);
             let format = program.formats.get(fmt.index());
             let pieces = format.map_or(&[][..], |f| &f.pieces);
             let simple = format.is_none_or(spile_ir::marks::copies_arguments);

@@ -123,8 +123,9 @@ impl HandlerCodegen<'_> {
     /// Offsets in the shared area of the locks that this handler takes, in the global order.
     fn locks(&self) -> Vec<u32> {
         let touched = |g: usize| self.facts.touches(GlobalId(g.fit()));
-        let all = self.plan.layout.globals.iter().enumerate();
-        all.filter_map(|(i, g)| g.as_ref()?.lock.filter(|_| touched(i)))
+        let globals = self.plan.layout.globals.iter().enumerate();
+        globals
+            .filter_map(|(i, g)| g.as_ref()?.lock.filter(|_| touched(i)))
             .collect()
     }
 
@@ -268,11 +269,11 @@ impl HandlerCodegen<'_> {
                 self.unlock(attempts[i - 1].0);
             }
         }
-        let [own, skipped] = self.asm.labels();
-        self.asm.jump_if(Cond::Eq, result, OWN, own);
+        let [own_hit, skipped] = self.asm.labels();
+        self.asm.jump_if(Cond::Eq, result, OWN, own_hit);
         self.count(percpu::SKIP_LOCK);
         self.asm.jump(skipped);
-        self.asm.bind(own);
+        self.asm.bind(own_hit);
         self.count(self.own_hits());
         self.asm.bind(skipped);
         self.asm.store(Size::DW, BLOCK, percpu::BUSY.fit(), 0);

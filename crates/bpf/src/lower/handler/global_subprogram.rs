@@ -194,8 +194,8 @@ impl HandlerCodegen<'_> {
             Ok(())
         })?;
         let args = [position.into(), off.into(), width.into()];
-        let behind = self.asm.call_sub_with("put", &args);
-        self.asm.mov(position, behind);
+        let end = self.asm.call_sub_with("put", &args);
+        self.asm.mov(position, end);
         self.asm.alu(AluOp::And, position, self.out_mask());
         Ok(true)
     }
@@ -262,17 +262,17 @@ impl HandlerCodegen<'_> {
         self.use_append_text()?;
         let params = ["text", "size", "width"];
         self.define_global("text_append", params, |g, [text, size, width]| {
-            let [found, slot] = g.asm.labels();
+            let [known, slot] = g.asm.labels();
             g.bound_argument(size, g.plan.max_string);
             g.asm.jump_if(Cond::Lt, text, CONSTANT, slot);
             g.asm.alu(AluOp::And, text, (1 << 28) - 1);
             let from = g.asm.new_reg();
             g.asm.ld_data(from, Section::Rodata, 0);
-            g.asm.jump(found);
+            g.asm.jump(known);
             g.asm.bind(slot);
             g.bound_argument(text, g.plan.scratch.out);
             g.asm.mov(from, BLOCK);
-            g.asm.bind(found);
+            g.asm.bind(known);
             g.asm.add(from, text);
             let args = [BLOCK, from, size, width].map(CallArg::from);
             g.asm.call_sub_with(APPEND_TEXT, &args);
@@ -323,8 +323,8 @@ impl HandlerCodegen<'_> {
         }
         let name = format!("{name}_{}", g.0);
         self.define_global(&name, [], |sub, []| {
-            let found = code(sub)?;
-            sub.asm.ret(found);
+            let element = code(sub)?;
+            sub.asm.ret(element);
             Ok(())
         })?;
         Ok(self.asm.call_sub_with(name, &[]))

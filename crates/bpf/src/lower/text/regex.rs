@@ -106,22 +106,22 @@ impl HandlerCodegen<'_> {
         let end = self.asm.label();
         self.fill_zero(off, width);
         let group = self.number_copy(n)?;
-        let found = self.block_address(last);
-        let groups = self.asm.word(found, area::STATE);
+        let last_match = self.block_address(last);
+        let groups = self.asm.word(last_match, area::STATE);
         let asm = &mut *self.asm;
         asm.jump_if(Cond::Gt, group, MAX_GROUPS, end);
         asm.jump_if(Cond::Sgt, group, groups, end);
         asm.alu(AluOp::Lsh, group, 4);
-        asm.add(group, found);
+        asm.add(group, last_match);
         let [start, bytes] = [area::START, area::END].map(|at| asm.word(group, at));
         asm.jump_if(Cond::Ge, start, max, end);
         asm.jump_if(Cond::Ge, bytes, max, end);
         asm.alu(AluOp::Sub, bytes, start);
         self.truncate_length(bytes, width);
         self.asm.jump_if(Cond::Sle, bytes, 0, end);
-        self.asm.add(found, area::TEXT);
-        self.asm.add(found, start);
-        let args = [block_at(off), bytes.into(), found.into()];
+        self.asm.add(last_match, area::TEXT);
+        self.asm.add(last_match, start);
+        let args = [block_at(off), bytes.into(), last_match.into()];
         self.asm.call_with(Helper::ProbeReadKernel, &args);
         self.asm.bind(end);
         Ok(())

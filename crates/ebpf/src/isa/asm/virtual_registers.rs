@@ -124,50 +124,50 @@ impl Asm {
         let mut placed = placed.iter().peekable();
         // The slot in front of an instruction's spill code, and the index and slot of itself.
         let mut front = Vec::with_capacity(old.len() + 1);
-        let mut own = vec![(0, 0); old.len()];
+        let mut positions = vec![(0, 0); old.len()];
         let index = |slot: u32| index_at[slot as usize] as usize;
         let mut targets = vec![false; old.len() + 1];
         for label in self.labels.iter().filter(|l| **l != super::UNBOUND) {
             targets[index(*label)] = true;
         }
-        let mut here = 0;
+        let mut next_slot = 0;
         let new = &mut self.function.insns;
         new.reserve(old.len());
         // Sequences that follow one another can be merged only now.
         let mut push = |insn: Insn, is_target: bool| {
             let last = new.last().filter(|_| !is_target);
             let replacement = last.and_then(|last| super::merged(last, &insn));
-            let at = (new.len().fit::<u32>(), here);
+            let at = (new.len().fit::<u32>(), next_slot);
             if let Some(insn) = replacement.unwrap_or(Some(insn)) {
-                here += insn.slots();
+                next_slot += insn.slots();
                 new.push(insn);
             }
-            (at, here)
+            (at, next_slot)
         };
-        let mut behind = 0;
+        let mut end = 0;
         // Stays set while the instructions at a label are none.
         let mut is_target = false;
         for (i, insn) in old.into_iter().enumerate() {
-            front.push(behind);
+            front.push(end);
             is_target |= targets[i];
             if !covered[i] {
-                (own[i], behind) = push(insn, std::mem::take(&mut is_target));
+                (positions[i], end) = push(insn, std::mem::take(&mut is_target));
             }
             while let Some(next) = placed.next_if(|p| p.origin == i.fit::<u32>()) {
                 let at;
-                (at, behind) = push(next.insn, std::mem::take(&mut is_target));
+                (at, end) = push(next.insn, std::mem::take(&mut is_target));
                 if next.own {
-                    own[i] = at;
+                    positions[i] = at;
                 }
             }
         }
-        front.push(behind);
-        self.here = behind;
+        front.push(end);
+        self.here = end;
         for fixup in &mut self.fixups {
-            (fixup.index, fixup.slot) = own[fixup.index as usize];
+            (fixup.index, fixup.slot) = positions[fixup.index as usize];
         }
         for reloc in &mut self.function.relocs {
-            reloc.slot = own[index(reloc.slot)].1;
+            reloc.slot = positions[index(reloc.slot)].1;
         }
         let bound = self.labels.iter_mut().filter(|l| **l != super::UNBOUND);
         let comments = self.function.comments.iter_mut().map(|c| &mut c.0);

@@ -187,17 +187,17 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = a mark for a text of that form.
-    pub(crate) fn symbolic(&mut self, dst: IrReg, form: Val, of: Val) -> Res {
+    pub(crate) fn symbolic(&mut self, dst: IrReg, form: Val, addresses: Val) -> Res {
         let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
         let form = symbolic_form(form);
-        let of = self.text(of)?;
+        let addresses = self.text(addresses)?;
         if self.makes_text(dst) {
-            let of = self.copy_into_block(of)?;
-            return self.write_text(slot, |g| g.append_lines_of(form, &of));
+            let addresses = self.copy_into_block(addresses)?;
+            return self.write_text(slot, |g| g.append_lines_of(form, &addresses));
         }
-        self.write_mark(slot, form, |g| g.append_text(&of))
+        self.write_mark(slot, form, |g| g.append_text(&addresses))
     }
 
     /// Writes a mark with the data that the code appends.
