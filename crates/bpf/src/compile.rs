@@ -216,11 +216,9 @@ impl Programs<'_> {
             }
         }
         if self.program.watches_programs() {
-            let shape = self.pool.record(RecordShape {
-                what: RecordKind::Executed,
-                fields: vec![Ty::Long; 2],
-                words: 0,
-            });
+            let shape = self
+                .pool
+                .record(RecordShape::new(RecordKind::Executed, vec![Ty::Long; 2]));
             let module = Module::from(exec_notifier::program(shape));
             self.own_program(at_tracepoint(EXEC), module)?;
         }

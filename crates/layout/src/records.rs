@@ -15,6 +15,17 @@ pub struct RecordShape {
     pub words: u32,
 }
 
+impl RecordShape {
+    /// A shape without words behind the fields.
+    pub fn new(what: RecordKind, fields: Vec<Ty>) -> RecordShape {
+        RecordShape {
+            what,
+            fields,
+            words: 0,
+        }
+    }
+}
+
 /// The meaning of an output record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RecordKind {

@@ -260,14 +260,8 @@ impl HandlerCodegen<'_> {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
-        let rows = self
-            .options
-            .syscalls
-            .iter()
-            .map(|s| s.nr + 1)
-            .max()
-            .unwrap_or(0);
-        let rows = rows.min(4 * NrSet::COMPAT);
+        let rows = self.options.syscalls.iter().map(|s| s.nr + 1).max();
+        let rows = rows.unwrap_or(0).min(4 * NrSet::COMPAT);
         let mut names: Vec<&[u8]> = vec![b""; rows as usize];
         for s in self.options.syscalls.iter() {
             if let Some(name) = names.get_mut(s.nr as usize) {

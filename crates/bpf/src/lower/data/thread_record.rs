@@ -37,11 +37,7 @@ impl HandlerCodegen<'_> {
     /// The index of the thread that a key selects, if its record's address is saved.
     fn thread_of(&self, key: Val) -> Option<usize> {
         let keeps = self.alloc.resume.is_empty();
-        self.ctx
-            .records()
-            .threads
-            .thread_index(key)
-            .filter(|_| keeps)
+        self.thread_index(key).filter(|_| keeps)
     }
 
     /// Notes whether a record exists after an access.
@@ -51,19 +47,17 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// Whether a record is certain to exist.
-    fn record_exists(&self, key: Val) -> bool {
-        let thread = self.thread_of(key);
-        thread.is_some_and(|thread| {
-            self.record_state
-                .is_some_and(|s| s.saved & s.exists & 1 << thread != 0)
-        })
+    /// Whether a record's address is saved, and whether the record is then certain to exist.
+    fn known_record(&self, key: Val) -> (bool, bool) {
+        match (self.thread_of(key), self.record_state) {
+            (Some(thread), Some(state)) => state.knows(thread),
+            _ => (false, false),
+        }
     }
 
-    /// Whether the record's address is saved.
-    fn is_found(&self, key: Val) -> bool {
-        let thread = self.thread_of(key);
-        thread.is_some_and(|thread| self.record_state.is_some_and(|s| s.knows(thread).0))
+    /// Whether a record is certain to exist.
+    fn record_exists(&self, key: Val) -> bool {
+        self.known_record(key) == (true, true)
     }
 
     /// The address of the record, which may be changed. Goes to `none` with 0 if the record does not
@@ -89,7 +83,9 @@ impl HandlerCodegen<'_> {
     /// The address of the record, or 0.
     fn record(&mut self, field: &FieldRef, key: Val) -> Res<Reg> {
         match self.thread_of(key) {
-            Some(thread) if self.is_found(key) => Ok(self.asm.word(R10, THREAD_RECORDS[thread])),
+            Some(thread) if self.known_record(key).0 => {
+                Ok(self.asm.word(R10, THREAD_RECORDS[thread]))
+            }
             _ => self.record_looked_up(field, key),
         }
     }

@@ -30,20 +30,14 @@ impl FieldRef {
         else {
             return Ok(None);
         };
-        let spile_layout::ThreadField {
-            at,
-            bit,
-            record,
-            front,
-        } = field;
+        let offset = i16::try_from(field.at);
         Ok(Some(FieldRef {
             g,
             map,
-            offset: i16::try_from(at)
-                .map_err(|_| LowerError::too_large("a record of more than 32 KB"))?,
-            mask: 1 << bit,
-            record,
-            front,
+            offset: offset.map_err(|_| LowerError::too_large("a record of more than 32 KB"))?,
+            mask: 1 << field.bit,
+            record: field.record,
+            front: field.front,
         }))
     }
 }
@@ -128,9 +122,7 @@ impl RecordFacts {
             threads: accesses.threads,
         }
     }
-}
 
-impl RecordFacts {
     /// The index of the thread whose record an access to a field is about.
     pub(crate) fn thread_of(&self, inst: &Inst) -> Option<usize> {
         key_of(inst).and_then(|key| self.threads.thread_index(key))

@@ -86,11 +86,10 @@ pub(crate) fn use_user_defer(
     if plan.max_string <= MARK {
         return Ok(false);
     }
-    let shape = pool.record(RecordShape {
-        what: RecordKind::Deferred,
-        fields: vec![Ty::Long; FIELDS],
-        words: 0,
-    });
+    let shape = pool.record(RecordShape::new(
+        RecordKind::Deferred,
+        vec![Ty::Long; FIELDS],
+    ));
     let layout = DeferLayout {
         text: append::layout(plan),
         record: (plan.scratch.text + 4 * plan.max_string + 64).cast_signed(),

@@ -235,31 +235,25 @@ impl HandlerCodegen<'_> {
     }
 
     fn symbol_op(&mut self, dst: IrReg, op: SymbolOp, args: &[Val]) -> Res {
-        match op {
-            SymbolOp::SymName => self.symbol(dst, args[0], false),
-            SymbolOp::SymData => self.symbol(dst, args[0], true),
-            SymbolOp::KernelStack => self.kernel_stack(dst, args[0]),
-            SymbolOp::SymbolicForm => self.symbolic(dst, args[0], args[1]),
-            SymbolOp::KernelSymbolic => self.kernel_symbolic(dst, args[0], args[1]),
-            SymbolOp::UserStack => self.user_stack(dst, args[0]),
-            SymbolOp::UserSymbolic => self.user_symbolic(dst, args[0], args[1], &[]),
-            SymbolOp::UserSymbolicFrom => self.user_symbolic(dst, args[0], args[1], &args[2..]),
-            SymbolOp::StackWords => self.copy(dst, args[0]),
-            SymbolOp::StackRest => self.stack_rest(dst, args[0]),
-            SymbolOp::Interrupted => self.interrupted(dst),
-            SymbolOp::StackMark => {
-                let mark = self.stack_mark(args[0])?;
-                self.def_int(dst, mark)
+        let value = match op {
+            SymbolOp::SymName => return self.symbol(dst, args[0], false),
+            SymbolOp::SymData => return self.symbol(dst, args[0], true),
+            SymbolOp::KernelStack => return self.kernel_stack(dst, args[0]),
+            SymbolOp::SymbolicForm => return self.symbolic(dst, args[0], args[1]),
+            SymbolOp::KernelSymbolic => return self.kernel_symbolic(dst, args[0], args[1]),
+            SymbolOp::UserStack => return self.user_stack(dst, args[0]),
+            SymbolOp::UserSymbolic => return self.user_symbolic(dst, args[0], args[1], &[]),
+            SymbolOp::UserSymbolicFrom => {
+                return self.user_symbolic(dst, args[0], args[1], &args[2..]);
             }
-            SymbolOp::KernelFrame => {
-                let frame = self.kernel_frame(args[0])?;
-                self.def_int(dst, frame)
-            }
-            SymbolOp::UserFrame => {
-                let frame = self.user_frame(args[0])?;
-                self.def_int(dst, frame)
-            }
-        }
+            SymbolOp::StackWords => return self.copy(dst, args[0]),
+            SymbolOp::StackRest => return self.stack_rest(dst, args[0]),
+            SymbolOp::Interrupted => return self.interrupted(dst),
+            SymbolOp::StackMark => self.stack_mark(args[0])?,
+            SymbolOp::KernelFrame => self.kernel_frame(args[0])?,
+            SymbolOp::UserFrame => self.user_frame(args[0])?,
+        };
+        self.def_int(dst, value)
     }
 
     /// A number of the next task at `sched_switch`.
@@ -306,9 +300,14 @@ impl HandlerCodegen<'_> {
 
     fn exit_session(&mut self) -> Res {
         let state = self.shared_address(0);
+        self.end_session(state);
+        Ok(())
+    }
+
+    /// Ends the session, whose words are at an address.
+    pub(crate) fn end_session(&mut self, state: Reg) {
         self.asm.store(Size::DW, state, shared::EXIT.fit(), 1);
         self.asm.store(Size::DW, state, shared::RUNNING.fit(), 0);
-        Ok(())
     }
 
     /// `dst` = an argument of a tracepoint.

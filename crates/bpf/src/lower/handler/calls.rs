@@ -16,11 +16,7 @@ use crate::lower::text::fields::OutputField;
 impl HandlerCodegen<'_> {
     /// MAXNESTING as an immediate operand.
     pub(crate) fn nesting(&self) -> i32 {
-        self.program
-            .limits
-            .maxnesting
-            .min(i32::MAX as u32)
-            .cast_signed()
+        i32::try_from(self.program.limits.maxnesting).unwrap_or(i32::MAX)
     }
 
     pub(crate) fn activation(&mut self, inst: &Inst) -> Res {
@@ -109,14 +105,13 @@ impl HandlerCodegen<'_> {
             return Ok(());
         }
         let max = self.plan.max_string;
-        let shape = RecordShape {
-            what: RecordKind::Rethrown {
+        let shape = RecordShape::new(
+            RecordKind::Rethrown {
                 kinds: self.ctx.error_kinds().to_vec(),
                 handler: self.handler,
             },
-            fields: rethrown_fields(Ty::Str(max.fit())),
-            words: 0,
-        };
+            rethrown_fields(Ty::Str(max.fit())),
+        );
         self.piece(shape, &mut |g, i| {
             let word = match i {
                 0 => scratch.err_id,

@@ -181,12 +181,7 @@ impl HandlerCodegen<'_> {
         }
         self.forget_match();
         if self.ctx.ticking {
-            let n = self
-                .program
-                .limits
-                .maxaction
-                .min(i32::MAX as u64)
-                .fit::<i32>();
+            let n = i32::try_from(self.program.limits.maxaction).unwrap_or(i32::MAX);
             self.store(plan.scratch.ticks, n);
         }
         Ok(())

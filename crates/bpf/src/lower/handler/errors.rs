@@ -2,7 +2,7 @@
 
 use spile_cast::Cast;
 use spile_ebpf::isa::asm::Label;
-use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Size, Src};
+use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Src};
 use spile_ir::{Reg as IrReg, Ty, Val};
 use spile_layout::{ErrorKind, RecordKind, RecordShape, shared};
 
@@ -67,22 +67,19 @@ impl HandlerCodegen<'_> {
             self.asm.jump(label);
             return Ok(());
         }
-        let fields: Vec<Ty> = fail.kind.field(self.plan.max_string).into_iter().collect();
-        let shape = RecordShape {
-            what: RecordKind::Error {
+        let field = fail.kind.field(self.plan.max_string);
+        let record = self.pool.record(RecordShape::new(
+            RecordKind::Error {
                 kind: fail.kind,
                 site: fail.site,
                 handler: self.handler,
             },
-            fields: fields.clone(),
-            words: 0,
-        };
+            field.into_iter().collect(),
+        ));
         if self.outlined() {
-            let record = self.pool.record(shape);
-            return self.error_global(record, fields.first().copied());
+            return self.error_global(record, field);
         }
-        let record = self.pool.record(shape);
-        self.error_piece(record.into(), fields.first().copied())?;
+        self.error_piece(record.into(), field)?;
         self.count_error();
         self.asm.jump(self.done);
         Ok(())
@@ -91,17 +88,15 @@ impl HandlerCodegen<'_> {
     /// Appends the record of an error to the output.
     pub(crate) fn error_piece(&mut self, record: Src, field: Option<Ty>) -> Res {
         let fields: Vec<Ty> = field.into_iter().collect();
-        let aux = self.plan.scratch.err_aux;
-        let err_text = self.plan.scratch.err_text;
-        let max = self.plan.max_string;
         self.piece_of((record, 0), &fields, &mut |g, i| {
             debug_assert_eq!(i, 0);
+            let scratch = &g.plan.scratch;
             Ok(match field {
                 Some(Ty::Str(_)) => OutputField::Text(StrOperand::Slot {
-                    off: err_text,
-                    width: max,
+                    off: scratch.err_text,
+                    width: g.plan.max_string,
                 }),
-                _ => OutputField::Long(g.block_word(aux).into()),
+                _ => OutputField::Long(g.block_word(scratch.err_aux).into()),
             })
         })
     }
@@ -115,19 +110,13 @@ impl HandlerCodegen<'_> {
             shared::ERRORS.fit::<i16>(),
             earlier,
         );
-        let most = self
-            .program
-            .limits
-            .maxerrors
-            .min(i64::MAX as u64)
-            .cast_signed();
+        let most = i64::try_from(self.program.limits.maxerrors).unwrap_or(i64::MAX);
         if most > 0 {
             let limit = self.asm.new_reg();
             self.asm.imm(limit, most);
             self.asm.jump_if(Cond::Lt, earlier, limit, self.done);
         }
-        self.asm.store(Size::DW, state, shared::EXIT.fit(), 1);
-        self.asm.store(Size::DW, state, shared::RUNNING.fit(), 0);
+        self.end_session(state);
     }
 
     /// The number that identifies an error in catch blocks: its index in the body's `error_kinds`,

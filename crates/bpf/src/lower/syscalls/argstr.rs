@@ -272,8 +272,8 @@ fn tables(syscalls: &[Syscall]) -> (Vec<u8>, u32, NameLists) {
         .iter()
         .map(|s| s.nr + 1)
         .filter(|n| *n <= most)
-        .max()
-        .unwrap_or(0);
+        .max();
+    let rows = rows.unwrap_or(0);
     let mut words = vec![0u64; rows as usize * ROW_WORDS];
     let mut lists = NameLists::default();
     for s in syscalls.iter().filter(|s| s.nr < rows) {
@@ -288,11 +288,8 @@ fn tables(syscalls: &[Syscall]) -> (Vec<u8>, u32, NameLists) {
         }
     }
     lists.finish(0);
-    (
-        words.iter().flat_map(|w| w.to_ne_bytes()).collect(),
-        rows,
-        lists,
-    )
+    let bytes = words.iter().flat_map(|w| w.to_ne_bytes());
+    (bytes.collect(), rows, lists)
 }
 
 /// The descriptors of arguments.

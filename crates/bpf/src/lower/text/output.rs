@@ -29,11 +29,10 @@ impl HandlerCodegen<'_> {
             self.ty(*arg)?;
         }
         let types = |a| self.ty(a).unwrap_or(Ty::Long);
-        let shape = RecordShape {
-            what: RecordKind::Print { stream, fmt },
-            fields: fields::field_types(self.program, fmt, args, types),
-            words: 0,
-        };
+        let shape = RecordShape::new(
+            RecordKind::Print { stream, fmt },
+            fields::field_types(self.program, fmt, args, types),
+        );
         self.piece(shape, &mut |g, i| g.print_field(args[i], memory[i]))
     }
 

@@ -48,11 +48,10 @@ fn unwinds<'a>(
 fn use_unwind(pool: &mut Pool, plan: &StateLayout, options: &Target) -> Res {
     let (buffer, base, offsets) = unwinds(plan, options)?;
     pool.routine("user_address", Some(plan), |pool| {
-        let file_record = pool.record(RecordShape {
-            what: RecordKind::File,
-            fields: vec![Ty::Long; FILE_FIELDS + FILE_NAMES * FILE_NAME / 8],
-            words: 0,
-        });
+        let file_record = pool.record(RecordShape::new(
+            RecordKind::File,
+            vec![Ty::Long; FILE_FIELDS + FILE_NAMES * FILE_NAME / 8],
+        ));
         let copy_record = pool.record(RecordShape {
             what: RecordKind::Copy,
             fields: vec![Ty::Long; copy::FIELDS],
