@@ -23,15 +23,18 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use spile_bpf::compiled::{Attach, CRITICAL_PROGRAM, Object, ProgramInfo, TargetFunction};
 use spile_bpf::object::elf::{ElfError, MapSpec, ObjectSpec};
 use spile_bpf::object::link::{self, LinkedObject, MapRef};
+use spile_cast::Cast;
 use spile_kernel::bpf::{
     self, BpfError, Map, MapTypes, ProgSpec, load_btf, map_flag, map_freeze, raw_tracepoint_open,
 };
 use spile_kernel::btf::Btf;
 use spile_layout::KERNEL_LINES_MAP;
 
+use crate::error::to_io_error;
 use crate::load::map_prealloc::{self, PremadeMaps, data_map, state_memory, worth_a_thread};
 use crate::machine::parallel::{in_parallel, processors};
 use crate::text::kernel_files::locations::KernelLineTable;
+use crate::text::user_files::names::write;
 
 /// Programs with fewer instructions are not worth a thread.
 const WORTH_A_THREAD: usize = 500;
@@ -135,7 +138,7 @@ fn make_maps(
     let mut missing = Vec::new();
     for (map, spec) in map_specs(spec) {
         if spec.name == KERNEL_LINES_MAP {
-            let lines = KernelLineTable::of_machine().map(spec.flags);
+            let lines = make_table(spec, &KernelLineTable::of_machine().words());
             maps.insert(map, lines.map_err(LoadRefusal::KernelLines)?);
             continue;
         }
@@ -164,6 +167,18 @@ fn make_maps(
         write_constants(rodata, &spec.rodata).map_err(|e| LoadRefusal::Map(RODATA.into(), e))?;
     }
     Ok(maps)
+}
+
+/// Makes the map of a table with these words, whatever its number of elements.
+fn make_table(spec: MapSpec, words: &[u64]) -> io::Result<OwnedFd> {
+    let elements = size_of_val(words).div_ceil(spec.value_size as usize);
+    let spec = MapSpec {
+        max_entries: elements.fit(),
+        ..spec
+    };
+    let map = map_prealloc::create_map(&spec, None).map_err(to_io_error)?;
+    write(&map, 0, words.iter().copied())?;
+    Ok(map)
 }
 
 /// Writes the constants, which are frozen afterwards.

@@ -3,19 +3,14 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use spile_cast::Cast;
 use spile_debuginfo::{LinesFrom, SearchPaths};
-use spile_kernel::bpf::{MapAttr, map_create, map_type};
 use spile_kernel::symbols::Symbols;
-use spile_layout::{KERNEL_LINES_MAP, kernel_row};
+use spile_layout::kernel_row;
 
 use super::open;
-use crate::error::to_io_error;
-use crate::text::user_files::names::write;
 
 /// Size of an element in bytes.
 const ELEMENT: usize = kernel_row::BYTES as usize;
@@ -112,7 +107,7 @@ impl KernelLineTable {
     }
 
     /// The words that handlers search.
-    fn words(&self) -> Vec<u64> {
+    pub(crate) fn words(&self) -> Vec<u64> {
         let base = self.rows.first().map_or(0, |r| r.0);
         let mut words = vec![base, self.rows.len() as u64];
         let mut texts: Vec<u8> = Vec::new();
@@ -130,26 +125,6 @@ impl KernelLineTable {
         let texts = texts.chunks_exact(8);
         words.extend(texts.map(|w| u64::from_ne_bytes(w.try_into().unwrap_or_default())));
         words
-    }
-
-    /// A map with the rows.
-    ///
-    /// # Errors
-    /// The kernel has no memory for it.
-    pub(crate) fn map(&self, flags: u32) -> io::Result<OwnedFd> {
-        let words = self.words();
-        let map = map_create(&MapAttr {
-            ty: map_type::ARRAY,
-            key_size: 4,
-            value_size: kernel_row::BYTES,
-            max_entries: (8 * words.len()).div_ceil(ELEMENT).fit(),
-            flags,
-            name: KERNEL_LINES_MAP,
-            types: None,
-        });
-        let map = map.map_err(to_io_error)?;
-        write(&map, 0, words.into_iter())?;
-        Ok(map)
     }
 }
 
