@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use spile_bpf::compiled::HookSupport;
 use spile_kernel::bpf::BpfError;
 use spile_kernel::resources::error_text;
 
@@ -36,10 +37,8 @@ pub enum Error {
     },
     /// A file changed since locations in it were resolved: its path, and the kind of change.
     Changed(String, &'static str),
-    /// The kernel does not support programs at hooks of security modules.
-    NoLsm,
-    /// The kernel does not support programs at hooks of netfilter.
-    NoPacketHooks,
+    /// The kernel does not support programs at a hook.
+    NoHook(HookSupport),
     /// The processor does not support this perf event.
     NoCounter(String),
     /// The process of `-x` does not exist.
@@ -124,17 +123,14 @@ impl fmt::Display for Error {
                     _ => Ok(()),
                 }
             }
-            Error::NoLsm => write!(
+            Error::NoHook(HookSupport {
+                see,
+                needs,
+                instead,
+                ..
+            }) => write!(
                 f,
-                "this kernel does not let programs see the decisions of security modules: it has \
-                 to be built with CONFIG_BPF_LSM and started with `bpf` in its list (the option \
-                 lsm=..., see /sys/kernel/security/lsm); functions as \
-                 kernel.function(\"security_file_open\") are an alternative"
-            ),
-            Error::NoPacketHooks => f.write_str(
-                "this kernel does not let programs see packets at the hooks of netfilter: that needs Linux 6.4, \
-                 built with CONFIG_NETFILTER_BPF_LINK; tracepoints as kernel.trace(\"net:netif_receive_skb\") \
-                 are an alternative",
+                "this kernel does not let programs {see}: {needs}; {instead} are an alternative"
             ),
             Error::NoCounter(what) => write!(
                 f,
@@ -168,8 +164,7 @@ impl std::error::Error for Error {
             Error::Stopped { .. }
             | Error::Changed(..)
             | Error::NoCounter(_)
-            | Error::NoLsm
-            | Error::NoPacketHooks
+            | Error::NoHook(_)
             | Error::Privileges
             | Error::NoBpf
             | Error::Rejected { .. }

@@ -20,7 +20,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use spile_bpf::compiled::{Attach, CodeAttach, Object, ProgramInfo, RING, counter_map};
+use spile_bpf::compiled::{
+    Attach, CodeAttach, HookSupport, Object, ProgramInfo, RING, counter_map,
+};
 use spile_ir::{
     CodeProbe, Handler, HandlerId, OptionalSites, Program, SiteId, Space, TraceEvent, WatchOwner,
 };
@@ -146,10 +148,10 @@ impl LoadedObject {
         ahead: Option<PremadeMaps>,
         prepare: Option<&dyn Fn(&StateMemory)>,
     ) -> Result<(LoadedObject, StateMemory), Error> {
-        if object.programs.iter().any(is_lsm)
-            && security_modules().is_some_and(|all| all.iter().all(|m| m != "bpf"))
+        if let Some((support, module)) = object.programs.iter().find_map(called_by_module)
+            && security_modules().is_some_and(|active| active.iter().all(|name| name != module))
         {
-            return Err(Error::NoLsm);
+            return Err(Error::NoHook(support));
         }
         let refused = |refusal| explain(refusal, &object.programs, program);
         let mut mapped = MappedObject::new(object, ahead).map_err(refused)?;
@@ -401,14 +403,18 @@ fn raises(info: &ProgramInfo) -> bool {
     info.attach.code().is_some_and(raising)
 }
 
-/// Whether security modules call a program.
-fn is_lsm(info: &ProgramInfo) -> bool {
-    info.attach.program_type().is_lsm()
+/// What the hook of a program needs of the kernel, if it is at one.
+fn hook_support(info: &ProgramInfo) -> Option<HookSupport> {
+    match &info.attach {
+        Attach::Hook(hook) => Some(hook.support),
+        _ => None,
+    }
 }
 
-/// Whether a link attaches the program to a hook: that of netfilter is the only one.
-fn is_linked_hook(info: &ProgramInfo) -> bool {
-    matches!(&info.attach, Attach::Hook(hook) if hook.link.is_some())
+/// The security module that calls a program, and what the program's hook needs of the kernel.
+fn called_by_module(info: &ProgramInfo) -> Option<(HookSupport, &'static str)> {
+    let support = hook_support(info)?;
+    Some((support, support.module?))
 }
 
 /// The error of a load; a rejection by the verifier gets its position in the script.
@@ -565,45 +571,38 @@ fn explain(refusal: LoadRefusal, infos: &[ProgramInfo], program: &Program) -> Er
         LoadRefusal::Types(why) => ("the script's types".to_owned(), why),
         LoadRefusal::Map(name, why) => (format!("the map {name}"), why),
     };
+    kernel_error("making maps in the kernel", &why, format!("refuses {what}"))
+}
+
+/// The error of a call to the kernel in a step; `what` follows "the kernel" where the reason is none of the user's.
+fn kernel_error(step: &'static str, why: &BpfError, what: String) -> Error {
     match why.errno() {
-        Some(errno) if is_limit(&errno.into()) => {
-            Error::System("making maps in the kernel", errno.into())
-        }
+        Some(errno) if is_limit(&errno.into()) => Error::System(step, errno.into()),
         Some(Errno::PERM | Errno::ACCESS) => Error::Privileges,
         Some(Errno::NOSYS) => Error::NoBpf,
-        _ => Error::Internal(format!("the kernel refuses {what}: {why}")),
+        _ => Error::Internal(format!("the kernel {what}: {why}")),
     }
 }
 
 /// The message for a program that the kernel refuses.
 fn refusal_error(name: &str, why: BpfError, infos: &[ProgramInfo], program: &Program) -> Error {
-    if let Some(errno) = why.errno()
-        && is_limit(&errno.into())
+    const STEP: &str = "loading programs into the kernel";
+    let limited = why.errno().is_some_and(|errno| is_limit(&errno.into()));
+    if let BpfError::Rejected { log, .. } = &why
+        && !limited
     {
-        return Error::System("loading programs into the kernel", errno.into());
-    }
-    if let BpfError::Rejected { log, .. } = &why {
         // A map has no descriptor: the process has none left.
-        let another = rustix::stdio::stdin().try_clone_to_owned();
-        if let Err(e) = another
-            && is_limit(&e)
-        {
-            return Error::System("loading programs into the kernel", e);
-        }
-        return rejection(name, log, infos, program);
+        return match rustix::stdio::stdin().try_clone_to_owned() {
+            Err(e) if is_limit(&e) => Error::System(STEP, e),
+            _ => rejection(name, log, infos, program),
+        };
     }
-    match why {
-        _ if infos.iter().any(is_lsm) => Error::NoLsm,
-        BpfError::Call { errno, .. }
-            if errno == Errno::INVAL && infos.iter().any(is_linked_hook) =>
-        {
-            Error::NoPacketHooks
-        }
-        BpfError::Call { errno, .. } if errno == Errno::PERM || errno == Errno::ACCESS => {
-            Error::Privileges
-        }
-        BpfError::Call { errno, .. } if errno == Errno::NOSYS => Error::NoBpf,
-        why => Error::Internal(format!("the kernel does not load program {name}: {why}")),
+    let refused = infos.iter().find(|info| info.name == name);
+    let missing =
+        |support: &HookSupport| support.module.is_some() || why.errno() == Some(Errno::INVAL);
+    match refused.and_then(hook_support).filter(missing) {
+        Some(support) if !limited => Error::NoHook(support),
+        _ => kernel_error(STEP, &why, format!("does not load program {name}")),
     }
 }
 
@@ -648,6 +647,7 @@ fn last_lines(text: &str, n: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spile_bpf::compiled::Hook;
     use spile_ir::{Event, Handler, Site, SiteId};
 
     #[test]
@@ -661,6 +661,44 @@ mod tests {
         assert_eq!(reached.first_failure(), Some(("p1", 1)));
         reached.program(b, true, ("p3", Some(2)));
         assert_eq!(reached.first_failure(), None);
+    }
+
+    #[test]
+    fn a_kernel_without_a_hook_says_what_it_lacks() {
+        let netfilter = spile_ir::Netfilter {
+            pf: 2,
+            hook: 0,
+            priority: 0,
+        };
+        let netfilter = Event::Netfilter(netfilter);
+        let needs = "this kernel does not let programs see packets at the hooks of netfilter: that needs \
+                     Linux 6.4, built with CONFIG_NETFILTER_BPF_LINK; tracepoints as \
+                     kernel.trace(\"net:netif_receive_skb\") are an alternative";
+        let lsm = "this kernel does not let programs see the decisions of security modules: it has to be \
+                   built with CONFIG_BPF_LSM and started with `bpf` in its list (the option lsm=..., see \
+                   /sys/kernel/security/lsm); functions as kernel.function(\"security_file_open\") are an \
+                   alternative";
+        let refused = |event: &Event, errno| {
+            let hook = Hook::of(event).expect("a hook");
+            let info = ProgramInfo {
+                name: "p".into(),
+                attach: Attach::Hook(hook),
+                handlers: Vec::new(),
+                idle: false,
+            };
+            let command = spile_kernel::bpf::Command::ProgLoad;
+            let why = BpfError::Call { command, errno };
+            refusal_error("p", why, &[info], &Program::default())
+        };
+        assert_eq!(refused(&netfilter, Errno::INVAL).to_string(), needs);
+        let not_permitted = refused(&netfilter, Errno::PERM);
+        assert!(matches!(not_permitted, Error::Privileges));
+        for errno in [Errno::INVAL, Errno::PERM] {
+            assert_eq!(
+                refused(&Event::Lsm("file_open".into()), errno).to_string(),
+                lsm
+            );
+        }
     }
 
     #[test]

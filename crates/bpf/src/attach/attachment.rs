@@ -60,6 +60,23 @@ pub struct Hook {
     pub link: Option<Vec<u32>>,
     /// What an error of attaching says after the point.
     pub detail: String,
+    /// What a kernel without support for the hook lacks.
+    pub support: HookSupport,
+}
+
+/// What a hook needs of the kernel, in the words of an error: "this kernel does not let programs SEE: NEEDS;
+/// INSTEAD are an alternative".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HookSupport {
+    /// The verb and the object of what its programs do.
+    pub see: &'static str,
+    /// The version and configuration of a kernel with support.
+    pub needs: &'static str,
+    /// Probe points that other kernels have as well.
+    pub instead: &'static str,
+    /// The security module that calls the programs, if one does. A kernel can be started without it, and then
+    /// refuses the programs late or not at all.
+    pub module: Option<&'static str>,
 }
 
 /// The attach kind of probes in code, which determines the program type.
@@ -129,6 +146,12 @@ impl Hook {
                 go_on: 1,
                 link: Some(vec![*pf, *hook, priority.cast_unsigned()]),
                 detail: format!(", priority {priority}"),
+                support: HookSupport {
+                    see: "see packets at the hooks of netfilter",
+                    needs: "that needs Linux 6.4, built with CONFIG_NETFILTER_BPF_LINK",
+                    instead: "tracepoints as kernel.trace(\"net:netif_receive_skb\")",
+                    module: None,
+                },
             }),
             Event::Lsm(name) => Some(Hook {
                 program: ProgramType {
@@ -138,6 +161,13 @@ impl Hook {
                 go_on: 0,
                 link: None,
                 detail: String::new(),
+                support: HookSupport {
+                    see: "see the decisions of security modules",
+                    needs: "it has to be built with CONFIG_BPF_LSM and started with `bpf` in its list (the \
+                            option lsm=..., see /sys/kernel/security/lsm)",
+                    instead: "functions as kernel.function(\"security_file_open\")",
+                    module: Some("bpf"),
+                },
             }),
             _ => None,
         }
@@ -153,11 +183,6 @@ impl ProgramType {
             name: name.into(),
             section: section.into(),
         }
-    }
-
-    /// Whether security modules call such programs, which a kernel may be built or started without.
-    pub fn is_lsm(&self) -> bool {
-        self.ty == LSM_MAC[0]
     }
 }
 
