@@ -8,6 +8,7 @@
 //! * [`features`]: what this kernel's BPF can do: yes, no, could not tell.
 //! * [`functions`]: functions by name, which can be probed, their parameters.
 //! * [`machine`]: CPUs, clocks, release and configuration.
+//! * [`mapping`]: memory that is mapped from a descriptor.
 //! * [`errno`]: error numbers in messages.
 //! * [`foreign_kernel`]: the files of another kernel, read instead of the running one.
 //! * [`perf`]: events of `perf_event_open(2)`.
@@ -35,7 +36,7 @@ pub mod features;
 pub mod foreign_kernel;
 pub mod functions;
 pub mod machine;
-
+pub mod mapping;
 pub mod nfs;
 pub mod perf;
 pub mod process;

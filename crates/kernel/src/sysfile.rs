@@ -3,36 +3,20 @@
 use std::fs::File;
 use std::io::Read;
 use std::ops::Deref;
-use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use crate::mapping::{MapAccess, MappedPages};
 
 /// Read-only bytes, mapped or owned.
 pub(crate) enum Blob {
     Owned(Vec<u8>),
-    Mapped(Mapping),
+    Mapped(MappedPages),
 }
 
 impl Blob {
     /// Maps `len` bytes of a file; `None` where its file system cannot map it.
     pub(crate) fn map(file: &File, len: usize) -> Option<Blob> {
-        if len == 0 {
-            return None;
-        }
-        // SAFETY: no address is asked for, so no memory in use is replaced. The
-        // mapping is private and read-only; see `Mapping` for its lifetime.
-        let start = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ,
-                MapFlags::PRIVATE,
-                file,
-                0,
-            )
-        };
-        let start = NonNull::new(start.ok()?.cast())?;
-        Some(Blob::Mapped(Mapping { start, len }))
+        let mapped = MappedPages::new(file, 0, len, MapAccess::Private);
+        mapped.ok().map(Blob::Mapped)
     }
 }
 
@@ -48,28 +32,10 @@ impl Deref for Blob {
     fn deref(&self) -> &[u8] {
         match self {
             Blob::Owned(bytes) => bytes,
-            // SAFETY: the mapping has `len` readable bytes until it is dropped,
-            // and nobody writes them: the kernel's BTF never changes.
-            Blob::Mapped(m) => unsafe { std::slice::from_raw_parts(m.start.as_ptr(), m.len) },
+            // SAFETY: these bytes are readable until the mapping is dropped, and nobody writes them: the
+            // kernel's BTF never changes.
+            Blob::Mapped(m) => unsafe { std::slice::from_raw_parts(m.start().as_ptr(), m.bytes()) },
         }
-    }
-}
-
-/// A mapping of our own, unmapped when dropped.
-pub(crate) struct Mapping {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the memory is read-only and owned by this value alone.
-unsafe impl Send for Mapping {}
-// SAFETY: see above; shared reads of memory that never changes.
-unsafe impl Sync for Mapping {}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: `start` and `len` are what `mmap` gave; no slice outlives `self`.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 

@@ -10,11 +10,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use spile_cast::Cast;
+
+use crate::mapping::{MapAccess, MappedPages};
 
 /// Set in a record's length until its writer submits it.
 const BUSY: u32 = 1 << 31;
@@ -27,9 +27,9 @@ const HEADER: u64 = 8;
 pub struct Ring {
     map: OwnedFd,
     /// The page with the consumer position.
-    reader: Pages,
+    reader: MappedPages,
     /// The page with the producer position, and the data twice.
-    writers: Pages,
+    writers: MappedPages,
     page: usize,
     /// Size of the buffer in bytes, a power of two.
     size: u64,
@@ -46,9 +46,8 @@ impl Ring {
         if !size.is_power_of_two() || !bytes.is_multiple_of(page) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let (read, write) = (ProtFlags::READ, ProtFlags::WRITE);
-        let reader = Pages::map(map.as_fd(), 0, page, read | write)?;
-        let writers = Pages::map(map.as_fd(), page as u64, page + 2 * bytes, read)?;
+        let reader = MappedPages::new(&map, 0, page, MapAccess::Write)?;
+        let writers = MappedPages::new(&map, page as u64, page + 2 * bytes, MapAccess::Read)?;
         Ok(Ring {
             map,
             reader,
@@ -61,7 +60,7 @@ impl Ring {
     /// Passes at most `most` records to a function; returns their number. An unfinished record
     /// holds up those after it.
     pub fn consume(&mut self, most: usize, mut each: impl FnMut(&[u8])) -> usize {
-        let (reader, writers) = (self.reader.position(), self.writers.position());
+        let (reader, writers) = (position(&self.reader), position(&self.writers));
         let mut at = reader.load(Ordering::Relaxed);
         let mut end = acquire(writers);
         let mut count = 0;
@@ -98,7 +97,7 @@ impl Ring {
         let offset = self.page + (at & (self.size - 1)).fit::<usize>();
         // SAFETY: an offset below `size` into the data, which are mapped twice from `page` on;
         // positions are multiples of 8. Kernel and reader use the word as an atomic one.
-        let word = unsafe { AtomicU32::from_ptr(self.writers.start.add(offset).as_ptr().cast()) };
+        let word = unsafe { AtomicU32::from_ptr(self.writers.start().add(offset).as_ptr().cast()) };
         let word = word.load(Ordering::Relaxed);
         // With the kernel's exchange: whoever sees the record complete sees its bytes.
         fence(Ordering::Acquire);
@@ -114,7 +113,7 @@ impl Ring {
         // complete record is not written until the reader's position is behind it, and that is
         // moved only after the borrow ends.
         let bytes = unsafe {
-            let first = self.writers.start.add(offset + HEADER.fit::<usize>());
+            let first = self.writers.start().add(offset + HEADER.fit::<usize>());
             std::slice::from_raw_parts(first.as_ptr(), len.fit::<usize>())
         };
         Some(RingEntry::Bytes(bytes))
@@ -127,6 +126,13 @@ fn acquire(position: &AtomicU64) -> u64 {
     let value = position.load(Ordering::Relaxed);
     fence(Ordering::Acquire);
     value
+}
+
+/// The position in the first word of mapped memory.
+fn position(pages: &MappedPages) -> &AtomicU64 {
+    // SAFETY: the mapping is at least a page long, and lives as long as the reference. Kernel and reader use the
+    // word as an atomic one; what is not writable is only loaded here.
+    unsafe { AtomicU64::from_ptr(pages.start().as_ptr().cast()) }
 }
 
 impl AsFd for Ring {
@@ -147,37 +153,5 @@ impl RingEntry<'_> {
             RingEntry::Bytes(bytes) => bytes.len() as u64,
             RingEntry::Discarded(len) => *len,
         }
-    }
-}
-
-/// A mapping of our own, unmapped when dropped.
-struct Pages {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the mapping is owned by this value alone, and can be used from any thread.
-unsafe impl Send for Pages {}
-
-impl Pages {
-    fn map(fd: BorrowedFd<'_>, from: u64, len: usize, prot: ProtFlags) -> io::Result<Pages> {
-        // SAFETY: no address is asked for, so no memory in use is replaced.
-        let start = unsafe { mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, fd, from) }?;
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::Other)?;
-        Ok(Pages { start, len })
-    }
-
-    /// The position in the first word.
-    fn position(&self) -> &AtomicU64 {
-        // SAFETY: the mapping is at least a page long, and lives as long as self. Kernel and reader use the
-        // word as an atomic one; what is not writable is only loaded here.
-        unsafe { AtomicU64::from_ptr(self.start.as_ptr().cast()) }
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: address and length are what `mmap` gave, and no reference outlives self.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
