@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
 use spile_cast::Cast;
@@ -114,58 +115,46 @@ pub enum Feature {
 impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = |table: &[(u32, &'static str)], number: u32| {
-            table
-                .iter()
-                .find(|entry| entry.0 == number)
-                .map(|entry| entry.1)
+            let row = table.iter().find(|row| row.0 == number);
+            row.map_or("unnamed", |row| row.1)
         };
-        let program = |number| named(&PROGRAMS, number).unwrap_or("unnamed");
-        match *self {
-            Feature::Bpf => f.write_str("BPF (CONFIG_BPF_SYSCALL)"),
-            Feature::Btf => f.write_str("the kernel's BTF (CONFIG_DEBUG_INFO_BTF)"),
-            Feature::ProgType(ty) => write!(f, "BPF programs of type {} ({ty})", program(ty)),
+        let program = |number| named(&PROGRAMS, number);
+        f.write_str(match *self {
+            Feature::ProgType(ty) => {
+                return write!(f, "BPF programs of type {} ({ty})", program(ty));
+            }
             Feature::MapType(ty) => {
-                write!(
-                    f,
-                    "BPF maps of type {} ({ty})",
-                    named(&MAPS, ty).unwrap_or("unnamed")
-                )
+                return write!(f, "BPF maps of type {} ({ty})", named(&MAPS, ty));
             }
             Feature::Helper(ty, number) => {
-                let name = named(&HELPERS, number).unwrap_or("unnamed");
-                write!(
-                    f,
-                    "the BPF helper {name} ({number}) in {} programs",
-                    program(ty)
-                )
+                let (name, program) = (named(&HELPERS, number), program(ty));
+                return write!(f, "the BPF helper {name} ({number}) in {program} programs");
             }
             Feature::Kfunc(ty, name) => {
-                write!(f, "the BPF kfunc {name} in {} programs", program(ty))
+                return write!(f, "the BPF kfunc {name} in {} programs", program(ty));
             }
-            Feature::MayGoto => f.write_str("BPF's may_goto (Linux 6.9)"),
-            Feature::Atomics => f.write_str("BPF's atomic instructions (Linux 5.12)"),
-            Feature::BoundedLoops => f.write_str("bounded loops in BPF (Linux 5.3)"),
-            Feature::TestRunRawTracepoint => {
-                f.write_str("test runs of raw tracepoint programs (Linux 5.10)")
-            }
-            Feature::Stats => f.write_str("statistics of BPF programs (Linux 5.8)"),
-            Feature::PerfClock => f.write_str("perf's software clock (CONFIG_PERF_EVENTS)"),
-            Feature::PerfHardware => f.write_str("hardware performance counters"),
-            Feature::Kprobes => f.write_str("kernel probes (CONFIG_KPROBE_EVENTS)"),
-            Feature::Uprobes => f.write_str("user-space probes (CONFIG_UPROBE_EVENTS)"),
-            Feature::Fentry => f.write_str("fentry (CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)"),
-            Feature::Breakpoints => f.write_str("debug registers (CONFIG_HAVE_HW_BREAKPOINT)"),
-            Feature::Netfilter => f.write_str("BPF links to netfilter hooks (Linux 6.4)"),
-            Feature::Lsm => f.write_str("BPF programs at security hooks (CONFIG_BPF_LSM)"),
+            Feature::Bpf => "BPF (CONFIG_BPF_SYSCALL)",
+            Feature::Btf => "the kernel's BTF (CONFIG_DEBUG_INFO_BTF)",
+            Feature::MayGoto => "BPF's may_goto (Linux 6.9)",
+            Feature::Atomics => "BPF's atomic instructions (Linux 5.12)",
+            Feature::BoundedLoops => "bounded loops in BPF (Linux 5.3)",
+            Feature::TestRunRawTracepoint => "test runs of raw tracepoint programs (Linux 5.10)",
+            Feature::Stats => "statistics of BPF programs (Linux 5.8)",
+            Feature::PerfClock => "perf's software clock (CONFIG_PERF_EVENTS)",
+            Feature::PerfHardware => "hardware performance counters",
+            Feature::Kprobes => "kernel probes (CONFIG_KPROBE_EVENTS)",
+            Feature::Uprobes => "user-space probes (CONFIG_UPROBE_EVENTS)",
+            Feature::Fentry => "fentry (CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)",
+            Feature::Breakpoints => "debug registers (CONFIG_HAVE_HW_BREAKPOINT)",
+            Feature::Netfilter => "BPF links to netfilter hooks (Linux 6.4)",
+            Feature::Lsm => "BPF programs at security hooks (CONFIG_BPF_LSM)",
             Feature::WriteRegisters => {
-                f.write_str("BPF programs that set registers of processes (after Linux 6.18)")
+                "BPF programs that set registers of processes (after Linux 6.18)"
             }
-            Feature::KprobeMulti => f.write_str("BPF links to many functions (Linux 5.18)"),
-            Feature::UprobeMulti => {
-                f.write_str("BPF links to many locations in programs (Linux 6.6)")
-            }
-            Feature::MembarrierGlobal => f.write_str("membarrier (CONFIG_MEMBARRIER)"),
-        }
+            Feature::KprobeMulti => "BPF links to many functions (Linux 5.18)",
+            Feature::UprobeMulti => "BPF links to many locations in programs (Linux 6.6)",
+            Feature::MembarrierGlobal => "membarrier (CONFIG_MEMBARRIER)",
+        })
     }
 }
 
@@ -190,54 +179,41 @@ const MAPS: [(u32, &str); 8] = [
     (map_type::TASK_STORAGE, "task storage, Linux 5.11"),
 ];
 
-const HELPERS: [(u32, &str); 21] = [
-    (helper::GET_CURRENT_TASK_BTF, "get_current_task_btf"),
-    (helper::TASK_PT_REGS, "task_pt_regs"),
-    (helper::LOOP, "loop"),
-    (helper::PROBE_WRITE_USER, "probe_write_user"),
-    (helper::FOR_EACH_MAP_ELEM, "for_each_map_elem"),
-    (helper::RINGBUF_OUTPUT, "ringbuf_output"),
-    (helper::RINGBUF_RESERVE, "ringbuf_reserve"),
-    (helper::PROBE_READ_KERNEL, "probe_read_kernel"),
-    (helper::PROBE_READ_USER, "probe_read_user"),
-    (helper::PROBE_READ_USER_STR, "probe_read_user_str"),
-    (helper::PROBE_READ_KERNEL_STR, "probe_read_kernel_str"),
-    (helper::GET_NS_CURRENT_PID_TGID, "get_ns_current_pid_tgid"),
-    (helper::KTIME_GET_BOOT_NS, "ktime_get_boot_ns"),
-    (helper::MAP_LOOKUP_PERCPU_ELEM, "map_lookup_percpu_elem"),
-    (helper::GET_STACKID, "get_stackid"),
-    (helper::GET_STACK, "get_stack"),
-    (helper::GET_FUNC_IP, "get_func_ip"),
-    (helper::COPY_FROM_USER, "copy_from_user"),
-    (helper::FIND_VMA, "find_vma"),
-    (helper::D_PATH, "d_path"),
-    (helper::STRNCMP, "strncmp"),
-];
+/// Names and numbers of helpers, from the kernel's `linux/bpf.h`: constants, and a table for messages.
+macro_rules! helpers {
+    ($($name:ident $text:literal $number:literal)*) => {
+        /// Numbers of helpers, from the kernel's `linux/bpf.h`.
+        #[allow(missing_docs)]
+        pub mod helper {
+            $(pub const $name: u32 = $number;)*
+        }
 
-/// Numbers of helpers, from the kernel's `linux/bpf.h`.
-#[allow(missing_docs)]
-pub mod helper {
-    pub const GET_CURRENT_TASK_BTF: u32 = 158;
-    pub const TASK_PT_REGS: u32 = 175;
-    pub const LOOP: u32 = 181;
-    pub const PROBE_WRITE_USER: u32 = 36;
-    pub const FOR_EACH_MAP_ELEM: u32 = 164;
-    pub const RINGBUF_OUTPUT: u32 = 130;
-    pub const RINGBUF_RESERVE: u32 = 131;
-    pub const PROBE_READ_KERNEL: u32 = 113;
-    pub const PROBE_READ_USER: u32 = 112;
-    pub const PROBE_READ_USER_STR: u32 = 114;
-    pub const PROBE_READ_KERNEL_STR: u32 = 115;
-    pub const GET_NS_CURRENT_PID_TGID: u32 = 120;
-    pub const KTIME_GET_BOOT_NS: u32 = 125;
-    pub const MAP_LOOKUP_PERCPU_ELEM: u32 = 195;
-    pub const GET_STACKID: u32 = 27;
-    pub const GET_STACK: u32 = 67;
-    pub const GET_FUNC_IP: u32 = 173;
-    pub const COPY_FROM_USER: u32 = 148;
-    pub const FIND_VMA: u32 = 180;
-    pub const D_PATH: u32 = 147;
-    pub const STRNCMP: u32 = 182;
+        const HELPERS: [(u32, &str); [$($number),*].len()] = [$(($number, $text)),*];
+    };
+}
+
+helpers! {
+    GET_CURRENT_TASK_BTF "get_current_task_btf" 158
+    TASK_PT_REGS "task_pt_regs" 175
+    LOOP "loop" 181
+    PROBE_WRITE_USER "probe_write_user" 36
+    FOR_EACH_MAP_ELEM "for_each_map_elem" 164
+    RINGBUF_OUTPUT "ringbuf_output" 130
+    RINGBUF_RESERVE "ringbuf_reserve" 131
+    PROBE_READ_KERNEL "probe_read_kernel" 113
+    PROBE_READ_USER "probe_read_user" 112
+    PROBE_READ_USER_STR "probe_read_user_str" 114
+    PROBE_READ_KERNEL_STR "probe_read_kernel_str" 115
+    GET_NS_CURRENT_PID_TGID "get_ns_current_pid_tgid" 120
+    KTIME_GET_BOOT_NS "ktime_get_boot_ns" 125
+    MAP_LOOKUP_PERCPU_ELEM "map_lookup_percpu_elem" 195
+    GET_STACKID "get_stackid" 27
+    GET_STACK "get_stack" 67
+    GET_FUNC_IP "get_func_ip" 173
+    COPY_FROM_USER "copy_from_user" 148
+    FIND_VMA "find_vma" 180
+    D_PATH "d_path" 147
+    STRNCMP "strncmp" 182
 }
 
 /// Whether the running kernel has the feature. The first query costs up to some 0.1 ms, more where
@@ -266,7 +242,7 @@ fn run_probe(feature: Feature) -> Availability {
         Feature::Btf => match Btf::vmlinux() {
             Ok(_) => Availability::Yes,
             Err(crate::btf::BtfError::Io(path, _)) if !path.exists() => Availability::No,
-            Err(why) => Availability::Unknown(why.to_string()),
+            Err(why) => unknown(why),
         },
         Feature::ProgType(ty) => program_type(ty),
         Feature::MapType(ty) => map_of_type(ty),
@@ -294,11 +270,8 @@ fn run_probe(feature: Feature) -> Availability {
             ],
         )),
         Feature::TestRunRawTracepoint => match load(RAW, &[MOV_R0_0, EXIT]) {
-            Ok(prog) => {
-                use std::os::fd::AsFd;
-                answer(bpf::test_run(prog.as_fd(), &mut [], None))
-            }
-            Err(why) => Availability::Unknown(why.to_string()),
+            Ok(prog) => answer(bpf::test_run(prog.as_fd(), &mut [], None)),
+            Err(why) => unknown(why),
         },
         Feature::Stats => answer(bpf::enable_stats()),
         Feature::PerfClock => perf_event(perf::CPU_CLOCK),
@@ -345,7 +318,7 @@ fn run_probe(feature: Feature) -> Availability {
 const MOV_R0_0: u64 = insn(0xb7, 0, 0, 0, 0);
 const EXIT: u64 = insn(0x95, 0, 0, 0, 0);
 
-type LoadResult = Result<std::os::fd::OwnedFd, BpfError>;
+type LoadResult = Result<OwnedFd, BpfError>;
 
 /// Loads a program of that type, with the additional fields that the type needs.
 fn load(ty: u32, insns: &[u64]) -> LoadResult {
@@ -370,54 +343,55 @@ fn load(ty: u32, insns: &[u64]) -> LoadResult {
     bpf::load(&spec)
 }
 
+/// The answer of a probe that failed for another reason than a missing feature.
+fn unknown(why: impl fmt::Display) -> Availability {
+    Availability::Unknown(why.to_string())
+}
+
+/// Yes for a success, no for a failure that says that the feature is missing.
+fn unless<T, E: fmt::Display>(
+    result: Result<T, E>,
+    missing: impl FnOnce(&E) -> bool,
+) -> Availability {
+    match result {
+        Ok(_) => Availability::Yes,
+        Err(why) if missing(&why) => Availability::No,
+        Err(why) => unknown(why),
+    }
+}
+
 /// The answer of a program that the verifier accepts if and only if the feature exists.
 fn accepted(loaded: LoadResult) -> Availability {
-    match loaded {
-        Ok(_) => Availability::Yes,
-        Err(BpfError::Rejected {
-            errno: Errno::INVAL,
-            ..
-        }) => Availability::No,
-        Err(why) => Availability::Unknown(why.to_string()),
-    }
+    unless(
+        loaded,
+        |why| matches!(why, BpfError::Rejected { errno, .. } if *errno == Errno::INVAL),
+    )
 }
 
 /// The answer of a request that has error numbers of its own for a missing feature.
 fn answer<T>(result: Result<T, BpfError>) -> Availability {
     /// An error number of the kernel without a name in user space.
     const ENOTSUPP: i32 = 524;
-    match result {
-        Ok(_) => Availability::Yes,
-        Err(why) => match why.errno() {
-            Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Availability::No,
-            Some(errno) if errno.raw_os_error() == ENOTSUPP => Availability::No,
-            _ => Availability::Unknown(why.to_string()),
-        },
-    }
+    unless(result, |why| match why.errno() {
+        Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => true,
+        errno => errno.is_some_and(|errno| errno.raw_os_error() == ENOTSUPP),
+    })
 }
 
 fn bpf_itself() -> Availability {
     match load(prog_type::RAW_TRACEPOINT, &[MOV_R0_0, EXIT]) {
-        Ok(_) => Availability::Yes,
-        Err(why) => match why.errno() {
-            Some(Errno::NOSYS) => Availability::No,
-            Some(Errno::PERM | Errno::ACCESS) => Availability::Unknown(
-                "loading is not permitted: run as root, or with CAP_BPF and CAP_PERFMON".to_owned(),
-            ),
-            _ => Availability::Unknown(why.to_string()),
-        },
+        Err(why) if matches!(why.errno(), Some(Errno::PERM | Errno::ACCESS)) => {
+            unknown("loading is not permitted: run as root, or with CAP_BPF and CAP_PERFMON")
+        }
+        loaded => unless(loaded, |why| why.errno() == Some(Errno::NOSYS)),
     }
 }
 
 fn program_type(ty: u32) -> Availability {
-    match load(ty, &[MOV_R0_0, EXIT]) {
-        Ok(_) => Availability::Yes,
-        Err(BpfError::Call {
-            errno: Errno::INVAL,
-            ..
-        }) => Availability::No,
-        Err(why) => Availability::Unknown(why.to_string()),
-    }
+    unless(
+        load(ty, &[MOV_R0_0, EXIT]),
+        |why| matches!(why, BpfError::Call { errno, .. } if *errno == Errno::INVAL),
+    )
 }
 
 fn map_of_type(ty: u32) -> Availability {
@@ -467,30 +441,31 @@ const KFUNC_REFUSED: [&str; 3] = [
 
 fn kfunc_in(ty: u32, name: &str) -> Availability {
     const PSEUDO_KFUNC_CALL: u8 = 2;
-    let btf = match Btf::vmlinux() {
-        Ok(btf) => btf,
-        Err(why) => return Availability::Unknown(why.to_string()),
-    };
-    let Some(id) = btf.find_func(name) else {
-        return Availability::No;
-    };
-    let call = insn(0x85, 0, PSEUDO_KFUNC_CALL, 0, id.cast_signed());
-    call_result(load(ty, &[call, EXIT]), &KFUNC_REFUSED)
+    with_function(name, |id| {
+        let call = insn(0x85, 0, PSEUDO_KFUNC_CALL, 0, id.cast_signed());
+        call_result(load(ty, &[call, EXIT]), &KFUNC_REFUSED)
+    })
+}
+
+/// No if the kernel has no such function, by its BTF; otherwise the answer of a probe with the function's number.
+fn with_function(name: &str, probe: impl FnOnce(u32) -> Availability) -> Availability {
+    match Btf::vmlinux().map(|btf| btf.find_func(name)) {
+        Ok(Some(id)) => probe(id),
+        Ok(None) => Availability::No,
+        Err(why) => unknown(why),
+    }
 }
 
 /// Whether a call was rejected because of the function itself.
 fn call_result(loaded: LoadResult, refusals: &[&str]) -> Availability {
     match loaded {
-        Ok(_) => Availability::Yes,
         Err(BpfError::Rejected { log, .. }) => {
-            let refused = refusals.iter().any(|refusal| log.contains(refusal));
-            if refused {
-                Availability::No
-            } else {
-                Availability::Yes
+            match refusals.iter().any(|refusal| log.contains(refusal)) {
+                true => Availability::No,
+                false => Availability::Yes,
             }
         }
-        Err(why) => Availability::Unknown(why.to_string()),
+        loaded => unless(loaded, |_| false),
     }
 }
 
@@ -498,9 +473,8 @@ fn call_result(loaded: LoadResult, refusals: &[&str]) -> Availability {
 /// (`EFAULT` for unreadable functions, `EBADF` for no file), and in another where they do not.
 fn many(
     attach_type: u32,
-    link: impl FnOnce(std::os::fd::BorrowedFd<'_>) -> Result<std::os::fd::OwnedFd, BpfError>,
+    link: impl FnOnce(BorrowedFd<'_>) -> Result<OwnedFd, BpfError>,
 ) -> Availability {
-    use std::os::fd::AsFd;
     let spec = ProgSpec {
         ty: prog_type::KPROBE,
         insns: &[MOV_R0_0, EXIT],
@@ -509,65 +483,50 @@ fn many(
         ..ProgSpec::default()
     };
     // Kernels without the kind accept the program: they know no attach types of its type.
-    let refused = bpf::load(&spec).and_then(|prog| link(prog.as_fd()));
-    match refused {
-        Ok(_) => Availability::Yes,
-        Err(why) => match why.errno() {
-            Some(Errno::FAULT | Errno::BADF) => Availability::Yes,
-            Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Availability::No,
-            _ => Availability::Unknown(why.to_string()),
-        },
+    match bpf::load(&spec).and_then(|prog| link(prog.as_fd())) {
+        Err(why) if matches!(why.errno(), Some(Errno::FAULT | Errno::BADF)) => Availability::Yes,
+        linked => unless(linked, |why| {
+            matches!(
+                why.errno(),
+                Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS)
+            )
+        }),
     }
 }
 
 fn perf_event(event: perf::EventSpec) -> Availability {
     let cpu = crate::machine::online_cpus().first().copied().unwrap_or(0);
-    match PerfEvent::open(event, PerfTarget::Cpu(cpu), Sampling::Period(1_000_000_000)) {
-        Ok(_) => Availability::Yes,
-        Err(e) if matches!(e.errno, Errno::NOENT | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            Availability::No
-        }
-        Err(e) => Availability::Unknown(e.to_string()),
-    }
+    let opened = PerfEvent::open(event, PerfTarget::Cpu(cpu), Sampling::Period(1_000_000_000));
+    unless(opened, |e| {
+        matches!(e.errno, Errno::NOENT | Errno::NOSYS | Errno::OPNOTSUPP)
+    })
 }
 
 /// Whether the kernel has a function, by its BTF.
 fn in_btf(name: &str) -> Availability {
-    match Btf::vmlinux() {
-        Ok(btf) if btf.find_func(name).is_some() => Availability::Yes,
-        Ok(_) => Availability::No,
-        Err(why) => Availability::Unknown(why.to_string()),
-    }
+    with_function(name, |_| Availability::Yes)
 }
 
 /// Probes by attaching to a function that the kernel has for its own tests.
 fn fentry() -> Availability {
-    use std::os::fd::AsFd;
     const TRACE_FENTRY: u32 = 24;
     const TEST: &str = "bpf_fentry_test1";
-    let btf = match Btf::vmlinux() {
-        Ok(btf) => btf,
-        Err(why) => return Availability::Unknown(why.to_string()),
-    };
-    let Some(id) = btf.find_func(TEST) else {
-        return Availability::Unknown(format!("the kernel has no {TEST}"));
-    };
-    let loaded = at_function(prog_type::TRACING, TRACE_FENTRY, id);
-    accepted_by_kernel(loaded.and_then(|prog| bpf::raw_tracepoint_open(None, prog.as_fd())))
+    if in_btf(TEST).is_unavailable() {
+        return unknown(format!("the kernel has no {TEST}"));
+    }
+    with_function(TEST, |id| {
+        let loaded = at_function(prog_type::TRACING, TRACE_FENTRY, id);
+        accepted_by_kernel(loaded.and_then(|prog| bpf::raw_tracepoint_open(None, prog.as_fd())))
+    })
 }
 
 /// Probes by loading only: attaching would affect the whole machine.
 fn lsm() -> Availability {
     const LSM: u32 = 29;
     const LSM_MAC: u32 = 27;
-    let btf = match Btf::vmlinux() {
-        Ok(btf) => btf,
-        Err(why) => return Availability::Unknown(why.to_string()),
-    };
-    match btf.find_func("bpf_lsm_file_open") {
-        Some(id) => accepted_by_kernel(at_function(LSM, LSM_MAC, id)),
-        None => Availability::No,
-    }
+    with_function("bpf_lsm_file_open", |id| {
+        accepted_by_kernel(at_function(LSM, LSM_MAC, id))
+    })
 }
 
 fn at_function(ty: u32, attach_type: u32, id: u32) -> LoadResult {
@@ -584,14 +543,10 @@ fn at_function(ty: u32, attach_type: u32, id: u32) -> LoadResult {
 /// Whether the kernel accepted a program at a function of its own.
 fn accepted_by_kernel(result: LoadResult) -> Availability {
     match result {
-        Ok(_) => Availability::Yes,
-        Err(why) => match why.errno() {
-            Some(Errno::PERM | Errno::ACCESS) => {
-                Availability::Unknown("the kernel refuses such programs (EPERM)".to_owned())
-            }
-            None => Availability::Unknown(why.to_string()),
-            Some(_) => Availability::No,
-        },
+        Err(why) if matches!(why.errno(), Some(Errno::PERM | Errno::ACCESS)) => {
+            unknown("the kernel refuses such programs (EPERM)")
+        }
+        result => unless(result, |why| why.errno().is_some()),
     }
 }
 
@@ -600,7 +555,7 @@ fn event_source(name: &str) -> Availability {
     match sources.try_exists() {
         Ok(true) if sources.join(name).exists() => Availability::Yes,
         Ok(true) => Availability::No,
-        _ => Availability::Unknown(format!("{} cannot be read", sources.display())),
+        _ => unknown(format!("{} cannot be read", sources.display())),
     }
 }
 
@@ -614,7 +569,7 @@ fn membarrier_global() -> Availability {
         0.. => Availability::No,
         _ => match crate::bpf::last_errno() {
             Errno::NOSYS => Availability::No,
-            errno => Availability::Unknown(format!("membarrier: {errno}")),
+            errno => unknown(format!("membarrier: {errno}")),
         },
     }
 }
