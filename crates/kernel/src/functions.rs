@@ -351,12 +351,6 @@ impl<'a> Functions<'a> {
         let traced = self.probeability(&own, true)?;
         Some(traced && offset == 0)
     }
-
-    /// Whether ftrace's list could be read, so that the functions found can be attached.
-    #[must_use]
-    pub fn has_ftrace_list(&self) -> bool {
-        self.traced.is_some()
-    }
 }
 
 impl FunctionMatches<'_> {
@@ -543,7 +537,7 @@ pub fn ids(btf: &Btf) -> HashMap<&str, BtfTypeId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::btf::testblob::Builder;
+    use crate::btf::tests::testblob::Builder;
 
     const SYMBOLS: &str = "\
 ffffffff81000000 T _stext
@@ -668,7 +662,7 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
         let all = Functions::new(&symbols, None);
         let vfs = all.matching(None, "vfs_*");
         assert_eq!(names(&vfs), ["vfs_read", "vfs_write", "vfs_untraced"]);
-        assert!(!all.has_ftrace_list());
+        assert!(all.traced.is_none());
     }
 
     #[test]

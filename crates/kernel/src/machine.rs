@@ -246,12 +246,6 @@ fn coarse_hz() -> Option<u32> {
     Some((1_000_000_000 + ns / 2) / ns)
 }
 
-/// Clock ticks of `/proc` per second (`USER_HZ`), 100 on nearly all machines.
-#[must_use]
-pub fn user_hz() -> u64 {
-    rustix::param::clock_ticks_per_second()
-}
-
 /// Size of a page in bytes.
 #[must_use]
 pub fn page_size() -> usize {
@@ -425,6 +419,6 @@ mod tests {
         let ours = monotonic_ns() + realtime_offset_ns();
         assert!((ours - now).abs() < 1_000_000_000);
         assert!(boottime_ns() >= monotonic_ns() - 1_000_000);
-        assert!(user_hz() > 0 && page_size() >= 4096);
+        assert!(page_size() >= 4096);
     }
 }

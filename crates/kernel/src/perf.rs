@@ -203,6 +203,35 @@ impl std::error::Error for PerfError {}
 pub struct PerfEvent(OwnedFd);
 
 const ATTR_LEN: usize = 112;
+/// `struct perf_event_attr` in words.
+type PerfAttr = [u64; ATTR_LEN / 8];
+/// Its flags of an event that does not count yet, and of one that later children of its task get as well.
+const DISABLED: u64 = 1 << 0;
+const INHERIT: u64 = 1 << 1;
+
+/// The attribute of an event of that type.
+fn attr_of_type(ty: u32) -> PerfAttr {
+    let head = [ty, ATTR_LEN.fit::<u32>()].map(u32::to_ne_bytes);
+    let mut attr = [0; ATTR_LEN / 8];
+    attr[0] = u64::from_ne_bytes(*head.as_flattened().first_chunk().unwrap_or(&[0; 8]));
+    attr
+}
+
+/// Opens an event that does not count yet, on a CPU or for a task and its later children.
+fn open_disabled(
+    mut attr: PerfAttr,
+    target: PerfTarget,
+    action: &'static str,
+) -> Result<PerfEvent, PerfError> {
+    attr[5] |= DISABLED;
+    match target {
+        PerfTarget::Cpu(cpu) => open_attr(&attr, -1, cpu.cast_signed(), action),
+        PerfTarget::Task(pid) => {
+            attr[5] |= INHERIT;
+            open_attr(&attr, pid.cast_signed(), -1, action)
+        }
+    }
+}
 
 impl PerfEvent {
     /// Opens an event, not yet counting: see [`PerfEvent::enable`].
@@ -214,32 +243,21 @@ impl PerfEvent {
         target: PerfTarget,
         sampling: Sampling,
     ) -> Result<PerfEvent, PerfError> {
-        const DISABLED: u64 = 1 << 0;
-        const INHERIT: u64 = 1 << 1;
         const FREQUENCY: u64 = 1 << 10;
         let clock = event.ty == TYPE_SOFTWARE && event.config <= TASK_CLOCK;
-        let (sample, mut flags) = match sampling {
+        let (sample, flags) = match sampling {
             // The kernel lowers its maximum frequency when interrupts take long. A clock's period
             // has the same effect and no such limit.
-            Sampling::Frequency(hz) if clock => (NANOSECONDS / hz.max(1), DISABLED),
-            Sampling::Count => (0, DISABLED),
-            Sampling::Period(period) => (period, DISABLED),
-            Sampling::Frequency(hz) => (hz, DISABLED | FREQUENCY),
+            Sampling::Frequency(hz) if clock => (NANOSECONDS / hz.max(1), 0),
+            Sampling::Count => (0, 0),
+            Sampling::Period(period) => (period, 0),
+            Sampling::Frequency(hz) => (hz, FREQUENCY),
         };
-        let (pid, cpu) = match target {
-            PerfTarget::Cpu(cpu) => (-1, cpu.cast_signed()),
-            PerfTarget::Task(pid) => {
-                flags |= INHERIT;
-                (pid.cast_signed(), -1)
-            }
-        };
-        let mut attr = [0u64; ATTR_LEN / 8];
-        let head = [event.ty.to_ne_bytes(), ATTR_LEN.fit::<u32>().to_ne_bytes()];
-        attr[0] = u64::from_ne_bytes(*head.concat().first_chunk().unwrap_or(&[0; 8]));
+        let mut attr = attr_of_type(event.ty);
         attr[1] = event.config;
         attr[2] = sample;
         attr[5] = flags;
-        open_attr(&attr, pid, cpu, "perf_event_open")
+        open_disabled(attr, target, "perf_event_open")
     }
 
     /// Opens a watch on memory, not yet enabled: every access hits.
@@ -247,30 +265,21 @@ impl PerfEvent {
     /// # Errors
     /// [`PerfError`]: `ENOSPC` when the processor's debug registers are all in use.
     pub fn open_watch(watch: &Watchpoint, target: PerfTarget) -> Result<PerfEvent, PerfError> {
-        const DISABLED: u64 = 1 << 0;
-        const INHERIT: u64 = 1 << 1;
         // Another program has different contents at the address.
         const REMOVE_ON_EXEC: u64 = 1 << 36;
         const READ: u64 = 1;
         const WRITE: u64 = 2;
-        let (pid, cpu, flags) = match target {
-            PerfTarget::Cpu(cpu) => (-1, cpu.cast_signed(), DISABLED),
-            PerfTarget::Task(pid) => (pid.cast_signed(), -1, DISABLED | INHERIT | REMOVE_ON_EXEC),
-        };
-        let mut attr = [0u64; ATTR_LEN / 8];
-        let head = [
-            TYPE_BREAKPOINT.to_ne_bytes(),
-            ATTR_LEN.fit::<u32>().to_ne_bytes(),
-        ];
-        attr[0] = u64::from_ne_bytes(*head.concat().first_chunk().unwrap_or(&[0; 8]));
+        let mut attr = attr_of_type(TYPE_BREAKPOINT);
         attr[2] = 1;
-        attr[5] = flags;
+        if let PerfTarget::Task(_) = target {
+            attr[5] = REMOVE_ON_EXEC;
+        }
         // `bp_type` is the second half of its word.
         let access = if watch.reads { READ | WRITE } else { WRITE };
         attr[6] = access << 32;
         attr[7] = watch.address;
         attr[8] = u64::from(watch.length);
-        open_attr(&attr, pid, cpu, "watch memory")
+        open_disabled(attr, target, "watch memory")
     }
 
     /// Opens an event at a location in code; a program is attached to it with
@@ -301,9 +310,7 @@ impl PerfEvent {
         };
         let name = name.map(CString::new).transpose();
         let name = name.map_err(|_| refused("open a perf probe", Errno::INVAL))?;
-        let mut attr = [0u64; ATTR_LEN / 8];
-        let head = [ty.to_ne_bytes(), ATTR_LEN.fit::<u32>().to_ne_bytes()];
-        attr[0] = u64::from_ne_bytes(*head.concat().first_chunk().unwrap_or(&[0; 8]));
+        let mut attr = attr_of_type(ty);
         attr[1] = u64::from(ret) | semaphore << SEMAPHORE;
         // `config1`, `config2`
         attr[7] = name.as_ref().map_or(0, |n| n.as_ptr() as u64);
@@ -318,16 +325,9 @@ impl PerfEvent {
     /// # Errors
     /// [`PerfError`]: `EINVAL` before Linux 6.13 if it is inherited.
     pub fn open_in(id: u64, task: u32, inherited: bool) -> Result<PerfEvent, PerfError> {
-        const DISABLED: u64 = 1 << 0;
-        const INHERIT: u64 = 1 << 1;
         const SAMPLE_TID: u64 = 1 << 1;
         const SAMPLE_READ: u64 = 1 << 4;
-        let mut attr = [0u64; ATTR_LEN / 8];
-        let head = [
-            TYPE_TRACEPOINT.to_ne_bytes(),
-            ATTR_LEN.fit::<u32>().to_ne_bytes(),
-        ];
-        attr[0] = u64::from_ne_bytes(*head.concat().first_chunk().unwrap_or(&[0; 8]));
+        let mut attr = attr_of_type(TYPE_TRACEPOINT);
         attr[1] = id;
         attr[2] = 1;
         attr[3] = SAMPLE_TID | SAMPLE_READ;
@@ -409,7 +409,7 @@ impl PerfEvent {
 
 /// The system call. Addresses in the attribute have to be valid until it is done.
 fn open_attr(
-    attr: &[u64; ATTR_LEN / 8],
+    attr: &PerfAttr,
     pid: i32,
     cpu: i32,
     action: &'static str,

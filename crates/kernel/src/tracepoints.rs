@@ -164,13 +164,16 @@ impl Tracefs {
             statat(&root, "events", AtFlags::empty()).ok()?;
             Some(root)
         });
-        match root.map_or_else(|| detached_mount("tracefs"), Ok) {
-            Ok(root) => Ok(Tracefs { root }),
-            Err(errno) => Err(TracefsError {
+        let root = root.map_or_else(|| detached_mount("tracefs"), Ok);
+        Tracefs::mounted(root)
+    }
+
+    fn mounted(root: Result<OwnedFd, Errno>) -> Result<Tracefs, TracefsError> {
+        root.map(|root| Tracefs { root })
+            .map_err(|errno| TracefsError {
                 action: "mount",
                 errno,
-            }),
-        }
+            })
     }
 
     /// Opens it as a detached mount in which events can be defined.
@@ -178,12 +181,7 @@ impl Tracefs {
     /// # Errors
     /// If no detached mount can be made.
     pub fn open_writable() -> Result<Tracefs, TracefsError> {
-        let root = mount_detached("tracefs", MountAttrFlags::empty());
-        root.map(|root| Tracefs { root })
-            .map_err(|errno| TracefsError {
-                action: "mount",
-                errno,
-            })
+        Tracefs::mounted(mount_detached("tracefs", MountAttrFlags::empty()))
     }
 
     /// Closes it without waiting for the kernel.
@@ -300,20 +298,22 @@ impl Tracefs {
 
 /// A file of debugfs; `None` where it cannot be read or does not exist.
 pub(crate) fn debugfs(path: &str) -> Option<String> {
-    let root = detached_mount("debugfs").or_else(|_| open_dir(CWD, "/sys/kernel/debug"));
-    let debugfs = Tracefs { root: root.ok()? };
-    let text = debugfs.read_large(path).ok();
-    debugfs.close();
-    text
+    read_of("debugfs", "/sys/kernel/debug", path)
 }
 
 /// The active security modules in their order (`/sys/kernel/security/lsm`); `None` where unknown.
 pub fn security_modules() -> Option<Vec<String>> {
-    let root = detached_mount("securityfs").or_else(|_| open_dir(CWD, "/sys/kernel/security"));
-    let securityfs = Tracefs { root: root.ok()? };
-    let list = securityfs.read("lsm").ok();
-    securityfs.close();
+    let list = read_of("securityfs", "/sys/kernel/security", "lsm");
     Some(list?.trim().split(',').map(str::to_owned).collect())
+}
+
+/// A file of a file system of that type, or of the one that is mounted there.
+fn read_of(fs: &str, mounted: &str, path: &str) -> Option<String> {
+    let root = detached_mount(fs).or_else(|_| open_dir(CWD, mounted));
+    let fs = Tracefs { root: root.ok()? };
+    let text = fs.read_large(path).ok();
+    fs.close();
+    text
 }
 
 /// Makes a detached mount of a file system of that type, which nobody can write to, and returns its
@@ -340,7 +340,7 @@ fn open_dir(at: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::btf::testblob::Builder;
+    use crate::btf::tests::testblob::Builder;
 
     fn sample() -> Btf {
         let mut b = Builder::new();

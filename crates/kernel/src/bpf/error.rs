@@ -15,7 +15,6 @@ pub enum Command {
     MapLookupElem = 1,
     MapUpdateElem = 2,
     MapDeleteElem = 3,
-    MapGetNextKey = 4,
     ProgLoad = 5,
     ProgTestRun = 10,
     ProgGetNextId = 11,

@@ -7,6 +7,7 @@ use spile_cast::Cast;
 
 use super::attr::Attr;
 use super::error::{BpfError, Command};
+use super::map::present;
 
 /// Kinds of objects that the kernel numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,11 +21,12 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    fn next(self) -> Command {
+    /// The commands that give the next number, and a descriptor by a number.
+    fn commands(self) -> [Command; 2] {
         match self {
-            ObjectKind::Prog => Command::ProgGetNextId,
-            ObjectKind::Map => Command::MapGetNextId,
-            ObjectKind::Link => Command::LinkGetNextId,
+            ObjectKind::Prog => [Command::ProgGetNextId, Command::ProgGetFdById],
+            ObjectKind::Map => [Command::MapGetNextId, Command::MapGetFdById],
+            ObjectKind::Link => [Command::LinkGetNextId, Command::LinkGetFdById],
         }
     }
 }
@@ -93,14 +95,10 @@ pub fn ids(kind: ObjectKind) -> Result<Vec<u32>, BpfError> {
     loop {
         let mut attr = Attr::new().u32(0, last);
         // SAFETY: the attribute holds no pointers.
-        match unsafe { attr.call(kind.next()) } {
-            Ok(_) => last = attr.get(4),
-            Err(BpfError::Call {
-                errno: Errno::NOENT,
-                ..
-            }) => return Ok(ids),
-            Err(e) => return Err(e),
+        if !present(unsafe { attr.call(kind.commands()[0]) })? {
+            return Ok(ids);
         }
+        last = attr.get(4);
         ids.push(last);
     }
 }
@@ -110,7 +108,7 @@ pub fn ids(kind: ObjectKind) -> Result<Vec<u32>, BpfError> {
 /// # Errors
 /// [`BpfError::Call`]: `ENOENT` if it is gone.
 pub fn prog_by_id(id: u32) -> Result<OwnedFd, BpfError> {
-    by_id(Command::ProgGetFdById, id)
+    by_id(ObjectKind::Prog, id)
 }
 
 /// A descriptor of a map by its id.
@@ -118,13 +116,13 @@ pub fn prog_by_id(id: u32) -> Result<OwnedFd, BpfError> {
 /// # Errors
 /// [`BpfError::Call`]: `ENOENT` if it is gone.
 pub fn map_by_id(id: u32) -> Result<OwnedFd, BpfError> {
-    by_id(Command::MapGetFdById, id)
+    by_id(ObjectKind::Map, id)
 }
 
-fn by_id(command: Command, id: u32) -> Result<OwnedFd, BpfError> {
+fn by_id(kind: ObjectKind, id: u32) -> Result<OwnedFd, BpfError> {
     let mut attr = Attr::new().u32(0, id);
     // SAFETY: the attribute holds no pointers; the command returns a descriptor.
-    unsafe { attr.open(command) }
+    unsafe { attr.open(kind.commands()[1]) }
 }
 
 /// All loaded programs.
@@ -132,7 +130,7 @@ fn by_id(command: Command, id: u32) -> Result<OwnedFd, BpfError> {
 /// # Errors
 /// [`BpfError::Call`]; objects that disappear in the meantime are left out.
 pub fn programs() -> Result<Vec<ProgInfo>, BpfError> {
-    each(ObjectKind::Prog, Command::ProgGetFdById, prog_info)
+    each(ObjectKind::Prog, prog_info)
 }
 
 /// All existing maps.
@@ -140,7 +138,7 @@ pub fn programs() -> Result<Vec<ProgInfo>, BpfError> {
 /// # Errors
 /// [`BpfError::Call`]; objects that disappear in the meantime are left out.
 pub fn maps() -> Result<Vec<MapInfo>, BpfError> {
-    each(ObjectKind::Map, Command::MapGetFdById, map_info)
+    each(ObjectKind::Map, map_info)
 }
 
 /// All existing links.
@@ -148,7 +146,7 @@ pub fn maps() -> Result<Vec<MapInfo>, BpfError> {
 /// # Errors
 /// [`BpfError::Call`]; objects that disappear in the meantime are left out.
 pub fn links() -> Result<Vec<LinkInfo>, BpfError> {
-    each(ObjectKind::Link, Command::LinkGetFdById, link_info)
+    each(ObjectKind::Link, link_info)
 }
 
 /// The kernel's information about a link.
@@ -176,17 +174,13 @@ pub fn link_info(fd: BorrowedFd<'_>) -> Result<LinkInfo, BpfError> {
 
 fn each<T>(
     kind: ObjectKind,
-    open: Command,
     info: impl Fn(BorrowedFd<'_>) -> Result<T, BpfError>,
 ) -> Result<Vec<T>, BpfError> {
     let mut found = Vec::new();
     for id in ids(kind)? {
-        match by_id(open, id) {
+        match by_id(kind, id) {
             Ok(fd) => found.push(info(fd.as_fd())?),
-            Err(BpfError::Call {
-                errno: Errno::NOENT,
-                ..
-            }) => {}
+            Err(e) if e.errno() == Some(Errno::NOENT) => {}
             Err(e) => return Err(e),
         }
     }

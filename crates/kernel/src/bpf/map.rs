@@ -204,22 +204,6 @@ impl<F: AsFd> Map<F> {
         present(unsafe { attr.call(Command::MapDeleteElem) })
     }
 
-    /// Gives the key after `key`, or the first key; `false` at the end. If `key` was deleted in the
-    /// meantime, a hash map starts over.
-    ///
-    /// # Errors
-    /// [`BpfError`].
-    pub fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<bool, BpfError> {
-        self.checked(key.map_or(next.len(), <[u8]>::len), None)?;
-        self.checked(next.len(), None)?;
-        let mut attr = Attr::new().fd(0, self.fd.as_fd()).output(16, next);
-        if let Some(key) = key {
-            attr = attr.input(8, key);
-        }
-        // SAFETY: both keys have the map's size, as just checked.
-        present(unsafe { attr.call(Command::MapGetNextKey) })
-    }
-
     /// Reads many entries at once, from the start or after an earlier batch; with `delete`, also
     /// removes them. `cursor` holds the position between calls; the first call takes an empty one.
     /// Buffers consist of entries one after another.
@@ -254,8 +238,11 @@ impl<F: AsFd> Map<F> {
         };
         // SAFETY: there is space for `most` entries; cursors are at least as long
         // as a key and as a bucket's number.
-        let result = unsafe { attr.call(command) };
-        let batch = self.batched(result, attr.get(32))?;
+        let more = present(unsafe { attr.call(command) })?;
+        let batch = BatchResult {
+            count: attr.get(32) as usize,
+            done: !more,
+        };
         *cursor = after;
         Ok(batch)
     }
@@ -272,20 +259,12 @@ impl<F: AsFd> Map<F> {
             .u32(32, count)
             .fd(36, self.fd.as_fd());
         // SAFETY: `keys` holds `count` keys.
-        match unsafe { attr.call(Command::MapDeleteBatch) } {
-            Ok(_) => Ok(BatchResult {
-                count: count as usize,
-                done: true,
-            }),
-            Err(BpfError::Call {
-                errno: Errno::NOENT,
-                ..
-            }) => Ok(BatchResult {
-                count: attr.get(32) as usize,
-                done: false,
-            }),
-            Err(e) => Err(e),
-        }
+        let done = present(unsafe { attr.call(Command::MapDeleteBatch) })?;
+        let count = if done { count } else { attr.get(32) };
+        Ok(BatchResult {
+            count: count as usize,
+            done,
+        })
     }
 
     /// Sets many entries at once, keys one after another in `keys`, values in `values`; stops at
@@ -304,18 +283,6 @@ impl<F: AsFd> Map<F> {
         unsafe { attr.call(Command::MapUpdateBatch) }.map(drop)
     }
 
-    fn batched(&self, result: Result<i32, BpfError>, count: u32) -> Result<BatchResult, BpfError> {
-        let count = count as usize;
-        match result {
-            Ok(_) => Ok(BatchResult { count, done: false }),
-            Err(BpfError::Call {
-                errno: Errno::NOENT,
-                ..
-            }) => Ok(BatchResult { count, done: true }),
-            Err(e) => Err(e),
-        }
-    }
-
     /// The number of entries for which the buffers have space.
     fn entries(&self, keys: usize, values: Option<usize>) -> Result<u32, BpfError> {
         let by_keys = keys.checked_div(self.key_len()).unwrap_or(0);
@@ -331,13 +298,10 @@ impl<F: AsFd> Map<F> {
 }
 
 /// Turns "no such entry" into `false`.
-fn present(result: Result<i32, BpfError>) -> Result<bool, BpfError> {
+pub(super) fn present(result: Result<i32, BpfError>) -> Result<bool, BpfError> {
     match result {
         Ok(_) => Ok(true),
-        Err(BpfError::Call {
-            errno: Errno::NOENT,
-            ..
-        }) => Ok(false),
+        Err(e) if e.errno() == Some(Errno::NOENT) => Ok(false),
         Err(e) => Err(e),
     }
 }

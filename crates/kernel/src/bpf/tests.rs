@@ -68,16 +68,9 @@ fn entries_of_a_hash_map_are_set_read_and_removed() {
     let exists = map.update(&key(1), &value, 1).expect_err("BPF_NOEXIST");
     assert_eq!(exists.errno(), Some(Errno::EXIST));
 
-    let (mut seen, mut next) = (0, [0; 4]);
-    let mut last: Option<[u8; 4]> = None;
-    while map
-        .next_key(last.as_ref().map(|k| &k[..]), &mut next)
-        .expect("walk")
-    {
-        last = Some(next);
-        seen += 1;
-    }
-    assert_eq!(seen, 9);
+    let (mut keys, mut values) = ([0; 64], [0; 128]);
+    let batch = map.batch(&mut Vec::new(), &mut keys, &mut values, false);
+    assert_eq!(batch.map(|b| b.count), Ok(9));
     assert!(matches!(
         map.lookup(&[0; 3], &mut value),
         Err(BpfError::Argument(_))

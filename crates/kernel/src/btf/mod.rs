@@ -24,9 +24,7 @@ mod query;
 mod types;
 
 #[cfg(test)]
-pub(crate) mod testblob;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use query::Member;
 pub use types::{
@@ -173,14 +171,6 @@ impl Btf {
     /// [`BtfError::Format`] if the bytes are not BTF of this byte order.
     pub fn parse(bytes: impl Into<Vec<u8>>) -> Result<Btf, BtfError> {
         Btf::index(Blob::from(bytes.into()), None)
-    }
-
-    /// Like [`Btf::parse`], for BTF that extends another (a module's).
-    ///
-    /// # Errors
-    /// See [`Btf::parse`].
-    pub fn parse_over(base: &'static Btf, bytes: impl Into<Vec<u8>>) -> Result<Btf, BtfError> {
-        Btf::index(Blob::from(bytes.into()), Some(base))
     }
 
     fn index(blob: Blob, base: Option<&'static Btf>) -> Result<Btf, BtfError> {

@@ -100,6 +100,13 @@ impl Btf {
         self.member_within(id, name, MAX_DEPTH, &mut { MAX_VISITS })
     }
 
+    /// Offset in bytes of a member of a structure, by their names.
+    #[must_use]
+    pub fn offset_of(&self, structure: &str, member: &str) -> Option<u64> {
+        let member = self.member(self.find_struct(structure)?, member)?;
+        Some(u64::from(member.bit_offset / 8))
+    }
+
     fn member_within(
         &self,
         id: BtfTypeId,

@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 use spile_ctype::CType;
+use testblob::Builder;
 
-use super::testblob::Builder;
-use super::{Btf, BtfError, BtfKind, Member, Type};
+pub(crate) mod testblob;
+
+use super::{Blob, Btf, BtfError, BtfKind, Member, Type};
 
 /// A blob with every kind of type.
 fn sample() -> Builder {
@@ -319,7 +321,7 @@ fn types_of_a_module_continue_the_kernel_s() {
         16,
         &[("t", ptr, 0, 0), ("n", int, 64, 0)],
     );
-    let split = Btf::parse_over(base, m.bytes()).expect("sound");
+    let split = Btf::index(Blob::from(m.bytes()), Some(base)).expect("sound");
     assert_eq!((ptr, split.first()), (own, own));
     assert_eq!(split.len(), base.len() + 2);
     assert_eq!(split.find_struct("own"), Some(body));

@@ -31,33 +31,29 @@ pub enum BtfKind {
     Enum64 = 19,
 }
 
-const KINDS: [BtfKind; 19] = [
-    BtfKind::Int,
-    BtfKind::Ptr,
-    BtfKind::Array,
-    BtfKind::Struct,
-    BtfKind::Union,
-    BtfKind::Enum,
-    BtfKind::Fwd,
-    BtfKind::Typedef,
-    BtfKind::Volatile,
-    BtfKind::Const,
-    BtfKind::Restrict,
-    BtfKind::Func,
-    BtfKind::FuncProto,
-    BtfKind::Var,
-    BtfKind::Datasec,
-    BtfKind::Float,
-    BtfKind::DeclTag,
-    BtfKind::TypeTag,
-    BtfKind::Enum64,
+/// The kinds in the order of their numbers, with the bytes that each has after the 12-byte header of a record:
+/// always, and for each of the `vlen` entries.
+const KINDS: [(BtfKind, Trailer); 19] = [
+    (BtfKind::Int, t(4, 0)),
+    (BtfKind::Ptr, t(0, 0)),
+    (BtfKind::Array, t(12, 0)),
+    (BtfKind::Struct, t(0, 12)),
+    (BtfKind::Union, t(0, 12)),
+    (BtfKind::Enum, t(0, 8)),
+    (BtfKind::Fwd, t(0, 0)),
+    (BtfKind::Typedef, t(0, 0)),
+    (BtfKind::Volatile, t(0, 0)),
+    (BtfKind::Const, t(0, 0)),
+    (BtfKind::Restrict, t(0, 0)),
+    (BtfKind::Func, t(0, 0)), // its vlen is the linkage
+    (BtfKind::FuncProto, t(0, 8)),
+    (BtfKind::Var, t(4, 0)),
+    (BtfKind::Datasec, t(0, 12)),
+    (BtfKind::Float, t(0, 0)),
+    (BtfKind::DeclTag, t(4, 0)),
+    (BtfKind::TypeTag, t(0, 0)),
+    (BtfKind::Enum64, t(0, 12)),
 ];
-
-impl BtfKind {
-    pub(super) fn from_raw(raw: u8) -> Option<BtfKind> {
-        KINDS.get(usize::from(raw).checked_sub(1)?).copied()
-    }
-}
 
 /// Sizes of the data after the 12-byte header of a record.
 pub(super) struct Trailer {
@@ -71,32 +67,20 @@ const fn t(once: usize, each: usize) -> Trailer {
     Trailer { once, each }
 }
 
-/// By kind number, less one.
-const TRAILERS: [Trailer; KINDS.len()] = [
-    t(4, 0),  // int
-    t(0, 0),  // ptr
-    t(12, 0), // array
-    t(0, 12), // struct
-    t(0, 12), // union
-    t(0, 8),  // enum
-    t(0, 0),  // fwd
-    t(0, 0),  // typedef
-    t(0, 0),  // volatile
-    t(0, 0),  // const
-    t(0, 0),  // restrict
-    t(0, 0),  // func: its vlen is the linkage
-    t(0, 8),  // func_proto
-    t(4, 0),  // var
-    t(0, 12), // datasec
-    t(0, 0),  // float
-    t(4, 0),  // decl_tag
-    t(0, 0),  // type_tag
-    t(0, 12), // enum64
-];
+/// The row of a kind by its number; `None` if it is unknown.
+fn row(kind: u8) -> Option<&'static (BtfKind, Trailer)> {
+    KINDS.get(usize::from(kind).checked_sub(1)?)
+}
+
+impl BtfKind {
+    pub(super) fn from_raw(raw: u8) -> Option<BtfKind> {
+        row(raw).map(|(kind, _)| *kind)
+    }
+}
 
 /// The data after the header of a record of that kind; `None` if the kind is unknown.
 pub(super) fn trailer(kind: u8) -> Option<&'static Trailer> {
-    TRAILERS.get(usize::from(kind).checked_sub(1)?)
+    row(kind).map(|(_, trailer)| trailer)
 }
 
 /// The 32-bit word at `at`; 0 outside of the bytes.
@@ -258,6 +242,15 @@ impl<'a> Composite<'a> {
         this.entries.chunks_exact(12).map(move |e| this.member(e))
     }
 
+    /// The members of that name in this struct itself.
+    fn named<'n>(&self, name: &'n str) -> impl Iterator<Item = RawMember<'a>> + use<'a, 'n> {
+        let this = *self;
+        let entries = this.entries.chunks_exact(12);
+        entries
+            .filter(move |e| this.btf.string_is(word(e, 0), name))
+            .map(move |e| this.member(e))
+    }
+
     fn member(&self, entry: &'a [u8]) -> RawMember<'a> {
         let packed = word(entry, 8);
         let (bit_offset, bit_size) = if self.bit_fields {
@@ -275,19 +268,12 @@ impl<'a> Composite<'a> {
 
     /// The member of that name in this struct itself.
     pub(super) fn own_member(&self, name: &str) -> Option<RawMember<'a>> {
-        self.entries
-            .chunks_exact(12)
-            .find(|e| self.btf.string_is(word(e, 0), name))
-            .map(|e| self.member(e))
+        self.named(name).next()
     }
 
     /// Members without a name: inner anonymous structs and unions, and padding.
     pub(super) fn anonymous(&self) -> impl Iterator<Item = RawMember<'a>> + use<'a> {
-        let this = *self;
-        this.entries
-            .chunks_exact(12)
-            .filter(move |e| this.btf.string_is(word(e, 0), ""))
-            .map(move |e| this.member(e))
+        self.named("")
     }
 }
 
@@ -389,7 +375,7 @@ impl Btf {
         let flag = info >> 31 != 0;
         let size = word(record, 8); // or the id of the type referred to
         let name = self.string(word(record, 0));
-        let fixed = &TRAILERS[kind as usize - 1];
+        let (_, fixed) = &KINDS[kind as usize - 1];
         let first = 12 + fixed.once;
         // `scan` made sure that all entries lie within the blob.
         let entries = record

@@ -1,6 +1,6 @@
 //! Builds small BTF blobs for tests.
 
-use super::BtfKind;
+use crate::btf::BtfKind;
 
 /// A blob under construction; ids are given out from 1.
 #[derive(Default)]
