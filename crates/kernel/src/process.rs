@@ -1,5 +1,6 @@
 //! Queries about a process, answered by `/proc`, and operations on this process.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -84,38 +85,47 @@ pub fn executable(pid: u32) -> Option<std::path::PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
+/// In a child that will execute a command: restores the signals that this process blocks or ignores, and its
+/// limit of open files; async-signal-safe.
+///
+/// # Errors
+/// Those of the system call.
+pub fn restore_for_command() -> std::io::Result<()> {
+    for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+        // SAFETY: the default action needs no code of ours.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    crate::resources::restore_open_files();
+    match unblock_signals() {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Unblocks all signals in this thread; async-signal-safe.
+fn unblock_signals() -> libc::c_int {
+    // SAFETY: a set of signals is plain numbers, and the calls only write to it or read it.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut())
+    }
+}
+
 /// Unblocks all signals in a command's process, whatever the thread that starts it blocks.
 pub fn with_all_signals(command: &mut Command) -> &mut Command {
-    let all = || {
-        // SAFETY: a set of signals is plain numbers, and the calls only write to it or read it; they
-        // may be made between fork and exec.
-        let done = unsafe {
-            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
-            crate::resources::restore_open_files();
-            let mut none: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut none);
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut())
-        };
-        match done {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        }
-    };
-    // SAFETY: the closure calls only these functions.
-    unsafe { command.pre_exec(all) }
+    // SAFETY: the function may be called between fork and exec.
+    unsafe { command.pre_exec(restore_for_command) }
 }
 
 /// Ends this process by a signal that ended another one, so that its parent sees the same status.
 /// Writes no core. Returns if the signal does not end the process.
 pub fn end_by(signal: i32) {
-    // SAFETY: a set of signals is plain numbers, and the calls only write to it or read it; no handler of
-    // this process runs after the first.
+    // SAFETY: no handler of this process runs after the first call.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        unblock_signals();
         libc::kill(libc::getpid(), signal);
     }
 }
@@ -286,6 +296,26 @@ pub fn file_identity(path: &std::path::Path) -> Option<(u64, u64)> {
 #[must_use]
 pub fn all() -> Vec<u32> {
     numeric_entries("/proc")
+}
+
+/// A process and its descendants. Calls back with those that each round finds; they are searched until a round
+/// finds none, because some begin meanwhile.
+pub fn descendants(target: u32, mut found: impl FnMut(&[u32])) -> BTreeSet<u32> {
+    let mut known = BTreeSet::from([target]);
+    loop {
+        let mut new = Vec::new();
+        for pid in all() {
+            let parent = || stat(pid).map(|s| s.ppid);
+            if !known.contains(&pid) && parent().is_some_and(|p| known.contains(&p)) {
+                known.insert(pid);
+                new.push(pid);
+            }
+        }
+        if new.is_empty() {
+            return known;
+        }
+        found(&new);
+    }
 }
 
 /// The inode number of the PID namespace of a process, or of this one; `None` if there is no
