@@ -32,7 +32,7 @@ const HOMES: &[(&str, &str)] = &[
         "the processor of the templates",
     ),
     (
-        "crates/runtime/src/host/simulated/script.rs",
+        "crates/runtime/src/host/tests/simulated/script.rs",
         "the processor of the simulated host",
     ),
     ("crates/sema/src/fake.rs", "the processor of tests"),

@@ -33,13 +33,13 @@ use std::sync::{Mutex, PoisonError};
 use spile_bpf::compiled::{FOLLOWED, Object, can_follow};
 use spile_kernel::bpf::{BpfError, Command, Errno, perf_link};
 use spile_kernel::machine::{self, Version};
+use spile_kernel::mapping::{MapAccess, MappedPages};
 use spile_kernel::perf::PerfEvent;
 use spile_kernel::process;
 use spile_kernel::tracepoints::Tracefs;
 
 use crate::attach::arming::{Progress, close_all};
 use crate::attach::site::AttachSite;
-use crate::machine::mapped::MappedFile;
 use crate::machine::parallel::in_parallel;
 
 /// The first version in which inherited events can ask for reads with samples.
@@ -178,7 +178,7 @@ impl Following {
         let file = File::open(path).map_err(|e| io_number(&e))?;
         let id = self.define(set, sites, returns, &file)?;
         let opened = |e: spile_kernel::perf::PerfError| e.errno;
-        let mapped = MappedFile::of(&file);
+        let mapped = file_in_memory(&file);
         let check = PerfEvent::open_in(id, std::process::id(), false).map_err(opened)?;
         let holder = PerfEvent::open_in(id, self.holder, false).map_err(opened)?;
         self.made().checks.push(check);
@@ -309,6 +309,12 @@ fn io_number(e: &std::io::Error) -> Errno {
     Errno::from_io_error(e).unwrap_or(Errno::INVAL)
 }
 
+/// A file in the memory of this process, so that the kernel checks locations in it. Nothing reads it there.
+fn file_in_memory(file: &File) -> Option<MappedPages> {
+    let bytes = usize::try_from(file.metadata().ok()?.len()).ok()?;
+    MappedPages::new(file, 0, bytes, MapAccess::Private).ok()
+}
+
 /// A task without memory, in which an event can hold a program before locations hit in the target: a
 /// process that waits for its semaphore hits as soon as it is raised. In a PID namespace there is none.
 fn without_memory() -> Option<u32> {
@@ -319,19 +325,7 @@ fn without_memory() -> Option<u32> {
 
 /// The threads of a process and of its descendants.
 fn tasks_of(target: u32) -> Vec<u32> {
-    let mut processes = BTreeSet::from([target]);
-    loop {
-        let before = processes.len();
-        for pid in process::all() {
-            let parent = || process::stat(pid).map(|s| s.ppid);
-            if !processes.contains(&pid) && parent().is_some_and(|p| processes.contains(&p)) {
-                processes.insert(pid);
-            }
-        }
-        if processes.len() == before {
-            break;
-        }
-    }
+    let processes = process::descendants(target, |_| {});
     processes.into_iter().flat_map(process::threads).collect()
 }
 

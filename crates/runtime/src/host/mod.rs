@@ -2,7 +2,7 @@
 //!
 //! In: a program and its object's layout. Out: [`Started`]: memory that handlers and the controller share,
 //! and the [`Backend`] with the attachments. The kernel is one host (`kernel`). In tests the
-//! session runs on a second one (`simulated`), whose handlers run in the interpreter, and which fails on
+//! session runs on a second one (`tests::simulated`), whose handlers run in the interpreter, and which fails on
 //! request.
 //!
 //! A backend attaches, hands over records, counts what it loses, and detaches. Globals and words of the
@@ -10,7 +10,7 @@
 
 pub(crate) mod kernel;
 #[cfg(test)]
-mod simulated;
+mod tests;
 
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;

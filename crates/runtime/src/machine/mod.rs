@@ -9,7 +9,6 @@
 //! | [`pid_namespace`] | process numbers inside and outside of spile's namespace |
 //! | [`existing_tasks`] | processes and threads that exist when a session starts |
 //! | [`kernel_memory`] | reads kernel memory for controller handlers |
-//! | `mapped` | files that this process maps |
 //! | [`direct_map`] | the address of the kernel's direct map |
 //! | `names` | names of kernel addresses, and command lines |
 //! | [`signals`], `end_requests` | signals as events; requests to end the session |
@@ -20,7 +19,6 @@ pub mod direct_map;
 pub mod end_requests;
 pub(crate) mod existing_tasks;
 pub mod kernel_memory;
-pub(crate) mod mapped;
 pub(crate) mod names;
 pub(crate) mod parallel;
 pub mod pid_namespace;

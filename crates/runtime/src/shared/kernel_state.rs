@@ -93,7 +93,7 @@ impl KernelState {
         })
     }
 
-    fn with_tables(
+    pub(super) fn with_tables(
         state: Rc<StateMemory>,
         layout: &Layout,
         tables: Vec<Vec<BoxedTable>>,
@@ -108,13 +108,6 @@ impl KernelState {
             live: true,
             waiting: RefCell::default(),
         }
-    }
-
-    /// Memory of its own, without a host.
-    #[cfg(test)]
-    pub fn in_memory(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> KernelState {
-        let state = StateMemory::in_memory(layout).expect("a layout that fits");
-        KernelState::with_tables(Rc::new(state), layout, tables)
     }
 
     /// The state memory.

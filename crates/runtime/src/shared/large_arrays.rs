@@ -3,7 +3,7 @@
 
 use std::cell::OnceCell;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spile_cast::Cast;
@@ -17,7 +17,7 @@ const FEW: u32 = 8;
 
 /// The elements of one array.
 pub struct LargeElements {
-    map: Option<OwnedFd>,
+    map: OwnedFd,
     /// Bytes of one generation, and of all.
     size: usize,
     bytes: usize,
@@ -28,52 +28,36 @@ impl LargeElements {
     /// The elements in this map, whose memory is mapped when it is first needed; `double` means two
     /// generations.
     pub fn new(map: OwnedFd, large: &LargeLayout, double: bool) -> LargeElements {
-        LargeElements {
-            map: Some(map),
-            ..LargeElements::without_memory(large, double)
-        }
-    }
-
-    fn without_memory(large: &LargeLayout, double: bool) -> LargeElements {
         let size = large.size().fit::<usize>();
         LargeElements {
-            map: None,
+            map,
             size,
             bytes: if double { 2 * size } else { size },
             memory: OnceCell::new(),
         }
     }
 
-    /// Plain memory, all zero.
-    #[cfg(test)]
-    fn in_memory(large: &LargeLayout, double: bool) -> LargeElements {
-        let elements = LargeElements::without_memory(large, double);
-        let words = (0..elements.bytes / 8).map(|_| AtomicU64::new(0)).collect();
-        LargeElements {
-            memory: OnceCell::from(WordMemory::Owned(words)),
-            ..elements
-        }
-    }
-
     fn memory(&self) -> io::Result<&[AtomicU64]> {
-        if let (None, Some(map)) = (self.memory.get(), &self.map) {
-            let bytes = self.bytes.next_multiple_of(rustix::param::page_size());
-            let memory = WordMemory::map(map.as_fd(), 0, bytes)?;
-            let _ = self.memory.set(memory);
-        }
-        let memory = self.memory.get().ok_or(io::ErrorKind::NotFound)?;
+        let memory = match self.memory.get() {
+            Some(memory) => memory,
+            None => {
+                let bytes = self.bytes.next_multiple_of(rustix::param::page_size());
+                let memory = WordMemory::map(&self.map, 0, bytes)?;
+                self.memory.get_or_init(|| memory)
+            }
+        };
         Ok(memory.words())
     }
 
     /// The memory of the first generation up to the last slot that was given out: to map a page takes as long as to
     /// read it, and most arrays have few elements.
-    fn map_used(&self, map: &OwnedFd, large: &LargeLayout) -> io::Result<WordMemory> {
+    fn map_used(&self, large: &LargeLayout) -> io::Result<WordMemory> {
         let page = rustix::param::page_size();
-        let head = WordMemory::map(map.as_fd(), 0, page)?;
+        let head = WordMemory::map(&self.map, 0, page)?;
         let given = head.words()[LargeLayout::GIVEN as usize / 8].load(Ordering::Acquire);
         let given = given.min(large.slots.into()).fit::<usize>();
         let bytes = large.slots_offset() as usize + given * large.slot_size as usize;
-        WordMemory::map(map.as_fd(), 0, bytes.min(self.bytes).next_multiple_of(page))
+        WordMemory::map(&self.map, 0, bytes.min(self.bytes).next_multiple_of(page))
     }
 
     /// Calls back with each key and its delta, in the order of insertion, and zeroes them unless no
@@ -97,12 +81,11 @@ impl LargeElements {
             return Ok(());
         }
         let used;
-        let words = match &self.map {
-            Some(map) if last && generation == 0 && self.memory.get().is_none() => {
-                used = self.map_used(map, large)?;
-                used.words()
-            }
-            _ => &self.memory()?[generation as usize * self.size / 8..],
+        let words = if last && generation == 0 && self.memory.get().is_none() {
+            used = self.map_used(large)?;
+            used.words()
+        } else {
+            &self.memory()?[generation as usize * self.size / 8..]
         };
         let view = GenerationView {
             words,
@@ -350,7 +333,7 @@ mod tests {
             };
             let array = array(large);
             let state = state(&array);
-            let elements = LargeElements::in_memory(&large, false);
+            let elements = LargeElements::in_memory(&large);
             let view = GenerationView {
                 words: elements.memory().expect("memory"),
                 large: &large,

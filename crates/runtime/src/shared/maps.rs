@@ -1,7 +1,6 @@
 //! The hash tables of array globals, as key and value bytes. [`ByteTable`] is the interface for the
 //! rest of the runtime. [`HostTables`] is what a host gives out: a kernel gives its maps, a simulated host plain memory.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -163,53 +162,10 @@ impl ByteTable for FieldTable {
     }
 }
 
-/// A table in plain memory, for programs without kernel handlers and for tests.
-#[derive(Debug, Default)]
-pub struct PlainMap {
-    /// The elements.
-    pub elements: HashMap<Vec<u8>, Vec<u8>>,
-    /// Limit on the number of elements.
-    pub max: usize,
-}
-
-impl ByteTable for PlainMap {
-    fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.elements.get(key).cloned())
-    }
-
-    fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {
-        let fits = self.elements.contains_key(key) || self.elements.len() < self.max;
-        if fits {
-            self.elements.insert(key.to_vec(), value.to_vec());
-        }
-        Ok(fits)
-    }
-
-    fn remove(&mut self, key: &[u8]) -> io::Result<()> {
-        self.elements.remove(key);
-        Ok(())
-    }
-
-    fn entries(&mut self) -> io::Result<Entries> {
-        Ok(self
-            .elements
-            .iter()
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect())
-    }
-
-    fn drain(&mut self) -> io::Result<Entries> {
-        Ok(self.elements.drain().collect())
-    }
-
-    fn capacity(&self) -> usize {
-        self.max
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::tests::PlainMap;
 
     #[test]
     fn fields_share_records() {

@@ -31,4 +31,6 @@ pub(crate) mod process_tree;
 pub mod realtime_guard;
 pub mod ring_record;
 pub mod state;
+#[cfg(test)]
+pub(crate) mod tests;
 pub(crate) mod thread_records;

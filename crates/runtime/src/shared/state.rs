@@ -3,8 +3,7 @@
 //! atomic; only the mapping itself needs unsafe code.
 
 use std::io;
-use std::os::fd::BorrowedFd;
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use spile_cast::Cast;
 use spile_ir::Ty;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::stats::Stat;
+use spile_kernel::mapping::{MapAccess, MappedPages};
 use spile_layout::{
     AggLayout, GlobalLocation, Layout, PerCpuArray, ValueLayout, counters, percpu, shared,
 };
@@ -160,54 +160,22 @@ pub fn word_of(bytes: &[u8], at: u32) -> u64 {
     }
 }
 
-/// Memory that contains the words.
-pub(crate) enum WordMemory {
-    /// The kernel's array element, mapped.
-    Mapped {
-        start: NonNull<AtomicU64>,
-        words: usize,
-    },
-    /// Plain memory, for programs without kernel handlers.
-    Owned(Box<[AtomicU64]>),
-}
+/// Memory that contains the words: the elements of an array of the kernel.
+pub(crate) struct WordMemory(MappedPages);
 
 impl WordMemory {
     /// Maps `bytes` bytes of an array map's elements, from offset `from` on; both are multiples of
     /// the page size.
-    pub(crate) fn map(fd: BorrowedFd<'_>, from: u64, bytes: usize) -> io::Result<WordMemory> {
-        let prot = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
-        let flags = rustix::mm::MapFlags::SHARED;
-        // SAFETY: no address is asked for, so no memory in use is replaced.
-        let start =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, prot, flags, fd, from) }?;
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::Other)?;
-        let words = bytes / 8;
-        Ok(WordMemory::Mapped { start, words })
+    pub(crate) fn map(fd: impl AsFd, from: u64, bytes: usize) -> io::Result<WordMemory> {
+        MappedPages::new(fd, from, bytes, MapAccess::Write).map(WordMemory)
     }
 
     /// The words.
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        match self {
-            // SAFETY: the mapping has that many words, lives as long as self, and is only ever
-            // accessed through atomics here.
-            WordMemory::Mapped { start, words } => unsafe {
-                std::slice::from_raw_parts(start.as_ptr(), *words)
-            },
-            WordMemory::Owned(words) => words,
-        }
-    }
-}
-
-// SAFETY: a mapping is owned by this value alone and holds atomics only; it can move to and be
-// used from any thread.
-unsafe impl Send for WordMemory {}
-
-impl Drop for WordMemory {
-    fn drop(&mut self) {
-        if let WordMemory::Mapped { start, words } = self {
-            // SAFETY: address and length are what `mmap` gave, and no reference outlives self.
-            let _ = unsafe { rustix::mm::munmap(start.as_ptr().cast(), *words * 8) };
-        }
+        let (start, words) = (self.0.start().cast(), self.0.bytes() / 8);
+        // SAFETY: the mapping has that many words, lives as long as self, and is only ever
+        // accessed through atomics here.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), words) }
     }
 }
 
@@ -218,10 +186,6 @@ pub struct StateMemory {
     stride: u32,
     cpus: u32,
 }
-
-/// The fault in a layout.
-#[derive(Debug, PartialEq, Eq)]
-pub struct LayoutError(pub String);
 
 impl StateMemory {
     /// Size in bytes that a layout requires.
@@ -234,29 +198,17 @@ impl StateMemory {
     /// # Errors
     /// The layout is invalid, or the memory cannot be mapped.
     pub fn map(layout: &Layout, fd: BorrowedFd<'_>, len: usize) -> Result<StateMemory, Error> {
-        check(layout, len).map_err(|e| Error::Internal(e.0))?;
+        check(layout, len)?;
         // The kernel maps whole pages of the array.
         let bytes = len.next_multiple_of(rustix::param::page_size());
         let memory = WordMemory::map(fd, 0, bytes)
             .map_err(|e| Error::System("mapping the state memory", e))?;
-        Ok(StateMemory::with_memory(layout, memory))
-    }
-
-    /// Plain memory of the right size, all zero.
-    pub fn in_memory(layout: &Layout) -> Result<StateMemory, LayoutError> {
-        let len = StateMemory::size(layout);
-        check(layout, len)?;
-        let words = (0..len / 8).map(|_| AtomicU64::new(0)).collect();
-        Ok(StateMemory::with_memory(layout, WordMemory::Owned(words)))
-    }
-
-    fn with_memory(layout: &Layout, memory: WordMemory) -> StateMemory {
-        StateMemory {
+        Ok(StateMemory {
             memory,
             shared_size: layout.shared_size,
             stride: layout.cpu_stride,
             cpus: layout.cpus,
-        }
+        })
     }
 
     fn words(&self) -> &[AtomicU64] {
@@ -389,8 +341,11 @@ impl StateMemory {
 }
 
 /// Checks that everything in a layout lies inside of the memory.
-fn check(layout: &Layout, len: usize) -> Result<(), LayoutError> {
-    let bad = |what: &str| Err(LayoutError(format!("the object's layout is wrong: {what}")));
+fn check(layout: &Layout, len: usize) -> Result<(), Error> {
+    let bad = |what: &str| {
+        let why = format!("the object's layout is wrong: {what}");
+        Err(Error::Internal(why))
+    };
     if layout.shared_size < shared::END || !layout.shared_size.is_multiple_of(8) {
         return bad("shared area");
     }

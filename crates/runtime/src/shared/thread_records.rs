@@ -126,7 +126,7 @@ impl ByteTable for ThreadRecords {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::maps::PlainMap;
+    use crate::shared::tests::PlainMap;
     use spile_layout::{Layout, shared};
 
     fn records() -> ThreadRecords {

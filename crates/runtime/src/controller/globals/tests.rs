@@ -7,8 +7,9 @@ use spile_layout::{AggLayout, Colocation, GlobalLayout, Layout, PerCpuArray};
 
 use super::*;
 use crate::shared::kernel_state::BoxedTable;
-use crate::shared::maps::PlainMap;
 use crate::shared::state::{key_bytes, word_of};
+use crate::shared::tests::PlainMap;
+use spile_ir::StatsSpec;
 use std::cell::RefCell;
 
 fn global(kind: GlobalKind, storage: Storage) -> Global {

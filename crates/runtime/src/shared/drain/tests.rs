@@ -5,7 +5,7 @@ use spile_ir::stats::Stat;
 use spile_layout::{AggLayout, Colocation, GlobalLayout};
 
 use super::*;
-use crate::shared::maps::PlainMap;
+use crate::shared::tests::PlainMap;
 
 fn long(n: i64) -> Cell {
     Cell::Scalar(Value::Long(n))

@@ -1,7 +1,7 @@
 //! Arrays whose lock the controller holds: tests.
 
 use super::*;
-use crate::shared::maps::PlainMap;
+use crate::shared::tests::PlainMap;
 use std::cell::RefCell;
 use std::rc::Rc;
 

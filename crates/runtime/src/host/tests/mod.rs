@@ -1,6 +1,11 @@
 //! Sessions on the simulated host.
 
-use super::*;
+mod simulated;
+
+use simulated::*;
+
+use crate::io::output::OutputTarget;
+use crate::options::SessionOptions;
 
 /// The hits of a probe point, each by the same process.
 fn hits(point: &'static str, n: usize) -> Vec<Event> {

@@ -10,11 +10,9 @@
 //! |---|---|
 //! | `script` | analyses a script and lays out its memory, on a made-up machine |
 //! | `handler` | runs a handler: its globals, its intrinsics, its record |
-//! | `tests` | sessions |
 
 mod handler;
 mod script;
-mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -35,8 +33,9 @@ use crate::machine::signals::Signals;
 use crate::options::{ExternalSource, SessionOptions};
 use crate::shared::grace::GracePeriod;
 use crate::shared::kernel_state::KernelState;
-use crate::shared::maps::{ByteTable, Entries, HostTables, PlainMap, SectionRunner};
+use crate::shared::maps::{ByteTable, Entries, HostTables, SectionRunner};
 use crate::shared::state::StateMemory;
+use crate::shared::tests::PlainMap;
 use crate::{Outcome, Session};
 
 /// Something that happens on the host.
