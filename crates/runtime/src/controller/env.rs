@@ -76,53 +76,43 @@ impl Env for ControllerEnv {
     }
 
     fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
-        if let (Intrinsic::SymbolicForm, [form, of]) = (f, args) {
-            // Lines of addresses are only printed, as by `print_syms`.
-            if form.as_long() == SymbolicForm::KernelLines as i64 {
-                let mark = self
-                    .globals
-                    .texts
-                    .symbolic
-                    .mark(SymbolicForm::KernelLines, of.as_bytes());
-                return Ok(Value::from(&mark[..]));
+        match (f, args) {
+            (Intrinsic::SymbolicForm, [form, of]) => {
+                let symbolic = &mut self.globals.texts.symbolic;
+                let (form, of) = (form.as_long(), of.as_bytes());
+                // Lines of addresses are only printed, as by `print_syms`.
+                let text = match form == SymbolicForm::KernelLines as i64 {
+                    true => symbolic.mark(SymbolicForm::KernelLines, of),
+                    false => symbolic.text(form, of),
+                };
+                Ok(Value::from(&text[..]))
             }
-            return Ok(Value::from(
-                &self
-                    .globals
-                    .texts
-                    .symbolic
-                    .text(form.as_long(), of.as_bytes())[..],
-            ));
-        }
-        if let (Intrinsic::InTree, [pid]) = (f, args) {
-            let kernel = self.globals.kernel.as_ref();
-            let tree = kernel.and_then(|k| Some((k.state(), k.layout().tree?)));
-            let has =
-                tree.is_some_and(|(state, at)| process_tree::contains(state, at, pid.as_long()));
-            return Ok(Value::Long(i64::from(has)));
-        }
-        if let (Intrinsic::ValueSet | Intrinsic::ValueAppend, [text]) = (f, args) {
-            let text = self.globals.texts.symbolic.render(text.as_bytes());
-            if self.scraping {
-                self.set_answer(&text, f == Intrinsic::ValueAppend);
-                return Ok(Value::Long(0));
+            (Intrinsic::InTree, [pid]) => {
+                let kernel = self.globals.kernel.as_ref();
+                let tree = kernel.and_then(|k| Some((k.state(), k.layout().tree?)));
+                let contains = |(state, at)| process_tree::contains(state, at, pid.as_long());
+                Ok(Value::Long(tree.is_some_and(contains).into()))
             }
-            let fits = self.host.set_value(&text, f == Intrinsic::ValueAppend);
-            self.truncated += u64::from(!fits);
-            return Ok(Value::Long(0));
+            (Intrinsic::ValueSet | Intrinsic::ValueAppend, [text]) => {
+                let text = self.globals.texts.symbolic.render(text.as_bytes());
+                let add = f == Intrinsic::ValueAppend;
+                if self.scraping {
+                    self.set_answer(&text, add);
+                } else {
+                    self.truncated += u64::from(!self.host.set_value(&text, add));
+                }
+                Ok(Value::Long(0))
+            }
+            (Intrinsic::ValueText, _) if self.scraping => Ok(Value::from(&self.answer()[..])),
+            _ => self.host.intrinsic(f, args),
         }
-        if self.scraping && f == Intrinsic::ValueText {
-            return Ok(Value::from(&self.answer()[..]));
-        }
-        self.host.intrinsic(f, args)
     }
 
     fn read_memory(&mut self, space: Space, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
-        let fault = || Fault::from(format!("read fault at {addr:#x}"));
-        if self.host.read(space, addr, buf)? {
-            return Ok(());
+        match self.host.read(space, addr, buf)? {
+            true => Ok(()),
+            false => Err(Fault::from(format!("read fault at {addr:#x}"))),
         }
-        Err(fault())
     }
 
     fn print_values(&mut self, stream: Stream, fmt: FormatId, values: &[Value]) -> bool {

@@ -17,14 +17,14 @@ use spile_ir::interp::{
 };
 use spile_ir::stats::Stat;
 use spile_ir::{
-    ElemTy, Extract, GlobalId, GlobalKind, Hist, Program, SortKey, SortSpec, StatsSpec, Ty,
-    UNSEEN_ENTRIES,
+    ElemTy, Extract, GlobalId, GlobalKind, Program, SortKey, SortSpec, Ty, UNSEEN_ENTRIES,
 };
 use spile_layout::{GlobalLocation, Layout, ValueLayout};
 
 use crate::report::losses::LossReport;
 use crate::shared::handler_effects::HandlerEffects;
 use crate::shared::kernel_state::{KernelState, RawValue};
+use crate::shared::state::StateMemory;
 pub use hash::MarkTexts;
 use hash::{HashArray, system};
 
@@ -160,26 +160,26 @@ impl SessionGlobals {
         }
     }
 
+    /// The memory, location and layout of a scalar or a statistic that is shared with the kernel.
+    fn shared_value(&self, g: GlobalId) -> Option<(&StateMemory, u32, ValueLayout)> {
+        let (kernel, location) = self.shared(g)?;
+        let (offset, layout) = match location {
+            GlobalLocation::Scalar { offset, ty } => (*offset, ValueLayout::Scalar(*ty)),
+            GlobalLocation::Stats { offset, agg } => (*offset, ValueLayout::Stats(agg.clone())),
+            _ => return None,
+        };
+        Some((kernel.state(), offset, layout))
+    }
+
     /// The current value of a shared global. The global's lock is held, so decoding is left for
     /// later.
     fn raw(&self, g: GlobalId) -> Result<Option<RawValue>, Fault> {
         if let Some(mut hash) = self.hash(g) {
-            return Ok(Some(RawValue::Entries(
-                hash.table.entries().map_err(system)?,
-            )));
+            let entries = hash.table.entries().map_err(system)?;
+            return Ok(Some(RawValue::Entries(entries)));
         }
-        let layout = match self.shared(g) {
-            Some((_, GlobalLocation::Scalar { offset, ty })) => (*offset, ValueLayout::Scalar(*ty)),
-            Some((_, GlobalLocation::Stats { offset, agg })) => {
-                (*offset, ValueLayout::Stats(agg.clone()))
-            }
-            _ => return Ok(None),
-        };
-        let kernel = self
-            .kernel
-            .as_ref()
-            .map(|k| k.state().get(layout.0, &layout.1));
-        Ok(kernel.map(RawValue::Cell))
+        let value = self.shared_value(g);
+        Ok(value.map(|(state, offset, layout)| RawValue::Cell(state.get(offset, &layout))))
     }
 
     /// Reads the value like [`SessionGlobals::raw`], and empties the global.
@@ -196,7 +196,7 @@ impl SessionGlobals {
 
     /// Adds the value in `mem` to the kernel's current value; of strings the newer one is kept.
     fn merge_back(&mut self, g: GlobalId) -> Result<(), Fault> {
-        match self.program.globals.get(g.index()).map(|g| &g.kind) {
+        match self.kind(g) {
             Some(GlobalKind::Scalar(Ty::Long)) => {
                 let n = self.mem.gload(g)?.as_long();
                 self.gadd(g, n).map(drop)
@@ -280,51 +280,34 @@ impl SessionGlobals {
         })
     }
 
+    fn kind(&self, g: GlobalId) -> Option<&GlobalKind> {
+        self.program.globals.get(g.index()).map(|g| &g.kind)
+    }
+
     /// The value of a missing element of an array.
     fn zero(&self, g: GlobalId) -> Cell {
-        match self.program.globals.get(g.index()).map(|g| &g.kind) {
+        let kind = self.kind(g);
+        if let Some(spec) = kind.and_then(GlobalKind::stats) {
+            return Cell::Stats(Stat::new(spec));
+        }
+        Cell::Scalar(match kind {
             Some(
                 GlobalKind::Array {
                     value: ElemTy::Scalar(ty),
                     ..
                 }
                 | GlobalKind::Scalar(ty),
-            ) => Cell::Scalar(Value::zero(*ty)),
-            Some(
-                GlobalKind::Array {
-                    value: ElemTy::Stats(spec),
-                    ..
-                }
-                | GlobalKind::Stats(spec),
-            ) => Cell::Stats(Stat::new(spec)),
-            None => Cell::Scalar(Value::Long(0)),
-        }
-    }
-
-    fn hist(&self, g: GlobalId) -> Option<Hist> {
-        let spec: &StatsSpec = match &self.program.globals.get(g.index())?.kind {
-            GlobalKind::Array {
-                value: ElemTy::Stats(spec),
-                ..
-            }
-            | GlobalKind::Stats(spec) => spec,
-            _ => return None,
-        };
-        spec.hist
+            ) => Value::zero(*ty),
+            _ => Value::Long(0),
+        })
     }
 
     /// Clears a scalar or a statistic in the shared area; false for other globals.
     fn clear_shared(&self, g: GlobalId) -> bool {
-        let (kernel, offset, layout) = match self.shared(g) {
-            Some((kernel, GlobalLocation::Scalar { offset, ty })) => {
-                (kernel, *offset, ValueLayout::Scalar(*ty))
-            }
-            Some((kernel, GlobalLocation::Stats { offset, agg })) => {
-                (kernel, *offset, ValueLayout::Stats(agg.clone()))
-            }
-            _ => return false,
+        let Some((state, offset, layout)) = self.shared_value(g) else {
+            return false;
         };
-        kernel.state().set(offset, &layout, &self.zero(g));
+        state.set(offset, &layout, &self.zero(g));
         true
     }
 
@@ -352,20 +335,18 @@ impl SessionGlobals {
             }
             cell
         };
-        let hash = self.hash(g);
-        let changed = match (hash, self.shared(g)) {
+        let changed = match (self.hash(g), self.shared_value(g)) {
             (Some(mut hash), _) => {
                 let sum = add(hash.get(keys)?, self.zero(g));
                 hash.set(keys, &sum)?;
                 true
             }
-            (None, Some((kernel, GlobalLocation::Stats { offset, agg }))) => {
-                let layout = ValueLayout::Stats(agg.clone());
-                let sum = add(Some(kernel.state().get(*offset, &layout)), self.zero(g));
-                kernel.state().set(*offset, &layout, &sum);
+            (None, Some((state, offset, layout))) => {
+                let sum = add(Some(state.get(offset, &layout)), self.zero(g));
+                state.set(offset, &layout, &sum);
                 true
             }
-            _ => false,
+            (None, None) => false,
         };
         self.wrapped |= wrapped;
         Ok(changed)
@@ -374,24 +355,19 @@ impl SessionGlobals {
 
 impl Globals for SessionGlobals {
     fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
-        match self.shared(g) {
-            Some((kernel, GlobalLocation::Scalar { offset, ty })) => Ok(kernel
-                .state()
-                .get(*offset, &ValueLayout::Scalar(*ty))
-                .value()),
-            _ => self.mem.gload(g),
+        match self.shared_value(g) {
+            Some((state, offset, layout)) => Ok(state.get(offset, &layout).value()),
+            None => self.mem.gload(g),
         }
     }
 
     fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
         // A copy is changed in no other way.
         self.emptied.extend(self.copied.contains(&g).then_some(g));
-        match self.shared(g) {
-            Some((kernel, GlobalLocation::Scalar { offset, ty })) => {
-                let cell = Cell::Scalar(v.truncated_to(*ty).0);
-                kernel
-                    .state()
-                    .set(*offset, &ValueLayout::Scalar(*ty), &cell);
+        match self.shared_value(g) {
+            Some((state, offset, ValueLayout::Scalar(ty))) => {
+                let cell = Cell::Scalar(v.truncated_to(ty).0);
+                state.set(offset, &ValueLayout::Scalar(ty), &cell);
                 Ok(())
             }
             _ => self.mem.gstore(g, v),
@@ -399,15 +375,9 @@ impl Globals for SessionGlobals {
     }
 
     fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
-        match self.shared(g) {
-            Some((
-                kernel,
-                GlobalLocation::Scalar {
-                    offset,
-                    ty: Ty::Long,
-                },
-            )) => {
-                let word = kernel.state().shared(*offset);
+        match self.shared_value(g) {
+            Some((state, offset, ValueLayout::Scalar(Ty::Long))) => {
+                let word = state.shared(offset);
                 let before = word.fetch_add(v.cast_unsigned(), Ordering::AcqRel);
                 Ok(before.cast_signed())
             }
@@ -474,7 +444,10 @@ impl Globals for SessionGlobals {
     }
 
     fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
-        let hist = self.hist(g);
+        let hist = self
+            .kind(g)
+            .and_then(GlobalKind::stats)
+            .and_then(|s| s.hist);
         match self.stat_change(g, keys, &mut |s| s.add(hist, v))? {
             true => Ok(()),
             false => self.mem.stat_add(g, keys, v),
@@ -484,9 +457,8 @@ impl Globals for SessionGlobals {
     fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
         let cell = if let Some(mut hash) = self.hash(g) {
             hash.get(keys)?
-        } else if let Some((kernel, GlobalLocation::Stats { offset, agg })) = self.shared(g) {
-            let layout = ValueLayout::Stats(agg.clone());
-            Some(kernel.state().get(*offset, &layout))
+        } else if let Some((state, offset, layout)) = self.shared_value(g) {
+            Some(state.get(offset, &layout))
         } else {
             return self.mem.stat_get(g, keys);
         };
@@ -513,7 +485,7 @@ impl Globals for SessionGlobals {
         // Values with marks are sorted by their texts.
         let by_text = sort.is_some_and(|s| s.by == SortKey::Value)
             && matches!(
-                self.program.globals.get(g.index()).map(|g| &g.kind),
+                self.kind(g),
                 Some(GlobalKind::Array {
                     value: ElemTy::Scalar(Ty::Str(_)),
                     ..
