@@ -43,20 +43,17 @@ pub fn find() -> Option<DirectMap> {
     let number = page_number(&file)?;
     let kernel = KernelMemory::open().ok()?;
     let btf = Btf::vmlinux().ok()?;
-    let field = |of: &str, name: &str| {
-        let member = btf.member(btf.find_struct(of)?, name)?;
-        Some((u64::from(member.bit_offset / 8), member.ty))
-    };
+    let offset = |structure, member| btf.offset_of(structure, member);
     // The descriptor's file, and the only page in its page cache.
     let task = kernel.current_task().ok()?;
-    let files = kernel.word(task + field("task_struct", "files")?.0)?;
-    let table = kernel.word(files + field("files_struct", "fdt")?.0)?;
-    let list = kernel.word(table + field("fdtable", "fd")?.0)?;
+    let files = kernel.word(task + offset("task_struct", "files")?)?;
+    let table = kernel.word(files + offset("files_struct", "fdt")?)?;
+    let list = kernel.word(table + offset("fdtable", "fd")?)?;
     let open = kernel.word(list + 8 * u64::try_from(file.as_raw_fd()).ok()?)?;
-    let mapping = kernel.word(open + field("file", "f_mapping")?.0)?;
-    let (pages, tree) = field("address_space", "i_pages")?;
-    let head = u64::from(btf.member(tree, "xa_head")?.bit_offset / 8);
-    let page = kernel.word(mapping + pages + head)?;
+    let mapping = kernel.word(open + offset("file", "f_mapping")?)?;
+    let pages = btf.member(btf.find_struct("address_space")?, "i_pages")?;
+    let head = pages.bit_offset + btf.member(pages.ty, "xa_head")?.bit_offset;
+    let page = kernel.word(mapping + u64::from(head / 8))?;
     let size = btf.size_of(btf.find_struct("page")?)?;
     let pages = page.checked_sub(number.checked_mul(size)?)?;
     // The task is also in the direct map, which therefore starts at or below it.

@@ -51,10 +51,7 @@ struct TaskOffsets {
 impl TaskOffsets {
     fn new() -> Option<TaskOffsets> {
         let btf = Btf::vmlinux().ok()?;
-        let at = |of: &str, name: &str| {
-            let member = btf.member(btf.find_struct(of)?, name)?;
-            Some(u64::from(member.bit_offset / 8))
-        };
+        let at = |structure, member| btf.offset_of(structure, member);
         let task = |name| at("task_struct", name);
         let cred = |name| at("cred", name);
         let kind = |name| u64::try_from(btf.constant("pid_type", name)?).ok();

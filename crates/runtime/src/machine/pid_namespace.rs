@@ -50,9 +50,9 @@ pub fn own_pid() -> u32 {
     *OWN.get_or_init(|| {
         let told = || {
             let btf = Btf::vmlinux().ok()?;
-            let tgid = btf.member(btf.find_struct("task_struct")?, "tgid")?;
+            let tgid = btf.offset_of("task_struct", "tgid")?;
             let memory = KernelMemory::open().ok()?;
-            let at = memory.current_task().ok()? + u64::from(tgid.bit_offset / 8);
+            let at = memory.current_task().ok()? + tgid;
             memory.word(at).map(|word| word.low32())
         };
         let here = std::process::id();
@@ -66,10 +66,7 @@ pub fn own_pid() -> u32 {
 /// All processes of our namespace, from the kernel's list.
 fn all() -> Option<HashMap<u32, u32>> {
     let btf = Btf::vmlinux().ok()?;
-    let offset = |of: &str, name: &str| {
-        let member = btf.member(btf.find_struct(of)?, name)?;
-        Some(u64::from(member.bit_offset / 8))
-    };
+    let offset = |structure, member| btf.offset_of(structure, member);
     let tasks = offset("task_struct", "tasks")?;
     let (tgid, pid) = (
         offset("task_struct", "tgid")?,

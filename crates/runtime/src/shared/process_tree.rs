@@ -1,7 +1,6 @@
 //! The bits of the target's process tree that kernel handlers read: sets those of the target and of
 //! its existing descendants. A program in the kernel sets those of later descendants.
 
-use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use spile_kernel::process;
@@ -31,20 +30,10 @@ fn location(at: u32, pid: u32) -> Option<(u32, u64)> {
 /// process that is forked in the meantime gets its bit there, or in the next round. The search ends
 /// with a round that finds nothing.
 pub(crate) fn mark_descendants(state: &StateMemory, at: u32, target: u32) {
-    let mut descendants = HashSet::from([target]);
-    loop {
-        let before = descendants.len();
-        let found = process::all();
+    process::descendants(target, |found| {
         let numbers = PidMap::now();
         for pid in found {
-            let parent = || process::stat(pid).map(|s| s.ppid);
-            if !descendants.contains(&pid) && parent().is_some_and(|p| descendants.contains(&p)) {
-                insert(state, at, numbers.to_machine(pid));
-                descendants.insert(pid);
-            }
+            insert(state, at, numbers.to_machine(*pid));
         }
-        if descendants.len() == before {
-            return;
-        }
-    }
+    });
 }

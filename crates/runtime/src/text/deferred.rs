@@ -210,8 +210,7 @@ impl DeferredTexts {
 
 fn offsets() -> Option<TaskOffsets> {
     let btf = Btf::vmlinux().ok()?;
-    let task = btf.find_struct("task_struct")?;
-    let of = |name| Some(u64::from(btf.member(task, name)?.bit_offset / 8));
+    let of = |name| btf.offset_of("task_struct", name);
     Some(TaskOffsets {
         pid: of("pid")?,
         start: of("start_boottime")?,
