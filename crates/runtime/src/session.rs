@@ -149,7 +149,7 @@ impl Session {
         let cycles = CycleClock::start();
         let program = Rc::new(program);
         let signals = Rc::new(Signals::new().map_err(system("blocking signals"))?);
-        let events = EventLoop::new().map_err(system("epoll"))?;
+        let events = EventLoop::new()?;
         let suspended_child = options.suspended_child.take();
         let watched = follow(&options.target, suspended_child, program.watches_programs())?;
         let number = |w: &WatchedProcess| PidMap::now().to_machine(w.pid().unsigned_abs());
@@ -228,17 +228,12 @@ impl Session {
 
     /// Opens the event sources of the loop.
     fn open_sources(&mut self) -> Result<(), Error> {
-        let waiting = system("waiting for events");
-        self.events
-            .add(self.signals.as_fd(), EventSource::Signal)
-            .map_err(&waiting)?;
+        self.events.add(&*self.signals, EventSource::Signal)?;
         if let Some(fd) = self.backend.as_ref().and_then(|b| b.readiness()) {
-            self.events.add(fd, EventSource::Ring).map_err(&waiting)?;
+            self.events.add(fd, EventSource::Ring)?;
         }
         if let Some(watched) = self.ending_process() {
-            self.events
-                .add(watched.as_fd(), EventSource::Child)
-                .map_err(&waiting)?;
+            self.events.add(watched, EventSource::Child)?;
         }
         for (id, handler) in handlers(&self.program) {
             if let Event::Timer {
@@ -246,11 +241,9 @@ impl Session {
                 randomize_ns,
             } = handler.event
             {
-                let timer = Timer::new(period_ns, randomize_ns).map_err(system("a timer"))?;
+                let timer = Timer::new(period_ns, randomize_ns)?;
                 let at = self.timers.len().fit::<u32>();
-                self.events
-                    .add(timer.as_fd(), EventSource::Timer(at))
-                    .map_err(&waiting)?;
+                self.events.add(&timer, EventSource::Timer(at))?;
                 self.timers.push((timer, id));
             }
         }
@@ -265,33 +258,27 @@ impl Session {
             self.input = Some(input);
         }
         if let Some(outside) = &self.options.outside {
-            self.events
-                .add(outside.fd.as_fd(), EventSource::Outside)
-                .map_err(&waiting)?;
+            self.events.add(&outside.fd, EventSource::Outside)?;
         }
         if let Some(fd) = self.controller.read_files() {
             // The duplicate stays registered while the original is open.
-            let added = self.events.add(fd.as_fd(), EventSource::Tables);
-            added.map_err(&waiting)?;
+            self.events.add(&fd, EventSource::Tables)?;
         }
         if let Some(recorder) = self.controller.out.recorder() {
-            let added = self.events.add(recorder.as_fd(), EventSource::Clients);
-            added.map_err(&waiting)?;
+            self.events.add(&*recorder, EventSource::Clients)?;
         }
         let specs = files(&self.program);
         if !specs.is_empty() {
             let files = ProcfsFiles::new(&self.options.name, specs)
                 .map_err(|(path, e)| Error::Directory(path, e))?;
             for fd in files.descriptors() {
-                self.events.add(fd, EventSource::Files).map_err(&waiting)?;
+                self.events.add(fd, EventSource::Files)?;
             }
             self.files = Some(files);
         }
         if let Some(addr) = self.options.prometheus.clone() {
             let server = Server::bind(&addr).map_err(|e| Error::Listen(addr, e))?;
-            self.events
-                .add(server.listener(), EventSource::Listener)
-                .map_err(&waiting)?;
+            self.events.add(server.listener(), EventSource::Listener)?;
             self.server = Some(server);
         }
         Ok(())
@@ -389,11 +376,7 @@ impl Session {
                 timeout = Some(Duration::ZERO);
                 self.stdin();
             }
-            let ready = self
-                .events
-                .wait(timeout)
-                .map_err(system("waiting for events"))?;
-            for source in ready {
+            for source in self.events.wait(timeout)? {
                 if self.is_over() {
                     break;
                 }
@@ -474,29 +457,28 @@ impl Session {
         let Some(kernel) = self.controller.kernel() else {
             return;
         };
-        let state = kernel.state();
-        let errors = state.shared(shared::ERRORS).load(Ordering::Relaxed);
-        let mut skipped = self.controller.losses.skipped;
-        skipped.reentrancy = state.sum(percpu::SKIP_REENTRANT);
-        skipped.lock = state.sum(percpu::SKIP_LOCK);
-        skipped.own = state.sum(percpu::SKIP_OWN);
-        skipped.held = state.sum(percpu::SKIP_HELD);
-        skipped.no_memory = state.sum(percpu::NO_MEMORY);
-        let (lost, cut) = (state.sum(percpu::LOST_OUTPUT), state.sum(percpu::TRUNCATED));
-        let guessed = state.sum(percpu::GUESSED) + self.controller.unfinished_stacks();
-        let cut_stacks = state.sum(percpu::CUT_STACKS);
-        let unknown_symbols = state.sum(percpu::UNNAMED);
+        let (state, acts) = (kernel.state_memory(), kernel.layout().acts);
+        let unfinished = self.controller.unfinished_stacks();
         let (no_rows, no_tables) = self.controller.files_without_space();
-        let acts = kernel.layout().acts.map_or(0, |at| state.sum(at));
         let losses = &mut self.controller.losses;
-        losses.acts = acts;
-        losses.skipped = skipped;
-        losses.lost_output = lost;
-        losses.guessed = guessed;
-        losses.cut_stacks = cut_stacks;
-        losses.no_rows = no_rows;
-        losses.no_tables = no_tables;
-        losses.unknown_symbols = unknown_symbols;
+        (losses.no_rows, losses.no_tables) = (no_rows, no_tables);
+        losses.acts = acts.map_or(0, |at| state.sum(at));
+        losses.guessed = state.sum(percpu::GUESSED) + unfinished;
+        let skipped = &mut losses.skipped;
+        for (count, at) in [
+            (&mut losses.lost_output, percpu::LOST_OUTPUT),
+            (&mut losses.cut_stacks, percpu::CUT_STACKS),
+            (&mut losses.unknown_symbols, percpu::UNNAMED),
+            (&mut skipped.reentrancy, percpu::SKIP_REENTRANT),
+            (&mut skipped.lock, percpu::SKIP_LOCK),
+            (&mut skipped.own, percpu::SKIP_OWN),
+            (&mut skipped.held, percpu::SKIP_HELD),
+            (&mut skipped.no_memory, percpu::NO_MEMORY),
+        ] {
+            *count = state.sum(at);
+        }
+        let errors = state.shared(shared::ERRORS).load(Ordering::Relaxed);
+        let cut = state.sum(percpu::TRUNCATED);
         self.controller.set_kernel_counts(errors, cut);
     }
 
@@ -539,17 +521,12 @@ impl Session {
         self.input = None;
         // From here on `exit()` has no effect.
         self.ended = true;
-        if self.controller.failed {
-            self.run_sorted(|e| match e {
-                Event::Error(order) => Some(*order),
-                _ => None,
-            });
-        } else {
-            self.run_sorted(|e| match e {
-                Event::End(order) => Some(*order),
-                _ => None,
-            });
-        }
+        let failed = self.controller.failed;
+        self.run_sorted(|e| match e {
+            Event::Error(order) if failed => Some(*order),
+            Event::End(order) if !failed => Some(*order),
+            _ => None,
+        });
         // SystemTap prints them in an `end` probe, and such probes do not run after an error.
         if self.options.display_globals && !self.controller.failed {
             self.controller.display_globals();

@@ -8,8 +8,8 @@ use spile_ir::{PerfScope, SamplingRate, WatchOwner};
 use spile_kernel::bpf::{Errno, Map, perf_link};
 use spile_kernel::machine::{monotonic_ns, online_cpus};
 use spile_kernel::perf::{
-    EventSpec, PerfError, PerfEvent, PerfTarget, Sampling, TYPE_SOFTWARE, TYPE_TRACEPOINT,
-    Watchpoint,
+    EventSpec, PerfError, PerfEvent, PerfTarget, Sampling, TYPE_HARDWARE, TYPE_HW_CACHE,
+    TYPE_SOFTWARE, TYPE_TRACEPOINT, Watchpoint,
 };
 use spile_kernel::process::{exists, running, start_of};
 
@@ -30,10 +30,11 @@ pub(crate) fn tasks(of: PerfScope, target: Option<u32>) -> Option<u32> {
 /// and probes in code; events before tracepoints in `enum perf_type_id`, cache events and raw
 /// events are only taken off their processor.
 pub(crate) fn close_blocks(event: EventSpec) -> bool {
-    const HARDWARE: u32 = 0;
-    const CACHE: u32 = 3;
     const RAW: u32 = 4;
-    !matches!(event.ty, HARDWARE | TYPE_SOFTWARE | CACHE | RAW)
+    !matches!(
+        event.ty,
+        TYPE_HARDWARE | TYPE_SOFTWARE | TYPE_HW_CACHE | RAW
+    )
 }
 
 /// Opens an event that calls a program.

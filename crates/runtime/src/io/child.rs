@@ -4,10 +4,11 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use spile_kernel::process::restore_for_command;
 
 /// A process whose end ends the session.
 pub struct WatchedProcess {
@@ -242,31 +243,6 @@ impl AsFd for WatchedProcess {
     }
 }
 
-/// In a child: unblocks the signals that the session blocks.
-fn own_signals() {
-    // SAFETY: all calls are async-signal-safe, and the set lives as long as they take.
-    unsafe {
-        let mut none = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-        spile_kernel::resources::restore_open_files();
-        for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
-            libc::signal(signal, libc::SIG_DFL);
-        }
-    }
-}
-
-/// Makes a command start with unblocked signals.
-pub fn with_own_signals(command: &mut Command) -> &mut Command {
-    // SAFETY: `own_signals` does nothing that a freshly forked child may not.
-    unsafe {
-        command.pre_exec(|| {
-            own_signals();
-            Ok(())
-        })
-    }
-}
-
 /// In the child: waits for the gate, then runs the command.
 ///
 /// # Safety
@@ -286,7 +262,7 @@ unsafe fn become_command([wait, gate]: [i32; 2], tries: [&[*const libc::c_char];
         if got != 1 {
             libc::_exit(127);
         }
-        own_signals();
+        let _ = restore_for_command();
         if byte == TRACED {
             let none = std::ptr::null_mut::<libc::c_void>();
             libc::ptrace(libc::PTRACE_TRACEME, 0, none, none);

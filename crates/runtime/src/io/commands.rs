@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command};
 
-use crate::io::child::with_own_signals;
+use spile_kernel::process::with_all_signals;
 
 /// Commands that wait or run.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Commands {
         }
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").arg(OsStr::from_bytes(command));
-        self.running.push(with_own_signals(&mut shell).spawn()?);
+        self.running.push(with_all_signals(&mut shell).spawn()?);
         Ok(())
     }
 

@@ -220,51 +220,32 @@ fn parsed(head: &[u8]) -> RequestHead {
 
 /// The whole answer to a request.
 fn respond(head: &[u8], scrape: &mut dyn FnMut() -> Option<Vec<u8>>) -> Vec<u8> {
-    const TEXT: &str = "text/plain; charset=utf-8";
-    let (status, kind, body, bodiless) = match parsed(head) {
+    let text = |status, body: &str| (status, body.as_bytes().to_vec());
+    let (mut kind, mut allow) = ("text/plain; charset=utf-8", "");
+    let mut bodiless = false;
+    let (status, body) = match parsed(head) {
         RequestHead::Request { method, path } => {
-            let served = matches!(path.as_str(), "/" | "/metrics");
-            match (method.as_str(), served) {
-                ("GET" | "HEAD", true) => match scrape() {
-                    Some(body) => (
-                        "200 OK",
-                        "text/plain; version=0.0.4; charset=utf-8",
-                        body,
-                        method == "HEAD",
-                    ),
-                    None => (
+            bodiless = method == "HEAD";
+            match (&*method, &*path) {
+                ("GET" | "HEAD", "/" | "/metrics") => match scrape() {
+                    Some(body) => {
+                        kind = "text/plain; version=0.0.4; charset=utf-8";
+                        ("200 OK", body)
+                    }
+                    None => text(
                         "500 Internal Server Error",
-                        TEXT,
-                        b"an error in a prometheus probe\n".to_vec(),
-                        method == "HEAD",
+                        "an error in a prometheus probe\n",
                     ),
                 },
-                ("GET" | "HEAD", false) => (
-                    "404 Not Found",
-                    TEXT,
-                    b"not found; try /metrics\n".to_vec(),
-                    method == "HEAD",
-                ),
-                _ => (
-                    "405 Method Not Allowed",
-                    TEXT,
-                    b"only GET\n".to_vec(),
-                    false,
-                ),
+                ("GET" | "HEAD", _) => text("404 Not Found", "not found; try /metrics\n"),
+                _ => {
+                    allow = "Allow: GET, HEAD\r\n";
+                    text("405 Method Not Allowed", "only GET\n")
+                }
             }
         }
-        RequestHead::Partial => (
-            "431 Request Header Fields Too Large",
-            TEXT,
-            Vec::new(),
-            false,
-        ),
-        RequestHead::Bad => ("400 Bad Request", TEXT, b"bad request\n".to_vec(), false),
-    };
-    let allow = if status.starts_with("405") {
-        "Allow: GET, HEAD\r\n"
-    } else {
-        ""
+        RequestHead::Partial => text("431 Request Header Fields Too Large", ""),
+        RequestHead::Bad => text("400 Bad Request", "bad request\n"),
     };
     let mut answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n",

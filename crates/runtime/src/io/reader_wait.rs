@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::machine::clock::timespec;
 use crate::machine::end_requests::EndRequests;
 
 /// The result of a wait.
@@ -107,12 +108,5 @@ impl ReaderWait {
                 return Ok(WaitResult::Later);
             }
         }
-    }
-}
-
-fn timespec(d: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(d.subsec_nanos()),
     }
 }

@@ -25,6 +25,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::geteuid;
 use spile_cast::Cast;
 
+use crate::machine::clock::timespec;
 use crate::machine::signals::Signals;
 
 /// A client's request to read the output.
@@ -497,7 +498,7 @@ impl Recorder {
                 PollFd::new(&self.epoll, PollFlags::IN),
                 PollFd::new(signals, PollFlags::IN),
             ];
-            let patience = patience.and_then(|left| Timespec::try_from(left).ok());
+            let patience = patience.map(timespec);
             match poll(&mut fds, patience.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(e) => return Err(e.into()),

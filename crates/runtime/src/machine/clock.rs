@@ -3,8 +3,9 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::time::Duration;
 
-use rustix::time::ClockId;
+use rustix::time::{ClockId, Timespec};
 use spile_cast::Cast;
 use spile_kernel::machine::{clock_ns, hz};
 pub use spile_kernel::machine::{monotonic_ns as mono_ns, realtime_offset_ns as offset_ns};
@@ -12,6 +13,14 @@ pub use spile_kernel::machine::{monotonic_ns as mono_ns, realtime_offset_ns as o
 /// Wall-clock time in nanoseconds since 1970.
 pub fn real_ns() -> i64 {
     clock_ns(ClockId::Realtime)
+}
+
+/// A time as system calls take it.
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    }
 }
 
 /// The time zone: seconds west of UTC, and its abbreviation.

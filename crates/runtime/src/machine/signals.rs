@@ -41,6 +41,32 @@ pub struct Signals {
 /// group.
 pub const SAME_WISH: Duration = Duration::from_millis(100);
 
+/// Blocks signals in this thread, and receives them by a descriptor, which does not block; returns the signals
+/// that were blocked before, too.
+pub(crate) fn receive(
+    signals: impl IntoIterator<Item = libc::c_int>,
+) -> io::Result<(OwnedFd, libc::sigset_t)> {
+    // SAFETY: a signal set is plain data that the calls fill, and both sets are alive; the descriptor is new and
+    // owned by nobody else.
+    unsafe {
+        let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        if libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if fd < 0 {
+            let e = io::Error::last_os_error();
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+            return Err(e);
+        }
+        Ok((OwnedFd::from_raw_fd(fd), before))
+    }
+}
+
 /// A signal that a session handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
@@ -59,27 +85,8 @@ pub enum Signal {
 impl Signals {
     /// Blocks the signals in this thread, and receives them as events from now on.
     pub fn new() -> io::Result<Signals> {
-        // SAFETY: a signal set is plain data that the calls below fill.
-        let (mut set, mut before) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        // SAFETY: both sets are alive; the descriptor is new and owned by nobody else.
-        let fd = unsafe {
-            libc::sigemptyset(&raw mut set);
-            for signal in SIGNALS {
-                if signal != libc::SIGHUP || !ignored(signal) {
-                    libc::sigaddset(&raw mut set, signal);
-                }
-            }
-            if libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-            if fd < 0 {
-                let e = io::Error::last_os_error();
-                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-                return Err(e);
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
+        let handled = |signal: &libc::c_int| *signal != libc::SIGHUP || !ignored(*signal);
+        let (fd, before) = receive(SIGNALS.into_iter().filter(handled))?;
         Ok(Signals {
             fd,
             before,

@@ -3,7 +3,7 @@
 use spile_ir::Event;
 use spile_kernel::machine::boottime_ns;
 
-use super::{Session, system};
+use super::Session;
 use crate::error::Error;
 use crate::machine::existing_tasks;
 
@@ -26,9 +26,7 @@ impl Session {
             self.controller.out.join_messages();
         }
         for (timer, _) in &self.timers {
-            timer
-                .start(self.controller.random())
-                .map_err(system("a timer"))?;
+            timer.start(self.controller.random())?;
         }
         self.controller.start_commands();
         self.release_command()

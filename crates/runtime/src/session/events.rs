@@ -5,11 +5,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 use spile_cast::Cast;
+
+use crate::error::Error;
+use crate::machine::clock::timespec;
 
 /// A source of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +76,14 @@ impl EventSource {
     }
 }
 
+fn waiting(e: rustix::io::Errno) -> Error {
+    Error::System("waiting for events", e.into())
+}
+
+fn of_timer(e: rustix::io::Errno) -> Error {
+    Error::System("a timer", e.into())
+}
+
 /// An epoll instance.
 pub struct EventLoop {
     epoll: OwnedFd,
@@ -80,16 +91,17 @@ pub struct EventLoop {
 
 impl EventLoop {
     /// Creates an empty instance.
-    pub fn new() -> io::Result<EventLoop> {
+    pub fn new() -> Result<EventLoop, Error> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
         Ok(EventLoop {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            epoll: epoll.map_err(|e| Error::System("epoll", e.into()))?,
         })
     }
 
     /// Waits until a descriptor is readable.
-    pub fn add(&self, fd: BorrowedFd<'_>, source: EventSource) -> io::Result<()> {
+    pub fn add(&self, fd: impl AsFd, source: EventSource) -> Result<(), Error> {
         let data = epoll::EventData::new_u64(source.pack());
-        Ok(epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)?)
+        epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN).map_err(waiting)
     }
 
     /// Waits until a descriptor is writable, or readable again.
@@ -114,15 +126,12 @@ impl EventLoop {
     }
 
     /// The ready sources, after at most `timeout`, in the order in which they became ready.
-    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Vec<EventSource>> {
-        let timeout = timeout.map(|t| Timespec {
-            tv_sec: t.as_secs().cast_signed(),
-            tv_nsec: i64::from(t.subsec_nanos()),
-        });
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Vec<EventSource>, Error> {
+        let timeout = timeout.map(timespec);
         let mut ready = Vec::with_capacity(32);
         match epoll::wait(&self.epoll, spare_capacity(&mut ready), timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
+            Err(e) => return Err(waiting(e)),
         }
         Ok(ready
             .iter()
@@ -138,26 +147,19 @@ pub struct Timer {
     randomize: Duration,
 }
 
-fn timespec(d: Duration) -> Timespec {
-    Timespec {
-        tv_sec: d.as_secs().cast_signed(),
-        tv_nsec: i64::from(d.subsec_nanos()),
-    }
-}
-
 impl Timer {
     /// Creates a timer without starting it.
-    pub fn new(period_ns: u64, randomize_ns: u64) -> io::Result<Timer> {
+    pub fn new(period_ns: u64, randomize_ns: u64) -> Result<Timer, Error> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Timer {
-            fd: timerfd_create(TimerfdClockId::Monotonic, flags)?,
+            fd: timerfd_create(TimerfdClockId::Monotonic, flags).map_err(of_timer)?,
             period: Duration::from_nanos(period_ns.max(1)),
             randomize: Duration::from_nanos(randomize_ns),
         })
     }
 
     /// Starts the timer; `random` is any number, used for the deviation.
-    pub fn start(&self, random: u64) -> io::Result<()> {
+    pub fn start(&self, random: u64) -> Result<(), Error> {
         let (first, interval) = if self.randomize.is_zero() {
             (self.period, self.period)
         } else {
@@ -167,18 +169,18 @@ impl Timer {
             it_interval: timespec(interval),
             it_value: timespec(first),
         };
-        timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &spec)?;
-        Ok(())
+        let set = timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &spec);
+        set.map(drop).map_err(of_timer)
     }
 
     /// Acknowledges that the timer fired, and restarts it if its period varies. Returns whether it
     /// really fired. Several unhandled expirations count as one.
-    pub fn acknowledge(&self, random: u64) -> io::Result<bool> {
+    pub fn acknowledge(&self, random: u64) -> Result<bool, Error> {
         let mut count = [0u8; 8];
         match rustix::io::read(&self.fd, &mut count) {
             Ok(_) => {}
             Err(rustix::io::Errno::AGAIN) => return Ok(false),
-            Err(e) => return Err(e.into()),
+            Err(e) => return Err(of_timer(e)),
         }
         if !self.randomize.is_zero() {
             self.start(random)?;

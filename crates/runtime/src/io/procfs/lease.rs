@@ -2,7 +2,9 @@
 //! makes the kernel block an opener and notify the owner, until the owner releases the lease.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::machine::signals::receive;
 
 /// `struct f_owner_ex`: the receiver of notifications.
 #[repr(C)]
@@ -25,19 +27,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
 /// A descriptor that becomes readable when somebody opens a file leased by this thread. The signal
 /// stays blocked in the thread: its default action would end the process.
 pub(super) fn notifications() -> io::Result<OwnedFd> {
-    // SAFETY: a signal set is plain data that the calls fill; the descriptor is new and nobody
-    // else's.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGIO);
-        if libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-        check(fd)?;
-        Ok(OwnedFd::from_raw_fd(fd))
-    }
+    receive([libc::SIGIO]).map(|(fd, _)| fd)
 }
 
 /// Acknowledges the notifications.

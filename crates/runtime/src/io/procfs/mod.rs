@@ -35,12 +35,13 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags, inotify};
 use rustix::io::Errno;
 use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
 pub use directory::remove_abandoned;
 use directory::{Directory, FileLocation, NEW};
+
+use crate::machine::clock::timespec;
 
 mod directory;
 mod lease;
@@ -475,10 +476,7 @@ fn wait_until_empty(fd: &OwnedFd) {
 fn window() -> Result<OwnedFd, Errno> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-    let every = Timespec {
-        tv_sec: 0,
-        tv_nsec: WINDOW.subsec_nanos().into(),
-    };
+    let every = timespec(WINDOW);
     let spec = Itimerspec {
         it_interval: every,
         it_value: every,
