@@ -57,10 +57,11 @@ use crate::machine::clock;
 use crate::machine::end_requests::EndRequests;
 use crate::machine::pid_namespace::PidMap;
 use crate::machine::signals::Signals;
+use crate::machine::timer::Timer;
 use crate::options::SessionOptions;
 use crate::report::cost::{self, CycleClock, HitStats};
 use crate::report::losses::LossReport;
-use crate::session::events::{EventLoop, EventSource, Timer};
+use crate::session::events::{EventLoop, EventSource};
 use crate::session::prepare::{deferred_texts, files, follow};
 
 /// Interval for polling the kernel's counters, which wake nobody.
@@ -241,7 +242,7 @@ impl Session {
                 randomize_ns,
             } = handler.event
             {
-                let timer = Timer::new(period_ns, randomize_ns)?;
+                let timer = Timer::new(period_ns, randomize_ns).map_err(system("a timer"))?;
                 let at = self.timers.len().fit::<u32>();
                 self.events.add(&timer, EventSource::Timer(at))?;
                 self.timers.push((timer, id));

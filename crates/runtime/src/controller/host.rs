@@ -116,7 +116,7 @@ impl ControllerHost {
                 None => Value::from(&command_line("self")[..]),
             },
             TaskOp::TaskHere | TaskOp::TaskCurrent => match &self.task {
-                Some(task) => Value::Long(task.address().cast_signed()),
+                Some(task) => Value::Long(task.address.cast_signed()),
                 None => {
                     let task = self.kernel_memory()?.current_task();
                     Value::Long(task.map_err(|e| Fault::from(e.to_string()))?.cast_signed())
@@ -208,14 +208,6 @@ impl ControllerHost {
         capacity == text.len()
     }
 
-    /// Fills a buffer from kernel memory.
-    pub fn read_kernel(&mut self, addr: u64, buf: &mut [u8]) -> Result<bool, Fault> {
-        let memory = self.kernel_memory()?;
-        memory
-            .read(addr, buf)
-            .map_err(|e| Fault::from(e.to_string()))
-    }
-
     fn kernel_memory(&mut self) -> Result<&KernelMemory, Fault> {
         let memory = self
             .memory
@@ -229,7 +221,10 @@ impl ControllerHost {
     /// which is the controller if there is no other.
     pub fn read(&mut self, space: Space, addr: u64, buf: &mut [u8]) -> Result<bool, Fault> {
         match space {
-            Space::Kernel => self.read_kernel(addr, buf),
+            Space::Kernel => {
+                let read = self.kernel_memory()?.read(addr, buf);
+                read.map_err(|e| Fault::from(e.to_string()))
+            }
             Space::User => Ok(match &mut self.task {
                 Some(task) => task.read(addr, buf),
                 None => self.read_own(addr, buf),
@@ -248,9 +243,7 @@ impl ControllerHost {
 
     /// A word of kernel memory; `None` if it cannot be read.
     pub fn kernel_word(&mut self, addr: u64) -> Option<u64> {
-        let mut word = [0; 8];
-        let read = self.read_kernel(addr, &mut word).unwrap_or(false);
-        read.then(|| u64::from_ne_bytes(word))
+        self.kernel_memory().ok()?.word(addr)
     }
 
     /// Reads a string.

@@ -103,14 +103,7 @@ impl WatchedProcess {
             }
             _ => {
                 let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::Other)?;
-                let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
-                Ok(WatchedProcess {
-                    pid,
-                    pidfd,
-                    gate: Some(gate),
-                    child: true,
-                    traced: false,
-                })
+                WatchedProcess::watch(pid, Some(gate))
             }
         }
     }
@@ -122,12 +115,15 @@ impl WatchedProcess {
             .filter(|p| *p > 0)
             .and_then(Pid::from_raw)
             .ok_or_else(none)?;
-        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        WatchedProcess::watch(pid, None)
+    }
+
+    fn watch(pid: Pid, gate: Option<OwnedFd>) -> io::Result<WatchedProcess> {
         Ok(WatchedProcess {
             pid,
-            pidfd,
-            gate: None,
-            child: false,
+            pidfd: rustix::process::pidfd_open(pid, PidfdFlags::empty())?,
+            child: gate.is_some(),
+            gate,
             traced: false,
         })
     }
@@ -208,24 +204,16 @@ impl WatchedProcess {
         if !self.child {
             return;
         }
-        let signal = if self.released() {
-            Signal::TERM
-        } else {
-            Signal::KILL
+        let (signal, wait) = match self.released() {
+            true => (Signal::TERM, WaitIdOptions::NOHANG),
+            false => (Signal::KILL, WaitIdOptions::empty()),
         };
         if self.ended().is_none() {
             // A process that has ended needs no signal.
             let _ = rustix::process::pidfd_send_signal(&self.pidfd, signal);
         }
-        let wait = if signal == Signal::KILL {
-            WaitIdOptions::empty()
-        } else {
-            WaitIdOptions::NOHANG
-        };
-        let _ = rustix::process::waitid(
-            WaitId::PidFd(self.pidfd.as_fd()),
-            WaitIdOptions::EXITED | wait,
-        );
+        let id = WaitId::PidFd(self.pidfd.as_fd());
+        let _ = rustix::process::waitid(id, WaitIdOptions::EXITED | wait);
     }
 }
 

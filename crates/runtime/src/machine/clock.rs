@@ -34,22 +34,32 @@ pub struct TimeZone {
 
 /// The current time zone.
 pub fn zone() -> TimeZone {
+    let local = local_time().ok().filter(|tm| !tm.tm_zone.is_null());
+    let Some(tm) = local else {
+        return TimeZone {
+            west: 0,
+            name: "UTC".into(),
+        };
+    };
+    // SAFETY: the zone's name is a string of the C library's that stays until the zone changes, and it is
+    // copied here.
+    let name = unsafe { std::ffi::CStr::from_ptr(tm.tm_zone) }.to_string_lossy();
+    TimeZone {
+        west: -tm.tm_gmtoff,
+        name: name.chars().filter(char::is_ascii).take(15).collect(),
+    }
+}
+
+/// The current local time.
+fn local_time() -> io::Result<libc::tm> {
     let now = real_ns() / 1_000_000_000;
-    // SAFETY: both pointers are to live values of the right type; the zone's name is a string
-    // of the C library's that stays until the zone changes, and it is copied here.
+    tzset();
+    // SAFETY: both pointers are to live values of the right type.
     unsafe {
         let mut tm = std::mem::zeroed::<libc::tm>();
-        tzset();
-        if libc::localtime_r(&raw const now, &raw mut tm).is_null() || tm.tm_zone.is_null() {
-            return TimeZone {
-                west: 0,
-                name: "UTC".into(),
-            };
-        }
-        let name = std::ffi::CStr::from_ptr(tm.tm_zone).to_string_lossy();
-        TimeZone {
-            west: -tm.tm_gmtoff,
-            name: name.chars().filter(char::is_ascii).take(15).collect(),
+        match libc::localtime_r(&raw const now, &raw mut tm).is_null() {
+            true => Err(io::Error::last_os_error()),
+            false => Ok(tm),
         }
     }
 }
@@ -61,19 +71,12 @@ pub fn strftime(format: &str) -> io::Result<String> {
     }
     // An empty result looks like one that does not fit; an additional byte distinguishes them.
     let padded = CString::new(format!("{format}_"))?;
-    let now = real_ns() / 1_000_000_000;
+    let tm = local_time()?;
     let mut text = vec![0u8; 4096];
-    // SAFETY: the time, the broken-down time and the format are live values of the right types,
-    // and the length given is that of the buffer.
-    let len = unsafe {
-        let mut tm = std::mem::zeroed::<libc::tm>();
-        tzset();
-        if libc::localtime_r(&raw const now, &raw mut tm).is_null() {
-            return Err(io::Error::last_os_error());
-        }
-        let to = text.as_mut_ptr().cast();
-        libc::strftime(to, text.len(), padded.as_ptr(), &raw const tm)
-    };
+    let to = text.as_mut_ptr().cast();
+    // SAFETY: the broken-down time and the format are live values of the right types, and the length given is
+    // that of the buffer.
+    let len = unsafe { libc::strftime(to, text.len(), padded.as_ptr(), &raw const tm) };
     // 0 means that the text did not fit.
     let len = len.checked_sub(1).ok_or(io::ErrorKind::InvalidFilename)?;
     text.truncate(len);

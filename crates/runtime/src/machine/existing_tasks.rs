@@ -221,11 +221,6 @@ impl ExistingTask {
         self.address + self.offsets.comm
     }
 
-    /// The address of the task's structure.
-    pub(crate) fn address(&self) -> u64 {
-        self.address
-    }
-
     /// A number of the task; `None` if it cannot be read.
     pub(crate) fn number(&self, which: TaskNumber, word: ReadWord<'_>) -> Option<i64> {
         let o = &self.offsets;

@@ -1,8 +1,6 @@
 //! The loss report of a session: errors and losses, by kind. If all counts are zero, the numbers that a
 //! script printed are exact.
 
-use std::fmt::Write;
-
 use spile_ir::Limits;
 
 /// Hits that did not run, by reason.
@@ -90,23 +88,16 @@ pub struct LossReport {
 impl LossReport {
     /// Hits that did not run, in kernel and controller together.
     pub fn skipped_total(&self) -> u64 {
-        self.skipped.total()
-            + self
-                .controller_lock_timeouts
-                .iter()
-                .map(|(_, n)| n)
-                .sum::<u64>()
+        let in_controller = self.controller_lock_timeouts.iter().map(|(_, n)| n);
+        self.skipped.total() + in_controller.sum::<u64>()
     }
 
     /// Counts a controller handler that could not take a lock.
     pub fn controller_missed(&mut self, global: &str) {
-        match self
-            .controller_lock_timeouts
-            .iter_mut()
-            .find(|(name, _)| name == global)
-        {
+        let timeouts = &mut self.controller_lock_timeouts;
+        match timeouts.iter_mut().find(|(name, _)| name == global) {
             Some((_, n)) => *n += 1,
-            None => self.controller_lock_timeouts.push((global.to_owned(), 1)),
+            None => timeouts.push((global.to_owned(), 1)),
         }
     }
 
@@ -128,33 +119,24 @@ impl LossReport {
     /// The text for standard error at the end, empty if there is nothing to report; `details` adds
     /// a line for each reason.
     pub fn text(&self, details: bool) -> String {
-        let mut out = String::new();
-        let skipped = self.skipped_total();
-        if self.errors + skipped > 0 {
-            line(
-                &mut out,
-                format_args!(
-                    "Number of errors: {}, skipped probes: {skipped}",
-                    self.errors
-                ),
-            );
+        let mut lines = Vec::new();
+        let (errors, skipped) = (self.errors, self.skipped_total());
+        if errors + skipped > 0 {
+            lines.push(format!(
+                "Number of errors: {errors}, skipped probes: {skipped}"
+            ));
         }
         if details {
             for (name, n) in &self.controller_lock_timeouts {
-                line(
-                    &mut out,
-                    format_args!("Skipped due to global '{name}' lock timeout: {n}"),
-                );
+                lines.push(format!("Skipped due to global '{name}' lock timeout: {n}"));
             }
-            for (n, reason) in self.skipped.by_reason() {
-                if n > 0 {
-                    line(&mut out, format_args!("Skipped due to {reason}: {n}"));
-                }
-            }
+            let reasons = self.skipped.by_reason().into_iter().filter(|(n, _)| *n > 0);
+            lines.extend(reasons.map(|(n, reason)| format!("Skipped due to {reason}: {n}")));
             if self.skipped.own > 0 {
                 let n = self.skipped.own;
-                let text = "Left out, spile's own actions while it held locks";
-                line(&mut out, format_args!("{text}: {n}"));
+                lines.push(format!(
+                    "Left out, spile's own actions while it held locks: {n}"
+                ));
             }
         }
         let rest = [
@@ -228,18 +210,11 @@ impl LossReport {
                 "records that could not be read: a bug in spile, please report it",
             ),
         ];
-        for (n, what) in rest {
-            if n > 0 {
-                line(&mut out, format_args!("There were {n} {what}."));
-            }
-        }
-        out
+        let rest = rest.into_iter().filter(|(n, _)| *n > 0);
+        lines.extend(rest.map(|(n, what)| format!("There were {n} {what}.")));
+        let lines = lines.into_iter();
+        lines.map(|line| format!("WARNING: {line}\n")).collect()
     }
-}
-
-fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "WARNING: {text}");
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use spile_ir::Event;
 use spile_kernel::machine::boottime_ns;
 
-use super::Session;
+use super::{Session, system};
 use crate::error::Error;
 use crate::machine::existing_tasks;
 
@@ -26,7 +26,8 @@ impl Session {
             self.controller.out.join_messages();
         }
         for (timer, _) in &self.timers {
-            timer.start(self.controller.random())?;
+            let started = timer.start(self.controller.random());
+            started.map_err(system("a timer"))?;
         }
         self.controller.start_commands();
         self.release_command()

@@ -59,7 +59,7 @@ impl Session {
                     return Ok(());
                 };
                 let id = *id;
-                if timer.acknowledge(random)? {
+                if timer.acknowledge(random).map_err(system("a timer"))? {
                     self.consume();
                     if !self.is_over() {
                         self.controller.run(id);

@@ -10,7 +10,7 @@ use spile_ir::interp::{Cell, Fault, Globals, MemGlobals, Value};
 use spile_ir::storage::Storage;
 use spile_ir::{GlobalId, Init, Program, Ty};
 use spile_kernel::resources::error_text;
-use spile_layout::{GlobalLayout, GlobalLocation, Layout, PerCpuArray};
+use spile_layout::{GlobalLayout, GlobalLocation, Layout};
 
 use crate::error::Error;
 use crate::shared::critical_section::{CopyFailure, CriticalSection};
@@ -234,7 +234,9 @@ impl KernelState {
         // this thread is switched out in the meantime, hits of other threads are lost. This can
         // happen on the kernels that need the barrier.
         let _urgent = (self.grace == GracePeriod::Barrier).then(RealtimeGuard::begin);
-        self.collect(program, (mem, key_text), old, (true, false))
+        let mut merge = self.merge(mem, key_text);
+        self.collect(program, &mut merge, old, (true, false))?;
+        Ok(merge.full)
     }
 
     /// The final drain: no handler runs any more, so all deltas are moved and no more will come.
@@ -247,43 +249,45 @@ impl KernelState {
         self.grace.wait(&self.state);
         let now = self.state.generation();
         // The older generation first: its elements came first.
-        let mut full = self.collect(program, (&mut *mem, key_text), now ^ 1, (true, true))?;
-        full.extend(self.collect(program, (mem, key_text), now, (false, true))?);
+        let mut merge = self.merge(mem, key_text);
+        self.collect(program, &mut merge, now ^ 1, (true, true))?;
+        self.collect(program, &mut merge, now, (false, true))?;
+        let full = merge.full;
         self.live = false;
         Ok(full)
     }
 
+    fn merge<'a>(&'a self, mem: &'a mut MemGlobals, key_text: KeyText<'a>) -> DeltaMerge<'a> {
+        DeltaMerge {
+            mem,
+            key_text,
+            all: false,
+            waiting: &self.waiting,
+            full: Vec::new(),
+        }
+    }
+
     /// Moves the elements that had to wait: the files that they refer to had time to become known.
-    fn collect_waiting(
-        &self,
-        mem: &mut MemGlobals,
-        key_text: KeyText<'_>,
-    ) -> Result<Vec<(GlobalId, u64)>, Fault> {
-        let mut full = Vec::new();
+    fn collect_waiting(&self, merge: &mut DeltaMerge<'_>) -> Result<(), Fault> {
+        merge.all = true;
         for (g, elements) in self.waiting.take() {
             let layout = self.layout.globals.get(g.index()).and_then(Option::as_ref);
             let Some(layout) = layout else { continue };
-            let mut merge = DeltaMerge {
-                mem: &mut *mem,
-                key_text,
-                all: true,
-            };
-            let deltas = GlobalDeltas::Array(elements);
-            let (missed, _) = merge.deltas(g, &layout.location, deltas)?;
-            full.extend((missed > 0).then_some((g, missed)));
+            merge.deltas(g, &layout.location, GlobalDeltas::Array(elements))?;
         }
-        Ok(full)
+        Ok(())
     }
 
     /// Moves the deltas of one generation: those of globals with two generations, or of all.
     fn collect(
         &self,
         program: &Program,
-        (mem, key_text): (&mut MemGlobals, KeyText<'_>),
+        merge: &mut DeltaMerge<'_>,
         generation: u32,
         (only_double, last): (bool, bool),
-    ) -> Result<Vec<(GlobalId, u64)>, Fault> {
-        let mut full = self.collect_waiting(mem, key_text)?;
+    ) -> Result<(), Fault> {
+        self.collect_waiting(merge)?;
+        merge.all = last;
         for (i, layout) in self.layout.globals.iter().enumerate() {
             let g = GlobalId(i.fit());
             let (Some(layout), Some(global)) = (layout, program.globals.get(i)) else {
@@ -300,24 +304,10 @@ impl KernelState {
             if let (Some(elements), GlobalLocation::PerCpuArray(array)) =
                 (elements, &layout.location)
             {
-                let (mut missed, mut unknown) = (0, Vec::new());
-                let mut merge = DeltaMerge {
-                    mem: &mut *mem,
-                    key_text,
-                    all: last,
-                };
-                let add = |key: &[u8], delta: Cell| match merge.add(g, &array.keys, key, &delta) {
-                    AddResult::Yes => {}
-                    AddResult::Full => missed += 1,
-                    AddResult::Unknown => unknown.push((key.to_vec(), delta)),
-                };
-                elements
-                    .take(&self.state, array, (generation, last), add)
-                    .map_err(reading)?;
-                full.extend((missed > 0).then_some((g, missed)));
-                if !unknown.is_empty() {
-                    self.waiting.borrow_mut().push((g, unknown));
-                }
+                merge.elements(g, &array.keys, |add| {
+                    let taken = elements.take(&self.state, array, (generation, last), add);
+                    taken.map_err(reading)
+                })?;
                 continue;
             }
             let table = self.tables.get(i).and_then(|t| t.get(generation as usize));
@@ -326,21 +316,10 @@ impl KernelState {
             let deltas = drain::take(&self.state, &self.layout, g, (generation, last), table)
                 .map_err(reading)?;
             for (g, deltas) in deltas {
-                let mut merge = DeltaMerge {
-                    mem: &mut *mem,
-                    key_text,
-                    all: last,
-                };
-                let (missed, unknown) = merge.deltas(g, &layout.location, deltas)?;
-                if missed > 0 {
-                    full.push((g, missed));
-                }
-                if !unknown.is_empty() {
-                    self.waiting.borrow_mut().push((g, unknown));
-                }
+                merge.deltas(g, &layout.location, deltas)?;
             }
         }
-        Ok(full)
+        Ok(())
     }
 }
 
@@ -385,40 +364,53 @@ struct DeltaMerge<'a> {
     key_text: KeyText<'a>,
     /// Also adds elements whose keys refer to unknown files.
     all: bool,
+    waiting: &'a RefCell<Vec<(GlobalId, Elements)>>,
+    /// The globals whose elements did not all fit, with the number of lost elements.
+    full: Vec<(GlobalId, u64)>,
 }
 
 impl DeltaMerge<'_> {
-    /// Adds deltas to the controller's value. Returns the number of elements that did not fit, and,
-    /// unless `all` are to be taken, those whose keys refer to unknown files.
+    /// Adds deltas to the controller's value.
     fn deltas(
         &mut self,
         g: GlobalId,
         location: &GlobalLocation,
         deltas: GlobalDeltas,
-    ) -> Result<(u64, Elements), Fault> {
-        let elements = match deltas {
-            GlobalDeltas::Scalar(Cell::Scalar(v)) => {
-                self.mem.gadd(g, v.as_long())?;
-                return Ok((0, Vec::new()));
+    ) -> Result<(), Fault> {
+        match (deltas, location) {
+            (GlobalDeltas::Scalar(Cell::Scalar(v)), _) => self.mem.gadd(g, v.as_long()).map(drop),
+            (GlobalDeltas::Scalar(Cell::Stats(s)), _) => self.mem.stat_merge(g, &[], &s),
+            (GlobalDeltas::Array(elements), GlobalLocation::PerCpuArray(array)) => {
+                self.elements(g, &array.keys, |add| {
+                    elements
+                        .into_iter()
+                        .for_each(|(key, delta)| add(&key, delta));
+                    Ok(())
+                })
             }
-            GlobalDeltas::Scalar(Cell::Stats(s)) => {
-                self.mem.stat_merge(g, &[], &s)?;
-                return Ok((0, Vec::new()));
-            }
-            GlobalDeltas::Array(elements) => elements,
-        };
-        let GlobalLocation::PerCpuArray(PerCpuArray { keys: types, .. }) = location else {
-            return Ok((0, Vec::new()));
-        };
-        let (mut missed, mut unknown) = (0, Vec::new());
-        for (key, delta) in elements {
-            match self.add(g, types, &key, &delta) {
-                AddResult::Yes => {}
-                AddResult::Full => missed += 1,
-                AddResult::Unknown => unknown.push((key, delta)),
-            }
+            (GlobalDeltas::Array(_), _) => Ok(()),
         }
-        Ok((missed, unknown))
+    }
+
+    /// Adds the elements that a function gives. Unless `all` are to be taken, those whose keys refer to unknown
+    /// files have to wait.
+    fn elements(
+        &mut self,
+        g: GlobalId,
+        types: &[Ty],
+        each: impl FnOnce(&mut dyn FnMut(&[u8], Cell)) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let (mut missed, mut unknown) = (0, Vec::new());
+        each(&mut |key, delta| match self.add(g, types, key, &delta) {
+            AddResult::Yes => {}
+            AddResult::Full => missed += 1,
+            AddResult::Unknown => unknown.push((key.to_vec(), delta)),
+        })?;
+        self.full.extend((missed > 0).then_some((g, missed)));
+        if !unknown.is_empty() {
+            self.waiting.borrow_mut().push((g, unknown));
+        }
+        Ok(())
     }
 
     /// Adds the delta of an element.

@@ -14,6 +14,16 @@ pub enum FieldValue<'a> {
     Str(&'a [u8]),
 }
 
+impl FieldValue<'_> {
+    /// A number without its sign; `None` for a string.
+    pub(crate) fn number(&self) -> Option<u64> {
+        match self {
+            FieldValue::Long(n) => Some(n.cast_unsigned()),
+            FieldValue::Str(_) => None,
+        }
+    }
+}
+
 /// One output record.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OutputRecord<'a> {

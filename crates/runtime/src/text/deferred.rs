@@ -52,10 +52,7 @@ impl ReadRequest {
     fn new(fields: &[FieldValue<'_>]) -> Option<ReadRequest> {
         let mut numbers = [0; 8];
         for (to, field) in numbers.iter_mut().zip(fields) {
-            let FieldValue::Long(n) = field else {
-                return None;
-            };
-            *to = n.cast_unsigned();
+            *to = field.number()?;
         }
         let [id, addr, capacity, quote, task, tid, start, exec] = numbers;
         Some(ReadRequest {

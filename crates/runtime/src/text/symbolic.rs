@@ -359,12 +359,7 @@ fn kernel_text(
             None => format!("{addr:#x}\n"),
         },
         SymbolicForm::KernelFileLine | SymbolicForm::KernelFile | SymbolicForm::KernelLine => {
-            match (line(addr), form) {
-                (Some((file, n)), SymbolicForm::KernelFileLine) => format!("{file}:{n}"),
-                (Some((file, _)), SymbolicForm::KernelFile) => file,
-                (Some((_, n)), _) => n.to_string(),
-                (None, _) => format!("{addr:#x}"),
-            }
+            position_text(form, line(addr), addr)
         }
         SymbolicForm::KernelFileLines => {
             let data = symbol_data(addr);
@@ -391,36 +386,47 @@ fn escaped_file((file, line): (String, u32)) -> (String, u32) {
     (escaped_name(file), line)
 }
 
+/// A position in the source, its file or its line; the address if it is unknown.
+fn position_text(form: SymbolicForm, position: Option<(String, u32)>, addr: u64) -> String {
+    use SymbolicForm::{KernelFile, KernelFileLine, UserFile, UserFileLine};
+    match (position, form) {
+        (Some((file, n)), KernelFileLine | UserFileLine) => format!("{file}:{n}"),
+        (Some((file, _)), KernelFile | UserFile) => file,
+        (Some((_, n)), _) => n.to_string(),
+        (None, _) => format!("{addr:#x}"),
+    }
+}
+
 /// One frame in a form. Unknown parts are omitted; without a symbol the address is printed.
 fn user_text(form: SymbolicForm, location: FrameLocation, files: &mut UserFiles) -> String {
-    let found = files.find(location);
-    let (symbol, module) = (found.symbol, found.module);
-    let symbol = symbol.map(|(name, at, size)| (escaped_name(name), at, size));
-    let found = FrameInfo {
+    let FrameInfo {
         symbol,
-        module: module.map(escaped_name),
-        ..found
-    };
-    let addr = location.addr.unwrap_or(found.linked + location.back);
-    let module = found.module.as_deref();
+        module,
+        linked,
+        size: file_size,
+    } = files.find(location);
+    let symbol = symbol.map(|(name, at, size)| (escaped_name(name), at, size));
+    let module = module.map(escaped_name);
+    let module = module.as_deref();
+    let offset = linked + location.back;
+    let addr = location.addr.unwrap_or(offset);
     let base = |m: &str| m.rsplit('/').next().unwrap_or(m).to_owned();
-    let offset = found.linked + location.back;
     let inside = |m: &str| format!("{addr:#x} [{m}+{offset:#x}]");
     // `at` is a position in the source: behind the symbol, or behind the module if there is no
     // symbol.
-    let data = |at: &str| match (&found.symbol, module) {
+    let data = |at: &str| match (&symbol, module) {
         (Some((name, offset, size)), Some(m)) => {
             format!("{name}+{offset:#x}/{size:#x}{at} [{m}]")
         }
         (Some((name, offset, size)), None) => format!("{name}+{offset:#x}/{size:#x}{at}"),
-        (None, Some(m)) => format!("{addr:#x} [{m}+{offset:#x}/{:#x}]{at}", found.size),
+        (None, Some(m)) => format!("{addr:#x} [{m}+{offset:#x}/{:#x}]{at}", file_size),
         (None, None) => format!("{addr:#x}{at}"),
     };
-    let name = || match &found.symbol {
+    let name = || match &symbol {
         Some((name, ..)) => name.clone(),
         None => format!("{addr:#x}"),
     };
-    let line = |at: &str| match found.symbol {
+    let line = |at: &str| match symbol {
         Some(_) => format!(" {addr:#x} : {}\n", data(at)),
         None => format!(" {}\n", data(at)),
     };
@@ -432,7 +438,7 @@ fn user_text(form: SymbolicForm, location: FrameLocation, files: &mut UserFiles)
         SymbolicForm::UserSimple | SymbolicForm::UserSimpleLines => {
             let lines = form == SymbolicForm::UserSimpleLines;
             let at = if lines { position().map(at) } else { None }.unwrap_or_default();
-            match (&found.symbol, module) {
+            match (&symbol, module) {
                 (Some((name, offset, _)), Some(m)) => {
                     format!("{name}+{offset:#x}{at} [{}]\n", base(m))
                 }
@@ -441,7 +447,7 @@ fn user_text(form: SymbolicForm, location: FrameLocation, files: &mut UserFiles)
                 (None, None) => format!("{addr:#x}\n"),
             }
         }
-        SymbolicForm::UserBrief => match &found.symbol {
+        SymbolicForm::UserBrief => match &symbol {
             Some((name, offset, _)) => format!("{name}+{offset:#x}\n"),
             None => format!("{addr:#x}\n"),
         },
@@ -459,12 +465,7 @@ fn user_text(form: SymbolicForm, location: FrameLocation, files: &mut UserFiles)
         SymbolicForm::UserData => data(""),
         SymbolicForm::UserModule => module.unwrap_or("<unknown>").to_owned(),
         SymbolicForm::UserFileLine | SymbolicForm::UserFile | SymbolicForm::UserLine => {
-            match (position(), form) {
-                (Some((file, n)), SymbolicForm::UserFileLine) => format!("{file}:{n}"),
-                (Some((file, _)), SymbolicForm::UserFile) => file,
-                (Some((_, n)), _) => n.to_string(),
-                (None, _) => format!("{addr:#x}"),
-            }
+            position_text(form, position(), addr)
         }
         _ => String::new(),
     }

@@ -34,14 +34,12 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, inotify};
 use rustix::io::Errno;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
-};
+use spile_cast::Cast;
 
 pub use directory::remove_abandoned;
 use directory::{Directory, FileLocation, NEW};
 
-use crate::machine::clock::timespec;
+use crate::machine::timer::Timer;
 
 mod directory;
 mod lease;
@@ -123,7 +121,7 @@ pub struct ProcfsFiles {
     /// Notifications of leased files, if leases are available.
     leases: Option<OwnedFd>,
     /// The timer for files that are both read and written.
-    timer: Option<OwnedFd>,
+    timer: Option<Timer>,
     directory: Directory,
 }
 
@@ -158,7 +156,7 @@ impl ProcfsFiles {
             files.leases = lease::notifications().ok();
         }
         if files.specs.iter().any(|s| s.read && s.write) {
-            files.timer = Some(window().map_err(|e| fail(e.into()))?);
+            files.timer = Some(window().map_err(fail)?);
         }
         for file in 0..files.specs.len() {
             let pipe = files.make(file).map_err(|e| fail(e.into()))?;
@@ -176,7 +174,11 @@ impl ProcfsFiles {
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let collects = |p: &&Pipe| p.kind == PipeUse::Collect;
         let pipes = self.pipes.iter().filter(collects).map(|p| p.fd.as_fd());
-        let others = self.timer.iter().chain(&self.leases).map(AsFd::as_fd);
+        let others = self
+            .timer
+            .iter()
+            .map(AsFd::as_fd)
+            .chain(self.leases.iter().map(AsFd::as_fd));
         pipes.chain(others).chain([self.notify.as_fd()])
     }
 
@@ -192,7 +194,10 @@ impl ProcfsFiles {
             }
         }
         self.serve_leased(answer)?;
-        if self.timer.as_ref().is_some_and(expired) {
+        if matches!(
+            self.timer.as_ref().map(|t| t.acknowledge(0)),
+            Some(Ok(true))
+        ) {
             self.let_writers_in(answer)?;
         }
         Ok(())
@@ -473,20 +478,11 @@ fn wait_until_empty(fd: &OwnedFd) {
     }
 }
 
-fn window() -> Result<OwnedFd, Errno> {
-    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-    let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-    let every = timespec(WINDOW);
-    let spec = Itimerspec {
-        it_interval: every,
-        it_value: every,
-    };
-    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &spec)?;
+/// A timer that fires at each window.
+fn window() -> io::Result<Timer> {
+    let timer = Timer::new(WINDOW.as_nanos().fit(), 0)?;
+    timer.start(0)?;
     Ok(timer)
-}
-
-fn expired(timer: &OwnedFd) -> bool {
-    rustix::io::read(timer, &mut [0; 8]).is_ok()
 }
 
 #[cfg(test)]

@@ -91,19 +91,15 @@ impl KernelLineTable {
 
     fn put_in_order(&mut self) {
         self.rows.sort_by_key(|r| r.0);
-        let mut rows: Vec<LineRow> = Vec::with_capacity(self.rows.len());
-        for row in self.rows.drain(..) {
-            match rows.last_mut() {
-                // The last row of an address counts.
-                Some(last) if last.0 == row.0 => *last = row,
-                _ => rows.push(row),
-            }
-        }
+        let rows = &mut self.rows;
+        // The last row of an address counts.
+        rows.reverse();
+        rows.dedup_by_key(|r| r.0);
+        rows.reverse();
         rows.dedup_by(|b, a| (b.1, b.2) == (a.1, a.2));
         let first = rows.first().map_or(0, |r| r.0);
         rows.retain(|r| u32::try_from(r.0 - first).is_ok());
         rows.truncate(kernel_row::MAX as usize - 1);
-        self.rows = rows;
     }
 
     /// The words that handlers search.

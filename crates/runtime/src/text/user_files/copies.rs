@@ -11,7 +11,7 @@ use spile_layout::{EXACT, copy, unwind_row::kind};
 
 use super::packed_rows::{packed, packed_rule};
 use super::{FrameLocation, UserFiles};
-use crate::shared::ring_record::{FieldValue, OutputRecord};
+use crate::shared::ring_record::OutputRecord;
 
 /// Number of copies that are remembered.
 const KEEP: usize = 4096;
@@ -137,10 +137,7 @@ impl UserFiles {
     pub fn learn_copy(&mut self, piece: &OutputRecord<'_>, most: usize) -> Option<()> {
         let mut numbers = [0; copy::FIELDS];
         for (to, field) in numbers.iter_mut().zip(&piece.fields) {
-            let FieldValue::Long(n) = field else {
-                return None;
-            };
-            *to = n.cast_unsigned();
+            *to = field.number()?;
         }
         let [id, process, ip, at, sp, bp, pages, mapped] = numbers;
         let capacity = copy::PAGES * PAGE.fit::<usize>() / 8;

@@ -27,11 +27,13 @@ use std::sync::Arc;
 
 use spile_abi::HOST;
 use spile_debuginfo::{DebugFile, Image, SearchPaths, dynamic};
+use spile_kernel::process;
 use spile_layout::{
     BEHIND, FILE_NAME, FILE_NAMES, FILES_MAP, MAX_ROWS, NO_ROWS, ROWS_MAP, StackWords, VDSO,
 };
 
 use crate::error::Error;
+use crate::machine::parallel::compute;
 use crate::shared::maps::{ByteTable, HostTables};
 use crate::shared::ring_record::FieldValue;
 use copies::StackCopies;
@@ -169,7 +171,7 @@ impl UserFiles {
                 continue;
             }
             seen.push(path.clone());
-            let (Ok(meta), Ok(image)) = (fs::metadata(&path), Image::open(&path)) else {
+            let (Some(key), Ok(image)) = (process::file_identity(&path), Image::open(&path)) else {
                 continue;
             };
             let own = dynamic::needs(&image).folders_from(&path);
@@ -181,12 +183,10 @@ impl UserFiles {
                 let mut found = folders.map(|dir| dir.join(&name));
                 todo.extend(found.find(|p| p.exists()));
             }
-            let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
-            let device = u64::from(major) << 20 | u64::from(minor);
             let name = path.to_string_lossy().into_owned();
-            jobs.push(self.add_file(next(), (device, meta.ino()), name, Some(image)));
+            jobs.push(self.add_file(next(), key, name, Some(image)));
         }
-        for read in reader::read_all(jobs) {
+        for read in compute(jobs, usize::MAX, |job| job.read()) {
             self.install(read);
         }
     }
@@ -206,13 +206,8 @@ impl UserFiles {
     /// Learns the file that a record announces. Returns whether it could be opened; `None` for a
     /// malformed record.
     pub fn learn_file(&mut self, fields: &[FieldValue<'_>]) -> Option<bool> {
-        let numbers: Vec<u64> = fields
-            .iter()
-            .map(|f| match f {
-                FieldValue::Long(n) => Some(n.cast_unsigned()),
-                FieldValue::Str(_) => None,
-            })
-            .collect::<Option<_>>()?;
+        let numbers = fields.iter().map(FieldValue::number);
+        let numbers: Vec<u64> = numbers.collect::<Option<_>>()?;
         let (&[number, process, start, end, device, inode], names) =
             numbers.split_first_chunk::<6>()?;
         let names: Vec<u8> = names.iter().flat_map(|w| w.to_ne_bytes()).collect();
@@ -398,12 +393,9 @@ impl UserFiles {
 
 /// The files with executable mappings in a process.
 pub fn mapped_files(process: u32) -> Vec<PathBuf> {
-    let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
-    let code = maps
-        .lines()
-        .filter(|l| l.split(' ').nth(1).is_some_and(|f| f.contains('x')));
-    let path = |l: &str| l.find('/').map(|at| PathBuf::from(&l[at..]));
-    code.filter_map(path).collect()
+    let maps = process::mappings(process).unwrap_or_default().into_iter();
+    let code = maps.filter(|m| m.executable && m.path.starts_with('/'));
+    code.map(|m| m.path.into()).collect()
 }
 
 /// The programs that a command line names: the first word, and all words that are paths, as behind

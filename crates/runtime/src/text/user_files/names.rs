@@ -4,17 +4,16 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::num::NonZero;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
 
 use spile_cast::Cast;
 use spile_debuginfo::{DebugFile, ElfSymbol, ElfSymbols, Image, LinesFrom, SymbolKind};
 use spile_layout::{BEHIND, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, symbol_row};
 
 use crate::error::Error;
+use crate::machine::parallel::compute;
 use crate::shared::maps::{ByteTable, HostTables};
 use crate::shared::state::WordMemory;
 
@@ -171,14 +170,12 @@ impl FileTables {
             lines.push([offset, file, line]);
         }
         lines.sort_by_key(|l| l[0]);
-        for line in lines {
-            match self.lines.last_mut() {
-                // The last line of a position counts.
-                Some(last) if last[0] == line[0] => *last = line,
-                _ => self.lines.push(line),
-            }
-        }
-        self.lines.dedup_by(|b, a| a[1..] == b[1..]);
+        // The last line of a position counts.
+        lines.reverse();
+        lines.dedup_by_key(|l| l[0]);
+        lines.reverse();
+        lines.dedup_by(|b, a| a[1..] == b[1..]);
+        self.lines = lines;
     }
 }
 
@@ -191,27 +188,14 @@ fn readable(mangled: &[&str]) -> Vec<String> {
     };
     let threads = match mangled.len() {
         0..MANY => 1,
-        _ => thread::available_parallelism().map_or(1, NonZero::get),
+        _ => MOST_THREADS,
     };
-    let part = mangled.len().div_ceil(threads.min(MOST_THREADS)).max(1);
-    thread::scope(|scope| {
-        let mut parts = mangled.chunks(part);
-        let first = parts.next().unwrap_or_default();
-        // If a thread cannot be created, this one does its part.
-        let others: Vec<_> = parts
-            .map(|names| {
-                let work = move || names.iter().map(one).collect::<Vec<_>>();
-                let thread = thread::Builder::new().spawn_scoped(scope, work);
-                (names, thread.ok())
-            })
-            .collect();
-        let mut all: Vec<String> = first.iter().map(one).collect();
-        for (names, thread) in others {
-            let made = thread.and_then(|t| t.join().ok());
-            all.extend(made.unwrap_or_else(|| names.iter().map(one).collect()));
-        }
-        all
-    })
+    let part = mangled.len().div_ceil(threads).max(1);
+    let parts = mangled.chunks(part).collect();
+    let parts = compute(parts, threads, |names| {
+        names.iter().map(one).collect::<Vec<_>>()
+    });
+    parts.into_iter().flatten().collect()
 }
 
 /// Size of a file in memory, as texts print it.

@@ -3,8 +3,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -79,31 +79,6 @@ impl ReadJob {
             ..self.rows()
         }
     }
-}
-
-/// Reads several files in parallel; keeps their order.
-pub fn read_all(jobs: Vec<ReadJob>) -> Vec<ReadTables> {
-    let threads = thread::available_parallelism().map_or(1, Into::into);
-    let threads = threads.min(jobs.len());
-    let todo = Mutex::new(jobs.into_iter().enumerate());
-    let work = || {
-        let mut done = Vec::new();
-        loop {
-            let next = todo.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some((at, job)) = next else { return done };
-            done.push((at, job.read()));
-        }
-    };
-    let mut all = thread::scope(|scope| {
-        let more =
-            (1..threads).filter_map(|_| thread::Builder::new().spawn_scoped(scope, work).ok());
-        let more: Vec<_> = more.collect();
-        let mut all = work();
-        all.extend(more.into_iter().filter_map(|t| t.join().ok()).flatten());
-        all
-    });
-    all.sort_by_key(|(at, _)| *at);
-    all.into_iter().map(|(_, read)| read).collect()
 }
 
 /// The reading thread, with channels in both directions.
@@ -213,9 +188,7 @@ mod tests {
             poll(&mut fds, None).expect("readable");
             read.extend(reader.take_results());
         }
-        let [same] = &read_all(vec![job(9, wanted)])[..] else {
-            panic!("one file");
-        };
+        let same = job(9, wanted).read();
         for (number, parts) in (1..).zip(read.chunks(2)) {
             assert!(
                 parts
