@@ -358,7 +358,7 @@ pub struct Structure {
 }
 
 /// The text of a structure.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StructureText {
     /// Fields and the values that they must have.
     pub when: &'static [(StructureField, u64)],

@@ -88,15 +88,9 @@ pub(crate) fn tables() -> Result<Tables, String> {
         structures: &[],
         processor: X86_64.name,
     };
-    let mut open = Vec::new();
-    rows(STRUCTURES, |line| parse_structure(line, named, &mut open))?;
-    let structure = |open: OpenStructure| Structure {
-        name: open.name,
-        null: open.null,
-        size: open.size,
-        texts: open.texts.leak(),
-    };
-    named.structures = open.into_iter().map(structure).collect::<Vec<_>>().leak();
+    let mut structures = Vec::new();
+    rows(STRUCTURES, |line| parse_structure(line, named, &mut structures))?;
+    named.structures = structures.leak();
     let mut calls: Vec<OpenCall> = Vec::new();
     for abi in ABIS {
         named.processor = abi.table;
@@ -119,11 +113,10 @@ pub(crate) fn tables() -> Result<Tables, String> {
     rows(VARIABLES, |line| parse_variable(line, &mut calls))?;
     let mut tables: Vec<(&str, Vec<Syscall>)> = Vec::new();
     for open in calls {
-        let name = open.abi.table;
-        let call = open.finish();
-        match tables.last_mut().filter(|(table, _)| *table == name) {
+        let OpenCall { call, abi } = open;
+        match tables.last_mut().filter(|(table, _)| *table == abi.table) {
             Some((_, calls)) => calls.push(call),
-            None => tables.push((name, vec![call])),
+            None => tables.push((abi.table, vec![call])),
         }
     }
     Ok(Tables {
@@ -132,23 +125,15 @@ pub(crate) fn tables() -> Result<Tables, String> {
     })
 }
 
-/// A call whose variants and variables are still read.
+/// A call whose variants and variables are still read, and its kind of programs.
 struct OpenCall {
     call: Syscall,
     abi: ProgramKind,
-    variants: Option<OpenVariants>,
-    variables: Vec<SyscallVariable>,
 }
 
-impl OpenCall {
-    fn finish(self) -> Syscall {
-        let variants = self.variants.map(|open| &*Box::leak(open.finish().into()));
-        Syscall {
-            variants,
-            variables: self.variables.leak(),
-            ..self.call
-        }
-    }
+/// Appends to a list that stays for the rest of the process.
+fn push<T: Clone>(list: &mut &'static [T], item: T) {
+    *list = [*list, &[item]].concat().leak();
 }
 
 /// Reads each line of a file.
@@ -176,8 +161,6 @@ fn parse_calls(abi: ProgramKind, line: &'static str, named: Named) -> Option<Vec
         Some(OpenCall {
             call: parse_call(abi, parse_number(abi, number)?, rest, named)?,
             abi,
-            variants: None,
-            variables: Vec::new(),
         })
     };
     numbers.map(call).collect()
@@ -402,37 +385,6 @@ fn number(text: &str) -> Option<i64> {
     }
 }
 
-/// Forms of arguments that are still read.
-struct OpenVariants {
-    word: u8,
-    mask: u64,
-    cases: Vec<OpenCase>,
-    others: Option<&'static [SyscallArg]>,
-}
-
-struct OpenCase {
-    values: Vec<u64>,
-    args: &'static [SyscallArg],
-    variants: Option<OpenVariants>,
-}
-
-impl OpenVariants {
-    fn finish(self) -> ArgVariants {
-        let case = |case: OpenCase| Case {
-            values: case.values.leak(),
-            args: case.args,
-            variants: case.variants.map(OpenVariants::finish),
-        };
-        let cases: Vec<Case> = self.cases.into_iter().map(case).collect();
-        ArgVariants {
-            word: self.word,
-            mask: self.mask,
-            cases: cases.leak(),
-            others: self.others,
-        }
-    }
-}
-
 /// Reads a line of a call's forms.
 fn parse_variant(open: &mut OpenCall, line: &'static str, named: Named) -> Option<()> {
     let args = open.call.args;
@@ -442,8 +394,8 @@ fn parse_variant(open: &mut OpenCall, line: &'static str, named: Named) -> Optio
     let (first, second) = (selectors.next()?, selectors.next());
     let (values, kinds) = (columns.next()?, columns.next()?);
     let case = |by: &Decider, args| {
-        Some(OpenCase {
-            values: by.values(values)?,
+        Some(Case {
+            values: by.values(values)?.leak(),
             args: parse_kinds(args, kinds, bits, named)?,
             variants: None,
         })
@@ -452,22 +404,26 @@ fn parse_variant(open: &mut OpenCall, line: &'static str, named: Named) -> Optio
     let Some(second) = second else {
         let by = Decider::of(args, first)?;
         let case = case(&by, args)?;
-        let known = open.variants.get_or_insert_with(|| by.variants());
+        let mut known = open.call.variants.cloned().unwrap_or_else(|| by.variants());
         match values == "*" {
             true => known.others = Some(case.args),
             false if case.values.is_empty() => {}
-            false => known.cases.push(case),
+            false => push(&mut known.cases, case),
         }
+        open.call.variants = Some(Box::leak(known.into()));
         return Some(());
     };
     let (first, value) = first.split_once('=')?;
     let value = Decider::of(args, first)?.value(value)?;
-    let cases = &mut open.variants.as_mut()?.cases;
+    let mut known = open.call.variants?.clone();
+    let mut cases = known.cases.to_vec();
     let outer = cases.iter_mut().find(|case| case.values.contains(&value))?;
     let by = Decider::of(outer.args, second)?;
     let case = case(&by, outer.args)?;
     let inner = outer.variants.get_or_insert_with(|| by.variants());
-    inner.cases.push(case);
+    push(&mut inner.cases, case);
+    known.cases = cases.leak();
+    open.call.variants = Some(Box::leak(known.into()));
     Some(())
 }
 
@@ -530,11 +486,11 @@ impl Decider {
         values.filter(|v| !own || v.is_some()).collect()
     }
 
-    fn variants(&self) -> OpenVariants {
-        OpenVariants {
+    fn variants(&self) -> ArgVariants {
+        ArgVariants {
             word: self.word,
             mask: self.mask,
-            cases: Vec::new(),
+            cases: &[],
             others: None,
         }
     }
@@ -566,15 +522,7 @@ fn find_structure(named: Named, name: &str, word: u8) -> Option<&'static Structu
     })
 }
 
-/// A structure whose texts are still read.
-struct OpenStructure {
-    name: &'static str,
-    null: bool,
-    size: u8,
-    texts: Vec<StructureText>,
-}
-
-fn parse_structure(line: &'static str, named: Named, table: &mut Vec<OpenStructure>) -> Option<()> {
+fn parse_structure(line: &'static str, named: Named, table: &mut Vec<Structure>) -> Option<()> {
     let (name, text) = line.split_once('\t')?;
     let (name, when) = name
         .split_once('?')
@@ -610,13 +558,13 @@ fn parse_structure(line: &'static str, named: Named, table: &mut Vec<OpenStructu
     match table.iter_mut().find(|s| s.name == name) {
         Some(known) => {
             known.size = known.size.max(size);
-            known.texts.push(text);
+            push(&mut known.texts, text);
         }
-        None => table.push(OpenStructure {
+        None => table.push(Structure {
             name,
             null,
             size,
-            texts: vec![text],
+            texts: vec![text].leak(),
         }),
     }
     Some(())
@@ -693,9 +641,9 @@ fn parse_variable(line: &'static str, all: &mut [OpenCall]) -> Option<()> {
         let mut found = false;
         for open in all.iter_mut().filter(|open| of_name(open)) {
             found = true;
-            let known = open.variables.iter().any(|v| v.name == name);
+            let known = open.call.variables.iter().any(|v| v.name == name);
             if !known && !open.call.args.iter().any(|a| a.name == name) {
-                open.variables.push(variable);
+                push(&mut open.call.variables, variable);
             }
         }
         found.then_some(())?;
