@@ -46,9 +46,6 @@ pub struct ProcStat {
     pub state: char,
     /// Its parent's number.
     pub ppid: u32,
-    /// Start time in clock ticks (`sysconf(_SC_CLK_TCK)`) after boot. Together with the process id
-    /// it is unique: ids are used again.
-    pub start_ticks: u64,
 }
 
 /// Whether a process or thread of that id exists, including zombies.
@@ -71,12 +68,6 @@ pub fn of_thread(tid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?;
     line.trim().parse().ok()
-}
-
-/// The start time of a process in clock ticks after boot.
-#[must_use]
-pub fn start_ticks(pid: u32) -> Option<u64> {
-    stat(pid).map(|stat| stat.start_ticks)
 }
 
 /// The path of a process's program, as `/proc/PID/exe` shows it.
@@ -435,7 +426,6 @@ fn parse(text: &str) -> Option<ProcStat> {
         comm,
         state: fields.first()?.chars().next()?,
         ppid: fields.get(1)?.parse().ok()?,
-        start_ticks: fields.get(19)?.parse().ok()?,
     })
 }
 
@@ -489,7 +479,6 @@ mod tests {
             (stat.comm.as_str(), stat.state, stat.ppid),
             ("a) b (c)", 'S', 1)
         );
-        assert_eq!(stat.start_ticks, 4242);
         assert_eq!(parse("7 (x"), None);
         assert_eq!(parse(")("), None);
     }
@@ -498,7 +487,7 @@ mod tests {
     fn this_process_answers_for_itself() {
         let me = std::process::id();
         assert!(exists(me) && !exists(0) && !exists(u32::MAX));
-        assert!(start_ticks(me).is_some_and(|ticks| ticks > 0));
+        assert!(stat(me).is_some_and(|stat| stat.ppid > 0));
         assert_eq!(stat(u32::MAX), None);
         assert!(executable(me).is_some());
         assert!(arguments(me).is_some_and(|args| !args.is_empty()));

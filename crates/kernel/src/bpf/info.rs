@@ -103,23 +103,8 @@ pub fn ids(kind: ObjectKind) -> Result<Vec<u32>, BpfError> {
     }
 }
 
-/// A descriptor of a program by its id.
-///
-/// # Errors
-/// [`BpfError::Call`]: `ENOENT` if it is gone.
-pub fn prog_by_id(id: u32) -> Result<OwnedFd, BpfError> {
-    by_id(ObjectKind::Prog, id)
-}
-
-/// A descriptor of a map by its id.
-///
-/// # Errors
-/// [`BpfError::Call`]: `ENOENT` if it is gone.
-pub fn map_by_id(id: u32) -> Result<OwnedFd, BpfError> {
-    by_id(ObjectKind::Map, id)
-}
-
-fn by_id(kind: ObjectKind, id: u32) -> Result<OwnedFd, BpfError> {
+/// A descriptor of an object by its id; `ENOENT` if it is gone.
+pub(super) fn by_id(kind: ObjectKind, id: u32) -> Result<OwnedFd, BpfError> {
     let mut attr = Attr::new().u32(0, id);
     // SAFETY: the attribute holds no pointers; the command returns a descriptor.
     unsafe { attr.open(kind.commands()[1]) }

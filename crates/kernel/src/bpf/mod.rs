@@ -22,7 +22,7 @@ mod ring;
 pub(crate) use attr::last_errno;
 pub use error::{BpfError, Command};
 pub use info::{LinkInfo, MapInfo, ProgInfo, Stats, enable_stats, ids, links, maps, programs};
-pub use info::{ObjectKind, link_info, map_by_id, map_info, prog_by_id, prog_info};
+pub use info::{ObjectKind, link_info, map_info, prog_info};
 pub(crate) use link::unreadable_kprobe_multi;
 pub use link::{
     AttachPoints, KernelFunctions, UprobeMulti, attach_type, hook_link, kprobe_multi, perf_link,

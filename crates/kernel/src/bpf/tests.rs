@@ -193,7 +193,7 @@ fn programs_are_listed_attached_and_counted() {
     }
     assert!(!listed());
     assert_eq!(
-        prog_by_id(id).expect_err("gone").errno(),
+        info::by_id(ObjectKind::Prog, id).expect_err("gone").errno(),
         Some(Errno::NOENT)
     );
 }
@@ -208,7 +208,7 @@ fn maps_are_listed() {
             .iter()
             .any(|m| m.id == id && m.value_size == 8)
     );
-    let again = Map::new(map_by_id(id).expect("by id")).expect("info");
+    let again = Map::new(info::by_id(ObjectKind::Map, id).expect("by id")).expect("info");
     assert_eq!(again.info(), map.info());
 }
 
