@@ -285,7 +285,7 @@ fn run_probe(feature: Feature) -> Availability {
         Feature::Breakpoints => event_source("breakpoint"),
         Feature::Netfilter => in_btf("bpf_nf_link_attach"),
         Feature::Lsm => match crate::tracepoints::security_modules() {
-            Some(all) if all.iter().all(|name| name != "bpf") => Availability::No,
+            Some(active) if active.iter().all(|name| name != "bpf") => Availability::No,
             _ => lsm(),
         },
         Feature::WriteRegisters => accepted(load(

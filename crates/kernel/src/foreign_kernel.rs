@@ -36,6 +36,6 @@ pub(crate) fn symbols() -> Option<String> {
     OTHER.get().map(|other| taken(&other.symbols))
 }
 
-fn taken<T: Default>(of: &Mutex<T>) -> T {
-    std::mem::take(&mut *of.lock().unwrap_or_else(PoisonError::into_inner))
+fn taken<T: Default>(data: &Mutex<T>) -> T {
+    std::mem::take(&mut *data.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -155,9 +155,9 @@ impl Functions<'static> {
                     Err(_) => traced_text(),
                 };
                 let text: Option<&'static str> = text.map(|t| &*t.leak());
-                let mut all = Functions::new(symbols, text);
-                all.blacklist.extend(blacklist());
-                Ok(all)
+                let mut functions = Functions::new(symbols, text);
+                functions.blacklist.extend(blacklist());
+                Ok(functions)
             })
             .as_ref()
     }
@@ -239,15 +239,15 @@ fn initial(symbols: &Symbols) -> Option<(u64, u64)> {
 
 /// Whether all functions of that name are gone since the kernel has started.
 fn runs_at_boot(symbols: &Symbols, name: &str) -> bool {
-    let mut all = symbols.find(name).filter(is_code).peekable();
-    all.peek().is_some()
+    let mut functions = symbols.find(name).filter(is_code).peekable();
+    functions.peek().is_some()
         && initial(symbols)
-            .is_some_and(|(start, end)| all.all(|s| (start..end).contains(&s.address)))
+            .is_some_and(|(start, end)| functions.all(|s| (start..end).contains(&s.address)))
 }
 
 fn symbol_can_be_probed(symbols: &Symbols, name: &str) -> bool {
-    let mut all = symbols.find(name).filter(is_code);
-    let (Some(one), None) = (all.next(), all.next()) else {
+    let mut functions = symbols.find(name).filter(is_code);
+    let (Some(one), None) = (functions.next(), functions.next()) else {
         return false;
     };
     let within = |(start, end): (u64, u64)| (start..end).contains(&one.address);
@@ -338,8 +338,8 @@ impl<'a> Functions<'a> {
 
     /// The symbol of a function found before ([`KernelFunction::at`]).
     #[must_use]
-    pub fn name_at(&self, at: u32) -> Option<&'a str> {
-        self.symbols.name_at(at)
+    pub fn name_at(&self, id: u32) -> Option<&'a str> {
+        self.symbols.name_at(id)
     }
 
     /// Whether a location in code can be probed; `Some(true)` if it is the start of a function that
@@ -432,27 +432,27 @@ pub fn lsm_hook(btf: &Btf, name: &str) -> Option<Signature> {
 #[must_use]
 pub fn lsm_hooks(btf: &Btf, glob: &str) -> Vec<String> {
     if !glob::is_pattern(glob) {
-        let found = lsm_hook(btf, glob).map(|_| glob.to_owned());
-        return found.into_iter().collect();
+        let hooks = lsm_hook(btf, glob).map(|_| glob.to_owned());
+        return hooks.into_iter().collect();
     }
     let names = btf
         .all(BtfKind::Func)
         .filter_map(|(_, n)| n.strip_prefix(LSM));
-    let mut found: Vec<String> = names
+    let mut hooks: Vec<String> = names
         .filter(|n| glob::matches(glob, n))
         .map(str::to_owned)
         .collect();
-    found.sort_unstable();
-    found.dedup();
-    found
+    hooks.sort_unstable();
+    hooks.dedup();
+    hooks
 }
 
 /// The signature of a function, if BTF has exactly one function of that name.
 #[must_use]
 pub fn signature(btf: &Btf, name: &str) -> Option<Signature> {
-    let mut all = btf.find_all(BtfKind::Func, name);
-    let id = all.next()?;
-    if all.next().is_some() {
+    let mut functions = btf.find_all(BtfKind::Func, name);
+    let id = functions.next()?;
+    if functions.next().is_some() {
         return None;
     }
     let Type::Func { proto, .. } = btf.ty(id) else {
@@ -512,8 +512,8 @@ pub fn trampoline(btf: &Btf, name: &str) -> Option<(Signature, bool)> {
         btf.composite(ty).is_none() && btf.size_of(ty).is_none_or(|size| (1..=8).contains(&size))
     };
     let fits = found.params.iter().all(|(_, ty)| plain(*ty)) && found.params.len() <= REGISTERS;
-    let whole = found.ret == 0 || plain(found.ret);
-    let returns = whole && !NO_RETURN.contains(&name);
+    let result_fits = found.ret == 0 || plain(found.ret);
+    let returns = result_fits && !NO_RETURN.contains(&name);
     (fits && !found.variadic && !DENIED.contains(&name)).then_some((found, returns))
 }
 
@@ -521,14 +521,14 @@ pub fn trampoline(btf: &Btf, name: &str) -> Option<(Signature, bool)> {
 /// searches the whole BTF for each.
 #[must_use]
 pub fn ids(btf: &Btf) -> HashMap<&str, BtfTypeId> {
-    let mut found: HashMap<&str, Option<BtfTypeId>> = HashMap::new();
+    let mut unique: HashMap<&str, Option<BtfTypeId>> = HashMap::new();
     for (id, name) in btf.all(BtfKind::Func) {
-        let slot = found.entry(name).or_insert(Some(id));
+        let slot = unique.entry(name).or_insert(Some(id));
         if *slot != Some(id) {
             *slot = None;
         }
     }
-    found
+    unique
         .into_iter()
         .filter_map(|(name, id)| Some((name, id?)))
         .collect()

@@ -218,9 +218,9 @@ fn config_text() -> Option<&'static str> {
 }
 
 fn lookup_config<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    memchr::memmem::find_iter(text.as_bytes(), name.as_bytes()).find_map(|at| {
-        let starts = at == 0 || text.as_bytes()[at - 1] == b'\n';
-        let value = text.get(at + name.len()..)?.strip_prefix('=')?;
+    memchr::memmem::find_iter(text.as_bytes(), name.as_bytes()).find_map(|start| {
+        let starts = start == 0 || text.as_bytes()[start - 1] == b'\n';
+        let value = text.get(start + name.len()..)?.strip_prefix('=')?;
         (starts && !name.is_empty()).then(|| value.lines().next().unwrap_or(""))
     })
 }
@@ -288,14 +288,14 @@ fn offset_in(text: &str, clock: &str) -> i64 {
     let line = text
         .lines()
         .map(|l| l.split_whitespace().collect::<Vec<_>>());
-    let of = |words: Vec<&str>| match words[..] {
+    let offset = |words: Vec<&str>| match words[..] {
         [name, seconds, ns] if name == clock => {
             let (seconds, ns) = (seconds.parse::<i64>().ok()?, ns.parse::<i64>().ok()?);
             seconds.checked_mul(1_000_000_000)?.checked_add(ns)
         }
         _ => None,
     };
-    line.filter_map(of).next().unwrap_or(0)
+    line.filter_map(offset).next().unwrap_or(0)
 }
 
 /// Nanoseconds since boot without suspended time: the clock of `bpf_ktime_get_ns`.

@@ -306,7 +306,7 @@ impl PerfEvent {
                 semaphore,
             } => (Some(path), offset, semaphore),
             ProbeLocation::Function { name, offset } => (Some(name), offset, 0),
-            ProbeLocation::Address(at) => (None, at, 0),
+            ProbeLocation::Address(address) => (None, address, 0),
         };
         let name = name.map(CString::new).transpose();
         let name = name.map_err(|_| refused("open a perf probe", Errno::INVAL))?;

@@ -194,9 +194,9 @@ fn free_blocks(buddyinfo: &str, order: usize) -> u64 {
 
 /// Makes a system call without effect that a script can recognise: `prctl(what, argument, token)`,
 /// of an option that no kernel has.
-pub fn mark(what: i32, argument: u64, token: u64) {
+pub fn mark(option: i32, argument: u64, token: u64) {
     // SAFETY: the kernel refuses the option, and touches no memory of ours.
-    unsafe { libc::prctl(what, argument, token, 0, 0) };
+    unsafe { libc::prctl(option, argument, token, 0, 0) };
 }
 
 /// A mapping of a process's memory.
@@ -369,9 +369,9 @@ pub fn overflow_ids() -> [u32; 2] {
 /// The thread ids of a process, the main thread's first; empty when the process is gone.
 #[must_use]
 pub fn threads(pid: u32) -> Vec<u32> {
-    let mut all = numeric_entries(&format!("/proc/{pid}/task"));
-    all.sort_unstable_by_key(|tid| (*tid != pid, *tid));
-    all
+    let mut ids = numeric_entries(&format!("/proc/{pid}/task"));
+    ids.sort_unstable_by_key(|tid| (*tid != pid, *tid));
+    ids
 }
 
 /// Names in a directory that are numbers, in order.
@@ -380,9 +380,9 @@ fn numeric_entries(folder: &str) -> Vec<u32> {
         return Vec::new();
     };
     let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    let mut all: Vec<u32> = entries.flatten().filter_map(number).collect();
-    all.sort_unstable();
-    all
+    let mut numbers: Vec<u32> = entries.flatten().filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 /// The arguments of a process, its program's name first; empty for kernel threads.

@@ -129,9 +129,9 @@ unsafe impl GlobalAlloc for Heap {
         checked_allocation(unsafe { System.alloc(layout) })
     }
 
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         // SAFETY: the caller's promise.
-        unsafe { System.dealloc(at, layout) }
+        unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
@@ -139,18 +139,18 @@ unsafe impl GlobalAlloc for Heap {
         checked_allocation(unsafe { System.alloc_zeroed(layout) })
     }
 
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's promise.
-        checked_allocation(unsafe { System.realloc(at, layout, size) })
+        checked_allocation(unsafe { System.realloc(memory, layout, size) })
     }
 }
 
 #[inline]
-fn checked_allocation(at: *mut u8) -> *mut u8 {
-    if at.is_null() {
+fn checked_allocation(memory: *mut u8) -> *mut u8 {
+    if memory.is_null() {
         out_of_memory();
     }
-    at
+    memory
 }
 
 /// Makes a panic for lack of memory end the process as an exhausted heap does: the standard library

@@ -217,10 +217,10 @@ impl Symbols {
             return None;
         }
         let first = self.by_address[..after].partition_point(|entry| entry.0 < start);
-        let mut here = self.by_address[first..after]
+        let mut symbols = self.by_address[first..after]
             .iter()
             .filter_map(|e| self.line(e.1));
-        Some((here.next()?, address - start))
+        Some((symbols.next()?, address - start))
     }
 
     /// `name+0xOFFSET/0xSIZE [module]` of an address, or the address itself. As in SystemTap
@@ -239,8 +239,9 @@ impl Symbols {
     /// The symbols that begin at an address.
     pub fn at(&self, address: u64) -> impl Iterator<Item = Symbol<'_>> {
         let first = self.by_address.partition_point(|e| e.0 < address);
-        let here = self.by_address[first..].iter();
-        here.take_while(move |e| e.0 == address)
+        let entries = self.by_address[first..].iter();
+        entries
+            .take_while(move |e| e.0 == address)
             .filter_map(|e| self.line(e.1))
     }
 
@@ -323,9 +324,9 @@ impl Symbols {
     fn look_up(&self, name: &str) -> Vec<u32> {
         let list = self.names().list(stem(name.as_bytes()));
         let offset = |i: usize| self.name_of_line(self.by_address[i].1);
-        let mut found: Vec<u32> = list.filter_map(offset).collect();
-        found.sort_unstable();
-        found
+        let mut offsets: Vec<u32> = list.filter_map(offset).collect();
+        offsets.sort_unstable();
+        offsets
     }
 
     /// Makes the table of names, for a caller that will look up some.
@@ -337,12 +338,12 @@ impl Symbols {
         self.by_name.get_or_init(|| NameTable::new(self))
     }
 
-    /// The symbol whose name begins at `at`, if a name begins there.
-    fn named_at(&self, at: u32) -> Option<Symbol<'_>> {
-        let before = self.text.get(..at as usize)?;
+    /// The symbol whose name begins at `offset`, if a name begins there.
+    fn named_at(&self, offset: u32) -> Option<Symbol<'_>> {
+        let before = self.text.get(..offset as usize)?;
         let start = memchr::memrchr(b'\n', before).map_or(0, |nl| nl + 1);
         let symbol = self.line(start.fit::<u32>())?;
-        (self.offset_of(&symbol) == at).then_some(symbol)
+        (self.offset_of(&symbol) == offset).then_some(symbol)
     }
 
     /// The offsets where a prefix follows a blank, ascending. Not all are names.
@@ -360,8 +361,8 @@ impl Symbols {
             Some(b' ') => 16,
             _ => head.iter().take(17).position(|&c| c == b' ')?,
         };
-        let at = start + gap.fit::<u32>() + 3;
-        (self.text.get(at as usize - 1) == Some(&b' ')).then_some(at)
+        let name = start + gap.fit::<u32>() + 3;
+        (self.text.get(name as usize - 1) == Some(&b' ')).then_some(name)
     }
 
     /// The bytes of the name that begins at `offset`.
@@ -399,7 +400,7 @@ impl Symbols {
         let kind = char::from(*line.get(gap + 1)?);
         let name = std::str::from_utf8(line.get(gap + 3..)?).ok()?;
         let (name, module) = match memchr::memchr2(b'\t', b' ', name.as_bytes()) {
-            Some(at) => (&name[..at], Some(name[at + 1..].trim())),
+            Some(blank) => (&name[..blank], Some(name[blank + 1..].trim())),
             None => (name, None),
         };
         let module = module

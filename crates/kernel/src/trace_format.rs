@@ -92,8 +92,8 @@ fn field(line: &str) -> Option<FormatField> {
         Some((declaration, count)) => (declaration, Some(count.trim_end_matches(']'))),
         None => (declaration, None),
     };
-    let at = declaration.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_')? + 1;
-    let (ty, name) = declaration.split_at_checked(at)?;
+    let start = declaration.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_')? + 1;
+    let (ty, name) = declaration.split_at_checked(start)?;
     let ty = ty.trim();
     let form = match count {
         None => form,

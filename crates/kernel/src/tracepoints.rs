@@ -106,22 +106,22 @@ pub fn matching(btf: &Btf, spec: &str) -> Result<Vec<String>, TracefsError> {
                 .into_iter()
                 .collect());
         }
-        let all = names(btf).into_iter();
-        return Ok(all
+        let known = names(btf).into_iter();
+        return Ok(known
             .filter(|n| glob::matches(spec, n))
             .map(str::to_owned)
             .collect());
     };
-    let mut found = Tracefs::open()?.events(system, pattern)?;
-    if found.len() > 2 {
-        let all = names(btf);
-        found.retain(|name| all.binary_search(&name.as_str()).is_ok());
+    let mut names_found = Tracefs::open()?.events(system, pattern)?;
+    if names_found.len() > 2 {
+        let known = names(btf);
+        names_found.retain(|name| known.binary_search(&name.as_str()).is_ok());
     } else {
-        found.retain(|name| exists(btf, name));
+        names_found.retain(|name| exists(btf, name));
     }
-    found.sort_unstable();
-    found.dedup();
-    Ok(found)
+    names_found.sort_unstable();
+    names_found.dedup();
+    Ok(names_found)
 }
 
 /// tracefs could not be read.
@@ -328,9 +328,9 @@ fn mount_detached(fs: &str, attributes: MountAttrFlags) -> Result<OwnedFd, Errno
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-fn open_dir(at: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
+fn open_dir(parent: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
     openat(
-        at,
+        parent,
         path,
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),

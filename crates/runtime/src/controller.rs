@@ -202,7 +202,7 @@ impl Controller {
     /// Runs a handler for an existing process, and returns the process; `None` if it has ended.
     pub(crate) fn run_for(&mut self, id: HandlerId, task: ExistingTask) -> Option<ExistingTask> {
         let host = &mut self.env.host;
-        if !task.still_exists(&mut |at| host.kernel_word(at)) {
+        if !task.still_exists(&mut |address| host.kernel_word(address)) {
             return None;
         }
         host.task = Some(task);
@@ -262,10 +262,10 @@ impl Controller {
         // A handler that works on copies does not block kernel handlers while it runs.
         let (mut urgent, mut copied) = (None, Ok(()));
         if needs.copies {
-            let Some(all) = self.copies(&needs) else {
+            let Some(values) = self.copies(&needs) else {
                 return Ok(());
             };
-            copied = all.and_then(|all| self.env.globals.copy(all));
+            copied = values.and_then(|values| self.env.globals.copy(values));
         } else {
             let Some(held) = self.lock(&needs) else {
                 return Ok(());

@@ -58,9 +58,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error of an attachment to `what`.
-    pub(crate) fn attach(what: String, why: BpfError) -> Error {
-        Error::Attach(what, to_io_error(why))
+    /// The error of an attachment to `event`.
+    pub(crate) fn attach(event: String, why: BpfError) -> Error {
+        Error::Attach(event, to_io_error(why))
     }
 }
 

@@ -325,8 +325,8 @@ impl LoadedObject {
             let handler = |id: &HandlerId| program.handlers.get(id.index());
             // Handlers that analysis added come first, and name the probe that they serve.
             let all: Vec<&Handler> = info.handlers.iter().filter_map(handler).collect();
-            let own = || all.iter().copied().filter(|h| !h.point.starts_with('@'));
-            let first = own().next().or(all.first().copied());
+            let script_handlers = || all.iter().copied().filter(|h| !h.point.starts_with('@'));
+            let first = script_handlers().next().or(all.first().copied());
             let how = AttachParams {
                 loaded: self,
                 arming,
@@ -335,7 +335,7 @@ impl LoadedObject {
                 target,
                 probe: first.map(|h| h.site),
                 point: first.map_or("", |h| &h.point),
-                last: own()
+                last: script_handlers()
                     .next_back()
                     .map(|h| &*h.point)
                     .filter(|last| first.is_none_or(|h| *h.point != **last)),
@@ -383,10 +383,15 @@ struct ProbeResults<'n>(HashMap<Option<SiteId>, ProbeResult<'n>>);
 type ProbeResult<'n> = (bool, Option<(&'n str, usize)>);
 
 impl<'n> ProbeResults<'n> {
-    fn program(&mut self, probe: Option<SiteId>, yes: bool, (name, at): (&'n str, Option<usize>)) {
-        let all = self.0.entry(probe).or_default();
-        all.0 |= yes;
-        all.1 = all.1.or(at.map(|at| (name, at)));
+    fn program(
+        &mut self,
+        probe: Option<SiteId>,
+        yes: bool,
+        (name, index): (&'n str, Option<usize>),
+    ) {
+        let result = self.0.entry(probe).or_default();
+        result.0 |= yes;
+        result.1 = result.1.or(index.map(|index| (name, index)));
     }
 
     /// The first refusal of a probe without any attachment.
@@ -497,10 +502,10 @@ fn attach(
                 perf_events::count(event, map, &mut links.counted)?;
             }
             let link = raw_tracepoint_open(Some("sched_switch"), fd);
-            let what = || "switches of tasks".to_owned();
+            let event_name = || "switches of tasks".to_owned();
             links
                 .points
-                .push(link.map_err(|e| Error::attach(what(), e))?);
+                .push(link.map_err(|e| Error::attach(event_name(), e))?);
         }
         Attach::Code { probe, by } => attach_code(probe, *by, how, fd, links)?,
         Attach::Hook(hook) => {
@@ -508,8 +513,10 @@ fn attach(
                 Some(words) => hook_link(fd, hook.program.attach_type, words),
                 None => raw_tracepoint_open(None, fd),
             };
-            let what = || format!("{}{}", how.point, hook.detail);
-            links.fds.push(link.map_err(|e| Error::attach(what(), e))?);
+            let event_name = || format!("{}{}", how.point, hook.detail);
+            links
+                .fds
+                .push(link.map_err(|e| Error::attach(event_name(), e))?);
         }
         Attach::Watch(watch) => perf_events::watch(watch, fd, links)?,
         Attach::OnDemand => {}
@@ -562,7 +569,7 @@ fn is_limit(e: &io::Error) -> bool {
 
 /// The message for an object that cannot be loaded.
 fn explain(refusal: LoadRefusal, infos: &[ProgramInfo], program: &Program) -> Error {
-    let (what, why) = match refusal {
+    let (object_part, why) = match refusal {
         LoadRefusal::Program(name, why) => return refusal_error(&name, why, infos, program),
         LoadRefusal::Incomplete(why) => return Error::Internal(why.to_string()),
         LoadRefusal::KernelLines(why) => {
@@ -571,7 +578,11 @@ fn explain(refusal: LoadRefusal, infos: &[ProgramInfo], program: &Program) -> Er
         LoadRefusal::Types(why) => ("the script's types".to_owned(), why),
         LoadRefusal::Map(name, why) => (format!("the map {name}"), why),
     };
-    kernel_error("making maps in the kernel", &why, format!("refuses {what}"))
+    kernel_error(
+        "making maps in the kernel",
+        &why,
+        format!("refuses {object_part}"),
+    )
 }
 
 /// The error of a call to the kernel in a step; `what` follows "the kernel" where the reason is none of the user's.

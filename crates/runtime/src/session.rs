@@ -243,8 +243,8 @@ impl Session {
             } = handler.event
             {
                 let timer = Timer::new(period_ns, randomize_ns).map_err(system("a timer"))?;
-                let at = self.timers.len().fit::<u32>();
-                self.events.add(&timer, EventSource::Timer(at))?;
+                let index = self.timers.len().fit::<u32>();
+                self.events.add(&timer, EventSource::Timer(index))?;
                 self.timers.push((timer, id));
             }
         }
@@ -463,10 +463,10 @@ impl Session {
         let (no_rows, no_tables) = self.controller.files_without_space();
         let losses = &mut self.controller.losses;
         (losses.no_rows, losses.no_tables) = (no_rows, no_tables);
-        losses.acts = acts.map_or(0, |at| state.sum(at));
+        losses.acts = acts.map_or(0, |offset| state.sum(offset));
         losses.guessed = state.sum(percpu::GUESSED) + unfinished;
         let skipped = &mut losses.skipped;
-        for (count, at) in [
+        for (count, offset) in [
             (&mut losses.lost_output, percpu::LOST_OUTPUT),
             (&mut losses.cut_stacks, percpu::CUT_STACKS),
             (&mut losses.unknown_symbols, percpu::UNNAMED),
@@ -476,7 +476,7 @@ impl Session {
             (&mut skipped.held, percpu::SKIP_HELD),
             (&mut skipped.no_memory, percpu::NO_MEMORY),
         ] {
-            *count = state.sum(at);
+            *count = state.sum(offset);
         }
         let errors = state.shared(shared::ERRORS).load(Ordering::Relaxed);
         let cut = state.sum(percpu::TRUNCATED);

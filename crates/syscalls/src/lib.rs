@@ -37,16 +37,16 @@ pub use model::{
 #[must_use]
 pub fn of(abi: &Abi) -> &'static [Syscall] {
     let mut tables = tables::CALLS.iter();
-    let own = tables.find(|(name, _)| *name == abi.name);
-    own.map_or(&[], |(_, calls)| calls)
+    let table = tables.find(|(name, _)| *name == abi.name);
+    table.map_or(&[], |(_, calls)| calls)
 }
 
 /// The call of this machine with that number, as in [`spile_ir::NrSet`].
 #[must_use]
 pub fn by_nr(nr: u32) -> Option<&'static Syscall> {
     let calls = of(HOST);
-    let at = calls.binary_search_by_key(&nr, |call| call.nr).ok()?;
-    calls.get(at)
+    let index = calls.binary_search_by_key(&nr, |call| call.nr).ok()?;
+    calls.get(index)
 }
 
 /// A table of this machine's flags by its name.
@@ -59,8 +59,8 @@ pub fn flag_table(name: &str) -> Option<&'static FlagTable> {
 #[must_use]
 pub fn flag_table_of(abi: &Abi, name: &str) -> Option<&'static FlagTable> {
     let table = |name: &str| {
-        let at = tables::FLAGS.binary_search_by_key(&name, |table| table.name);
-        tables::FLAGS.get(at.ok()?)
+        let index = tables::FLAGS.binary_search_by_key(&name, |table| table.name);
+        tables::FLAGS.get(index.ok()?)
     };
     table(&format!("{name}@{}", abi.name)).or_else(|| table(name))
 }

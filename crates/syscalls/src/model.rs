@@ -280,8 +280,8 @@ impl Syscall {
     #[must_use]
     pub fn variable(&self, name: &str) -> Option<(&SyscallArg, ArgForm)> {
         let exact = self.args.iter().find(|arg| arg.name == name);
-        let mut all = exact.into_iter().chain(self.args.iter());
-        all.find_map(|arg| Some((arg, arg.form(name)?)))
+        let mut args_in_order = exact.into_iter().chain(self.args.iter());
+        args_in_order.find_map(|arg| Some((arg, arg.form(name)?)))
     }
 
     /// Whether it belongs to the table of 32-bit programs.

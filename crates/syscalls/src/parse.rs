@@ -89,7 +89,9 @@ pub(crate) fn tables() -> Result<Tables, String> {
         processor: X86_64.name,
     };
     let mut structures = Vec::new();
-    rows(STRUCTURES, |line| parse_structure(line, named, &mut structures))?;
+    rows(STRUCTURES, |line| {
+        parse_structure(line, named, &mut structures)
+    })?;
     named.structures = structures.leak();
     let mut calls: Vec<OpenCall> = Vec::new();
     for abi in ABIS {
@@ -199,14 +201,14 @@ fn parse_call(abi: ProgramKind, nr: u32, line: &'static str, named: Named) -> Op
         _ => return None,
     };
     let bits = (abi.word, time_bits(abi, nr));
-    let mut at = 0;
+    let mut word = 0;
     let args = columns
         .next()
         .unwrap_or("")
         .split_ascii_whitespace()
         .map(|text| {
-            let arg = parse_arg(text, at, bits, named)?;
-            at += if matches!(arg.kind, ArgKind::Pair(_)) {
+            let arg = parse_arg(text, word, bits, named)?;
+            word += if matches!(arg.kind, ArgKind::Pair(_)) {
                 2
             } else {
                 1
@@ -331,8 +333,8 @@ fn parse_flag_table(line: &'static str) -> Option<FlagTable> {
     for flag in flags {
         let flag = flag?;
         let part_of = |f: &Flag| f.mask != flag.mask && f.mask & flag.mask == f.mask;
-        let at = ordered.iter().position(part_of).unwrap_or(ordered.len());
-        ordered.insert(at, flag);
+        let index = ordered.iter().position(part_of).unwrap_or(ordered.len());
+        ordered.insert(index, flag);
     }
     Some(FlagTable {
         name,
@@ -350,10 +352,10 @@ fn with_own(base: &FlagTable, own: FlagTable) -> FlagTable {
     let mut flags = base.flags.to_vec();
     for flag in own.flags {
         let name = flag.name.trim_start_matches('-');
-        let at = flags.iter().position(|f| f.name == name);
+        let index = flags.iter().position(|f| f.name == name);
         flags.retain(|f| f.name != name);
         if flag.name == name {
-            flags.insert(at.unwrap_or(flags.len()), *flag);
+            flags.insert(index.unwrap_or(flags.len()), *flag);
         }
     }
     FlagTable {
@@ -481,9 +483,9 @@ impl Decider {
     /// Values by names or as numbers; `*` is none. A table of one processor may lack names.
     fn values(&self, text: &str) -> Option<Vec<u64>> {
         let values = text.split_ascii_whitespace().filter(|v| *v != "*");
-        let own = self.names.is_some_and(|table| table.name.contains('@'));
+        let may_lack_names = self.names.is_some_and(|table| table.name.contains('@'));
         let values = values.map(|v| self.value(v));
-        values.filter(|v| !own || v.is_some()).collect()
+        values.filter(|v| !may_lack_names || v.is_some()).collect()
     }
 
     fn variants(&self) -> ArgVariants {
@@ -503,20 +505,20 @@ fn time_bits(abi: ProgramKind, nr: u32) -> u8 {
 }
 
 fn find_flags(named: Named, name: &str) -> Option<&'static FlagTable> {
-    let own = |table: &&FlagTable| {
-        let of = table.name.strip_prefix(name)?.strip_prefix('@')?;
-        (of == named.processor).then_some(())
+    let of_processor = |table: &&FlagTable| {
+        let processor = table.name.strip_prefix(name)?.strip_prefix('@')?;
+        (processor == named.processor).then_some(())
     };
-    let mut all = named.flags.iter();
-    let own = all.clone().find(|table| own(table).is_some());
-    own.or_else(|| all.find(|table| table.name == name))
+    let mut tables = named.flags.iter();
+    let of_processor = tables.clone().find(|table| of_processor(table).is_some());
+    of_processor.or_else(|| tables.find(|table| table.name == name))
 }
 
 /// A structure by its name, as programs with longs of `word` bits have it.
 fn find_structure(named: Named, name: &str, word: u8) -> Option<&'static Structure> {
     let sized = if word == 64 { ".64" } else { ".32" };
-    let mut all = named.structures.iter();
-    all.find(|s| match s.name.strip_prefix(name) {
+    let mut structures = named.structures.iter();
+    structures.find(|s| match s.name.strip_prefix(name) {
         Some(rest) => rest.is_empty() || rest == sized,
         None => false,
     })
@@ -540,9 +542,9 @@ fn parse_structure(line: &'static str, named: Named, table: &mut Vec<Structure>)
     let mut fields = Vec::new();
     let mut rest = text;
     while let Some((before, field)) = rest.split_once('<') {
-        let (field, behind) = field.split_once('>')?;
+        let (field, after) = field.split_once('>')?;
         fields.push((before, parse_field(field, named)?));
-        rest = behind;
+        rest = after;
     }
     let ends = fields
         .iter()
@@ -635,8 +637,8 @@ fn parse_variable(line: &'static str, all: &mut [OpenCall]) -> Option<()> {
         let selector = bare.unwrap_or(selector);
         let compat = selector.strip_prefix("compat_");
         let of_name = |open: &OpenCall| {
-            let own = |name| open.call.name == name || open.call.entry == name;
-            own(compat.unwrap_or(selector)) && (compat.is_none() || open.call.is_compat())
+            let has_name = |name| open.call.name == name || open.call.entry == name;
+            has_name(compat.unwrap_or(selector)) && (compat.is_none() || open.call.is_compat())
         };
         let mut found = false;
         for open in all.iter_mut().filter(|open| of_name(open)) {

@@ -28,33 +28,33 @@ impl<'a> Attr<'a> {
         }
     }
 
-    pub(super) fn u32(mut self, at: usize, value: u32) -> Self {
-        self.bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    pub(super) fn u32(mut self, offset: usize, value: u32) -> Self {
+        self.bytes[offset..offset + 4].copy_from_slice(&value.to_ne_bytes());
         self
     }
 
-    pub(super) fn u64(mut self, at: usize, value: u64) -> Self {
-        self.bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+    pub(super) fn u64(mut self, offset: usize, value: u64) -> Self {
+        self.bytes[offset..offset + 8].copy_from_slice(&value.to_ne_bytes());
         self
     }
 
-    pub(super) fn fd(self, at: usize, fd: BorrowedFd<'a>) -> Self {
-        self.u32(at, fd.as_raw_fd().cast_unsigned())
+    pub(super) fn fd(self, offset: usize, fd: BorrowedFd<'a>) -> Self {
+        self.u32(offset, fd.as_raw_fd().cast_unsigned())
     }
 
     /// A pointer to memory that the kernel reads.
-    pub(super) fn input<T>(self, at: usize, memory: &'a [T]) -> Self {
-        self.u64(at, memory.as_ptr() as u64)
+    pub(super) fn input<T>(self, offset: usize, memory: &'a [T]) -> Self {
+        self.u64(offset, memory.as_ptr() as u64)
     }
 
     /// A pointer to memory that the kernel writes.
-    pub(super) fn output<T>(self, at: usize, memory: &'a mut [T]) -> Self {
-        self.u64(at, memory.as_mut_ptr() as u64)
+    pub(super) fn output<T>(self, offset: usize, memory: &'a mut [T]) -> Self {
+        self.u64(offset, memory.as_mut_ptr() as u64)
     }
 
     /// A name of up to 15 bytes; characters that the kernel forbids become `_`.
-    pub(super) fn name(mut self, at: usize, name: &str) -> Self {
-        for (slot, c) in self.bytes[at..at + 15].iter_mut().zip(name.bytes()) {
+    pub(super) fn name(mut self, offset: usize, name: &str) -> Self {
+        for (slot, c) in self.bytes[offset..offset + 15].iter_mut().zip(name.bytes()) {
             *slot = if c.is_ascii_alphanumeric() || c == b'.' {
                 c
             } else {
@@ -64,8 +64,8 @@ impl<'a> Attr<'a> {
         self
     }
 
-    pub(super) fn get(&self, at: usize) -> u32 {
-        self.bytes[at..]
+    pub(super) fn get(&self, offset: usize) -> u32 {
+        self.bytes[offset..]
             .first_chunk()
             .map_or(0, |b| u32::from_ne_bytes(*b))
     }

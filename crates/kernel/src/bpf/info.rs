@@ -161,15 +161,15 @@ fn each<T>(
     kind: ObjectKind,
     info: impl Fn(BorrowedFd<'_>) -> Result<T, BpfError>,
 ) -> Result<Vec<T>, BpfError> {
-    let mut found = Vec::new();
+    let mut objects = Vec::new();
     for id in ids(kind)? {
         match by_id(kind, id) {
-            Ok(fd) => found.push(info(fd.as_fd())?),
+            Ok(fd) => objects.push(info(fd.as_fd())?),
             Err(e) if e.errno() == Some(Errno::NOENT) => {}
             Err(e) => return Err(e),
         }
     }
-    Ok(found)
+    Ok(objects)
 }
 
 /// The kernel's information about a program.
@@ -215,20 +215,20 @@ struct RawInfo([u8; INFO_LEN]);
 const INFO_LEN: usize = 224;
 
 impl RawInfo {
-    fn u32(&self, at: usize) -> u32 {
-        self.0[at..]
+    fn u32(&self, offset: usize) -> u32 {
+        self.0[offset..]
             .first_chunk()
             .map_or(0, |b| u32::from_ne_bytes(*b))
     }
 
-    fn u64(&self, at: usize) -> u64 {
-        self.0[at..]
+    fn u64(&self, offset: usize) -> u64 {
+        self.0[offset..]
             .first_chunk()
             .map_or(0, |b| u64::from_ne_bytes(*b))
     }
 
-    fn name(&self, at: usize) -> String {
-        let bytes = &self.0[at..at + 16];
+    fn name(&self, offset: usize) -> String {
+        let bytes = &self.0[offset..offset + 16];
         let len = memchr::memchr(0, bytes).unwrap_or(bytes.len());
         String::from_utf8_lossy(&bytes[..len]).into_owned()
     }

@@ -103,18 +103,18 @@ pub fn kprobe_multi(
     prog: BorrowedFd<'_>,
     functions: KernelFunctions<'_>,
     cookies: &[u64],
-    at: AttachPoints,
+    points: AttachPoints,
 ) -> Result<OwnedFd, BpfError> {
     let attr = Attr::new()
         .fd(0, prog)
         .u32(
             8,
-            match at {
+            match points {
                 AttachPoints::Both => attach_type::KPROBE_SESSION,
                 AttachPoints::Entry | AttachPoints::Return => attach_type::KPROBE_MULTI,
             },
         )
-        .u32(16, u32::from(at == AttachPoints::Return) * RETURN)
+        .u32(16, u32::from(points == AttachPoints::Return) * RETURN)
         .u32(20, cookies.len().fit())
         .input(40, cookies);
     let count = match functions {
@@ -176,7 +176,7 @@ pub fn hook_link(
 ) -> Result<OwnedFd, BpfError> {
     let attr = Attr::new().fd(0, prog).u32(8, attach_type);
     let words = words.iter().zip((16..).step_by(4));
-    let mut attr = words.fold(attr, |attr, (word, at)| attr.u32(at, *word));
+    let mut attr = words.fold(attr, |attr, (word, offset)| attr.u32(offset, *word));
     // SAFETY: the attribute holds no pointers.
     unsafe { attr.open(Command::LinkCreate) }
 }

@@ -55,19 +55,19 @@ impl TypeIndex {
 
     /// Adds a type; its name ends at the first zero byte.
     pub(super) fn add(&mut self, name: &[u8], ix: usize) {
-        let mut at = self.first(name);
-        while self.slots[at] != FREE {
-            at = self.after(at);
+        let mut slot = self.first(name);
+        while self.slots[slot] != FREE {
+            slot = self.after(slot);
         }
-        self.slots[at] = ix.fit::<u32>();
+        self.slots[slot] = ix.fit::<u32>();
     }
 
     /// The types that may have that name.
     pub(super) fn matching(&self, name: &str) -> impl Iterator<Item = usize> {
-        let mut at = self.first(name.as_bytes());
+        let mut slot = self.first(name.as_bytes());
         std::iter::from_fn(move || {
-            let ix = *self.slots.get(at).filter(|ix| **ix != FREE)?;
-            at = self.after(at);
+            let ix = *self.slots.get(slot).filter(|ix| **ix != FREE)?;
+            slot = self.after(slot);
             Some(ix as usize)
         })
     }
@@ -76,8 +76,8 @@ impl TypeIndex {
         hash(name) as usize & self.slots.len().wrapping_sub(1)
     }
 
-    fn after(&self, at: usize) -> usize {
-        (at + 1) & self.slots.len().wrapping_sub(1)
+    fn after(&self, slot: usize) -> usize {
+        (slot + 1) & self.slots.len().wrapping_sub(1)
     }
 }
 

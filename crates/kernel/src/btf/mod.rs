@@ -97,9 +97,11 @@ fn early(name: &[u8]) -> bool {
 }
 
 /// The name's offset and the kind in a record; zeros for `void`, which has no record.
-fn head(blob: &[u8], at: u32) -> (u32, u8) {
-    let record = blob.get(at as usize..).and_then(|r| r.first_chunk::<8>());
-    match record.filter(|_| at != 0) {
+fn head(blob: &[u8], offset: u32) -> (u32, u8) {
+    let record = blob
+        .get(offset as usize..)
+        .and_then(|r| r.first_chunk::<8>());
+    match record.filter(|_| offset != 0) {
         Some(r) => (types::word(r, 0), (types::word(r, 4) >> 24 & 0x1f) as u8),
         None => (0, 0),
     }
@@ -243,11 +245,11 @@ impl Btf {
         if start == 0 {
             self.records.push(0);
         }
-        let mut at = first;
-        while at < end {
+        let mut offset = first;
+        while offset < end {
             let id = start + self.records.len().fit::<BtfTypeId>();
             let cut = || BtfError::Format(format!("type {id} is cut short"));
-            let record = bytes[at..].first_chunk::<12>().ok_or_else(cut)?;
+            let record = bytes[offset..].first_chunk::<12>().ok_or_else(cut)?;
             let info = types::word(record, 4);
             let kind = (info >> 24 & 0x1f) as u8;
             let Some(fixed) = types::trailer(kind) else {
@@ -256,7 +258,7 @@ impl Btf {
                 )));
             };
             let len = 12 + fixed.once + fixed.each * (info & 0xffff) as usize;
-            if end - at < len {
+            if end - offset < len {
                 return Err(cut());
             }
             let name = types::word(record, 0);
@@ -265,8 +267,8 @@ impl Btf {
             if name != 0 && (!function || early(self.string_and_more(name))) {
                 named.push(self.records.len().fit::<u32>());
             }
-            self.records.push(at.fit::<u32>());
-            at += len;
+            self.records.push(offset.fit::<u32>());
+            offset += len;
         }
         Ok(named)
     }
@@ -275,7 +277,7 @@ impl Btf {
     fn own_head(&self, ix: usize) -> (u32, u8) {
         self.records
             .get(ix)
-            .map_or((0, 0), |at| head(&self.blob, *at))
+            .map_or((0, 0), |offset| head(&self.blob, *offset))
     }
 
     /// Number of types, including `void` and those of the base: every id is below it.
@@ -365,19 +367,19 @@ impl Btf {
             true => Some(self.functions.get_or_init(|| self.all_functions())),
             false => Some(&self.index).filter(|_| named),
         };
-        let like = index
+        let indexed = index
             .into_iter()
             .flat_map(move |index| index.matching(name));
         let own = Some(name).filter(|_| searched).into_iter();
         let own = own.flat_map(move |name| self.search(kind, name));
-        own.chain(like.filter(fits))
+        own.chain(indexed.filter(fits))
             .map(move |ix| first + ix.fit::<BtfTypeId>())
     }
 
     /// An index of all functions.
     fn all_functions(&self) -> index::TypeIndex {
-        let all = 0..self.records.len().fit::<u32>();
-        let functions = all.filter(|ix| self.own_head(*ix as usize).1 == BtfKind::Func as u8);
+        let indexes = 0..self.records.len().fit::<u32>();
+        let functions = indexes.filter(|ix| self.own_head(*ix as usize).1 == BtfKind::Func as u8);
         let functions: Vec<u32> = functions.collect();
         self.indexed(functions.into_iter())
     }
@@ -460,8 +462,8 @@ impl Btf {
     /// The value of an enumerator of a named enumeration (`pid_type`, `PIDTYPE_PGID`), without a
     /// search.
     #[must_use]
-    pub fn constant(&self, of: &str, name: &str) -> Option<i64> {
-        match self.ty(self.find_enum(of)?) {
+    pub fn constant(&self, enumeration: &str, name: &str) -> Option<i64> {
+        match self.ty(self.find_enum(enumeration)?) {
             Type::Enum(e) => e.values().find(|v| v.name == name).map(|v| v.value),
             _ => None,
         }

@@ -126,9 +126,9 @@ impl Btf {
         }
         let depth = depth.checked_sub(1)?;
         body.anonymous().find_map(|inner| {
-            let mut found = self.member_within(inner.ty, name, depth, left)?;
-            found.bit_offset = found.bit_offset.checked_add(inner.bit_offset)?;
-            Some(found)
+            let mut member = self.member_within(inner.ty, name, depth, left)?;
+            member.bit_offset = member.bit_offset.checked_add(inner.bit_offset)?;
+            Some(member)
         })
     }
 
@@ -162,13 +162,19 @@ impl Btf {
     /// inner structs, without those of unions and arrays.
     #[must_use]
     pub fn numbers(&self, id: BtfTypeId) -> Vec<(u32, u32)> {
-        let mut found = Vec::new();
-        self.numbers_within(id, 0, &mut { MAX_VISITS }, &mut found);
-        found.sort_unstable();
-        found
+        let mut integers = Vec::new();
+        self.numbers_within(id, 0, &mut { MAX_VISITS }, &mut integers);
+        integers.sort_unstable();
+        integers
     }
 
-    fn numbers_within(&self, id: BtfTypeId, at: u32, left: &mut u32, found: &mut Vec<(u32, u32)>) {
+    fn numbers_within(
+        &self,
+        id: BtfTypeId,
+        offset: u32,
+        left: &mut u32,
+        integers: &mut Vec<(u32, u32)>,
+    ) {
         let Type::Struct(body) = self.ty(id) else {
             return;
         };
@@ -177,14 +183,14 @@ impl Btf {
                 return;
             }
             *left -= 1;
-            let (inner, at) = (
+            let (inner, offset) = (
                 self.strip(member.ty),
-                at.saturating_add(member.bit_offset / 8),
+                offset.saturating_add(member.bit_offset / 8),
             );
             match self.ty(inner) {
-                Type::Int(int) => found.push((at, int.size)),
-                Type::Enum(e) => found.push((at, e.size)),
-                Type::Struct(_) => self.numbers_within(inner, at, left, found),
+                Type::Int(int) => integers.push((offset, int.size)),
+                Type::Enum(e) => integers.push((offset, e.size)),
+                Type::Struct(_) => self.numbers_within(inner, offset, left, integers),
                 _ => {}
             }
         }

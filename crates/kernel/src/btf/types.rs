@@ -83,10 +83,10 @@ pub(super) fn trailer(kind: u8) -> Option<&'static Trailer> {
     row(kind).map(|(_, trailer)| trailer)
 }
 
-/// The 32-bit word at `at`; 0 outside of the bytes.
-pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
+/// The 32-bit word at `offset`; 0 outside of the bytes.
+pub(super) fn word(bytes: &[u8], offset: usize) -> u32 {
     bytes
-        .get(at..)
+        .get(offset..)
         .and_then(|rest| rest.first_chunk::<4>())
         .map_or(0, |w| u32::from_ne_bytes(*w))
 }

@@ -148,8 +148,8 @@ impl PartSize {
 
 /// Drops values whose release blocks in the kernel: it waits until no processor runs the attached
 /// program, 30 to 80 ms for user code. Threads that wait at the same time share one wait.
-pub(crate) fn close_all<T: Send>(all: Vec<T>, closers: usize, progress: &Progress) {
-    in_parallel(all, closers, |one| {
+pub(crate) fn close_all<T: Send>(values: Vec<T>, closers: usize, progress: &Progress) {
+    in_parallel(values, closers, |one| {
         drop(one);
         progress.advance(1);
     });

@@ -262,7 +262,9 @@ fn attach_multi(
                 file = Some(path);
                 offsets.push(site.exit.unwrap_or(*offset));
             }
-            CodeLocation::Address(at) | CodeLocation::Traced(at) => offsets.push(*at),
+            CodeLocation::Address(address) | CodeLocation::Traced(address) => {
+                offsets.push(*address);
+            }
             CodeLocation::Symbol { name, .. } => names.push(&**name),
         }
     }
@@ -283,12 +285,12 @@ fn attach_multi(
             },
         ),
         None => {
-            let at = match (session, probe.ret) {
+            let points = match (session, probe.ret) {
                 (true, _) => AttachPoints::Both,
                 (false, true) => AttachPoints::Return,
                 (false, false) => AttachPoints::Entry,
             };
-            kprobe_multi(program, functions, &cookies, at)
+            kprobe_multi(program, functions, &cookies, points)
         }
     }
 }
@@ -299,8 +301,8 @@ fn attach_single(
     program: BorrowedFd<'_>,
 ) -> io::Result<(OwnedFd, PerfEvent)> {
     let named;
-    let at = site.location_text();
-    let location = match &at {
+    let target = site.location_text();
+    let location = match &target {
         CodeLocation::File { path, offset } => ProbeLocation::File {
             path,
             offset: *offset,
@@ -320,7 +322,9 @@ fn attach_single(
                 offset: *offset,
             }
         }
-        CodeLocation::Address(at) | CodeLocation::Traced(at) => ProbeLocation::Address(*at),
+        CodeLocation::Address(address) | CodeLocation::Traced(address) => {
+            ProbeLocation::Address(*address)
+        }
     };
     let event = PerfEvent::open_at(&location, probe.ret && !probe.at_exits(), probe.pid)
         .map_err(|e| no_kprobe(probe.space, e.errno.into()))?;

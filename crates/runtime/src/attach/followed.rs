@@ -244,9 +244,9 @@ impl Following {
         loop {
             let new: Vec<u32> = {
                 let known = &self.made().tasks;
-                let mut all = tasks_of(self.target);
-                all.retain(|task| !known.contains(task));
-                all
+                let mut tasks = tasks_of(self.target);
+                tasks.retain(|task| !known.contains(task));
+                tasks
             };
             if new.is_empty() {
                 return Ok(());

@@ -90,9 +90,9 @@ impl Links {
     /// Hits of functions that the kernel skipped: at entries, and at returns.
     pub fn missed(&self) -> (u64, u64) {
         let mut sums = (0, 0);
-        for (at, fd) in self.fds.iter().enumerate() {
+        for (index, fd) in self.fds.iter().enumerate() {
             let missed = link_info(fd.as_fd()).map_or(0, |info| info.missed);
-            match self.returns.contains(&at) {
+            match self.returns.contains(&index) {
                 true => sums.1 += missed,
                 false => sums.0 += missed,
             }

@@ -17,8 +17,8 @@ use crate::attach::links::Links;
 use crate::error::Error;
 
 /// The process whose events count; `None` for all processes.
-pub(crate) fn tasks(of: PerfScope, target: Option<u32>) -> Option<u32> {
-    match of {
+pub(crate) fn tasks(scope: PerfScope, target: Option<u32>) -> Option<u32> {
+    match scope {
         PerfScope::All => None,
         // Analysis ensures that there is a target.
         PerfScope::Target => target,
@@ -155,7 +155,7 @@ pub(crate) fn watch_program(
     path: &str,
     only: Option<u32>,
     program: BorrowedFd<'_>,
-    all: &mut ProcessWatchpoints,
+    processes: &mut ProcessWatchpoints,
 ) -> Result<(), Error> {
     let (path, since) = (Path::new(path), monotonic_ns().unsigned_abs());
     let wanted = match only {
@@ -167,7 +167,7 @@ pub(crate) fn watch_program(
     };
     for (pid, start) in wanted {
         let address = start.wrapping_add(watch.address);
-        let entry = all.0.entry(pid);
+        let entry = processes.0.entry(pid);
         let watches = entry.or_insert(Watchpoints {
             since,
             events: Vec::new(),
@@ -199,8 +199,8 @@ fn watch_at(
 }
 
 fn watch_error(watch: &spile_ir::Watch, address: u64, errno: Errno) -> Error {
-    let what = format!("{} bytes of memory at {address:#x}", watch.length);
-    Error::Attach(what, errno.into())
+    let memory = format!("{} bytes of memory at {address:#x}", watch.length);
+    Error::Attach(memory, errno.into())
 }
 
 fn name(event: EventSpec) -> String {

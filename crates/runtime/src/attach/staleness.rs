@@ -65,36 +65,36 @@ impl Staleness {
     /// [`Error::Changed`] if a file differs from the one that was inspected.
     pub(crate) fn unchanged(&self) -> Result<(), Error> {
         for (path, then) in &self.files {
-            let what = match FileState::read(path) {
+            let change = match FileState::read(path) {
                 None => "removed",
                 Some(now) if now.identity != then.identity => "replaced",
                 Some(now) if now != *then => "changed",
                 Some(_) => continue,
             };
-            return Err(Error::Changed(path.display().to_string(), what));
+            return Err(Error::Changed(path.display().to_string(), change));
         }
         Ok(())
     }
 
     /// Checks the next file; returns a warning if its path refers to another file now.
     pub(crate) fn check_next(&mut self) -> Option<String> {
-        let at = self.next.checked_rem(self.files.len())?;
-        self.next = at + 1;
-        let (path, then) = &self.files[at];
+        let index = self.next.checked_rem(self.files.len())?;
+        self.next = index + 1;
+        let (path, then) = &self.files[index];
         // Such paths disappear with their process.
         if path.starts_with("/proc") {
             return None;
         }
-        let what = match FileState::read(path) {
+        let change = match FileState::read(path) {
             None => "removed",
             Some(now) if now.identity != then.identity => "replaced",
             Some(_) => return None,
         };
         let text = format!(
-            "{} was {what}: only processes that run the old file are probed",
+            "{} was {change}: only processes that run the old file are probed",
             path.display()
         );
-        self.files.swap_remove(at);
+        self.files.swap_remove(index);
         Some(text)
     }
 

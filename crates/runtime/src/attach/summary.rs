@@ -45,19 +45,21 @@ impl AttachSummary {
     }
 
     /// Lines of text, with the programs of each probe joined.
-    pub(crate) fn lines(all: Vec<AttachSummary>) -> Vec<String> {
+    pub(crate) fn lines(summaries: Vec<AttachSummary>) -> Vec<String> {
         let mut lines: Vec<AttachSummary> = Vec::new();
         let mut line_of: HashMap<_, usize> = HashMap::new();
-        for one in all {
-            let at = *line_of.entry((one.probe, one.how)).or_insert(lines.len());
-            match lines.get_mut(at).filter(|_| one.probe.is_some()) {
+        for summary in summaries {
+            let index = *line_of
+                .entry((summary.probe, summary.how))
+                .or_insert(lines.len());
+            match lines.get_mut(index).filter(|_| summary.probe.is_some()) {
                 Some(line) => {
-                    line.others += usize::from(line.name != one.name);
-                    line.locations += one.locations;
-                    line.left_out += one.left_out;
+                    line.others += usize::from(line.name != summary.name);
+                    line.locations += summary.locations;
+                    line.left_out += summary.left_out;
                     line.programs += 1;
                 }
-                None => lines.push(one),
+                None => lines.push(summary),
             }
         }
         lines.iter().map(ToString::to_string).collect()

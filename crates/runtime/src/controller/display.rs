@@ -16,8 +16,8 @@ use crate::controller::globals::SessionGlobals;
 pub fn text(globals: &mut SessionGlobals) -> Vec<u8> {
     let mut out = Vec::new();
     let program = Rc::clone(&globals.program);
-    let all = program.globals.iter().enumerate();
-    for (i, global) in all.filter(|(_, g)| g.display) {
+    let numbered = program.globals.iter().enumerate();
+    for (i, global) in numbered.filter(|(_, g)| g.display) {
         // A private global's name contains its file behind the `@`.
         let name = global.name.split('@').next().unwrap_or_default();
         // A read error was reported where it occurred.
@@ -134,11 +134,11 @@ fn statistic(stat: &Stat, spec: Option<&StatsSpec>, out: &mut Vec<u8>) {
         ("sum", Extract::Sum, kept(StatsSpec::keeps_sum)),
         ("avg", Extract::Avg, kept(StatsSpec::keeps_sum)),
     ];
-    for (name, what, _) in parts.into_iter().filter(|(_, _, kept)| *kept) {
-        let n = match what {
+    for (name, extract, _) in parts.into_iter().filter(|(_, _, kept)| *kept) {
+        let n = match extract {
             Extract::Sum => stat.sum,
             _ => stat
-                .extract_exactly(what, false)
+                .extract_exactly(extract, false)
                 .map_or(0, |(n, _)| n.into()),
         };
         out.extend_from_slice(format!(" @{name}={n}").as_bytes());

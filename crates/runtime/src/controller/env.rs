@@ -77,20 +77,21 @@ impl Env for ControllerEnv {
 
     fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
         match (f, args) {
-            (Intrinsic::SymbolicForm, [form, of]) => {
+            (Intrinsic::SymbolicForm, [form, numbers]) => {
                 let symbolic = &mut self.globals.texts.symbolic;
-                let (form, of) = (form.as_long(), of.as_bytes());
+                let (form, numbers) = (form.as_long(), numbers.as_bytes());
                 // Lines of addresses are only printed, as by `print_syms`.
                 let text = match form == SymbolicForm::KernelLines as i64 {
-                    true => symbolic.mark(SymbolicForm::KernelLines, of),
-                    false => symbolic.text(form, of),
+                    true => symbolic.mark(SymbolicForm::KernelLines, numbers),
+                    false => symbolic.text(form, numbers),
                 };
                 Ok(Value::from(&text[..]))
             }
             (Intrinsic::InTree, [pid]) => {
                 let kernel = self.globals.kernel.as_ref();
                 let tree = kernel.and_then(|k| Some((k.state(), k.layout().tree?)));
-                let contains = |(state, at)| process_tree::contains(state, at, pid.as_long());
+                let contains =
+                    |(state, offset)| process_tree::contains(state, offset, pid.as_long());
                 Ok(Value::Long(tree.is_some_and(contains).into()))
             }
             (Intrinsic::ValueSet | Intrinsic::ValueAppend, [text]) => {
@@ -147,9 +148,9 @@ impl Env for ControllerEnv {
         self.truncated += 1;
     }
 
-    fn extract(&mut self, stat: &Stat, what: Extract) -> Result<i64, EmptyAggregate> {
+    fn extract(&mut self, stat: &Stat, operator: Extract) -> Result<i64, EmptyAggregate> {
         let wrapped = self.globals.sums_wrapped();
-        let (value, exact) = stat.extract_exactly(what, wrapped)?;
+        let (value, exact) = stat.extract_exactly(operator, wrapped)?;
         self.globals.inexact += u64::from(!exact);
         Ok(value)
     }

@@ -97,7 +97,7 @@ impl ControllerHost {
         let Some(task) = self.task.take() else {
             return Ok(own_number(which));
         };
-        let number = task.number(which, &mut |at| self.kernel_word(at));
+        let number = task.number(which, &mut |address| self.kernel_word(address));
         self.task = Some(task);
         number.ok_or_else(|| Fault::from("the process has ended"))
     }
@@ -193,8 +193,8 @@ impl ControllerHost {
 
     /// The locations of all memory, zeros if they cannot be found.
     fn direct_map(&mut self) -> DirectMap {
-        let found = || direct_map::find().unwrap_or_default();
-        *self.direct_map.get_or_insert_with(found)
+        let addresses = || direct_map::find().unwrap_or_default();
+        *self.direct_map.get_or_insert_with(addresses)
     }
 
     /// Sets `$value`, or appends to it; returns whether all of it fits.
@@ -257,10 +257,10 @@ impl ControllerHost {
         // Reads up to the next multiple of 64 bytes at a time, so that no page behind the string is
         // accessed.
         while text.len() < most {
-            let at = addr.wrapping_add(text.len() as u64);
-            let len = (64 - (at % 64) as usize).min(most - text.len());
+            let address = addr.wrapping_add(text.len() as u64);
+            let len = (64 - (address % 64) as usize).min(most - text.len());
             let mut piece = [0; 64];
-            if !self.read(space, at, &mut piece[..len])? {
+            if !self.read(space, address, &mut piece[..len])? {
                 return Err(string_fault(space, addr));
             }
             match piece[..len].iter().position(|&b| b == 0) {
@@ -284,10 +284,10 @@ impl ControllerHost {
     ) -> Result<Value, Fault> {
         let unit = if unit == 2 { 2 } else { 4 };
         let capacity = capacity.clamp(1, MOST_STRING).fit::<usize>();
-        let text = spile_ir::interp::unicode(unit, capacity, |at| {
+        let text = spile_ir::interp::unicode(unit, capacity, |offset| {
             let mut bytes = [0; 4];
-            let here = addr.wrapping_add(at);
-            if !self.read(space, here, &mut bytes[..unit.fit::<usize>()])? {
+            let address = addr.wrapping_add(offset);
+            if !self.read(space, address, &mut bytes[..unit.fit::<usize>()])? {
                 return Err(string_fault(space, addr));
             }
             Ok(u32::from_ne_bytes(bytes))
@@ -308,10 +308,10 @@ fn elsewhere(f: impl Into<Intrinsic>) -> Fault {
 fn own_number(which: TaskNumber) -> i64 {
     use rustix::process as p;
     let pid = |pid: p::Pid| {
-        let here = pid.as_raw_nonzero().get().unsigned_abs();
-        i64::from(match here == std::process::id() {
+        let number = pid.as_raw_nonzero().get().unsigned_abs();
+        i64::from(match number == std::process::id() {
             true => pid_namespace::own_pid(),
-            false => PidMap::now().to_machine(here),
+            false => PidMap::now().to_machine(number),
         })
     };
     match which {
@@ -363,11 +363,11 @@ fn symbol(op: SymbolOp, args: &[Value]) -> Result<Value, Fault> {
 }
 
 fn string_fault(space: Space, addr: u64) -> Fault {
-    let of = match space {
+    let owner = match space {
         Space::Kernel => "kernel",
         Space::User => "user",
     };
-    Fault::from(format!("{of} string copy fault at {addr:#x}"))
+    Fault::from(format!("{owner} string copy fault at {addr:#x}"))
 }
 
 /// Writes to the kernel's trace buffer, if tracefs is mounted.

@@ -32,15 +32,15 @@ impl Controller {
     ) -> Option<Result<Vec<(GlobalId, RawValue)>, Fault>> {
         let copies = self.kernel().map(|k| k.copies(needs));
         match copies.unwrap_or(Err(CopyFailure::Unable)) {
-            Ok(all) => Some(Ok(all)),
+            Ok(values) => Some(Ok(values)),
             Err(CopyFailure::Busy(global)) => {
                 self.missed(global);
                 None
             }
             Err(CopyFailure::Unable) => {
                 let urgent = self.lock(needs)?;
-                let all = self.env.globals.snapshot(needs);
-                Some(self.unlock(needs, urgent).and(all))
+                let values = self.env.globals.snapshot(needs);
+                Some(self.unlock(needs, urgent).and(values))
             }
         }
     }

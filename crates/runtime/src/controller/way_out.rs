@@ -56,7 +56,7 @@ fn way_out(error: &str, site: SiteId, handler: HandlerId, program: &Program) -> 
 /// MAXACTION as a limit.
 fn actions(program: &Program, kernel: bool) -> String {
     let limits = &program.limits;
-    let (name, limit, all) = match kernel {
+    let (name, limit, unlimited) = match kernel {
         true if limits.maxaction >= KERNEL_ROUNDS => return KERNEL_BOUNDS.into(),
         true => (
             "MAXACTION",
@@ -72,16 +72,16 @@ fn actions(program: &Program, kernel: bool) -> String {
     let more = limit.saturating_mul(10);
     format!(
         "a handler runs at most {limit} statements ({name}): -D {name}={more} allows more, \
-         --suppress-time-limits {all}"
+         --suppress-time-limits {unlimited}"
     )
 }
 
 /// The size of an array as a limit.
 fn elements(program: &Program, name: &str) -> String {
     let named = program.globals.iter().find_map(|g| {
-        let own = g.name.split('@').next() == Some(name);
+        let is_named = g.name.split('@').next() == Some(name);
         match g.kind {
-            GlobalKind::Array { max, .. } if own => Some(max),
+            GlobalKind::Array { max, .. } if is_named => Some(max),
             _ => None,
         }
     });

@@ -68,8 +68,8 @@ impl Host for KernelHost<'_> {
         let tree = object.layout.tree;
         let object = plain.as_ref().unwrap_or(object);
         probed.unchanged()?;
-        if let (Some(at), TargetProcess::Pid(pid)) = (tree, &options.target) {
-            process_tree::mark_descendants(&state, at, *pid);
+        if let (Some(offset), TargetProcess::Pid(pid)) = (tree, &options.target) {
+            process_tree::mark_descendants(&state, offset, *pid);
         }
         let user_files = user_files(&loaded, &state, &object.layout, program, options)?;
         if let (false, Some(text)) = (options.quiet, site::refusal_warning(links.refused())) {
@@ -218,8 +218,8 @@ fn user_files(
 /// Fills the state memory before a program runs.
 fn initialise(state: &StateMemory, layout: &Layout, target: i64, deferred: Option<&DeferredTexts>) {
     init::set_shared_words(state, target);
-    if let (Some(at), Ok(pid @ 1..)) = (layout.tree, u32::try_from(target)) {
-        process_tree::insert(state, at, pid);
+    if let (Some(offset), Ok(pid @ 1..)) = (layout.tree, u32::try_from(target)) {
+        process_tree::insert(state, offset, pid);
     }
     if let Some(words) = layout.stacks.as_ref().filter(|w| w.kernel) {
         symbolic::set_stack_words(state, words);

@@ -46,8 +46,8 @@ impl Input {
         now.local_modes.remove(LocalModes::ICANON);
         now.local_modes.set(LocalModes::ECHO, echo);
         // A background process would be stopped by this.
-        let own = Some(rustix::process::getpgrp());
-        if tcgetpgrp(Input::fd()).ok() == own
+        let group = Some(rustix::process::getpgrp());
+        if tcgetpgrp(Input::fd()).ok() == group
             && tcsetattr(Input::fd(), OptionalActions::Now, &now).is_ok()
         {
             self.terminal = Some(before);

@@ -345,8 +345,8 @@ impl Channel {
         Ok(())
     }
 
-    fn drop_from(&mut self, at: usize) {
-        let lost = &self.pending[at..];
+    fn drop_from(&mut self, written: usize) {
+        let lost = &self.pending[written..];
         self.unwritten += lost.iter().filter(|b| **b == b'\n').count() as u64;
         self.open_line = lost.last().map_or(self.open_line, |b| *b != b'\n');
         self.pending.clear();

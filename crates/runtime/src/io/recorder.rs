@@ -154,11 +154,11 @@ fn names(table: &[u8]) -> Vec<&[u8]> {
         (digits && !pid.is_empty() && pid.iter().all(u8::is_ascii_digit)).then_some(at + 2)
     };
     let lines = table.split(|b| *b == b'\n');
-    let mut all: Vec<&[u8]> = lines.filter_map(|l| Some(&l[name(l)?..])).collect();
-    all.sort_unstable();
+    let mut found_names: Vec<&[u8]> = lines.filter_map(|l| Some(&l[name(l)?..])).collect();
+    found_names.sort_unstable();
     // Connections have the name of their socket, too.
-    all.dedup();
-    all
+    found_names.dedup();
+    found_names
 }
 
 /// Connects without waiting; `None` if there is no such socket.

@@ -70,10 +70,10 @@ impl PremadeMaps {
 
 /// Takes a map with this specification from those that were created.
 pub(crate) fn take(made: &mut Vec<CreatedMap>, like: &MapSpec) -> Option<OwnedFd> {
-    let at = made
+    let index = made
         .iter()
         .position(|(spec, fd)| fd.is_some() && spec == like)?;
-    made.swap_remove(at).1
+    made.swap_remove(index).1
 }
 
 /// Creates a map.

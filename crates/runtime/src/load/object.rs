@@ -100,14 +100,14 @@ impl MappedObject<'_> {
             program.set_maps(|map| maps.get(&map).map_or(-1, AsRawFd::as_raw_fd));
         }
         let (state, rodata) = (maps.remove(&MapRef::Bss), maps.remove(&MapRef::Rodata));
-        let own = object.spec.maps.iter().enumerate();
-        let own =
-            own.filter_map(|(i, spec)| Some((spec.name.clone(), maps.remove(&MapRef::Map(i))?)));
+        let maps_of_object = object.spec.maps.iter().enumerate();
+        let maps_of_object = maps_of_object
+            .filter_map(|(i, spec)| Some((spec.name.clone(), maps.remove(&MapRef::Map(i))?)));
         Ok(MappedObject {
             object,
             linked,
             btf,
-            maps: own.collect(),
+            maps: maps_of_object.collect(),
             state,
             _rodata: rodata,
         })
@@ -116,15 +116,17 @@ impl MappedObject<'_> {
 
 /// All maps of an object: its own, the state memory and the constants.
 fn map_specs(spec: &ObjectSpec) -> Vec<(MapRef, MapSpec)> {
-    let own = spec.maps.iter().enumerate();
-    let mut all: Vec<_> = own.map(|(i, m)| (MapRef::Map(i), m.clone())).collect();
-    all.extend(state_memory(spec.bss_size).map(|bss| (MapRef::Bss, bss)));
+    let maps_of_object = spec.maps.iter().enumerate();
+    let mut specs: Vec<_> = maps_of_object
+        .map(|(i, m)| (MapRef::Map(i), m.clone()))
+        .collect();
+    specs.extend(state_memory(spec.bss_size).map(|bss| (MapRef::Bss, bss)));
     if !spec.rodata.is_empty() {
         let bytes = u32::try_from(spec.rodata.len()).unwrap_or(u32::MAX);
         let rodata = data_map(RODATA, bytes, map_flag::RDONLY_PROG);
-        all.push((MapRef::Rodata, rodata));
+        specs.push((MapRef::Rodata, rodata));
     }
-    all
+    specs
 }
 
 fn make_maps(

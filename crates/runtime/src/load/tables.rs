@@ -73,13 +73,15 @@ impl CriticalProgram {
     /// wait.
     fn other_processor(&self, turn: usize) -> Option<u32> {
         // SAFETY: the call has no preconditions.
-        let here = unsafe { libc::sched_getcpu() };
+        let this_processor = unsafe { libc::sched_getcpu() };
         let others = self
             .cpus
             .iter()
-            .filter(|c| i64::from(**c) != i64::from(here));
+            .filter(|c| i64::from(**c) != i64::from(this_processor));
         let others: Vec<u32> = others.copied().collect();
-        let next = others.iter().position(|c| i64::from(*c) > i64::from(here));
+        let next = others
+            .iter()
+            .position(|c| i64::from(*c) > i64::from(this_processor));
         others
             .get((next.unwrap_or(0) + turn) % others.len().max(1))
             .copied()

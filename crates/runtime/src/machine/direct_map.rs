@@ -60,9 +60,9 @@ pub fn find() -> Option<DirectMap> {
     let top = task & !(ALIGN - 1);
     let memory = (0..MOST).find_map(|n| {
         let base = top.checked_sub(n * ALIGN)?;
-        let mut found = [0; PAGE];
-        let there = kernel.read(base.checked_add(number * PAGE as u64)?, &mut found);
-        (there.is_ok_and(|there| there) && found[..] == bytes[..]).then_some(base)
+        let mut content = [0; PAGE];
+        let is_read = kernel.read(base.checked_add(number * PAGE as u64)?, &mut content);
+        (is_read.is_ok_and(|is_read| is_read) && content[..] == bytes[..]).then_some(base)
     })?;
     Some(DirectMap { pages, memory })
 }
@@ -71,12 +71,12 @@ pub fn find() -> Option<DirectMap> {
 fn page_number(file: &File) -> Option<u64> {
     let flags = MapFlags::SHARED | MapFlags::POPULATE;
     // SAFETY: a new mapping at a location that the kernel chooses; nothing refers to it.
-    let at = unsafe { mmap(ptr::null_mut(), PAGE, ProtFlags::READ, flags, file, 0) }.ok()?;
+    let address = unsafe { mmap(ptr::null_mut(), PAGE, ProtFlags::READ, flags, file, 0) }.ok()?;
     let mut entry = [0; 8];
     let read = File::open("/proc/self/pagemap")
-        .and_then(|map| map.read_exact_at(&mut entry, at as u64 / PAGE as u64 * 8));
+        .and_then(|map| map.read_exact_at(&mut entry, address as u64 / PAGE as u64 * 8));
     // SAFETY: the mapping made above, which nothing refers to.
-    let unmapped = unsafe { munmap(at, PAGE) };
+    let unmapped = unsafe { munmap(address, PAGE) };
     let entry = u64::from_ne_bytes(entry);
     let present = entry >> 63 == 1;
     let number = entry & ((1 << 55) - 1);

@@ -51,9 +51,9 @@ struct TaskOffsets {
 impl TaskOffsets {
     fn new() -> Option<TaskOffsets> {
         let btf = Btf::vmlinux().ok()?;
-        let at = |structure, member| btf.offset_of(structure, member);
-        let task = |name| at("task_struct", name);
-        let cred = |name| at("cred", name);
+        let offset = |structure, member| btf.offset_of(structure, member);
+        let task = |name| offset("task_struct", name);
+        let cred = |name| offset("cred", name);
         let kind = |name| u64::try_from(btf.constant("pid_type", name)?).ok();
         Some(TaskOffsets {
             tasks: task("tasks")?,
@@ -63,20 +63,20 @@ impl TaskOffsets {
             start: task("start_boottime")?,
             leader: task("group_leader")?,
             signal: task("signal")?,
-            threads: at("signal_struct", "thread_head")?,
+            threads: offset("signal_struct", "thread_head")?,
             thread: task("thread_node")?,
             comm: task("comm")?,
             real_parent: task("real_parent")?,
             cred: task("cred")?,
             ids: [cred("uid")?, cred("euid")?, cred("gid")?, cred("egid")?],
-            pids: at("signal_struct", "pids")?,
-            nr: at("pid", "numbers")? + at("upid", "nr")?,
+            pids: offset("signal_struct", "pids")?,
+            nr: offset("pid", "numbers")? + offset("upid", "nr")?,
             group: 8 * kind("PIDTYPE_PGID")?,
             session: 8 * kind("PIDTYPE_SID")?,
             mm: task("mm")?,
-            task_size: at("mm_struct", "task_size")?,
+            task_size: offset("mm_struct", "task_size")?,
             user_ns: cred("user_ns")?,
-            level: at("user_namespace", "level")?,
+            level: offset("user_namespace", "level")?,
         })
     }
 }
@@ -109,12 +109,12 @@ pub(crate) fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
         memory: &memory,
     };
     let mut processes: HashSet<u32> = process::all().into_iter().collect();
-    let mut found = None;
+    let mut leaders = None;
     for _ in 0..ROUNDS {
-        found = tasks.processes().or(found);
+        leaders = tasks.processes().or(leaders);
         processes.retain(|pid| process::exists(*pid));
         // A task that exits in the meantime can lead out of the list.
-        let seen: HashSet<u32> = found.iter().flatten().map(|t| t.1).collect();
+        let seen: HashSet<u32> = leaders.iter().flatten().map(|t| t.1).collect();
         if processes
             .iter()
             .all(|pid| seen.contains(&numbers.to_machine(*pid)))
@@ -122,8 +122,8 @@ pub(crate) fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
             break;
         }
     }
-    let mut all = Vec::new();
-    for (address, pid) in found? {
+    let mut existing = Vec::new();
+    for (address, pid) in leaders? {
         let mut ids = vec![address];
         if threads {
             ids.extend(tasks.threads(address));
@@ -133,7 +133,7 @@ pub(crate) fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
                 continue;
             };
             if started < before {
-                all.push(ExistingTask {
+                existing.push(ExistingTask {
                     address,
                     pid,
                     tid,
@@ -145,7 +145,7 @@ pub(crate) fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
             }
         }
     }
-    Some(all)
+    Some(existing)
 }
 
 struct TaskList<'a> {
@@ -154,22 +154,22 @@ struct TaskList<'a> {
 }
 
 impl TaskList<'_> {
-    fn read_u32(&self, at: u64) -> Option<u32> {
-        self.memory.word(at).map(|word| word.low32())
+    fn read_u32(&self, address: u64) -> Option<u32> {
+        self.memory.word(address).map(|word| word.low32())
     }
 
     /// The first thread of each process, with its number.
     fn processes(&self) -> Option<Vec<(u64, u32)>> {
-        let own = self.memory.current_task().ok()?;
-        let own = self.memory.word(own + self.o.leader)?;
-        let mut found = Vec::new();
-        let mut at = own;
+        let this_process = self.memory.current_task().ok()?;
+        let this_process = self.memory.word(this_process + self.o.leader)?;
+        let mut leaders = Vec::new();
+        let mut task = this_process;
         for _ in 0..MOST {
-            found.push((at, self.read_u32(at + self.o.tgid)?));
-            let next = self.memory.word(at + self.o.tasks)?;
-            at = next.wrapping_sub(self.o.tasks);
-            if at == own {
-                return Some(found);
+            leaders.push((task, self.read_u32(task + self.o.tgid)?));
+            let next = self.memory.word(task + self.o.tasks)?;
+            task = next.wrapping_sub(self.o.tasks);
+            if task == this_process {
+                return Some(leaders);
             }
         }
         None
@@ -177,21 +177,21 @@ impl TaskList<'_> {
 
     /// The other threads of a process, as far as the list can be followed.
     fn threads(&self, leader: u64) -> Vec<u64> {
-        let mut found = Vec::new();
+        let mut tasks = Vec::new();
         let Some(signal) = self.memory.word(leader + self.o.signal) else {
-            return found;
+            return tasks;
         };
         let head = signal + self.o.threads;
-        let mut at = head;
-        while let Some(next) = self.memory.word(at)
+        let mut node = head;
+        while let Some(next) = self.memory.word(node)
             && next != head
-            && found.len() < MOST
+            && tasks.len() < MOST
         {
-            at = next;
-            found.push(at.wrapping_sub(self.o.thread));
+            node = next;
+            tasks.push(node.wrapping_sub(self.o.thread));
         }
-        found.retain(|task| *task != leader);
-        found
+        tasks.retain(|task| *task != leader);
+        tasks
     }
 
     /// Number and start time of a user task that is not exiting.
@@ -244,7 +244,7 @@ impl ExistingTask {
         };
         let last = path
             .iter()
-            .try_fold(self.address, |at, off| word(at + off))?;
+            .try_fold(self.address, |address, off| word(address + off))?;
         Some(i64::from(last.low32()))
     }
 

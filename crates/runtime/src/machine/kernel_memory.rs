@@ -84,11 +84,11 @@ impl KernelMemory {
     }
 
     /// A word that the program reports without reading an address.
-    fn reported(&self, at: u32) -> Result<u64, BpfError> {
+    fn reported(&self, offset: u32) -> Result<u64, BpfError> {
         let mut value = vec![0; MOST];
         test_run(self.program.as_fd(), &mut [0, 0], None)?;
         self.map.lookup(&0u32.to_ne_bytes(), &mut value)?;
-        let word = value[at as usize..].first_chunk();
+        let word = value[offset as usize..].first_chunk();
         Ok(word.map_or(0, |word| u64::from_ne_bytes(*word)))
     }
 
@@ -102,16 +102,20 @@ impl KernelMemory {
 
     /// Fills `buf` from a kernel address; false when it cannot be read.
     pub fn read(&self, addr: u64, buf: &mut [u8]) -> Result<bool, BpfError> {
-        let mut at = addr;
+        let mut address = addr;
         let mut value = vec![0; MOST];
         for part in buf.chunks_mut(MOST) {
-            let done = test_run(self.program.as_fd(), &mut [at, part.len() as u64], None)?;
+            let done = test_run(
+                self.program.as_fd(),
+                &mut [address, part.len() as u64],
+                None,
+            )?;
             if done.retval != 0 {
                 return Ok(false);
             }
             self.map.lookup(&0u32.to_ne_bytes(), &mut value)?;
             part.copy_from_slice(&value[..part.len()]);
-            at = at.wrapping_add(part.len() as u64);
+            address = address.wrapping_add(part.len() as u64);
         }
         Ok(true)
     }

@@ -136,7 +136,7 @@ impl<T, R> Pending<T, R> {
 /// The number of threads that can work in the kernel at a time. The standard library's function
 /// also reads half a dozen cgroup files for quotas.
 pub(crate) fn processors() -> usize {
-    sched_getaffinity(None).map_or(1, |own| own.count().max(1) as usize)
+    sched_getaffinity(None).map_or(1, |allowed| allowed.count().max(1) as usize)
 }
 
 #[cfg(test)]

@@ -31,15 +31,16 @@ impl PidMap {
 
     /// The machine-wide number of a process; the same number if there is no other.
     pub fn to_machine(&self, pid: u32) -> u32 {
-        let machine_wide = self.0.as_ref().and_then(|all| all.get(&pid));
+        let machine_wide = self.0.as_ref().and_then(|numbers| numbers.get(&pid));
         machine_wide.copied().unwrap_or(pid)
     }
 
     /// The number in spile's namespace of a process with a machine-wide number; the same number if
     /// there is no other.
     pub fn to_namespace(&self, pid: u32) -> u32 {
-        let mut all = self.0.iter().flatten();
-        all.find(|(_, outside)| **outside == pid)
+        let mut numbers = self.0.iter().flatten();
+        numbers
+            .find(|(_, outside)| **outside == pid)
             .map_or(pid, |(inside, _)| *inside)
     }
 }
@@ -52,13 +53,13 @@ pub fn own_pid() -> u32 {
             let btf = Btf::vmlinux().ok()?;
             let tgid = btf.offset_of("task_struct", "tgid")?;
             let memory = KernelMemory::open().ok()?;
-            let at = memory.current_task().ok()? + tgid;
-            memory.word(at).map(|word| word.low32())
+            let address = memory.current_task().ok()? + tgid;
+            memory.word(address).map(|word| word.low32())
         };
-        let here = std::process::id();
+        let number = std::process::id();
         match PidMap::match_handlers() {
-            true => here,
-            false => told().unwrap_or(here),
+            true => number,
+            false => told().unwrap_or(number),
         }
     })
 }
@@ -77,28 +78,29 @@ fn all() -> Option<HashMap<u32, u32>> {
     let step = btf.size_of(btf.find_struct("upid")?)?;
     let memory = KernelMemory::open().ok()?;
     // The list contains the first thread of each process.
-    let own = memory.word(memory.current_task().ok()? + offset("task_struct", "group_leader")?)?;
-    let low = |at: u64| memory.word(at).map(|word| word.low32());
+    let this_process =
+        memory.word(memory.current_task().ok()? + offset("task_struct", "group_leader")?)?;
+    let low = |address: u64| memory.word(address).map(|word| word.low32());
     // Our number in our own namespace, which is the deepest one.
-    let own_pid = memory.word(own + pid)?;
+    let own_pid = memory.word(this_process + pid)?;
     let depth = u64::from(low(own_pid + level)?);
     let own_ns = memory.word(own_pid + numbers + depth * step + ns)?;
-    let mut found = HashMap::new();
-    let mut at = own;
+    let mut processes = HashMap::new();
+    let mut task = this_process;
     for _ in 0..MOST {
         // The idle task has no number.
-        if let Some(pid) = memory.word(at + pid).filter(|p| *p != 0)
+        if let Some(pid) = memory.word(task + pid).filter(|p| *p != 0)
             && u64::from(low(pid + level)?) >= depth
             && memory.word(pid + numbers + depth * step + ns)? == own_ns
         {
-            found.insert(low(pid + numbers + depth * step + nr)?, low(at + tgid)?);
+            processes.insert(low(pid + numbers + depth * step + nr)?, low(task + tgid)?);
         }
-        at = memory.word(at + tasks)?.wrapping_sub(tasks);
-        if at == own {
+        task = memory.word(task + tasks)?.wrapping_sub(tasks);
+        if task == this_process {
             break;
         }
     }
-    Some(found)
+    Some(processes)
 }
 
 #[cfg(test)]

@@ -70,10 +70,10 @@ impl HitStats {
     }
 
     /// The hits of a kernel handler on all CPUs.
-    pub fn of_kernel(state: &StateMemory, at: u32, timing: bool) -> HitStats {
-        let mut all = HitStats::default();
+    pub fn of_kernel(state: &StateMemory, offset: u32, timing: bool) -> HitStats {
+        let mut total = HitStats::default();
         for cpu in 0..state.cpus() {
-            let word = |o: u32| state.cpu(cpu, at + o).load(Ordering::Relaxed);
+            let word = |o: u32| state.cpu(cpu, offset + o).load(Ordering::Relaxed);
             let mut one = HitStats {
                 count: word(counters::HITS),
                 ..HitStats::default()
@@ -84,9 +84,9 @@ impl HitStats {
                 one.max = word(counters::TIME_MAX);
                 one.sum_sq = u128::from(word(counters::TIME_SQ));
             }
-            all.merge(one);
+            total.merge(one);
         }
-        all
+        total
     }
 }
 

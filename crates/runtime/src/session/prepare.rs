@@ -17,7 +17,7 @@ pub(crate) fn files(program: &Program) -> Vec<FileSpec> {
             continue;
         };
         let position = specs.iter().position(|s| s.path == file.path);
-        let at = position.unwrap_or(specs.len());
+        let index = position.unwrap_or(specs.len());
         if position.is_none() {
             specs.push(FileSpec {
                 path: file.path.clone(),
@@ -26,7 +26,7 @@ pub(crate) fn files(program: &Program) -> Vec<FileSpec> {
                 mode: 0,
             });
         }
-        let spec = &mut specs[at];
+        let spec = &mut specs[index];
         spec.read |= !file.write;
         spec.write |= file.write;
         spec.mode |= mode(file);
@@ -36,8 +36,8 @@ pub(crate) fn files(program: &Program) -> Vec<FileSpec> {
 
 /// Access for the owner only, minus the permissions that the probe clears.
 fn mode(file: &Procfs) -> u16 {
-    let all = if file.write { 0o222 } else { 0o444 };
-    all & !file.umask.unwrap_or(0o077)
+    let everybody = if file.write { 0o222 } else { 0o444 };
+    everybody & !file.umask.unwrap_or(0o077)
 }
 
 /// Finds the process to follow, or starts the command unless it is already forked. With `traced`, a

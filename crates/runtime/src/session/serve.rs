@@ -53,9 +53,9 @@ impl Session {
             EventSource::Files => self.serve_files()?,
             EventSource::Listener => self.accept(),
             EventSource::Conn(token) => self.connection(token),
-            EventSource::Timer(at) => {
+            EventSource::Timer(index) => {
                 let random = self.controller.random();
-                let Some((timer, id)) = self.timers.get(at as usize) else {
+                let Some((timer, id)) = self.timers.get(index as usize) else {
                     return Ok(());
                 };
                 let id = *id;

@@ -78,8 +78,8 @@ impl CriticalSection {
     /// The bits of globals; `None` if the section cannot copy one of them.
     fn bits(&self, mut globals: impl Iterator<Item = GlobalId>) -> Option<u64> {
         globals.try_fold(0, |bits, g| {
-            let at = self.layout.globals.iter().position(|c| c.global == g)?;
-            Some(bits | 1 << at)
+            let index = self.layout.globals.iter().position(|c| c.global == g)?;
+            Some(bits | 1 << index)
         })
     }
 
@@ -111,8 +111,9 @@ impl CriticalSection {
                 Some(answer::DONE) => break,
                 Some(answer::BUSY) if since.elapsed() < timeout => wait_for_locks(state, needs),
                 Some(answer::BUSY) => {
-                    let is_locked = |at: &u32| state.shared(*at).load(Ordering::Relaxed) != 0;
-                    let locked = needs.locks.iter().find(|(_, at)| is_locked(at));
+                    let is_locked =
+                        |offset: &u32| state.shared(*offset).load(Ordering::Relaxed) != 0;
+                    let locked = needs.locks.iter().find(|(_, offset)| is_locked(offset));
                     let locked = locked.or(needs.locks.first());
                     return Err(locked.map_or(CopyFailure::Unable, |(g, _)| CopyFailure::Busy(*g)));
                 }
@@ -132,9 +133,9 @@ impl CriticalSection {
 
 /// Waits until the locks look free; handlers hold them for microseconds.
 fn wait_for_locks(state: &StateMemory, needs: &HandlerEffects) {
-    for (_, at) in &needs.locks {
+    for (_, offset) in &needs.locks {
         let mut looks = 0;
-        while state.shared(*at).load(Ordering::Relaxed) != 0 && looks < LOOKS {
+        while state.shared(*offset).load(Ordering::Relaxed) != 0 && looks < LOOKS {
             looks += 1;
             std::hint::spin_loop();
         }
@@ -187,18 +188,18 @@ fn write_keys(
         return;
     };
     state.shared(known.fresh).store(0, Ordering::SeqCst);
-    let found = table.and_then(|t| t.borrow_mut().entries().ok());
-    let found = found.filter(|f| f.len() <= *max as usize);
+    let elements = table.and_then(|t| t.borrow_mut().entries().ok());
+    let elements = elements.filter(|f| f.len() <= *max as usize);
     let size = (ENTRY + *key + *value) as usize / 8;
     let entries = copy.words().chunks_exact(size);
-    for (entry, (key, _)) in entries.zip(found.iter().flatten()) {
+    for (entry, (key, _)) in entries.zip(elements.iter().flatten()) {
         let words = entry[ENTRY as usize / 8..].iter();
         for (to, from) in words.zip(key.chunks_exact(8)) {
             let from = u64::from_ne_bytes(from.try_into().unwrap_or_default());
             to.store(from, Ordering::Relaxed);
         }
     }
-    let keys = found.map_or(u64::MAX, |f| f.len() as u64);
+    let keys = elements.map_or(u64::MAX, |f| f.len() as u64);
     state.shared(known.keys).store(keys, Ordering::SeqCst);
 }
 
@@ -211,7 +212,7 @@ fn entries(words: &[AtomicU64], n: usize, (key, value): (usize, usize)) -> Entri
     let entries = words.chunks_exact(ENTRY as usize / 8 + key + value).take(n);
     let entries = entries.map(|entry| entry.split_at(ENTRY as usize / 8));
     entries
-        .filter(|(there, _)| there[0].load(Ordering::Relaxed) != 0)
+        .filter(|(presence, _)| presence[0].load(Ordering::Relaxed) != 0)
         .map(|(_, entry)| (bytes(&entry[..key]), bytes(&entry[key..])))
         .collect()
 }

@@ -85,9 +85,9 @@ pub fn take(
             gen_stride,
             value,
         } => {
-            let at = offset + generation * gen_stride;
+            let start = offset + generation * gen_stride;
             let sum = (0..state.cpus())
-                .map(|cpu| state.take(cpu, at, value))
+                .map(|cpu| state.take(cpu, start, value))
                 .reduce(|mut sum, delta| {
                     add(&mut sum, delta);
                     sum
@@ -99,10 +99,10 @@ pub fn take(
         }
         GlobalLocation::PerCpuArray(array) if array.colocated.of.is_none() => {
             let parts = host_parts(layout, g);
-            let all = take_arrays(state, (array, &parts), (generation, last), map)?;
+            let sums = take_arrays(state, (array, &parts), (generation, last), map)?;
             let ids = parts.iter().map(|part| part.g);
             Ok(ids
-                .zip(all.into_iter().map(|s| GlobalDeltas::Array(s.elements)))
+                .zip(sums.into_iter().map(|s| GlobalDeltas::Array(s.elements)))
                 .collect())
         }
         _ => Ok(Vec::new()),
@@ -129,9 +129,9 @@ fn host_parts(layout: &Layout, g: GlobalId) -> Vec<HostPart<'_>> {
         };
         (part.g == g || array.colocated.of == Some(g)).then_some(part)
     });
-    let mut all: Vec<_> = arrays.collect();
-    all.sort_by_key(|part| part.at);
-    all
+    let mut parts: Vec<_> = arrays.collect();
+    parts.sort_by_key(|part| part.at);
+    parts
 }
 
 /// The deltas of co-located arrays, one for each array.
@@ -157,22 +157,22 @@ fn take_arrays(
     let first = cache + generation * gen_stride;
     for cpu in 0..state.cpus() {
         for slot in 0..*slots {
-            let at = first + slot * slot_size;
-            if state.cpu(cpu, at).load(Ordering::Relaxed) == 0 {
+            let offset = first + slot * slot_size;
+            if state.cpu(cpu, offset).load(Ordering::Relaxed) == 0 {
                 continue;
             }
-            let key = state.bytes(cpu, at + 8, *key_size);
+            let key = state.bytes(cpu, offset + 8, *key_size);
             for (i, part) in parts.iter().enumerate() {
-                let delta = state.take(cpu, at + 8 + key_size + part.at, part.value);
+                let delta = state.take(cpu, offset + 8 + key_size + part.at, part.value);
                 sums[i].add_part(i, &key, delta);
             }
-            state.zero(cpu, at, *slot_size);
+            state.zero(cpu, offset, *slot_size);
         }
     }
-    let spilt = spilt.is_none_or(|at| {
+    let spilt = spilt.is_none_or(|offset| {
         let take = |cpu| {
             state
-                .cpu(cpu, at + 8 * generation)
+                .cpu(cpu, offset + 8 * generation)
                 .swap(0, Ordering::Relaxed)
         };
         (0..state.cpus()).map(take).fold(0, |all, word| all | word) != 0

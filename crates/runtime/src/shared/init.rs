@@ -11,10 +11,10 @@ use crate::shared::state::StateMemory;
 
 /// Stores the word that marks deferred strings.
 pub(crate) fn set_mark(state: &StateMemory, mark: &[u8]) {
-    for at in [0, 8] {
-        let word = crate::shared::state::word_of(mark, at);
+    for offset in [0, 8] {
+        let word = crate::shared::state::word_of(mark, offset);
         state
-            .shared(shared::MARK + at)
+            .shared(shared::MARK + offset)
             .store(word, Ordering::Relaxed);
     }
 }
@@ -24,11 +24,11 @@ pub(crate) fn set_page_words(state: &StateMemory) {
     let Some(locations) = direct_map::find() else {
         return;
     };
-    for (at, word) in [
+    for (offset, word) in [
         (shared::PAGES, locations.pages),
         (shared::MEMORY, locations.memory),
     ] {
-        state.shared(at).store(word, Ordering::Relaxed);
+        state.shared(offset).store(word, Ordering::Relaxed);
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn set_shared_words(state: &StateMemory, target: i64) {
         (shared::TZ_NAME, crate::shared::state::word_of(&name, 0)),
         (shared::TZ_NAME + 8, crate::shared::state::word_of(&name, 8)),
     ];
-    for (at, word) in words {
-        state.shared(at).store(word, Ordering::Relaxed);
+    for (offset, word) in words {
+        state.shared(offset).store(word, Ordering::Relaxed);
     }
 }

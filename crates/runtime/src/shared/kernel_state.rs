@@ -176,11 +176,11 @@ impl KernelState {
 
     /// Takes all locks of a handler, or none; the error is the global whose lock was not available.
     pub fn lock(&self, needs: &HandlerEffects) -> Result<(), GlobalId> {
-        for (n, (global, at)) in needs.locks.iter().enumerate() {
-            if !self.state.lock(*at, LOCK_PATIENCE) {
+        for (n, (global, offset)) in needs.locks.iter().enumerate() {
+            if !self.state.lock(*offset, LOCK_PATIENCE) {
                 needs.locks[..n]
                     .iter()
-                    .for_each(|(_, at)| self.state.unlock(*at));
+                    .for_each(|(_, offset)| self.state.unlock(*offset));
                 return Err(*global);
             }
         }
@@ -191,9 +191,9 @@ impl KernelState {
 
     /// Writes a handler's changes of arrays back, before their locks are released.
     pub fn write_back(&self, needs: &HandlerEffects) -> Result<(), Fault> {
-        let all = self.locked_tables(needs);
+        let tables = self.locked_tables(needs);
         // Writes each array back, even if another one fails.
-        let done: Vec<_> = all.map(|t| t.borrow_mut().end_exclusive()).collect();
+        let done: Vec<_> = tables.map(|t| t.borrow_mut().end_exclusive()).collect();
         let done: Result<(), _> = done.into_iter().collect();
         done.map_err(|e| Fault::from(format!("writing a map: {e}")))
     }
@@ -210,7 +210,7 @@ impl KernelState {
         needs
             .locks
             .iter()
-            .for_each(|(_, at)| self.state.unlock(*at));
+            .for_each(|(_, offset)| self.state.unlock(*offset));
     }
 
     /// Moves the current deltas into the controller's values. Returns the globals whose elements

@@ -119,14 +119,14 @@ fn take_caches(
     let size = array.value.size();
     for cpu in 0..state.cpus() {
         for slot in 0..array.slots {
-            let at = first + slot * array.slot_size;
-            if state.cpu(cpu, at).load(Ordering::Relaxed) == 0 {
+            let offset = first + slot * array.slot_size;
+            if state.cpu(cpu, offset).load(Ordering::Relaxed) == 0 {
                 continue;
             }
             let key: Vec<u64> = (0..array.key_size / 8)
-                .map(|i| state.cpu(cpu, at + 8 + 8 * i).load(Ordering::Relaxed))
+                .map(|i| state.cpu(cpu, offset + 8 + 8 * i).load(Ordering::Relaxed))
                 .collect();
-            let value = at + 8 + array.key_size;
+            let value = offset + 8 + array.key_size;
             match view.find(&key) {
                 Some(slot) => {
                     for o in (0..size).step_by(8) {
@@ -137,11 +137,11 @@ fn take_caches(
                 }
                 // The key's slot is in no cell.
                 None => visit(
-                    &state.bytes(cpu, at + 8, array.key_size),
+                    &state.bytes(cpu, offset + 8, array.key_size),
                     state.take(cpu, value, &array.value),
                 ),
             }
-            state.zero(cpu, at, array.slot_size);
+            state.zero(cpu, offset, array.slot_size);
         }
     }
 }
@@ -154,15 +154,15 @@ struct GenerationView<'m> {
 }
 
 impl GenerationView<'_> {
-    fn word(&self, at: u32) -> &AtomicU64 {
-        &self.words[at as usize / 8]
+    fn word(&self, offset: u32) -> &AtomicU64 {
+        &self.words[offset as usize / 8]
     }
 
     /// A 32-bit half of a word.
-    fn u32_at(&self, at: u32) -> u32 {
-        let bytes = self.word(at).load(Ordering::Relaxed).to_ne_bytes();
+    fn u32_at(&self, offset: u32) -> u32 {
+        let bytes = self.word(offset).load(Ordering::Relaxed).to_ne_bytes();
         let [a, b, c, d, e, f, g, h] = bytes;
-        u32::from_ne_bytes(if at % 8 < 4 {
+        u32::from_ne_bytes(if offset % 8 < 4 {
             [a, b, c, d]
         } else {
             [e, f, g, h]
@@ -233,8 +233,8 @@ impl GenerationView<'_> {
             let cells: Vec<u32> = (1..=given)
                 .filter_map(|slot| {
                     let keys = self.keys(slot);
-                    let found = self.slots(&keys).find(|(_, at)| *at == slot)?;
-                    Some(GenerationView::cell_at(found.0))
+                    let cell = self.slots(&keys).find(|(_, at)| *at == slot)?;
+                    Some(GenerationView::cell_at(cell.0))
                 })
                 .collect();
             for at in cells {

@@ -100,27 +100,32 @@ impl FieldTable {
 
     /// The field's value, if it is present in the record.
     fn field_value(&self, record: &[u8]) -> Option<Vec<u8>> {
-        let at = self.field.at as usize;
-        let there = word_of(record, 0) & self.presence_bit() != 0;
-        record.get(at..at + 8).filter(|_| there).map(<[u8]>::to_vec)
+        let offset = self.field.at as usize;
+        let is_present = word_of(record, 0) & self.presence_bit() != 0;
+        record
+            .get(offset..offset + 8)
+            .filter(|_| is_present)
+            .map(<[u8]>::to_vec)
     }
 
     /// The record with the field replaced; `None` if no field is left.
     fn with_field(&self, record: Option<Vec<u8>>, value: Option<&[u8]>) -> Option<Vec<u8>> {
         let mut record = record.unwrap_or_else(|| vec![0; self.field.record as usize]);
-        let there = word_of(&record, 0);
-        let there = match value {
-            Some(_) => there | self.presence_bit(),
-            None => there & !self.presence_bit(),
+        let presence = word_of(&record, 0);
+        let presence = match value {
+            Some(_) => presence | self.presence_bit(),
+            None => presence & !self.presence_bit(),
         };
-        let at = self.field.at as usize;
-        record.get_mut(..8)?.copy_from_slice(&there.to_ne_bytes());
-        let word = record.get_mut(at..at + 8)?;
+        let offset = self.field.at as usize;
+        record
+            .get_mut(..8)?
+            .copy_from_slice(&presence.to_ne_bytes());
+        let word = record.get_mut(offset..offset + 8)?;
         match value.filter(|v| v.len() == 8) {
             Some(value) => word.copy_from_slice(value),
             None => word.fill(0),
         }
-        (there != 0).then_some(record)
+        (presence != 0).then_some(record)
     }
 }
 

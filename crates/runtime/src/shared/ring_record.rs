@@ -100,9 +100,9 @@ impl<'a> OutputRecordIter<'a, '_> {
     /// or a copy of a stack.
     pub fn next_if_early(&mut self) -> Option<Result<OutputRecord<'a>, MalformedRecord>> {
         let shape = usize::try_from(u64::from_ne_bytes(*self.rest.first_chunk()?)).ok()?;
-        let what = &self.shapes.get(shape)?.what;
+        let kind = &self.shapes.get(shape)?.what;
         let early = matches!(
-            what,
+            kind,
             RecordKind::Deferred | RecordKind::File | RecordKind::Copy
         );
         if early { self.next() } else { None }

@@ -53,14 +53,14 @@ pub fn write_stats(stat: &Stat, layout: &AggLayout, mut store: impl FnMut(u32, u
         (layout.min, or_zero(stat.min)),
         (layout.max, or_zero(stat.max)),
     ];
-    for (at, word) in words {
-        if let Some(at) = at {
-            store(at, word);
+    for (offset, word) in words {
+        if let Some(offset) = offset {
+            store(offset, word);
         }
     }
-    if let Some(at) = layout.sumsq {
-        store(at, stat.sumsq.low64());
-        store(at + 8, (stat.sumsq >> 64) as u64);
+    if let Some(offset) = layout.sumsq {
+        store(offset, stat.sumsq.low64());
+        store(offset + 8, (stat.sumsq >> 64) as u64);
     }
     if let Some((first, n)) = layout.hist {
         for i in 0..n {
@@ -84,9 +84,9 @@ pub fn read_cell(layout: &ValueLayout, word: impl Fn(u32) -> u64) -> Cell {
 pub fn cell_bytes(cell: &Cell, layout: &ValueLayout) -> Vec<u8> {
     let mut bytes = vec![0; layout.size() as usize];
     match (cell, layout) {
-        (Cell::Stats(s), ValueLayout::Stats(agg)) => write_stats(s, agg, |at, word| {
-            let at = at as usize;
-            if let Some(location) = bytes.get_mut(at..at + 8) {
+        (Cell::Stats(s), ValueLayout::Stats(agg)) => write_stats(s, agg, |offset, word| {
+            let offset = offset as usize;
+            if let Some(location) = bytes.get_mut(offset..offset + 8) {
                 location.copy_from_slice(&word.to_ne_bytes());
             }
         }),
@@ -116,8 +116,8 @@ fn read_value(ty: Ty, word: impl Fn(u32) -> u64) -> Value {
         return Value::Long(word(0).cast_signed());
     };
     let mut bytes = Vec::new();
-    for at in (0..u32::from(width)).step_by(8) {
-        let part = word(at).to_ne_bytes();
+    for offset in (0..u32::from(width)).step_by(8) {
+        let part = word(offset).to_ne_bytes();
         match part.iter().position(|&b| b == 0) {
             Some(end) => {
                 bytes.extend_from_slice(&part[..end]);
@@ -131,12 +131,12 @@ fn read_value(ty: Ty, word: impl Fn(u32) -> u64) -> Value {
 
 /// The keys that a byte string contains, one after the other.
 pub fn read_keys(types: &[Ty], bytes: &[u8]) -> Vec<Value> {
-    let mut at = 0;
+    let mut offset = 0;
     types
         .iter()
         .map(|ty| {
-            let rest = bytes.get(at..).unwrap_or_default();
-            at += ty.size() as usize;
+            let rest = bytes.get(offset..).unwrap_or_default();
+            offset += ty.size() as usize;
             read_value(*ty, |o| word_of(rest, o))
         })
         .collect()
@@ -152,9 +152,9 @@ pub fn key_bytes(types: &[Ty], keys: &[Value]) -> Vec<u8> {
 }
 
 /// The 64-bit word at a byte offset; 0 past the end.
-pub fn word_of(bytes: &[u8], at: u32) -> u64 {
-    let at = at as usize;
-    match bytes.get(at..at + 8) {
+pub fn word_of(bytes: &[u8], offset: u32) -> u64 {
+    let offset = offset as usize;
+    match bytes.get(offset..offset + 8) {
         Some(b) => u64::from_ne_bytes(b.try_into().unwrap_or_default()),
         None => 0,
     }
@@ -221,64 +221,70 @@ impl StateMemory {
     }
 
     /// A word of the shared area.
-    pub fn shared(&self, at: u32) -> &AtomicU64 {
-        &self.words()[at as usize / 8]
+    pub fn shared(&self, offset: u32) -> &AtomicU64 {
+        &self.words()[offset as usize / 8]
     }
 
     /// A word of a per-CPU area.
-    pub fn cpu(&self, cpu: u32, at: u32) -> &AtomicU64 {
+    pub fn cpu(&self, cpu: u32, offset: u32) -> &AtomicU64 {
         let block = self.shared_size as usize + cpu as usize * self.stride as usize;
-        &self.words()[(block + at as usize) / 8]
+        &self.words()[(block + offset as usize) / 8]
     }
 
     /// The sum over all CPUs of a word in their blocks.
-    pub fn sum(&self, at: u32) -> u64 {
+    pub fn sum(&self, offset: u32) -> u64 {
         (0..self.cpus)
-            .map(|cpu| self.cpu(cpu, at).load(Ordering::Relaxed))
+            .map(|cpu| self.cpu(cpu, offset).load(Ordering::Relaxed))
             .fold(0, u64::wrapping_add)
     }
 
     /// A value in the shared area.
-    pub fn get(&self, at: u32, layout: &ValueLayout) -> Cell {
-        read_cell(layout, |o| self.shared(at + o).load(Ordering::Relaxed))
+    pub fn get(&self, offset: u32, layout: &ValueLayout) -> Cell {
+        read_cell(layout, |o| self.shared(offset + o).load(Ordering::Relaxed))
     }
 
     /// Stores a value in the shared area.
-    pub fn set(&self, at: u32, layout: &ValueLayout, cell: &Cell) {
+    pub fn set(&self, offset: u32, layout: &ValueLayout, cell: &Cell) {
         let bytes = cell_bytes(cell, layout);
         for (i, word) in bytes.chunks_exact(8).enumerate() {
             let word = u64::from_ne_bytes(word.try_into().unwrap_or_default());
-            self.shared(at + 8 * i.fit::<u32>())
+            self.shared(offset + 8 * i.fit::<u32>())
                 .store(word, Ordering::Relaxed);
         }
     }
 
     /// Reads and zeroes a value of a per-CPU area.
-    pub fn take(&self, cpu: u32, at: u32, layout: &ValueLayout) -> Cell {
-        let value = read_cell(layout, |o| self.cpu(cpu, at + o).load(Ordering::Relaxed));
-        self.zero(cpu, at, layout.size());
+    pub fn take(&self, cpu: u32, offset: u32, layout: &ValueLayout) -> Cell {
+        let value = read_cell(layout, |o| {
+            self.cpu(cpu, offset + o).load(Ordering::Relaxed)
+        });
+        self.zero(cpu, offset, layout.size());
         value
     }
 
     /// Zeros bytes of a per-CPU area.
-    pub fn zero(&self, cpu: u32, at: u32, size: u32) {
+    pub fn zero(&self, cpu: u32, offset: u32, size: u32) {
         for o in (0..size).step_by(8) {
-            self.cpu(cpu, at + o).store(0, Ordering::Relaxed);
+            self.cpu(cpu, offset + o).store(0, Ordering::Relaxed);
         }
     }
 
     /// Reads bytes of a per-CPU area.
-    pub fn bytes(&self, cpu: u32, at: u32, size: u32) -> Vec<u8> {
+    pub fn bytes(&self, cpu: u32, offset: u32, size: u32) -> Vec<u8> {
         (0..size)
             .step_by(8)
-            .flat_map(|o| self.cpu(cpu, at + o).load(Ordering::Relaxed).to_ne_bytes())
+            .flat_map(|o| {
+                self.cpu(cpu, offset + o)
+                    .load(Ordering::Relaxed)
+                    .to_ne_bytes()
+            })
             .collect()
     }
 
-    /// Takes the lock at `at`; false after `timeout`. The holder is a handler that runs for
+    /// Takes the lock at `offset`; false after `timeout`. The holder is a handler that runs for
     /// microseconds, so the wait spins at first.
-    pub fn lock(&self, at: u32, timeout: Duration) -> bool {
-        let word = self.shared(at);
+    pub fn lock(&self, offset: u32, timeout: Duration) -> bool {
+        let word = self.shared(offset);
         // Kernel handlers write a small number; they recognise their own process in the upper half.
         let holder = u64::from(pid_namespace::own_pid()) << 32;
         let since = Instant::now();
@@ -300,9 +306,9 @@ impl StateMemory {
         false
     }
 
-    /// Releases the lock at `at`.
-    pub fn unlock(&self, at: u32) {
-        self.shared(at).store(0, Ordering::Release);
+    /// Releases the lock at `offset`.
+    pub fn unlock(&self, offset: u32) {
+        self.shared(offset).store(0, Ordering::Release);
     }
 
     /// Enables or disables kernel handlers.

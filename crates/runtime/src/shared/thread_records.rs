@@ -47,14 +47,16 @@ impl ThreadRecords {
 
     fn read(&self, slot: u32) -> Vec<u8> {
         let words = (0..self.bytes()).step_by(8);
-        let word = |at| self.state.shared(slot + at).load(Ordering::Relaxed);
-        words.flat_map(|at| word(at).to_ne_bytes()).collect()
+        let word = |offset| self.state.shared(slot + offset).load(Ordering::Relaxed);
+        words
+            .flat_map(|offset| word(offset).to_ne_bytes())
+            .collect()
     }
 
     fn write(&self, slot: u32, record: &[u8]) {
-        for at in (0..self.bytes()).step_by(8) {
-            let word = self.state.shared(slot + at);
-            word.store(word_of(record, at), Ordering::Relaxed);
+        for offset in (0..self.bytes()).step_by(8) {
+            let word = self.state.shared(slot + offset);
+            word.store(word_of(record, offset), Ordering::Relaxed);
         }
     }
 
@@ -79,15 +81,15 @@ impl ByteTable for ThreadRecords {
         }
         let thread = word_of(key, 0);
         let slot = self.front.slot(thread);
-        let there = self.get(key)?.is_some();
-        if !there && self.owner(slot).load(Ordering::Acquire) == 0 {
+        let is_present = self.get(key)?.is_some();
+        if !is_present && self.owner(slot).load(Ordering::Acquire) == 0 {
             self.write(slot, value);
             self.owner(slot)
                 .store(ThreadSlots::owner(thread), Ordering::Release);
             return Ok(true);
         }
         let fits = self.map.set(key, value)?;
-        if fits && !there {
+        if fits && !is_present {
             self.overflow_count().fetch_add(1, Ordering::AcqRel);
         }
         Ok(fits)

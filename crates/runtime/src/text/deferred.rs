@@ -122,12 +122,12 @@ impl DeferredTexts {
         if self.texts.contains_key(&wanted.id) {
             return Some(true);
         }
-        let mut found = self.text(&wanted, kernel);
-        if let (Err(_), Some(text)) = (&found, wanted.instead.and_then(|i| constants.get(i))) {
-            found = Ok(text.to_vec());
+        let mut result = self.text(&wanted, kernel);
+        if let (Err(_), Some(text)) = (&result, wanted.instead.and_then(|i| constants.get(i))) {
+            result = Ok(text.to_vec());
         }
-        let good = found.is_ok();
-        let text = found.map_or_else(
+        let good = result.is_ok();
+        let text = result.map_or_else(
             |reason| format!("<unreadable {:#x}: {reason}>", wanted.addr).into_bytes(),
             |text| match wanted.quote {
                 Quote::No => text,
@@ -159,13 +159,15 @@ impl DeferredTexts {
             return Err("another pid namespace");
         }
         let memory = File::open(format!("/proc/{}/mem", wanted.tid)).map_err(|e| why(&e))?;
-        let at = self.offsets.ok_or("unknown kernel structures")?;
+        let offsets = self.offsets.ok_or("unknown kernel structures")?;
         let mut field = |off| kernel(wanted.task.wrapping_add(off));
         let low = |n: u64| n & u64::from(u32::MAX);
-        if field(at.pid).map(low) != Some(wanted.tid) || field(at.start) != Some(wanted.start) {
+        if field(offsets.pid).map(low) != Some(wanted.tid)
+            || field(offsets.start) != Some(wanted.start)
+        {
             return Err("process ended");
         }
-        if field(at.exec) != Some(wanted.exec) {
+        if field(offsets.exec) != Some(wanted.exec) {
             return Err("process runs another program");
         }
         read_string(&memory, wanted.addr, wanted.capacity)
@@ -175,9 +177,9 @@ impl DeferredTexts {
     pub fn render<'t>(&self, text: &'t [u8]) -> std::borrow::Cow<'t, [u8]> {
         let mut rest = text;
         let mut out = Vec::new();
-        while let Some(at) = rest.windows(WORD).position(|w| w == self.word) {
-            out.extend_from_slice(&rest[..at]);
-            rest = &rest[at + WORD..];
+        while let Some(start) = rest.windows(WORD).position(|w| w == self.word) {
+            out.extend_from_slice(&rest[..start]);
+            rest = &rest[start + WORD..];
             let Some(end) = rest.iter().position(|b| *b == b';') else {
                 // The mark was truncated at the end of a long text.
                 out.extend_from_slice(b"...");
@@ -207,11 +209,11 @@ impl DeferredTexts {
 
 fn offsets() -> Option<TaskOffsets> {
     let btf = Btf::vmlinux().ok()?;
-    let of = |name| btf.offset_of("task_struct", name);
+    let offset = |name| btf.offset_of("task_struct", name);
     Some(TaskOffsets {
-        pid: of("pid")?,
-        start: of("start_boottime")?,
-        exec: of("self_exec_id")?,
+        pid: offset("pid")?,
+        start: offset("start_boottime")?,
+        exec: offset("self_exec_id")?,
     })
 }
 
@@ -231,10 +233,12 @@ fn read_string(memory: &File, addr: u64, capacity: usize) -> Result<Vec<u8>, &'s
     const PAGE: u64 = spile_abi::PAGE as u64;
     let mut text = Vec::new();
     while text.len() < capacity {
-        let at = addr.wrapping_add(text.len() as u64);
-        let len = (PAGE - at % PAGE).fit::<usize>().min(capacity - text.len());
+        let address = addr.wrapping_add(text.len() as u64);
+        let len = (PAGE - address % PAGE)
+            .fit::<usize>()
+            .min(capacity - text.len());
         let mut piece = vec![0; len];
-        let got = memory.read_at(&mut piece, at).map_err(|e| why(&e))?;
+        let got = memory.read_at(&mut piece, address).map_err(|e| why(&e))?;
         // The process exists, but its memory is gone.
         if got == 0 {
             return Err("process ended");

@@ -133,7 +133,7 @@ impl Symbolizer {
 
     /// A mark for the lines of addresses until they are printed, in the form that kernel handlers
     /// use: the text can exceed a string's limit.
-    pub fn mark(&mut self, form: SymbolicForm, of: &[u8]) -> Vec<u8> {
+    pub fn mark(&mut self, form: SymbolicForm, addresses: &[u8]) -> Vec<u8> {
         let word = self.word.get_or_insert_with(|| {
             let number = RandomState::new().build_hasher().finish();
             let mut word = [b'0'; WORD];
@@ -145,7 +145,7 @@ impl Symbolizer {
         });
         let mut mark = word.to_vec();
         mark.push(form.letter());
-        for (i, addr) in numbers(of).enumerate() {
+        for (i, addr) in numbers(addresses).enumerate() {
             let space = if i > 0 { " " } else { "" };
             mark.extend_from_slice(format!("{space}{addr:x}").as_bytes());
         }
@@ -154,10 +154,10 @@ impl Symbolizer {
     }
 
     /// The text of a form by its number; empty if there is no such form.
-    pub fn text(&self, form: i64, of: &[u8]) -> Vec<u8> {
+    pub fn text(&self, form: i64, numbers: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(form) = SymbolicForm::by_number(form) {
-            self.append(form, of, &mut out);
+            self.append(form, numbers, &mut out);
         }
         out
     }
@@ -229,22 +229,22 @@ impl Symbolizer {
         };
         let mut rest = text;
         let mut out = Vec::new();
-        while let Some(at) = rest.windows(WORD).position(|w| w == word) {
-            let (before, mark) = rest.split_at(at);
+        while let Some(start) = rest.windows(WORD).position(|w| w == word) {
+            let (before, mark) = rest.split_at(start);
             out.extend_from_slice(before);
             rest = &mark[WORD..];
             let Some(form) = rest.first().and_then(|b| SymbolicForm::by_letter(*b)) else {
                 continue;
             };
             let end = rest.iter().position(|b| *b == b';');
-            let of = match end {
+            let content = match end {
                 Some(end) => &rest[1..end],
                 None => {
                     let last = rest.iter().rposition(|b| *b == b' ');
                     &rest[1..last.unwrap_or(1)]
                 }
             };
-            self.append(form, of, &mut out);
+            self.append(form, content, &mut out);
             rest = end.map_or(&[][..], |end| &rest[end + 1..]);
         }
         if text.len() == self.longest {
@@ -261,19 +261,19 @@ impl Symbolizer {
         out.into()
     }
 
-    fn append(&self, form: SymbolicForm, of: &[u8], out: &mut Vec<u8>) {
+    fn append(&self, form: SymbolicForm, content: &[u8], out: &mut Vec<u8>) {
         if form == SymbolicForm::Number {
-            let words: Vec<u64> = numbers(of).collect();
+            let words: Vec<u64> = numbers(content).collect();
             let kind = words.first().and_then(|n| WideNumber::by_number(*n));
             let text = kind.map(|kind| kind.text(&words[1..]));
             return out.extend_from_slice(text.unwrap_or_default().as_bytes());
         }
         if !form.of_kernel() {
-            return self.append_user(form, of, out);
+            return self.append_user(form, content, out);
         }
         let mut lines = self.kernel.borrow_mut();
         let start = out.len();
-        for (i, addr) in numbers(of).enumerate() {
+        for (i, addr) in numbers(content).enumerate() {
             // Frames behind the first are return addresses.
             let back = u64::from(form == SymbolicForm::KernelFileLines && i > 0);
             let text = kernel_text(form, addr, &mut |addr| {
@@ -288,16 +288,16 @@ impl Symbolizer {
         }
     }
 
-    fn append_user(&self, form: SymbolicForm, of: &[u8], out: &mut Vec<u8>) {
+    fn append_user(&self, form: SymbolicForm, content: &[u8], out: &mut Vec<u8>) {
         let mut files = self.files.borrow_mut();
         let Some(files) = files.as_mut() else {
             return;
         };
-        for (i, word) in of.split(|b| *b == b' ').enumerate() {
+        for (i, word) in content.split(|b| *b == b' ').enumerate() {
             let Some(location) = location(word) else {
                 continue;
             };
-            let all = if location.file == COPIED.into() {
+            let frames = if location.file == COPIED.into() {
                 // The mark for further addresses contains the number of those before.
                 let before = i.max(location.addr.unwrap_or(0).try_into().unwrap_or(i));
                 let left = self.frames.saturating_sub(before);
@@ -309,7 +309,7 @@ impl Symbolizer {
             } else {
                 vec![location]
             };
-            for (n, mut location) in all.into_iter().enumerate() {
+            for (n, mut location) in frames.into_iter().enumerate() {
                 if n > 0 && form == SymbolicForm::UserAddresses {
                     out.push(b' ');
                 }
@@ -489,11 +489,13 @@ pub fn set_stack_words(state: &StateMemory, words: &StackWords) {
         return;
     };
     let range = |start: u64| Some((start, symbols.end_of(start)?));
-    let set = |at: u32, range: Option<(u64, u64)>| {
+    let set = |offset: u32, range: Option<(u64, u64)>| {
         let (start, end) = range.unwrap_or_default();
-        state.shared(words.at + at).store(start, Ordering::Relaxed);
         state
-            .shared(words.at + at + 8)
+            .shared(words.at + offset)
+            .store(start, Ordering::Relaxed);
+        state
+            .shared(words.at + offset + 8)
             .store(end, Ordering::Relaxed);
     };
     // They are adjacent, in the compiler's order: in some kernels 8 to 12 precede 1.
@@ -508,12 +510,12 @@ pub fn set_stack_words(state: &StateMemory, words: &StackWords) {
         .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
         .filter(|r| r.1 - r.0 < 1 << 16);
     set(stack_words::RUN, run);
-    let mut at = stack_words::POINTS;
+    let mut offset = stack_words::POINTS;
     for point in &words.points {
         for function in ["__bpf_trace_", "__traceiter_"] {
             let name = format!("{function}{point}");
-            set(at, symbols.address_of(&name).and_then(range));
-            at += 16;
+            set(offset, symbols.address_of(&name).and_then(range));
+            offset += 16;
         }
     }
 }

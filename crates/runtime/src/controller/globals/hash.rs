@@ -147,7 +147,7 @@ impl HashArray<'_> {
             return Ok(vec![key_bytes(self.types, keys)]);
         };
         let mut aliases = texts.all.aliases.borrow_mut();
-        let of_array = match aliases.entry(texts.g) {
+        let aliases_of_array = match aliases.entry(texts.g) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(location) => {
                 let mut found = KeyAliases::new();
@@ -158,7 +158,7 @@ impl HashArray<'_> {
                 location.insert(found)
             }
         };
-        let found = of_array.get(keys);
+        let found = aliases_of_array.get(keys);
         Ok(found
             .cloned()
             .unwrap_or_else(|| vec![key_bytes(self.types, keys)]))
@@ -252,7 +252,7 @@ impl HashArray<'_> {
         entries: Vec<(Vec<u8>, Vec<u8>)>,
         slice: &[Option<Value>],
     ) -> Vec<Element> {
-        let mut found: Vec<(u64, Element)> = entries
+        let mut aged: Vec<(u64, Element)> = entries
             .into_iter()
             .map(|(key, value)| {
                 let keys = read_keys(self.types, &key);
@@ -267,16 +267,16 @@ impl HashArray<'_> {
             })
             .filter(|(_, e)| matches(slice, &e.keys))
             .collect();
-        found.sort_by(|a, b| (a.0, &a.1.keys).cmp(&(b.0, &b.1.keys)));
-        let mut elements: Vec<Element> = Vec::with_capacity(found.len());
+        aged.sort_by(|a, b| (a.0, &a.1.keys).cmp(&(b.0, &b.1.keys)));
+        let mut elements: Vec<Element> = Vec::with_capacity(aged.len());
         let mut first: HashMap<Arc<[Value]>, usize> = HashMap::new();
-        for (_, element) in found {
+        for (_, element) in aged {
             let Some(texts) = &self.texts else {
                 elements.push(element);
                 continue;
             };
             match first.get(&element.keys) {
-                Some(at) => texts.merge(&mut elements[*at].cell, element.cell),
+                Some(index) => texts.merge(&mut elements[*index].cell, element.cell),
                 None => {
                     first.insert(element.keys.clone(), elements.len());
                     elements.push(element);

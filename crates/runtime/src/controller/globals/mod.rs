@@ -68,9 +68,9 @@ impl SessionGlobals {
     }
 
     /// A counter of the kernel's handlers.
-    fn kernel_count(&self, at: impl FnOnce(&Layout) -> Option<u32>) -> u64 {
+    fn kernel_count(&self, offset: impl FnOnce(&Layout) -> Option<u32>) -> u64 {
         let kernel = self.kernel.as_ref();
-        let count = kernel.and_then(|k| Some(k.state().sum(at(k.layout())?)));
+        let count = kernel.and_then(|k| Some(k.state().sum(offset(k.layout())?)));
         count.unwrap_or(0)
     }
 
@@ -106,14 +106,14 @@ impl SessionGlobals {
     /// The values of the locked globals at one moment. Those that the handler takes are empty
     /// afterwards.
     pub fn snapshot(&mut self, needs: &HandlerEffects) -> Result<Vec<(GlobalId, RawValue)>, Fault> {
-        let mut all = Vec::new();
+        let mut values = Vec::new();
         for (g, _) in needs.locks.iter().filter(|(g, _)| !needs.taken.contains(g)) {
-            all.extend(self.raw(*g)?.map(|raw| (*g, raw)));
+            values.extend(self.raw(*g)?.map(|raw| (*g, raw)));
         }
         for g in &needs.taken {
-            all.extend(self.take(*g)?.map(|raw| (*g, raw)));
+            values.extend(self.take(*g)?.map(|raw| (*g, raw)));
         }
-        Ok(all)
+        Ok(values)
     }
 
     /// Globals that the handler took but did not empty, because an error ended it.
@@ -132,9 +132,9 @@ impl SessionGlobals {
     }
 
     /// Gives the handler copies of globals. It reads the copies while the kernel changes the originals.
-    pub fn copy(&mut self, all: Vec<(GlobalId, RawValue)>) -> Result<(), Fault> {
-        let ids: Vec<GlobalId> = all.iter().map(|(g, _)| *g).collect();
-        for (g, raw) in all {
+    pub fn copy(&mut self, values: Vec<(GlobalId, RawValue)>) -> Result<(), Fault> {
+        let ids: Vec<GlobalId> = values.iter().map(|(g, _)| *g).collect();
+        for (g, raw) in values {
             self.copy_one(g, raw)?;
         }
         self.copied = ids;
@@ -238,8 +238,8 @@ impl SessionGlobals {
                 let Some(hash) = self.hash(g) else {
                     return Ok(());
                 };
-                let found = hash.decode(entries, &[]);
-                found
+                let decoded = hash.decode(entries, &[]);
+                decoded
                     .into_iter()
                     .map(|e| (e.keys.to_vec(), e.cell))
                     .collect()
@@ -425,8 +425,8 @@ impl Globals for SessionGlobals {
         let gone = match exact(keys) {
             Some(keys) => vec![keys],
             None => {
-                let found = hash.elements(keys)?;
-                found.iter().map(|e| e.keys.to_vec()).collect()
+                let elements = hash.elements(keys)?;
+                elements.iter().map(|e| e.keys.to_vec()).collect()
             }
         };
         gone.iter().try_for_each(|keys| hash.remove(keys))

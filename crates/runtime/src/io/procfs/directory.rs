@@ -137,20 +137,20 @@ impl Directory {
     }
 }
 
-fn open_at(at: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
+fn open_at(parent: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-    rustix::fs::openat(at, name, flags, Mode::empty())
+    rustix::fs::openat(parent, name, flags, Mode::empty())
 }
 
 /// Opens or creates a directory that only its owner, this user, can write to.
-fn open_or_create(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+fn open_or_create(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let mode = Mode::from_bits_truncate(0o755);
-    let new = match rustix::fs::mkdirat(at, name, mode) {
+    let new = match rustix::fs::mkdirat(parent, name, mode) {
         Ok(()) => true,
         Err(Errno::EXIST) => false,
         Err(e) => return Err(e.into()),
     };
-    let directory = open_at(at, name)?;
+    let directory = open_at(parent, name)?;
     if new {
         // Independent of the umask: files have their own permissions.
         rustix::fs::fchmod(&directory, mode)?;
@@ -168,9 +168,9 @@ fn open_or_create(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
 /// Creates and locks the directory of that name, and checks that it still exists.
 fn create_locked(user: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     for wait in [1, 10, 100, 0] {
-        let own = open_or_create(user, name)?;
-        match rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) if still_names(user, name, &own) => return Ok(own),
+        let directory = open_or_create(user, name)?;
+        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if still_names(user, name, &directory) => return Ok(directory),
             // Another session that tests the lock may have just removed the directory, or be about
             // to.
             Ok(()) | Err(Errno::WOULDBLOCK) => {}
@@ -184,9 +184,9 @@ fn create_locked(user: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Whether that name still refers to this directory.
-fn still_names(user: &OwnedFd, name: &str, own: &OwnedFd) -> bool {
+fn still_names(user: &OwnedFd, name: &str, directory: &OwnedFd) -> bool {
     let named = rustix::fs::statat(user, name, AtFlags::SYMLINK_NOFOLLOW);
-    match (named, rustix::fs::fstat(own)) {
+    match (named, rustix::fs::fstat(directory)) {
         (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
         _ => false,
     }
@@ -203,11 +203,12 @@ pub fn remove_abandoned() {
     let Ok(user) = open_at(&parent, &base) else {
         return;
     };
-    let own = rustix::fs::fstat(&user).is_ok_and(|s| s.st_uid == uid && s.st_mode & 0o022 == 0);
+    let is_private =
+        rustix::fs::fstat(&user).is_ok_and(|s| s.st_uid == uid && s.st_mode & 0o022 == 0);
     let Ok(entries) = Dir::read_from(&user) else {
         return;
     };
-    for entry in entries.flatten().filter(|_| own) {
+    for entry in entries.flatten().filter(|_| is_private) {
         let name = entry.file_name().to_string_lossy().into_owned();
         if !name.starts_with('.') {
             // An entry that cannot be removed stays.

@@ -291,11 +291,11 @@ impl ProcfsFiles {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.notify, &mut buffer);
         while let Ok(event) = reader.next() {
-            let (watch, what) = (event.wd(), event.events());
+            let (watch, events) = (event.wd(), event.events());
             let pipes = self.pipes.iter_mut().chain(&mut self.old);
             for pipe in pipes.filter(|p| p.watch == Some(watch)) {
-                pipe.opened |= what.contains(inotify::ReadFlags::OPEN);
-                pipe.closed |= what.contains(inotify::ReadFlags::CLOSE_WRITE);
+                pipe.opened |= events.contains(inotify::ReadFlags::OPEN);
+                pipe.closed |= events.contains(inotify::ReadFlags::CLOSE_WRITE);
             }
         }
     }
@@ -304,19 +304,20 @@ impl ProcfsFiles {
     fn written(&mut self, answer: &mut dyn FnMut(FileRequest) -> Vec<u8>) {
         let mut ended = Vec::new();
         let pipes = self.pipes.iter_mut().chain(&mut self.old).enumerate();
-        for (at, pipe) in pipes.filter(|(_, p)| matches!(p.kind, PipeUse::Collect | PipeUse::Drain))
+        for (index, pipe) in
+            pipes.filter(|(_, p)| matches!(p.kind, PipeUse::Collect | PipeUse::Drain))
         {
             let (texts, end) = pipe.read_texts();
             for text in texts {
                 answer(FileRequest::Write(self.specs[pipe.file].path.clone(), text));
             }
             // Named pipes never end: the session itself could write to them.
-            if let (true, Some(old)) = (end && pipe.late, at.checked_sub(self.specs.len())) {
+            if let (true, Some(old)) = (end && pipe.late, index.checked_sub(self.specs.len())) {
                 ended.push(old);
             }
         }
-        for at in ended.into_iter().rev() {
-            let old = self.old.remove(at);
+        for index in ended.into_iter().rev() {
+            let old = self.old.remove(index);
             // If it cannot be opened, nobody waits for it.
             if let Ok(pipe) = old.reopened()
                 && pipe.kind == PipeUse::Both

@@ -15,12 +15,12 @@ pub(super) fn count(pipe: &OwnedFd) -> usize {
     let Ok(stat) = rustix::fs::fstat(pipe) else {
         return 0;
     };
-    let mut found: Vec<(i32, i32)> = Vec::new();
-    let own = std::process::id().cast_signed();
+    let mut descriptors: Vec<(i32, i32)> = Vec::new();
+    let this_process = std::process::id().cast_signed();
     let number = |name: &std::ffi::OsStr| name.to_str()?.parse::<i32>().ok();
     let list = |path: String| fs::read_dir(path).into_iter().flatten().flatten();
     for process in list("/proc".into()) {
-        let Some(pid) = number(&process.file_name()).filter(|pid| *pid != own) else {
+        let Some(pid) = number(&process.file_name()).filter(|pid| *pid != this_process) else {
             continue;
         };
         for file in list(format!("/proc/{pid}/fd")) {
@@ -29,12 +29,14 @@ pub(super) fn count(pipe: &OwnedFd) -> usize {
             };
             let same = |m: fs::Metadata| m.dev() == stat.st_dev && m.ino() == stat.st_ino;
             if fs::metadata(file.path()).is_ok_and(same) && reads(pid, fd) {
-                found.push((pid, fd));
+                descriptors.push((pid, fd));
             }
         }
     }
-    let first = |at: &usize| !(0..*at).any(|before| one_open(found[before], found[*at]));
-    (0..found.len()).filter(first).count()
+    let first = |index: &usize| {
+        !(0..*index).any(|before| one_open(descriptors[before], descriptors[*index]))
+    };
+    (0..descriptors.len()).filter(first).count()
 }
 
 /// Whether a descriptor is readable.

@@ -45,8 +45,8 @@ impl KernelLineTable {
             let lines = file.dwarf().map(|d| d.all_lines()).unwrap_or_default();
             // The memory of a module's freed init code can contain other code now.
             let its_own = |address: u64| {
-                let at = || symbols.resolve(address);
-                module.is_none() || at().is_some_and(|(s, _)| s.module == module)
+                let symbol = || symbols.resolve(address);
+                module.is_none() || symbol().is_some_and(|(s, _)| s.module == module)
             };
             locations.add(lines, |linked| {
                 loaded
@@ -66,16 +66,16 @@ impl KernelLineTable {
         {
             // A part ends behind its last byte.
             let end = || address(linked.wrapping_sub(1))?.checked_add(1);
-            let at = match location {
+            let start = match location {
                 Some(_) => address(linked),
                 None => address(linked).or_else(end),
             };
-            let Some(at) = at else {
+            let Some(start) = start else {
                 continue;
             };
             let row = match location {
-                Some((file, line)) if line > 0 => (at, self.name(file), line),
-                _ => (at, 0, 0),
+                Some((file, line)) if line > 0 => (start, self.name(file), line),
+                _ => (start, 0, 0),
             };
             self.rows.push(row);
         }
@@ -107,10 +107,10 @@ impl KernelLineTable {
         let base = self.rows.first().map_or(0, |r| r.0);
         let mut words = vec![base, self.rows.len() as u64];
         let mut texts: Vec<u8> = Vec::new();
-        let behind = 1 + self.rows.len();
+        let first_text = 1 + self.rows.len();
         let mut elements = vec![0];
         for name in &self.names {
-            elements.push((behind + texts.len() / ELEMENT) as u64);
+            elements.push((first_text + texts.len() / ELEMENT) as u64);
             texts.extend(name.bytes().filter(|b| *b != 0));
             texts.resize((texts.len() + 1).next_multiple_of(ELEMENT), 0);
         }

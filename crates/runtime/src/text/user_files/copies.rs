@@ -49,8 +49,8 @@ struct StackUnwind<'a> {
 
 impl StackUnwind<'_> {
     fn word(&self, address: u64) -> Option<u64> {
-        let at = address.checked_sub(self.base)?;
-        let (word, part) = (usize::try_from(at / 8).ok()?, at % 8);
+        let offset = address.checked_sub(self.base)?;
+        let (word, part) = (usize::try_from(offset / 8).ok()?, offset % 8);
         let low = *self.words.get(word)?;
         if part == 0 {
             return Some(low);
@@ -218,8 +218,8 @@ impl UserFiles {
         let Some(rows) = self.rows(location.file) else {
             return (None, false);
         };
-        let behind = rows.partition_point(|r| u64::from(r.low32()) <= location.offset);
-        (behind.checked_sub(1).map(|at| rows[at]), true)
+        let after = rows.partition_point(|r| u64::from(r.low32()) <= location.offset);
+        (after.checked_sub(1).map(|index| rows[index]), true)
     }
 
     /// The row, from the table of functions that most files have: reading all rows takes long.

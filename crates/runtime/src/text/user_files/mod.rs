@@ -127,7 +127,7 @@ impl UserFiles {
         let Ok(reader) = TableReader::new() else {
             return Ok(None);
         };
-        let mut all = UserFiles {
+        let mut known = UserFiles {
             files: tables.table(FILES_MAP)?,
             rows: tables.memory(ROWS_MAP)?,
             unwinds,
@@ -145,13 +145,13 @@ impl UserFiles {
             met_made: false,
         };
         // Without rows the file is read when it is first needed.
-        let wanted = unwinds || all.names.is_some();
+        let wanted = unwinds || known.names.is_some();
         let image = wanted.then(vdso).flatten();
         if image.is_some() || !wanted {
-            let job = all.add_file(VDSO.into(), (0, 0), "[vdso]".into(), image);
-            all.install(job.read());
+            let job = known.add_file(VDSO.into(), (0, 0), "[vdso]".into(), image);
+            known.install(job.read());
         }
-        Ok(Some(all))
+        Ok(Some(known))
     }
 
     /// Reads the files of a program, and of the libraries that it names, before anything runs;
@@ -174,14 +174,14 @@ impl UserFiles {
             let (Some(key), Ok(image)) = (process::file_identity(&path), Image::open(&path)) else {
                 continue;
             };
-            let own = dynamic::needs(&image).folders_from(&path);
+            let run_paths = dynamic::needs(&image).folders_from(&path);
             let native = ["/lib", "/usr/lib"].map(|dir| Path::new(dir).join(HOST.multiarch));
             for name in image.needed() {
-                let folders = own.iter().chain(&given).chain(&native);
+                let folders = run_paths.iter().chain(&given).chain(&native);
                 let folders = folders.map(PathBuf::as_path);
                 let folders = folders.chain(LIBRARIES.iter().map(Path::new));
-                let mut found = folders.map(|dir| dir.join(&name));
-                todo.extend(found.find(|p| p.exists()));
+                let mut candidates = folders.map(|dir| dir.join(&name));
+                todo.extend(candidates.find(|p| p.exists()));
             }
             let name = path.to_string_lossy().into_owned();
             jobs.push(self.add_file(next(), key, name, Some(image)));
@@ -335,25 +335,29 @@ impl UserFiles {
         let Some(file) = self.file(location.file) else {
             return FrameInfo::default();
         };
-        let mut found = FrameInfo {
+        let mut info = FrameInfo {
             module: Some(file.name.clone()),
             ..FrameInfo::default()
         };
         let Some(module) = &file.module else {
-            return found;
+            return info;
         };
         let image = module.image();
         let meant = (location.offset & !BEHIND).wrapping_sub(location.back);
         let Some(linked) = linked_at(image, meant | location.offset & BEHIND) else {
             // Memory that happens to lie behind a file.
-            let behind = location.offset & BEHIND != 0;
-            return if behind { FrameInfo::default() } else { found };
+            let is_behind = location.offset & BEHIND != 0;
+            return if is_behind {
+                FrameInfo::default()
+            } else {
+                info
+            };
         };
-        found.linked = linked;
-        found.size = loaded_size(module);
+        info.linked = linked;
+        info.size = loaded_size(module);
         let symbol = symbol_at(image, module.symbols(), linked);
-        found.symbol = symbol.map(|(name, offset, size)| (name, offset + location.back, size));
-        found
+        info.symbol = symbol.map(|(name, offset, size)| (name, offset + location.back, size));
+        info
     }
 
     fn file(&mut self, number: u64) -> Option<&mut KnownFile> {
@@ -455,15 +459,15 @@ impl JitNames {
     /// Reads the file of a process again if it has grown.
     fn reread(&mut self, process: u64) {
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-        let own = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
-        let own = own.and_then(|l| l.split_whitespace().next_back());
+        let inner_pid = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
+        let inner_pid = inner_pid.and_then(|l| l.split_whitespace().next_back());
         let owner = fs::metadata(format!("/proc/{process}")).map(|m| m.uid());
         // In its own namespaces, if it still exists.
         let locations = [
-            own.map(|own| {
+            inner_pid.map(|inner_pid| {
                 (
                     format!("/proc/{process}/root"),
-                    format!("tmp/perf-{own}.map"),
+                    format!("tmp/perf-{inner_pid}.map"),
                 )
             }),
             Some(("/".to_owned(), format!("tmp/perf-{process}.map"))),
@@ -504,8 +508,8 @@ fn names_file(root: &Path, path: &str, owner: Option<u32>) -> Option<fs::File> {
     let file = fs::File::from(file);
     let is = file.metadata().ok()?;
     let mine = rustix::process::geteuid().as_raw();
-    let own = [Some(0), Some(mine), owner].contains(&Some(is.uid()));
-    (is.is_file() && is.nlink() == 1 && own).then_some(file)
+    let is_owned = [Some(0), Some(mine), owner].contains(&Some(is.uid()));
+    (is.is_file() && is.nlink() == 1 && is_owned).then_some(file)
 }
 
 /// Parses one line per name: start and size in hex, name.

@@ -300,8 +300,8 @@ fn rows_of(module: &DebugFile) -> Vec<(u64, SymbolRow<'_>)> {
     let mut rows: Vec<(u64, SymbolRow<'_>)> = Vec::new();
     for location in edges(image, symbols) {
         let offset = location & !BEHIND_BIT;
-        let behind = if location == offset { 0 } else { BEHIND };
-        let linked = linked_at(image, offset | behind);
+        let flag = if location == offset { 0 } else { BEHIND };
+        let linked = linked_at(image, offset | flag);
         let row = match linked.and_then(|l| found_at(image, symbols, l)) {
             Some((symbol, distance)) => SymbolRow {
                 base: offset.wrapping_sub(distance),
