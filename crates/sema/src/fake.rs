@@ -45,6 +45,10 @@ pub const TASKS_REF: CTypeId = CTypeId::kernel(16);
 pub const TASK_PTR_REF: CTypeId = CTypeId::kernel(17);
 /// The `int` of another unit than that of [`INT`].
 pub const TWIN: CTypeId = CTypeId::kernel(18);
+/// A structure with every member. Each is an [`ANY_PTR`].
+pub const ANY: CTypeId = CTypeId::kernel(19);
+/// A pointer to [`ANY`].
+pub const ANY_PTR: CTypeId = CTypeId::kernel(20);
 
 /// The programs of the machine: none, or those of a test.
 pub trait FakeCode {
@@ -56,12 +60,19 @@ pub trait FakeCode {
     fn variables(&self, location: u64, ret: bool) -> Vec<Variable>;
     /// A global variable.
     fn global(&self, name: &str) -> Option<Variable>;
+    /// For a machine where every name exists: the arguments of a tracepoint or an LSM hook, by the text of its
+    /// probe point.
+    fn arguments(&self, _point: &str) -> Vec<TracepointArg> {
+        Vec::new()
+    }
 }
 
 /// The machine.
 pub struct FakeMachine {
     calls: Vec<Syscall>,
     code: Option<Box<dyn FakeCode>>,
+    /// Whether every tracepoint, hook, type, member and constant exists.
+    every_name: bool,
 }
 
 impl Default for FakeMachine {
@@ -77,6 +88,21 @@ impl FakeMachine {
             code: Some(Box::new(code)),
             ..FakeMachine::new()
         }
+    }
+
+    /// The machine where every name exists, with these programs and the system calls of the host.
+    pub fn with_every_name(code: impl FakeCode + 'static) -> FakeMachine {
+        FakeMachine {
+            calls: spile_syscalls::of(spile_abi::HOST).to_vec(),
+            code: Some(Box::new(code)),
+            every_name: true,
+        }
+    }
+
+    /// The arguments of the tracepoint or hook of a probe point, where every name exists.
+    fn any_arguments(&self, point: &str) -> Option<Vec<TracepointArg>> {
+        let code = self.code.as_ref().filter(|_| self.every_name)?;
+        Some(code.arguments(point))
     }
 
     /// The machine, with a few system calls of both tables.
@@ -99,6 +125,7 @@ impl FakeMachine {
         let kill = [arg("pid", "pid", int), arg("sig", "sig", Signal)];
         FakeMachine {
             code: None,
+            every_name: false,
             calls: vec![
                 call(0, "read", "read", &read(ulong)),
                 call(1, "write", "write", &read(ulong)),
@@ -173,6 +200,9 @@ const TRACEPOINTS: &[(&str, &str)] = &[
 
 impl TracepointFacts for FakeMachine {
     fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
+        if self.every_name {
+            return vec![glob.into()];
+        }
         let fits = |n: &&str| spile_glob::matches(glob, n);
         TRACEPOINTS
             .iter()
@@ -193,6 +223,7 @@ impl TracepointFacts for FakeMachine {
             ty,
         };
         match name {
+            _ if self.every_name => self.any_arguments(&format!("kernel.trace(\"{name}\")")),
             "sched_switch" => Some(vec![
                 arg("preempt", BOOL),
                 arg("prev", TASK_PTR),
@@ -206,7 +237,7 @@ impl TracepointFacts for FakeMachine {
         }
     }
     fn trace_record(&self, name: &str, _: Option<&str>) -> Option<TraceRecord> {
-        if name != "sched_switch" {
+        if name != "sched_switch" || self.every_name {
             return None;
         }
         let at = |offset| {
@@ -238,11 +269,13 @@ impl TracepointFacts for FakeMachine {
     fn has_subsystems(&self) -> bool {
         true
     }
-    fn lsm_hooks(&self, _: &str) -> Vec<Arc<str>> {
-        Vec::new()
+    fn lsm_hooks(&self, glob: &str) -> Vec<Arc<str>> {
+        self.every_name.then(|| glob.into()).into_iter().collect()
     }
-    fn lsm_hook(&self, _: &str) -> Option<LsmHook> {
-        None
+    fn lsm_hook(&self, name: &str) -> Option<LsmHook> {
+        let args = self.any_arguments(&format!("lsm(\"{name}\")"))?;
+        let decides = true;
+        Some(LsmHook { args, decides })
     }
 }
 
@@ -288,6 +321,12 @@ impl TypeFacts for FakeMachine {
                 size: 16,
                 union: false,
             },
+            ANY => CType::Struct {
+                name: "any".into(),
+                size: 4096,
+                union: false,
+            },
+            ANY_PTR => CType::Ptr(ANY),
             TASK_PTR => CType::Ptr(TASK),
             LIST_PTR => CType::Ptr(LIST),
             INT_REF => CType::Ref(INT),
@@ -320,6 +359,8 @@ impl TypeFacts for FakeMachine {
             TASKS => "struct task_struct *[4]",
             FWD_PTR => "struct secret *",
             STATE => "enum state",
+            ANY => "struct any",
+            ANY_PTR => "struct any *",
             _ => "struct secret",
         };
         name.to_owned()
@@ -327,12 +368,24 @@ impl TypeFacts for FakeMachine {
     fn module_type(&self, module: &ProbeModule, name: &str) -> Option<CTypeId> {
         match name {
             _ if *module != ProbeModule::Kernel => None,
+            _ if self.every_name => Some(ANY),
             "task_struct" | "struct task_struct" => Some(TASK),
             "list_head" | "struct list_head" => Some(LIST),
             "pid_t" => Some(INT),
             "enum state" => Some(STATE),
             _ => None,
         }
+    }
+    fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
+        if id == ANY {
+            return Some(Member {
+                name: name.into(),
+                bit_offset: 64,
+                bit_size: 0,
+                ty: ANY_PTR,
+            });
+        }
+        self.members(id).into_iter().find(|m| &*m.name == name)
     }
     fn members(&self, id: CTypeId) -> Vec<Member> {
         let m = |name: &str, bit_offset, bit_size, ty| Member {
@@ -359,7 +412,8 @@ impl TypeFacts for FakeMachine {
     }
     fn enum_constant(&self, name: &str) -> Option<i64> {
         let states = self.enum_values(STATE);
-        states.iter().find(|(n, _)| &**n == name).map(|(_, v)| *v)
+        let value = states.iter().find(|(n, _)| &**n == name).map(|(_, v)| *v);
+        value.or(self.every_name.then_some(1))
     }
     fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
         match id {

@@ -12,12 +12,12 @@ mod reference;
 mod support;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use spile_ir::intrinsics::IntrinsicClass;
-use spile_ir::{Body, Executor, Inst, Space, WatchOwner};
+use spile_ir::{Body, Executor, Inst};
 use spile_sema::analyse::{Analysis, AnalysisOptions, Inputs, analyse};
 use spile_sema::facts::*;
+use spile_sema::fake::{ANY_PTR, FakeCode, FakeMachine};
 use spile_sema::library::Library;
 use spile_sema::missing::Missing;
 use spile_syntax::ast::{Expr, ExprKind, FileId, Function, Item, Stmt, StmtKind, TypeName};
@@ -25,31 +25,73 @@ use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
-use spile_syscalls::Syscall;
 use support::bpf_options;
 
 static MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.tsv"));
-const STRUCT: CTypeId = CTypeId::kernel(1);
-const POINTER: CTypeId = CTypeId::kernel(2);
 
-/// A machine where every name exists.
-struct Everything {
-    calls: Vec<Syscall>,
+/// Programs and arguments with the variables that the library's files mention.
+struct Mentioned {
     files: Vec<(String, String)>,
 }
 
-impl Everything {
+impl Mentioned {
     /// The names after `$` in all files.
     fn mentioned(&self) -> BTreeSet<&str> {
         self.files.iter().flat_map(|f| targets(&f.1)).collect()
     }
+}
 
+impl FakeCode for Mentioned {
+    fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
+        let module = match query {
+            ModuleQuery::Path(path) => ProbeModule::File(path.clone()),
+            ModuleQuery::KernelModule(_) => ProbeModule::Kernel,
+            _ => return Err("no such".into()),
+        };
+        Ok(vec![FoundModule { module, pid: None }])
+    }
+    fn locations(&self, query: &CodeQuery) -> Result<Vec<FoundLocation>, String> {
+        let (name, provider) = match query {
+            CodeQuery::Function { name, .. } | CodeQuery::Statement { name, .. } => (name, None),
+            CodeQuery::Mark { name, .. } => (name, Some("program".into())),
+            CodeQuery::Address { .. } | CodeQuery::Plt(_) => return Ok(Vec::new()),
+        };
+        let code = spile_ir::CodeLocation::File {
+            path: "/x".into(),
+            offset: 64,
+        };
+        Ok(vec![FoundLocation {
+            provider,
+            ..FoundLocation::new(0, name.clone(), code, 64)
+        }])
+    }
+    /// The variables that the library's probes mention, at every location.
+    fn variables(&self, _: u64, ret: bool) -> Vec<Variable> {
+        let names = self.mentioned().into_iter();
+        let wanted = names.filter(|n| ret || *n != "return");
+        let variable = |name: &str| Variable {
+            name: name.into(),
+            ty: ANY_PTR,
+            kind: match name {
+                "return" => VarKind::Return,
+                _ => VarKind::Parameter,
+            },
+            loc: VarLocation::Value(vec![match name {
+                "return" => LocOp::Ret,
+                _ => LocOp::Arg(0),
+            }]),
+        };
+        wanted.map(variable).collect()
+    }
+    fn global(&self, _: &str) -> Option<Variable> {
+        None
+    }
     /// The arguments that probes of a point mention.
     fn arguments(&self, point: &str) -> Vec<TracepointArg> {
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for (_, text) in &self.files {
-            for (at, _) in text.match_indices(point) {
-                let rest = &text[at..];
+            for (start, _) in text.match_indices(point) {
+                let rest = &text[start..];
                 let body = &rest[..rest.find("\n}").unwrap_or(rest.len())];
                 names.extend(targets(body));
                 // Parts of a body can be macros.
@@ -65,213 +107,9 @@ impl Everything {
         }
         let arg = |n: &str| TracepointArg {
             name: n.into(),
-            ty: POINTER,
+            ty: ANY_PTR,
         };
         names.into_iter().map(arg).collect()
-    }
-}
-
-impl TracepointFacts for Everything {
-    fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
-        vec![glob.into()]
-    }
-    fn tracepoint_system(&self, _: &str) -> Option<Arc<str>> {
-        None
-    }
-    fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>> {
-        Some(self.arguments(&format!("kernel.trace(\"{name}\")")))
-    }
-    fn module_tracepoints(&self, _: &str, _: &str) -> Vec<Arc<str>> {
-        Vec::new()
-    }
-    fn has_subsystems(&self) -> bool {
-        true
-    }
-    fn trace_record(&self, _: &str, _: Option<&str>) -> Option<TraceRecord> {
-        None
-    }
-    fn lsm_hooks(&self, glob: &str) -> Vec<Arc<str>> {
-        vec![glob.into()]
-    }
-    fn lsm_hook(&self, name: &str) -> Option<LsmHook> {
-        Some(LsmHook {
-            args: self.arguments(&format!("lsm(\"{name}\")")),
-            decides: true,
-        })
-    }
-}
-
-impl TypeFacts for Everything {
-    fn ctype(&self, id: CTypeId) -> CType {
-        match id {
-            STRUCT => CType::Struct {
-                name: "any".into(),
-                size: 4096,
-                union: false,
-            },
-            _ => CType::Ptr(STRUCT),
-        }
-    }
-    fn c_name(&self, _: CTypeId) -> String {
-        "struct any *".into()
-    }
-    fn module_type(&self, module: &ProbeModule, _: &str) -> Option<CTypeId> {
-        (*module == ProbeModule::Kernel).then_some(STRUCT)
-    }
-    fn member(&self, _: CTypeId, name: &str) -> Option<Member> {
-        Some(Member {
-            name: name.into(),
-            bit_offset: 64,
-            bit_size: 0,
-            ty: POINTER,
-        })
-    }
-    fn members(&self, _: CTypeId) -> Vec<Member> {
-        Vec::new()
-    }
-    fn enum_constant(&self, _: &str) -> Option<i64> {
-        Some(1)
-    }
-    fn enum_values(&self, _: CTypeId) -> Vec<(Arc<str>, i64)> {
-        Vec::new()
-    }
-    fn type_home(&self, _: CTypeId) -> String {
-        "the kernel".into()
-    }
-    fn type_space(&self, _: CTypeId) -> Space {
-        Space::Kernel
-    }
-    fn similar_type(&self, _: &ProbeModule, _: &str) -> Option<String> {
-        None
-    }
-    fn variants(&self, _: CTypeId) -> Option<Variants> {
-        None
-    }
-}
-
-impl CodeFacts for Everything {
-    fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
-        match query {
-            ModuleQuery::Path(path) => Ok(vec![FoundModule {
-                module: ProbeModule::File(path.clone()),
-                pid: None,
-            }]),
-            ModuleQuery::KernelModule(_) => Ok(vec![FoundModule {
-                module: ProbeModule::Kernel,
-                pid: None,
-            }]),
-            _ => Err("no such".into()),
-        }
-    }
-    fn locations(&self, _: &ProbeModule, query: &CodeQuery) -> Result<Vec<FoundLocation>, String> {
-        let (name, provider) = match query {
-            CodeQuery::Function { name, .. } | CodeQuery::Statement { name, .. } => (name, None),
-            CodeQuery::Mark { name, .. } => (name, Some("program".into())),
-            CodeQuery::Address { .. } | CodeQuery::Plt(_) => return Ok(Vec::new()),
-        };
-        Ok(vec![FoundLocation {
-            id: 0,
-            name: name.clone(),
-            file: None,
-            line: 0,
-            provider,
-            label: None,
-            inlined: false,
-            location: spile_ir::CodeLocation::File {
-                path: "/x".into(),
-                offset: 64,
-            },
-            address: 64,
-            semaphore: 0,
-            exits: None,
-            callers: None,
-            inexact: None,
-        }])
-    }
-    /// The variables that the library's probes mention, at every location.
-    fn location_variables(
-        &self,
-        _: &ProbeModule,
-        _: u64,
-        ret: bool,
-    ) -> Result<Vec<Variable>, String> {
-        let names = self.mentioned().into_iter();
-        let wanted = names.filter(|n| ret || *n != "return");
-        let variable = |name: &str| Variable {
-            name: name.into(),
-            ty: POINTER,
-            kind: match name {
-                "return" => VarKind::Return,
-                _ => VarKind::Parameter,
-            },
-            loc: VarLocation::Value(vec![match name {
-                "return" => LocOp::Ret,
-                _ => LocOp::Arg(0),
-            }]),
-        };
-        Ok(wanted.map(variable).collect())
-    }
-    fn variable(&self, _: &str) -> Option<KernelVar> {
-        None
-    }
-    fn module_variable(&self, _: &ProbeModule, _: &str, _: Option<&str>) -> Option<Variable> {
-        None
-    }
-    fn location_locals(
-        &self,
-        _: &ProbeModule,
-        _: &FoundLocation,
-        _: bool,
-    ) -> Result<Vec<Variable>, String> {
-        Ok(Vec::new())
-    }
-    fn data_location(&self, _: &WatchOwner, name: &str) -> Result<DataLocation, String> {
-        Err(format!("nothing is known about `{name}`"))
-    }
-    fn no_debuginfo(&self, _: &ProbeModule) -> Option<String> {
-        None
-    }
-    fn is_stripped(&self, _: &ProbeModule) -> bool {
-        false
-    }
-    fn file_identity(&self, _: &str) -> Option<FileIdentity> {
-        None
-    }
-}
-
-impl MachineFacts for Everything {
-    fn syscalls(&self) -> &[Syscall] {
-        &self.calls
-    }
-    fn perf_events(&self) -> Vec<NamedPerfEvent> {
-        Vec::new()
-    }
-    fn hz(&self) -> u64 {
-        1000
-    }
-    fn arch(&self) -> &str {
-        "x86_64"
-    }
-    fn release(&self) -> &str {
-        "6.12.0"
-    }
-    fn probes_kernel(&self) -> bool {
-        true
-    }
-    fn kernel_return_stack(&self) -> bool {
-        true
-    }
-}
-
-impl SessionFacts for Everything {
-    fn has_target(&self) -> bool {
-        false
-    }
-    fn process_number(&self, pid: u32) -> u32 {
-        pid
-    }
-    fn take_warnings(&self) -> Vec<String> {
-        Vec::new()
     }
 }
 
@@ -300,11 +138,9 @@ fn targets(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn machine(files: &[(String, String)]) -> Everything {
-    Everything {
-        calls: spile_syscalls::of(spile_abi::HOST).to_vec(),
-        files: files.to_vec(),
-    }
+fn machine(files: &[(String, String)]) -> FakeMachine {
+    let files = files.to_vec();
+    FakeMachine::with_every_name(Mentioned { files })
 }
 
 fn environment() -> PreprocEnv {
@@ -369,13 +205,13 @@ fn parsed(files: &[(String, String)]) -> Parsed {
 
 /// Analyses a script with the real library, in guru mode, so that functions that change processes are
 /// analysed as well.
-fn run(parsed: &Parsed, facts: &Everything, script: &str) -> Result<Analysis, String> {
+fn run(parsed: &Parsed, facts: &FakeMachine, script: &str) -> Result<Analysis, String> {
     run_in_mode(parsed, facts, script, true)
 }
 
 fn run_in_mode(
     parsed: &Parsed,
-    facts: &Everything,
+    facts: &FakeMachine,
     script: &str,
     guru: bool,
 ) -> Result<Analysis, String> {
@@ -444,7 +280,7 @@ fn sample_call(f: &Function) -> String {
 /// The locations where a function may run, and the errors where it may not.
 fn locations(
     parsed: &Parsed,
-    facts: &Everything,
+    facts: &FakeMachine,
     call: &str,
 ) -> [(&'static str, Option<String>); 4] {
     POINTS.map(|point| {

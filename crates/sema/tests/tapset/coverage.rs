@@ -173,8 +173,8 @@ impl<'a> Public<'a> {
         let (mut sources, mut library) = (self.parsed.sources.clone(), self.parsed.library.clone());
         let mut diags = Diagnostics::new();
         // It has the variables that the script mentions.
-        let mut facts = machine(self.files);
-        (facts.files).push(("case.stp".into(), script.text.clone()));
+        let case = ("case.stp".into(), script.text.clone());
+        let facts = machine(&[self.files, &[case]].concat());
         let id = sources.add("case.stp", script.text.as_bytes().to_vec());
         let mut environment = environment();
         environment.args = script.args.clone();

@@ -100,7 +100,7 @@ fn callers(found: &[(&'static str, Option<String>); 4]) -> String {
     }
 }
 
-fn function(parsed: &Parsed, facts: &Everything, f: &Function) -> Entry {
+fn function(parsed: &Parsed, facts: &FakeMachine, f: &Function) -> Entry {
     let call = sample_call(f);
     let found = POINTS.map(|point| {
         let script = format!("probe {point} {{ {call} }}");
@@ -129,7 +129,7 @@ fn function(parsed: &Parsed, facts: &Everything, f: &Function) -> Entry {
     }
 }
 
-fn alias(parsed: &Parsed, facts: &Everything, a: &Alias, name: String) -> Entry {
+fn alias(parsed: &Parsed, facts: &FakeMachine, a: &Alias, name: String) -> Entry {
     let (mut sources, mut diags) = (parsed.sources.clone(), Diagnostics::new());
     let points = parse_probe_points(&mut sources, "<page>", &name, &mut diags);
     let listed = list::list(&parsed.library, facts, &points, false, &mut diags);
@@ -241,7 +241,7 @@ fn pages() -> Vec<Page> {
 }
 
 /// The public names of a file of scripts.
-fn entries(parsed: &Parsed, facts: &Everything, name: &str, text: &str) -> Vec<Entry> {
+fn entries(parsed: &Parsed, facts: &FakeMachine, name: &str, text: &str) -> Vec<Entry> {
     let (mut sources, mut diags) = (parsed.sources.clone(), Diagnostics::new());
     let id = sources.add_built_in(name, text.to_owned().into_bytes());
     let file = parse_file(&mut sources, id, &environment(), &parsed.macros, &mut diags);
