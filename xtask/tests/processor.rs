@@ -35,7 +35,6 @@ const HOMES: &[(&str, &str)] = &[
         "crates/runtime/src/host/tests/simulated/script.rs",
         "the processor of the simulated host",
     ),
-    ("crates/sema/src/fake.rs", "the processor of tests"),
     ("crates/profile/src/testgen.rs", "a profile for tests"),
 ];
 

@@ -153,7 +153,14 @@ fn every_library_has_its_reason() {
     let dirs = std::fs::read_dir(root().join("crates")).expect("crates");
     let mut dirs: Vec<_> = dirs.flatten().map(|e| e.path()).collect();
     dirs.extend(
-        ["xtask", "tests/bench", "tests/guests", "tests/workloads"].map(|d| root().join(d)),
+        [
+            "xtask",
+            "tests/bench",
+            "tests/guests",
+            "tests/machine",
+            "tests/workloads",
+        ]
+        .map(|d| root().join(d)),
     );
     for dir in dirs {
         let name = dir

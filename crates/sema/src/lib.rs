@@ -3,7 +3,6 @@
 //! | module | what |
 //! |---|---|
 //! | [`facts`] | facts about the machine |
-//! | `fake` | a small machine for tests (feature `fake`) |
 //! | [`library`] | the files of a run, indexed |
 //! | [`missing`] | names that only SystemTap's library has |
 //! | [`families`], [`probe`] | probe points to handlers with their contexts |
@@ -27,8 +26,6 @@ pub mod codes;
 pub mod ctype;
 pub mod dump;
 pub mod facts;
-#[cfg(feature = "fake")]
-pub mod fake;
 pub mod families;
 pub mod ids;
 pub mod library;

@@ -1,9 +1,9 @@
 //! Locations in code: those that share a handler, and the code for variables.
 
 use spile_ir::{BinOp, CodeLocation, Event, Program};
+use spile_machine::{FakeCode, FakeMachine, INT, TASK_PTR, TWIN};
 use spile_sema::analyse::{AnalysisOptions, Inputs, analyse};
 use spile_sema::facts::*;
-use spile_sema::fake::{FakeCode, FakeMachine, INT, TASK_PTR, TWIN};
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::parse_file;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use spile_ir::testgen::Rng;
+use spile_machine::FakeMachine;
 use spile_sema::analyse::{AnalysisOptions, Inputs, analyse};
-use spile_sema::fake::FakeMachine;
 use spile_sema::library::Library;
 use spile_syntax::ast::{self, FileId};
 use spile_syntax::diag::Diagnostics;

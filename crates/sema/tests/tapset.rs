@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 
 use spile_ir::intrinsics::IntrinsicClass;
 use spile_ir::{Body, Executor, Inst};
+use spile_machine::{ANY_PTR, FakeCode, FakeMachine};
 use spile_sema::analyse::{Analysis, AnalysisOptions, Inputs, analyse};
 use spile_sema::facts::*;
-use spile_sema::fake::{ANY_PTR, FakeCode, FakeMachine};
 use spile_sema::library::Library;
 use spile_sema::missing::Missing;
 use spile_syntax::ast::{Expr, ExprKind, FileId, Function, Item, Stmt, StmtKind, TypeName};

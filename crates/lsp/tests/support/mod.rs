@@ -79,7 +79,7 @@ fn workspace() -> Workspace {
         library,
         macros,
         env: Box::new(|args| PreprocEnv::new("6.12.0", "x86_64").with_args(args)),
-        facts: Box::new(spile_sema::fake::FakeMachine::new()),
+        facts: Box::new(spile_machine::FakeMachine::new()),
         tables: Box::new(|_| None),
         options: AnalysisOptions::default(),
         locations: Box::new(Nowhere),

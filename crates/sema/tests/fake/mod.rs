@@ -16,7 +16,7 @@ use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
 
-pub(crate) use spile_sema::fake::*;
+pub(crate) use spile_machine::*;
 
 /// A small library.
 const TAPSET: &str = r#"

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use spile_bpf::target::{Features, KernelOffsets, Target as BpfOptions};
 use spile_ir::{Event, NrSet};
+use spile_machine::{FakeMachine, INT, STATE, TASK_PTR};
 use spile_sema::analyse::{Analysis, AnalysisOptions, Inputs, analyse_bodies};
 use spile_sema::ctype::CTy;
-use spile_sema::fake::{FakeMachine, INT, STATE, TASK_PTR};
 use spile_sema::library::Library;
 use spile_sema::probe::{
     HandlerContext, HandlerKind, HandlerPart, ProbeHandler, TargetSource, TargetVar,

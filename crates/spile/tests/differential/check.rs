@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use spile_ir::storage;
 use spile_ir::{Bytes, Executor, Program, SiteId, opt, verify};
+use spile_machine::FakeMachine;
 use spile_sema::analyse::{self, AnalysisOptions, Inputs};
-use spile_sema::fake::FakeMachine;
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{parse_file, parse_macros};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use spile_ir::{NrSet, Space, WatchOwner};
 use spile_syscalls::{ArgKind, Syscall, SyscallArg, fake};
 
-use crate::ctype::CTy;
-use crate::facts::*;
+use spile_sema::ctype::CTy;
+use spile_sema::facts::*;
 
 /// `long`
 pub const LONG: CTypeId = CTypeId::kernel(1);
