@@ -1,10 +1,12 @@
 //! `%( CONDITION %? THEN %: ELSE %)`
 
+use spile_glob::is_pattern;
+
 use super::version::version_order;
 use super::{Preproc, quoted};
 use crate::ast::Span;
 use crate::codes;
-use crate::diag::Diagnostic;
+use crate::diag::{DiagResult, Diagnostic};
 use crate::lexer::{parse_number, unescape};
 use crate::token::{Tok, Token};
 
@@ -38,9 +40,7 @@ enum CondValue {
     Config(Option<String>),
 }
 
-type BoxedDiagnostic = Box<Diagnostic>;
-
-fn malformed(span: Span, wanted: &str) -> BoxedDiagnostic {
+fn malformed(span: Span, wanted: &str) -> Box<Diagnostic> {
     let d = Diagnostic::error(codes::BAD_CONDITION, "malformed preprocessor condition");
     let help = "write `%( NAME OPERATOR VALUE %? ... %: ... %)`; there are no parentheses";
     Box::new(d.label(span, format!("{wanted} expected")).help(help))
@@ -84,7 +84,7 @@ impl Preproc<'_> {
     }
 
     /// `C || C && C %?`
-    fn condition(&mut self, open: Token) -> Result<bool, BoxedDiagnostic> {
+    fn condition(&mut self, open: Token) -> DiagResult<bool> {
         let mut any = false;
         loop {
             let mut all = true;
@@ -107,7 +107,7 @@ impl Preproc<'_> {
         }
     }
 
-    fn comparison(&mut self, open: Token) -> Result<bool, BoxedDiagnostic> {
+    fn comparison(&mut self, open: Token) -> DiagResult<bool> {
         let left = self.operand(open, true)?;
         let op = match self.next() {
             Some(t)
@@ -124,11 +124,7 @@ impl Preproc<'_> {
         compare(left.1, op.kind, right.1).map_err(|why| why.diagnostic(left.0, op.span, right.0))
     }
 
-    fn operand(
-        &mut self,
-        open: Token,
-        is_left: bool,
-    ) -> Result<(Span, CondValue), BoxedDiagnostic> {
+    fn operand(&mut self, open: Token, is_left: bool) -> DiagResult<(Span, CondValue)> {
         let Some(t) = self.next() else {
             return Err(malformed(open.span, "a value"));
         };
@@ -163,7 +159,7 @@ impl Preproc<'_> {
             },
             Tok::AtIdent => {
                 let d = Diagnostic::error(codes::BAD_CONDITION, format!("`{text}` is no macro"));
-                return Err(Box::new(d.at(t.span)));
+                return d.at(t.span).err();
             }
             _ => return Err(malformed(t.span, "a value")),
         };
@@ -200,11 +196,11 @@ impl Preproc<'_> {
     }
 }
 
-fn number(span: Span, text: &str) -> Result<i64, BoxedDiagnostic> {
+fn number(span: Span, text: &str) -> DiagResult<i64> {
     parse_number(text).map_err(|why| Box::new(Diagnostic::error(codes::BAD_NUMBER, why).at(span)))
 }
 
-fn unknown(span: Span, text: &str) -> BoxedDiagnostic {
+fn unknown(span: Span, text: &str) -> Box<Diagnostic> {
     let message = format!("a condition cannot test `{text}`");
     let d = Diagnostic::error(codes::UNKNOWN_CONDITION, message).at(span);
     let d = d.did_you_mean(text, NAMES.iter().copied());
@@ -230,7 +226,7 @@ enum CompareRefusal {
 }
 
 impl CompareRefusal {
-    fn diagnostic(self, left: Span, op: Span, right: Span) -> BoxedDiagnostic {
+    fn diagnostic(self, left: Span, op: Span, right: Span) -> Box<Diagnostic> {
         let (message, at, label, help) = match self {
             CompareRefusal::Kinds => {
                 let d = Diagnostic::error(codes::CONDITION_TYPES, "these cannot be compared");
@@ -273,10 +269,6 @@ impl CompareRefusal {
     }
 }
 
-fn is_pattern(text: &str) -> bool {
-    text.contains(['*', '?', '['])
-}
-
 /// The numeric value of a kernel option; an option that is not set counts as 0.
 fn config_number(value: Option<&str>) -> Option<i64> {
     match value {
@@ -291,7 +283,7 @@ fn config_number(value: Option<&str>) -> Option<i64> {
 fn compare(left: CondValue, op: Tok, right: CondValue) -> Result<bool, CompareRefusal> {
     let equality = matches!(op, Tok::EqEq | Tok::Ne);
     let matched = |pattern: &str, text: &str| {
-        let hit = glob(pattern.as_bytes(), text.as_bytes());
+        let hit = glob(pattern, text);
         equality
             .then_some(hit == (op == Tok::EqEq))
             .ok_or(CompareRefusal::Order)
@@ -336,61 +328,9 @@ fn compare(left: CondValue, op: Tok, right: CondValue) -> Result<bool, CompareRe
     })
 }
 
-/// `*`, `?` and `[...]` as in file names.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    loop {
-        let step = match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p + 1, t));
-                p += 1;
-                continue;
-            }
-            None if t == text.len() => return true,
-            Some(_) if t < text.len() => match_one(&pattern[p..], text[t]),
-            _ => None,
-        };
-        match (step, &mut star) {
-            (Some(used), _) => (p, t) = (p + used, t + 1),
-            (None, Some((after, from))) if *from < text.len() => {
-                *from += 1;
-                (p, t) = (*after, *from);
-            }
-            _ => return false,
-        }
-    }
-}
-
-/// Matches one byte against the head of a pattern; returns the number of pattern bytes used.
-fn match_one(pattern: &[u8], b: u8) -> Option<usize> {
-    match pattern {
-        [b'?', ..] => Some(1),
-        [b'[', set @ ..] => {
-            let close = set.iter().skip(1).position(|c| *c == b']').map(|i| i + 1);
-            let Some(close) = close else {
-                return (b == b'[').then_some(1);
-            };
-            let negated = matches!(set[0], b'!' | b'^');
-            let mut members = &set[usize::from(negated)..close];
-            let mut found = false;
-            while let [first, rest @ ..] = members {
-                match rest {
-                    [b'-', last, more @ ..] => {
-                        found |= (*first..=*last).contains(&b);
-                        members = more;
-                    }
-                    _ => {
-                        found |= *first == b;
-                        members = rest;
-                    }
-                }
-            }
-            (found != negated).then_some(close + 2)
-        }
-        [c, ..] => (*c == b).then_some(1),
-        [] => None,
-    }
+/// Whether a text matches a pattern. A `\` stands for itself.
+fn glob(pattern: &str, text: &str) -> bool {
+    spile_glob::matches(&pattern.replace('\\', r"\\"), text)
 }
 
 #[cfg(test)]
@@ -399,11 +339,12 @@ mod tests {
 
     #[test]
     fn patterns_of_conditions_match() {
-        let m = |p: &str, t: &str| glob(p.as_bytes(), t.as_bytes());
+        let m = glob;
         assert!(m("2.6.*", "2.6.18"));
         assert!(!m("2.6.*", "2.7"));
         assert!(m("*[0-9]?x", "ab5cx"));
         assert!(m("*a*b*", "xxaxxbxx") && !m("*a*b", "xxaxxbxx"));
         assert!(m("[!a]", "b") && !m("[!a]", "a") && m("[", "["));
+        assert!(m("a\\*", "a\\b") && m("[\\]b", "\\b") && !m("\\*", "*"));
     }
 }
