@@ -119,16 +119,30 @@ impl Diagnostic {
         self
     }
 
+    /// Adds a way out, if there is one.
+    pub fn help_if(self, text: Option<impl Into<String>>) -> Self {
+        match text {
+            Some(text) => self.help(text),
+            None => self,
+        }
+    }
+
+    /// The diagnostic as the error of a result.
+    ///
+    /// # Errors
+    /// Always: the diagnostic.
+    pub fn err<T>(self) -> DiagResult<T> {
+        Err(Box::new(self))
+    }
+
     /// Adds ``did you mean `x`?`` if one of the candidates is similar to `name`.
     pub fn did_you_mean<'a>(
         self,
         name: &str,
         candidates: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        match suggest(name, candidates) {
-            Some(near) => self.help(format!("did you mean `{near}`?")),
-            None => self,
-        }
+        let near = suggest(name, candidates);
+        self.help_if(near.map(|near| format!("did you mean `{near}`?")))
     }
 
     /// The rendered diagnostic, ending in a newline.
@@ -148,10 +162,9 @@ impl Diagnostic {
         for h in &self.help {
             group = group.element(Level::HELP.message(escape(h)));
         }
-        let renderer = if color {
-            Renderer::styled()
-        } else {
-            Renderer::plain()
+        let renderer = match color {
+            true => Renderer::styled(),
+            false => Renderer::plain(),
         };
         let mut out = renderer.render(&[group]);
         out.push('\n');
@@ -240,10 +253,9 @@ impl<'a> SourceWindow<'a> {
             .path(file.name().to_owned());
         for (l, kind, from, to) in self.labels {
             let a = kind.span(from - self.start..to - self.start);
-            s = s.annotation(if l.text.is_empty() {
-                a
-            } else {
-                a.label(escape(&l.text))
+            s = s.annotation(match l.text.is_empty() {
+                true => a,
+                false => a.label(escape(&l.text)),
             });
         }
         s
@@ -359,12 +371,9 @@ impl Diagnostics {
     }
 
     fn counts(&self) -> (usize, usize) {
-        let e = self
-            .list
-            .iter()
-            .filter(|d| d.severity == Severity::Error)
-            .count();
-        (e, self.list.len() - e)
+        let errors = self.list.iter().filter(|d| d.severity == Severity::Error);
+        let errors = errors.count();
+        (errors, self.list.len() - errors)
     }
 
     /// Drops the errors that match; returns their number.

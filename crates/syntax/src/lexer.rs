@@ -97,11 +97,6 @@ impl Lexer<'_> {
         });
     }
 
-    fn error(&mut self, code: &'static str, span: Span, message: &str, label: &str) {
-        self.diags
-            .push(Diagnostic::error(code, message).label(span, label));
-    }
-
     fn run(&mut self) {
         // A `#!` line is a `#` comment like any other.
         while let Some(&b) = self.bytes.get(self.pos) {
@@ -148,42 +143,28 @@ impl Lexer<'_> {
         self.take_while(|b| b != b'\n');
     }
 
-    fn block_comment(&mut self) {
+    /// Goes past the mark of two characters that closes the one here; without one, to the end, with an error.
+    fn take_closed(&mut self, close: &str, code: &'static str, what: &str) -> bool {
         let start = self.pos;
-        match self.text[start + 2..].find("*/") {
-            Some(n) => self.pos = start + n + 4,
-            None => {
-                self.pos = self.bytes.len();
-                let open = Span::new(self.file, start.fit::<u32>(), start.fit::<u32>() + 2);
-                let message = "this comment is never closed";
-                self.error(
-                    codes::UNTERMINATED_COMMENT,
-                    open,
-                    message,
-                    "no `*/` after this",
-                );
-            }
+        let inner = self.text[start + 2..].find(close);
+        self.pos = inner.map_or(self.bytes.len(), |n| start + n + 4);
+        if inner.is_none() {
+            let open = Span::new(self.file, start.fit::<u32>(), start.fit::<u32>() + 2);
+            let d = Diagnostic::error(code, format!("{what} is never closed"));
+            let label = format!("no `{close}` after this");
+            self.diags.push(d.label(open, label));
         }
+        inner.is_some()
+    }
+
+    fn block_comment(&mut self) {
+        self.take_closed("*/", codes::UNTERMINATED_COMMENT, "this comment");
     }
 
     fn embedded(&mut self) {
         let start = self.pos;
-        match self.text[start + 2..].find("%}") {
-            Some(n) => {
-                self.pos = start + n + 4;
-                self.push(Tok::Embedded, start);
-            }
-            None => {
-                self.pos = self.bytes.len();
-                let open = Span::new(self.file, start.fit::<u32>(), start.fit::<u32>() + 2);
-                let message = "embedded code is never closed";
-                self.error(
-                    codes::UNTERMINATED_EMBEDDED,
-                    open,
-                    message,
-                    "no `%}` after this",
-                );
-            }
+        if self.take_closed("%}", codes::UNTERMINATED_EMBEDDED, "embedded code") {
+            self.push(Tok::Embedded, start);
         }
     }
 
@@ -230,8 +211,6 @@ impl Lexer<'_> {
             let d = d.label(span, "not a whole number");
             self.diags
                 .push(d.help("use a smaller unit, or `string_to_fp(\"1.5\")`"));
-            self.push(Tok::Num, start);
-            return;
         }
         // The parser checks its digits: in a probe point it can be part of a name.
         self.push(Tok::Num, start);
@@ -278,10 +257,9 @@ impl Lexer<'_> {
         if more(self.bytes[start]) {
             self.take_while(|b| more(b) && b != BAD_BYTE);
         }
-        let shown = if c.is_control() {
-            c.escape_default().to_string()
-        } else {
-            c.to_string()
+        let shown = match c.is_control() {
+            true => c.escape_default().to_string(),
+            false => c.to_string(),
         };
         let message = format!("no token begins with `{shown}`");
         let span = self.span(start);
@@ -295,10 +273,7 @@ impl Lexer<'_> {
             '@' => Some("an operator or a macro follows `@`, without a space"),
             _ => None,
         };
-        self.diags.push(match hint {
-            Some(h) => d.help(h),
-            None => d,
-        });
+        self.diags.push(d.help_if(hint));
     }
 }
 

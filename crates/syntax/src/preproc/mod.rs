@@ -82,16 +82,8 @@ pub fn preprocess_library(
     diags: &mut Diagnostics,
 ) -> PreprocOutput {
     let tokens = lex(sources, file, diags);
-    let mut local = Macros::default();
-    expanded(
-        sources,
-        tokens,
-        args.clone(),
-        env,
-        macros,
-        &mut local,
-        diags,
-    )
+    let (args, mut local) = (args.clone(), Macros::default());
+    expanded(sources, tokens, args, env, macros, &mut local, diags)
 }
 
 fn expanded(
@@ -261,14 +253,26 @@ impl<'a> Preproc<'a> {
 
     fn push_file(&mut self, tokens: Vec<Token>) {
         self.out.reserve(tokens.len());
-        let tokens = tokens.into();
-        self.frames.push(TokenFrame {
+        self.push_frame(tokens.into(), None, 0);
+    }
+
+    fn push_frame(
+        &mut self,
+        tokens: Arc<[Token]>,
+        scope: Option<Rc<MacroScope>>,
+        expansion: u32,
+    ) -> &mut TokenFrame {
+        self.frames.push_mut(TokenFrame {
             tokens,
             pos: 0,
-            scope: None,
-            expansion: 0,
+            scope,
+            expansion,
             is_arg: false,
-        });
+        })
+    }
+
+    fn error(&mut self, code: &'static str, span: Span, message: impl Into<String>) {
+        self.diags.push(Diagnostic::error(code, message).at(span));
     }
 
     /// Runs the whole stream: conditionals over expanded tokens.
@@ -298,8 +302,7 @@ impl<'a> Preproc<'a> {
 
     fn report_stray(&mut self, t: Token) {
         let message = format!("{} without `%(`", t.kind.describe());
-        self.diags
-            .push(Diagnostic::error(codes::STRAY_CONDITION, message).at(t.span));
+        self.error(codes::STRAY_CONDITION, t.span, message);
     }
 
     fn unclosed(&mut self, at: Span) {
@@ -324,12 +327,6 @@ impl<'a> Preproc<'a> {
             }
             self.frames.pop();
         }
-    }
-
-    /// The next token of the current frame without taking it.
-    fn peek_here(&self) -> Option<Tok> {
-        let f = self.frames.last()?;
-        f.tokens.get(f.pos).map(|t| t.kind)
     }
 
     /// The next token after expansion of macros and arguments and removal of definitions.
@@ -359,8 +356,7 @@ impl<'a> Preproc<'a> {
             return true;
         }
         let message = format!("macros expand to more than {MAX_MACRO_TOKENS} tokens");
-        self.diags
-            .push(Diagnostic::error(codes::MACRO_TOO_LARGE, message).at(t.span));
+        self.error(codes::MACRO_TOO_LARGE, t.span, message);
         self.frames.clear();
         self.open.clear();
         false
@@ -395,13 +391,7 @@ impl<'a> Preproc<'a> {
         if let Some(tokens) = self.args.raw.get(index) {
             let tokens = tokens.clone();
             let expansion = self.expansion(t.span);
-            self.frames.push(TokenFrame {
-                tokens,
-                pos: 0,
-                scope: None,
-                expansion,
-                is_arg: true,
-            });
+            self.push_frame(tokens, None, expansion).is_arg = true;
             return None;
         }
         let text = self.sources.slice(t.span);
@@ -411,15 +401,13 @@ impl<'a> Preproc<'a> {
             n => format!("{n} arguments were given"),
         };
         let d = Diagnostic::error(codes::ARG_RANGE, format!("`{text}` is not there"));
-        self.diags.push(
-            d.label(t.span, given)
-                .help("arguments follow the name of the script"),
-        );
+        let d = d.label(t.span, given);
+        self.diags
+            .push(d.help("arguments follow the name of the script"));
         // Still a value, so that the parser does not report it again.
-        let kind = if t.kind == Tok::Arg {
-            Tok::Num
-        } else {
-            Tok::ArgStr
+        let kind = match t.kind {
+            Tok::Arg => Tok::Num,
+            _ => Tok::ArgStr,
         };
         Some(Token { kind, ..t })
     }
@@ -431,8 +419,7 @@ impl<'a> Preproc<'a> {
         let scope = self.frames.last().and_then(|f| f.scope.clone());
         if name == "define" {
             if scope.is_some() {
-                let d = Diagnostic::error(codes::BAD_DEFINE, "`@define` inside a macro");
-                self.diags.push(d.at(t.span));
+                self.error(codes::BAD_DEFINE, t.span, "`@define` inside a macro");
             }
             self.define(t);
             return true;
@@ -444,13 +431,7 @@ impl<'a> Preproc<'a> {
             let parent = s.parent.clone();
             if self.deep_enough(t, 0) {
                 let expansion = parent.as_ref().map_or(0, |p| p.expansion);
-                self.frames.push(TokenFrame {
-                    tokens,
-                    pos: 0,
-                    scope: parent,
-                    expansion,
-                    is_arg: false,
-                });
+                self.push_frame(tokens, parent, expansion);
             }
             return true;
         }
@@ -473,8 +454,7 @@ impl<'a> Preproc<'a> {
             return true;
         }
         let message = format!("macros nest more than {MAX_MACRO_DEPTH} deep");
-        self.diags
-            .push(Diagnostic::error(codes::MACRO_TOO_LARGE, message).at(t.span));
+        self.error(codes::MACRO_TOO_LARGE, t.span, message);
         false
     }
 
@@ -482,8 +462,8 @@ impl<'a> Preproc<'a> {
         let mut up = scope.as_ref();
         while let Some(s) = up {
             if Arc::ptr_eq(&s.of, &m) {
-                let d =
-                    Diagnostic::error(codes::MACRO_RECURSION, format!("`@{}` uses itself", m.name));
+                let message = format!("`@{}` uses itself", m.name);
+                let d = Diagnostic::error(codes::MACRO_RECURSION, message);
                 self.diags.push(d.at(t.span).also(m.span, "defined here"));
                 return self.stand_in(t);
             }
@@ -491,7 +471,7 @@ impl<'a> Preproc<'a> {
         }
         let mut args = Vec::new();
         if !m.params.is_empty() {
-            if self.peek_here() != Some(Tok::LParen) {
+            if self.peek_at(0) != Some(Tok::LParen) {
                 return self.bad_args(t, &m, 0);
             }
             match self.macro_args(t) {
@@ -503,7 +483,7 @@ impl<'a> Preproc<'a> {
             if args.len() != m.params.len() {
                 return self.bad_args(t, &m, args.len());
             }
-        } else if self.peek_here() == Some(Tok::LParen) && self.peek_at(1) == Some(Tok::RParen) {
+        } else if self.peek_at(0) == Some(Tok::LParen) && self.peek_at(1) == Some(Tok::RParen) {
             // `@m()` for a macro without parameters.
             self.raw();
             self.raw();
@@ -514,20 +494,14 @@ impl<'a> Preproc<'a> {
         }
         let expansion = self.expansion(t.span);
         let tokens = m.body.clone();
-        let scope = Some(Rc::new(MacroScope {
+        let scope = MacroScope {
             of: m,
             args,
             parent: scope,
             depth,
             expansion,
-        }));
-        self.frames.push(TokenFrame {
-            tokens,
-            pos: 0,
-            scope,
-            expansion,
-            is_arg: false,
-        });
+        };
+        self.push_frame(tokens, Some(Rc::new(scope)), expansion);
     }
 
     /// The expansion number of tokens from the macro or argument at `call`.
@@ -536,6 +510,7 @@ impl<'a> Preproc<'a> {
         self.expansions.len().fit::<u32>()
     }
 
+    /// A token of the current frame, 0 being the next one, without taking it.
     fn peek_at(&self, ahead: usize) -> Option<Tok> {
         let f = self.frames.last()?;
         f.tokens.get(f.pos + ahead).map(|t| t.kind)
@@ -551,19 +526,8 @@ impl<'a> Preproc<'a> {
 
     /// A value instead of a macro that cannot be expanded: one error is enough.
     fn stand_in(&mut self, t: Token) {
-        let tokens = [Token {
-            kind: Tok::Num,
-            ..t
-        }]
-        .into();
-        let expansion = t.expansion;
-        self.frames.push(TokenFrame {
-            tokens,
-            pos: 0,
-            scope: None,
-            expansion,
-            is_arg: false,
-        });
+        let kind = Tok::Num;
+        self.push_frame([Token { kind, ..t }].into(), None, t.expansion);
     }
 
     /// The arguments of a macro call, unexpanded; the next token is `(`.
