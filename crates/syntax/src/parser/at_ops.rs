@@ -111,11 +111,7 @@ impl Parser<'_> {
             return self.fail(d.help(own));
         }
         let near = crate::diag::suggest(&text[1..], names);
-        let d = match near {
-            Some(n) => d.help(format!("did you mean `@{n}`?")),
-            None => d,
-        };
-        self.fail(d)
+        self.fail(d.help_if(near.map(|n| format!("did you mean `@{n}`?"))))
     }
 
     /// `(e, 1, 2)`: a value and numbers.
@@ -142,14 +138,13 @@ impl Parser<'_> {
     fn stat(&mut self, t: Token, op: StatOp) -> Parse<Box<Expr>> {
         let (arg, params) = self.value_and_numbers()?;
         let below = self.height;
-        match (op, params.len()) {
-            (_, 0) | (StatOp::Variance, 1) => {}
-            (StatOp::Variance, _) => {
-                self.operand_count(t, "a statistic and one number");
-            }
-            _ => {
-                self.operand_count(t, "a statistic alone");
-            }
+        let takes = match (op, params.len()) {
+            (_, 0) | (StatOp::Variance, 1) => None,
+            (StatOp::Variance, _) => Some("a statistic and one number"),
+            _ => Some("a statistic alone"),
+        };
+        if let Some(takes) = takes {
+            self.operand_count(t, takes);
         }
         self.new_expr(ExprKind::Stat { op, arg, params }, t.span, below)
     }
@@ -225,12 +220,8 @@ impl Parser<'_> {
                 (Operand::Number, _) => "a number",
             };
             let message = format!("this operand of `{}` must be {wanted}", syntax.name);
-            self.report_at(
-                codes::LITERAL_WANTED,
-                a.span,
-                &message,
-                ErrorExtras::default(),
-            );
+            let also = ErrorExtras::default();
+            self.report_at(codes::LITERAL_WANTED, a.span, &message, also);
         }
         Ok(())
     }

@@ -73,6 +73,23 @@ pub(crate) const UNARY: &[(Tok, UnOp)] = &[
     (Tok::Plus, UnOp::Plus),
 ];
 
+/// A print call with these properties, as letters: it prints by a format (`f`), has a delimiter (`d`), ends in a
+/// newline (`n`), prints a character (`c`), or gives the text as its value (`s`).
+const fn print(letters: &[u8]) -> PrintOp {
+    let (mut op, mut i) = (PLAIN, 0);
+    while i < letters.len() {
+        match letters[i] {
+            b'f' => op.format = true,
+            b'd' => op.delim = true,
+            b'n' => op.newline = true,
+            b'c' => op.char = true,
+            _ => op.to_string = true,
+        }
+        i += 1;
+    }
+    op
+}
+
 const PLAIN: PrintOp = PrintOp {
     to_string: false,
     format: false,
@@ -84,82 +101,16 @@ const PLAIN: PrintOp = PrintOp {
 /// The print family.
 pub(crate) const PRINT: &[(&str, PrintOp)] = &[
     ("print", PLAIN),
-    (
-        "println",
-        PrintOp {
-            newline: true,
-            ..PLAIN
-        },
-    ),
-    (
-        "printd",
-        PrintOp {
-            delim: true,
-            ..PLAIN
-        },
-    ),
-    (
-        "printdln",
-        PrintOp {
-            delim: true,
-            newline: true,
-            ..PLAIN
-        },
-    ),
-    (
-        "printf",
-        PrintOp {
-            format: true,
-            ..PLAIN
-        },
-    ),
-    (
-        "print_char",
-        PrintOp {
-            char: true,
-            ..PLAIN
-        },
-    ),
-    (
-        "sprint",
-        PrintOp {
-            to_string: true,
-            ..PLAIN
-        },
-    ),
-    (
-        "sprintln",
-        PrintOp {
-            to_string: true,
-            newline: true,
-            ..PLAIN
-        },
-    ),
-    (
-        "sprintd",
-        PrintOp {
-            to_string: true,
-            delim: true,
-            ..PLAIN
-        },
-    ),
-    (
-        "sprintdln",
-        PrintOp {
-            to_string: true,
-            delim: true,
-            newline: true,
-            ..PLAIN
-        },
-    ),
-    (
-        "sprintf",
-        PrintOp {
-            to_string: true,
-            format: true,
-            ..PLAIN
-        },
-    ),
+    ("println", print(b"n")),
+    ("printd", print(b"d")),
+    ("printdln", print(b"dn")),
+    ("printf", print(b"f")),
+    ("print_char", print(b"c")),
+    ("sprint", print(b"s")),
+    ("sprintln", print(b"sn")),
+    ("sprintd", print(b"sd")),
+    ("sprintdln", print(b"sdn")),
+    ("sprintf", print(b"sf")),
 ];
 
 pub(super) fn print_op(name: &str) -> Option<PrintOp> {
@@ -384,16 +335,13 @@ impl Parser<'_> {
         }
         let (pattern, pattern_span) = self.string()?;
         let negated = op.kind == Tok::NoMatch;
-        self.new_expr(
-            ExprKind::Match {
-                negated,
-                subject,
-                pattern,
-                pattern_span,
-            },
-            start,
-            below,
-        )
+        let kind = ExprKind::Match {
+            negated,
+            subject,
+            pattern,
+            pattern_span,
+        };
+        self.new_expr(kind, start, below)
     }
 
     fn unary(&mut self) -> Parse<Box<Expr>> {
@@ -436,15 +384,12 @@ impl Parser<'_> {
         }
         let inc = op.kind == Tok::Inc;
         let below = self.height;
-        self.new_expr(
-            ExprKind::IncDec {
-                prefix,
-                inc,
-                target,
-            },
-            start,
-            below,
-        )
+        let kind = ExprKind::IncDec {
+            prefix,
+            inc,
+            target,
+        };
+        self.new_expr(kind, start, below)
     }
 
     /// `&`, then a closed expression, then `->f`, `[i]`.
@@ -466,16 +411,13 @@ impl Parser<'_> {
         let (access, pretty) = self.access()?;
         self.check_autocast(self.since(start));
         let below = height.max(self.height);
-        self.new_expr(
-            ExprKind::Arrow {
-                base,
-                addr_of,
-                access,
-                pretty,
-            },
-            start,
-            below,
-        )
+        let kind = ExprKind::Arrow {
+            base,
+            addr_of,
+            access,
+            pretty,
+        };
+        self.new_expr(kind, start, below)
     }
 
     /// Automatic casts came with SystemTap 2.6.
@@ -611,24 +553,22 @@ impl Parser<'_> {
     pub(super) fn keys(&mut self, open: Token, stars: bool) -> Parse<Vec<Key>> {
         let mut keys = Vec::new();
         let mut height = 0;
-        loop {
-            let next = self.nth(1);
-            if self.at(Tok::Star) && matches!(next, Tok::Comma | Tok::RBracket) {
-                let t = self.token();
+        self.comma_list(|p| {
+            let next = p.nth(1);
+            if p.at(Tok::Star) && matches!(next, Tok::Comma | Tok::RBracket) {
+                let t = p.token();
                 if !stars {
                     let message = "`*` stands for any key only in `in`, `delete` and `foreach`";
-                    self.report_at(codes::STRAY_STAR, t.span, message, ErrorExtras::default());
+                    p.report_at(codes::STRAY_STAR, t.span, message, ErrorExtras::default());
                 }
-                self.bump();
+                p.bump();
                 keys.push(Key::Any(t.span));
             } else {
-                keys.push(Key::Expr(self.expr()?));
-                height = height.max(self.height);
+                keys.push(Key::Expr(p.expr()?));
+                height = height.max(p.height);
             }
-            if self.accept(Tok::Comma).is_none() {
-                break;
-            }
-        }
+            Ok(())
+        })?;
         self.expect_close(Tok::RBracket, open)?;
         self.height = height;
         Ok(keys)
@@ -661,10 +601,7 @@ impl Parser<'_> {
             Tok::LParen => {
                 let args = self.args()?;
                 let below = self.height;
-                let name = Ident {
-                    name: self.name(t),
-                    span: t.span,
-                };
+                let name = self.ident_of(t);
                 self.new_expr(ExprKind::Call { name, args }, t.span, below)
             }
             Tok::LBracket => {
@@ -731,16 +668,13 @@ impl Parser<'_> {
             (access, pretty) = self.access()?;
         }
         let below = self.height;
-        self.new_expr(
-            ExprKind::Target {
-                name,
-                addr_of: false,
-                access,
-                pretty,
-            },
-            t.span,
-            below,
-        )
+        let kind = ExprKind::Target {
+            name,
+            addr_of: false,
+            access,
+            pretty,
+        };
+        self.new_expr(kind, t.span, below)
     }
 }
 

@@ -134,11 +134,8 @@ impl Parser<'_> {
         if !self.is_privileged(t) {
             let message = "embedded code in an unprivileged script; need `-g`";
             let help = "spile runs no C, even with `-g`: use functions of the library, `@cast` and `@kderef`";
-            self.report(
-                Diagnostic::error(codes::NEEDS_GURU, message)
-                    .at(t.span)
-                    .help(help),
-            );
+            let d = Diagnostic::error(codes::NEEDS_GURU, message).at(t.span);
+            self.report(d.help(help));
         }
         let text = self.text(t);
         let inner = text.get(2..text.len().saturating_sub(2)).unwrap_or("");
@@ -154,12 +151,10 @@ impl Parser<'_> {
             self.expect(Tok::KwGlobal)?;
         }
         let mut vars = Vec::new();
-        loop {
-            vars.push(self.global_var()?);
-            if self.accept(Tok::Comma).is_none() {
-                break;
-            }
-        }
+        self.comma_list(|p| {
+            vars.push(p.global_var()?);
+            Ok(())
+        })?;
         let span = self.since(start.span);
         self.accept(Tok::Semi);
         Ok(GlobalDecl {
@@ -187,10 +182,7 @@ impl Parser<'_> {
             }
             None => None,
         };
-        let init = match self.accept(Tok::Assign) {
-            Some(_) => Some(self.literal("the initial value")?),
-            None => None,
-        };
+        let init = self.after(Tok::Assign, |p| p.literal("the initial value"))?;
         if init.is_some() && (wrap || max.is_some()) {
             let message = format!("the array `{}` cannot have an initial value", name.name);
             self.report(Diagnostic::error(codes::BAD_DECLARATION, message).at(name.span));
@@ -219,10 +211,7 @@ impl Parser<'_> {
     }
 
     fn opt_type(&mut self) -> Parse<Option<TypeName>> {
-        match self.accept(Tok::Colon) {
-            Some(_) => self.type_name().map(Some),
-            None => Ok(None),
-        }
+        self.after(Tok::Colon, Self::type_name)
     }
 
     /// `function f:string(a:long, b) :1 { ... }`
@@ -246,10 +235,7 @@ impl Parser<'_> {
             }
         }
         self.expect_close(Tok::RParen, open)?;
-        let priority = match self.accept(Tok::Colon) {
-            Some(_) => Some(self.number("the function's priority")?),
-            None => None,
-        };
+        let priority = self.after(Tok::Colon, |p| p.number("the function's priority"))?;
         let body = match self.kind() {
             Tok::Embedded => FnBody::Embedded(self.embedded()),
             _ => FnBody::Block(self.block("the function's body")?),
@@ -272,22 +258,18 @@ impl Parser<'_> {
         let mut points = self.probe_points()?;
         let mut names = Vec::new();
         let kind = loop {
-            match self.kind() {
-                Tok::Assign => {
-                    self.bump();
-                    names.extend(self.alias_names(points)?);
-                    points = self.probe_points()?;
-                    if !matches!(self.kind(), Tok::Assign | Tok::AddAssign) {
-                        break Some(AliasKind::Prologue);
-                    }
-                }
-                Tok::AddAssign => {
-                    self.bump();
-                    names.extend(self.alias_names(points)?);
-                    points = self.probe_points()?;
-                    break Some(AliasKind::Epilogue);
-                }
-                _ => break None,
+            let epilogue = self.at(Tok::AddAssign);
+            if !epilogue && !self.at(Tok::Assign) {
+                break None;
+            }
+            self.bump();
+            names.extend(self.alias_names(points)?);
+            points = self.probe_points()?;
+            if epilogue {
+                break Some(AliasKind::Epilogue);
+            }
+            if !matches!(self.kind(), Tok::Assign | Tok::AddAssign) {
+                break Some(AliasKind::Prologue);
             }
         };
         let body = match self.pattern && kind.is_none() && self.at(Tok::Eof) {

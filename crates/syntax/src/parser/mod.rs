@@ -69,14 +69,8 @@ pub fn parse_file(
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
 ) -> File {
-    parse_part(
-        sources,
-        file,
-        env,
-        macros,
-        &mut Definitions::default(),
-        diags,
-    )
+    let mut own = Definitions::default();
+    parse_part(sources, file, env, macros, &mut own, diags)
 }
 
 /// As [`parse_file`] of the next part of a script, whose parts before define `before`. The definitions of
@@ -194,11 +188,8 @@ pub fn parse_probe_points(
     let output = preproc::preprocess(sources, file, &env, &none, &mut own, diags);
     let before = diags.error_count();
     let mut p = Parser::new(sources, file, &output, &none, diags);
-    let points = p.probe_points().and_then(|points| {
-        p.expect(Tok::Eof)?;
-        Ok(points)
-    });
-    match points {
+    let points = p.probe_points();
+    match points.and_then(|points| p.expect(Tok::Eof).map(|_| points)) {
         Ok(points) if p.diags.error_count() == before => points,
         _ => Vec::new(),
     }
@@ -355,16 +346,37 @@ impl<'a> Parser<'a> {
         self.unexpected(kind.describe())
     }
 
+    /// What stands behind a token, if the token is next.
+    fn after<T>(
+        &mut self,
+        kind: Tok,
+        production: impl FnOnce(&mut Self) -> Parse<T>,
+    ) -> Parse<Option<T>> {
+        match self.accept(kind) {
+            Some(_) => production(self).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// One or more elements, separated by commas.
+    fn comma_list(&mut self, mut element: impl FnMut(&mut Self) -> Parse<()>) -> Parse<()> {
+        loop {
+            element(self)?;
+            if self.accept(Tok::Comma).is_none() {
+                return Ok(());
+            }
+        }
+    }
+
     /// The closing token of a construct opened at `open`.
     fn expect_close(&mut self, kind: Tok, open: Token) -> Parse<Token> {
         if self.kind() == kind {
             return Ok(self.bump());
         }
         let t = self.token();
-        let code = if t.kind == Tok::Eof {
-            codes::UNCLOSED
-        } else {
-            codes::UNEXPECTED
+        let code = match t.kind {
+            Tok::Eof => codes::UNCLOSED,
+            _ => codes::UNEXPECTED,
         };
         let message = format!("expected {}, found {}", kind.describe(), self.found(t));
         let label = format!("{} expected here", kind.describe());
@@ -462,15 +474,19 @@ impl<'a> Parser<'a> {
         self.text(t).into()
     }
 
+    fn ident_of(&self, t: Token) -> Ident {
+        Ident {
+            name: self.name(t),
+            span: t.span,
+        }
+    }
+
     fn ident(&mut self, what: &str) -> Parse<Ident> {
         let t = self.token();
         match t.kind {
             Tok::Ident if !self.text(t).starts_with('$') => {
                 self.bump();
-                Ok(Ident {
-                    name: self.name(t),
-                    span: t.span,
-                })
+                Ok(self.ident_of(t))
             }
             Tok::Ident => {
                 let message = format!(

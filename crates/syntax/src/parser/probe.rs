@@ -34,12 +34,8 @@ impl Parser<'_> {
     /// A comma-separated list of points, braces expanded.
     pub(super) fn probe_points(&mut self) -> Parse<Vec<ProbePoint>> {
         let mut points = Vec::new();
-        loop {
-            self.probe_point(&mut points)?;
-            if self.accept(Tok::Comma).is_none() {
-                return Ok(points);
-            }
-        }
+        self.comma_list(|p| p.probe_point(&mut points))?;
+        Ok(points)
     }
 
     /// One point with its suffix.
@@ -48,15 +44,8 @@ impl Parser<'_> {
         let all = self.dotted()?;
         let suffix = self.suffix();
         let span = self.since(start);
-        let condition = match self.accept(Tok::KwIf) {
-            Some(_) => {
-                let open = self.expect(Tok::LParen)?;
-                let c = self.expr()?;
-                self.expect_close(Tok::RParen, open)?;
-                Some(Box::new(c))
-            }
-            None => None,
-        };
+        let condition = self.after(Tok::KwIf, |p| p.in_parens(Self::expr))?;
+        let condition = condition.map(Box::new);
         if let Tok::Question | Tok::Bang = self.kind() {
             let d = Diagnostic::error(codes::BAD_PROBE_POINT, "a suffix too many");
             let d = d.at(self.token().span);
@@ -124,22 +113,21 @@ impl Parser<'_> {
     /// `a.b, c?, d!}`
     fn brace_group(&mut self, open: Token) -> Parse<Vec<Alternative>> {
         let mut group = Vec::new();
-        loop {
-            let mut one = self.dotted()?;
-            let (optional, sufficient) = self.suffix();
+        self.comma_list(|p| {
+            let mut one = p.dotted()?;
+            let (optional, sufficient) = p.suffix();
             for a in &mut one {
                 a.optional |= optional;
                 a.sufficient |= sufficient;
             }
             group.append(&mut one);
-            if group.len() > MAX_POINTS {
-                return self.too_many(open.span);
+            match group.len() > MAX_POINTS {
+                true => p.too_many(open.span),
+                false => Ok(()),
             }
-            if self.accept(Tok::Comma).is_none() {
-                self.expect_close(Tok::RBrace, open)?;
-                return Ok(group);
-            }
-        }
+        })?;
+        self.expect_close(Tok::RBrace, open)?;
+        Ok(group)
     }
 
     /// `name(literal)`; the name can be a keyword, and consists of adjacent `*`, names and numbers.

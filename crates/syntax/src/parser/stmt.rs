@@ -213,7 +213,7 @@ impl Parser<'_> {
         kind
     }
 
-    fn in_parens<T>(&mut self, f: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
+    pub(super) fn in_parens<T>(&mut self, f: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
         let open = self.expect(Tok::LParen)?;
         let inner = f(self)?;
         self.expect_close(Tok::RParen, open)?;
@@ -227,10 +227,7 @@ impl Parser<'_> {
         if self.at(Tok::Semi) && self.nth(1) == Tok::KwElse {
             self.bump();
         }
-        let els = match self.accept(Tok::KwElse) {
-            Some(_) => Some(self.boxed_stmt()?),
-            None => None,
-        };
+        let els = self.after(Tok::KwElse, Self::boxed_stmt)?;
         Ok(StmtKind::If { cond, then, els })
     }
 
@@ -303,12 +300,7 @@ impl Parser<'_> {
             None
         };
         if let Some(bracket) = self.accept(Tok::LBracket) {
-            loop {
-                self.foreach_key(&mut keys, &mut sort)?;
-                if self.accept(Tok::Comma).is_none() {
-                    break;
-                }
-            }
+            self.comma_list(|p| p.foreach_key(&mut keys, &mut sort))?;
             self.expect_close(Tok::RBracket, bracket)?;
         } else {
             self.foreach_key(&mut keys, &mut sort)?;
@@ -316,10 +308,7 @@ impl Parser<'_> {
         self.expect(Tok::KwIn)?;
         let (over, slice) = self.foreach_over()?;
         self.foreach_value_sort(&mut sort)?;
-        let limit = match self.accept(Tok::KwLimit) {
-            Some(_) => Some(self.expr()?),
-            None => None,
-        };
+        let limit = self.after(Tok::KwLimit, Self::expr)?;
         self.expect_close(Tok::RParen, open)?;
         let body = Stmt {
             kind: StmtKind::Empty,
