@@ -152,11 +152,8 @@ impl Printer {
             }
             Item::Alias(a) => self.alias(a),
             Item::Global(g) => {
-                self.text(if g.private {
-                    "private global "
-                } else {
-                    "global "
-                });
+                self.text(if g.private { "private " } else { "" });
+                self.text("global ");
                 self.list(&g.vars, Self::global_var);
                 self.text("\n");
             }
@@ -180,11 +177,8 @@ impl Printer {
         for (i, name) in a.names.iter().enumerate() {
             self.point(name);
             let last = i + 1 == a.names.len();
-            self.text(if last && a.kind == AliasKind::Epilogue {
-                " += "
-            } else {
-                " = "
-            });
+            let epilogue = last && a.kind == AliasKind::Epilogue;
+            self.text(if epilogue { " += " } else { " = " });
         }
         self.points(&a.points);
         self.body(&a.body);
@@ -218,11 +212,8 @@ impl Printer {
 
     fn function(&mut self, f: &Function) {
         self.doc(&f.doc);
-        self.text(if f.private {
-            "private function "
-        } else {
-            "function "
-        });
+        self.text(if f.private { "private " } else { "" });
+        self.text("function ");
         self.text(&f.name.name);
         self.type_name(f.ret);
         self.text("(");
@@ -493,9 +484,7 @@ impl Printer {
                 self.args(args);
             }
             ExprKind::Unary(op, operand) => self.unary(*op, operand),
-            ExprKind::Binary(op, l, r) => {
-                self.binary(*op, l, r);
-            }
+            ExprKind::Binary(op, l, r) => self.binary(*op, l, r),
             ExprKind::Ternary(c, a, b) => {
                 self.infix(c, "?", a, (level::TERNARY + 1, level::ASSIGN));
                 self.text(" : ");
@@ -537,20 +526,16 @@ impl Printer {
                 self.text(stat_name(*op));
                 self.call_with_numbers(arg, params);
             }
-            ExprKind::Hist {
-                kind: HistKind::Log,
-                arg,
-            } => {
-                self.text("@hist_log");
-                self.call_with_numbers(arg, &[]);
-            }
-            ExprKind::Hist {
-                kind: HistKind::Linear { low, high, step },
-                arg,
-            } => {
-                self.text("@hist_linear");
-                self.call_with_numbers(arg, &[*low, *high, *step]);
-            }
+            ExprKind::Hist { kind, arg } => match *kind {
+                HistKind::Log => {
+                    self.text("@hist_log");
+                    self.call_with_numbers(arg, &[]);
+                }
+                HistKind::Linear { low, high, step } => {
+                    self.text("@hist_linear");
+                    self.call_with_numbers(arg, &[low, high, step]);
+                }
+            },
             ExprKind::Print { op, args } => {
                 self.text(PRINT.iter().find(|p| p.1 == *op).map_or("print", |p| p.0));
                 self.args(args);

@@ -155,6 +155,16 @@ impl<'a> FormatMachine<'a> {
         matches!(self.stack.last(), Some(OpenFrame::Group(_)))
     }
 
+    fn in_simple(&self) -> bool {
+        matches!(
+            self.stack.last(),
+            Some(OpenFrame::Stmt {
+                kind: StmtFrame::Simple,
+                ..
+            })
+        )
+    }
+
     fn in_head(&self) -> Option<ItemFrame> {
         match self.stack.last() {
             Some(OpenFrame::Item { head, .. }) => Some(*head),
@@ -286,14 +296,7 @@ impl<'a> FormatMachine<'a> {
 
     /// Whether the simple statement on top ends before this token.
     fn statement_ends(&self, i: usize, kind: Tok) -> bool {
-        let simple = matches!(
-            self.stack.last(),
-            Some(OpenFrame::Stmt {
-                kind: StmtFrame::Simple,
-                ..
-            })
-        );
-        if !simple || kind == Tok::Semi {
+        if !self.in_simple() || kind == Tok::Semi {
             return false;
         }
         let begins = begins_statement(kind) && self.pos != StmtPosition::Member;
@@ -322,50 +325,26 @@ impl<'a> FormatMachine<'a> {
     /// continues one of them.
     fn end_statements(&mut self, i: usize, kind: Tok) -> Option<TokenLayout> {
         loop {
-            match (self.stack.last().copied(), kind) {
-                (
-                    Some(OpenFrame::Stmt {
-                        kind: StmtFrame::If,
-                        indent,
-                    }),
-                    Tok::KwElse,
-                ) => {
+            match self.stack.last().copied()? {
+                OpenFrame::Stmt { kind: open, indent } => {
                     self.stack.pop();
-                    self.push(OpenFrame::Stmt {
-                        kind: StmtFrame::Else,
-                        indent,
-                    });
-                    self.pos = StmtPosition::Body;
+                    let (kind, pos) = match (open, kind) {
+                        (StmtFrame::If, Tok::KwElse) => (StmtFrame::Else, StmtPosition::Body),
+                        (StmtFrame::Try, Tok::KwCatch) => {
+                            (StmtFrame::Catch, StmtPosition::HeadParen)
+                        }
+                        _ => continue,
+                    };
+                    self.push(OpenFrame::Stmt { kind, indent });
+                    self.pos = pos;
                     return Some(self.after_brace(i, indent));
                 }
-                (
-                    Some(OpenFrame::Stmt {
-                        kind: StmtFrame::Try,
-                        indent,
-                    }),
-                    Tok::KwCatch,
-                ) => {
-                    self.stack.pop();
-                    self.push(OpenFrame::Stmt {
-                        kind: StmtFrame::Catch,
-                        indent,
-                    });
-                    self.pos = StmtPosition::HeadParen;
-                    return Some(self.after_brace(i, indent));
-                }
-                (
-                    Some(OpenFrame::Item {
-                        head: ItemFrame::Probe,
-                        indent,
-                        ..
-                    }),
-                    Tok::Comma,
-                ) => {
-                    // A second body follows.
-                    self.pos = StmtPosition::Operand;
-                    return Some(self.decision(TokenClass::Suffix, indent));
-                }
-                (Some(OpenFrame::Stmt { .. } | OpenFrame::Item { .. }), _) => {
+                OpenFrame::Item { head, indent, .. } => {
+                    if head == ItemFrame::Probe && kind == Tok::Comma {
+                        // A second body follows.
+                        self.pos = StmtPosition::Operand;
+                        return Some(self.decision(TokenClass::Suffix, indent));
+                    }
                     self.stack.pop();
                 }
                 _ => return None,
@@ -580,14 +559,11 @@ impl<'a> FormatMachine<'a> {
                 let tight = value && (kind == Tok::LBracket || self.previous(i) != Tok::RParen)
                     || in_points;
                 self.open_group(OpenBrackets::default());
-                return self.decision(
-                    if tight {
-                        TokenClass::OpenTight
-                    } else {
-                        TokenClass::Open
-                    },
-                    indent,
-                );
+                let class = match tight {
+                    true => TokenClass::OpenTight,
+                    false => TokenClass::Open,
+                };
+                return self.decision(class, indent);
             }
             Tok::LBrace => {
                 self.open_group(OpenBrackets::braces());
@@ -597,13 +573,7 @@ impl<'a> FormatMachine<'a> {
                 if self.in_group() {
                     (TokenClass::Suffix, StmtPosition::Operand)
                 } else {
-                    if matches!(
-                        self.stack.last(),
-                        Some(OpenFrame::Stmt {
-                            kind: StmtFrame::Simple,
-                            ..
-                        })
-                    ) {
+                    if self.in_simple() {
                         self.stack.pop();
                     }
                     (TokenClass::Suffix, StmtPosition::Done)

@@ -67,11 +67,7 @@ pub fn format(bytes: &[u8]) -> Result<Vec<u8>, FormatRefusal> {
     let again_text = again_sources.text(again);
     let same = same_tokens((text, &tokens), (again_text, &again_tokens))
         && comments(text, &all).eq(comments(again_text, &elements(again_text, &again_tokens)));
-    if same {
-        Ok(out)
-    } else {
-        Err(FormatRefusal::Changed)
-    }
+    same.then_some(out).ok_or(FormatRefusal::Changed)
 }
 
 /// Formats a script, or a macro library if its name ends in `.stpm`. It has to parse with the
@@ -102,10 +98,8 @@ pub fn format_script(
         FormatRefusal::TooDeep => "this nests too deeply to be formatted",
         _ => "internal error: formatting would change this script",
     };
-    diags.push(Diagnostic::error(
-        codes::NOT_FORMATTED,
-        format!("{}: {text}", sources.name(file)),
-    ));
+    let text = format!("{}: {text}", sources.name(file));
+    diags.push(Diagnostic::error(codes::NOT_FORMATTED, text));
     None
 }
 
@@ -278,11 +272,8 @@ impl OutputState<'_> {
             let glued = commented && matches!(d.class, TokenClass::Close | TokenClass::Suffix);
             if !glued {
                 // Two blanks can mark the end of a statement where nothing else does.
-                let blanks = if d.apart && e.wide && !commented {
-                    "  "
-                } else {
-                    " "
-                };
+                let apart = d.apart && e.wide && !commented;
+                let blanks = if apart { "  " } else { " " };
                 self.lines.push(blanks.as_bytes(), blanks);
             }
         }

@@ -1,27 +1,22 @@
 //! Conditionals of the preprocessor, and the bodies of macros.
 
-use super::super::frames::{
-    CondPhase, ItemFrame, OpenConditional, OpenFrame, StmtFrame, StmtPosition,
-};
+use super::super::frames::{CondPhase, ItemFrame, OpenConditional, OpenFrame, StmtPosition};
 use super::{FormatMachine, LEVEL, LineBreak, MAX_FRAMES, TokenClass, TokenLayout};
 use crate::token::Tok;
+
+/// The class of a mark: within probe points as the author wrote it.
+fn mark_class(as_is: bool) -> TokenClass {
+    match as_is {
+        true => TokenClass::AsIs,
+        false => TokenClass::Binary,
+    }
+}
 
 impl FormatMachine<'_> {
     /// `%(`: a conditional, or the body of a macro.
     pub(super) fn pp_open(&mut self, i: usize) -> TokenLayout {
         let define = self.in_head() == Some(ItemFrame::Macro) && self.pos != StmtPosition::Done;
-        let simple = matches!(
-            self.stack.last(),
-            Some(
-                OpenFrame::Stmt {
-                    kind: StmtFrame::Simple,
-                    ..
-                } | OpenFrame::Item {
-                    head: ItemFrame::Global,
-                    ..
-                }
-            )
-        );
+        let simple = self.in_simple() || self.in_head() == Some(ItemFrame::Global);
         if !define
             && simple
             && self.all[i].is_first_on_line()
@@ -47,10 +42,9 @@ impl FormatMachine<'_> {
             return self.decision(TokenClass::Binary, indent);
         }
         self.conds.push(OpenConditional {
-            phase: if define {
-                CondPhase::Define
-            } else {
-                CondPhase::Test
+            phase: match define {
+                true => CondPhase::Define,
+                false => CondPhase::Test,
             },
             saved: (self.stack.clone(), self.pos),
             then: None,
@@ -58,14 +52,7 @@ impl FormatMachine<'_> {
             outer: self.extra,
             adds: if nested && !define { LEVEL } else { 0 },
         });
-        let mut d = self.decision(
-            if as_is {
-                TokenClass::AsIs
-            } else {
-                TokenClass::Binary
-            },
-            indent,
-        );
+        let mut d = self.decision(mark_class(as_is), indent);
         if define {
             d.line = LineBreak::Never;
             let at = match self.stack.pop() {
@@ -93,11 +80,6 @@ impl FormatMachine<'_> {
                 ..
             })
         );
-        let class = if as_is {
-            TokenClass::AsIs
-        } else {
-            TokenClass::Binary
-        };
         // Comments above the mark belong to the branch that ends; the columns are relative to
         // what `decide` adds afterwards.
         let (line, branch) = (c.line, self.extra);
@@ -131,7 +113,7 @@ impl FormatMachine<'_> {
             _ => self.conds.last().map_or(0, |c| c.outer),
         };
         // `decide` adds `self.extra` to both.
-        let mut d = self.decision(class, (line + outer).saturating_sub(self.extra));
+        let mut d = self.decision(mark_class(as_is), (line + outer).saturating_sub(self.extra));
         d.comments = (comments + branch).saturating_sub(self.extra);
         d.tight = false;
         d

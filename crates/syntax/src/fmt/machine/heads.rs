@@ -19,6 +19,10 @@ impl FormatMachine<'_> {
         };
         match head {
             ItemFrame::Probe => Some(self.probe_token(i, kind, indent, item)),
+            ItemFrame::Function | ItemFrame::Macro if kind == Tok::LParen => {
+                self.open_group(OpenBrackets::params());
+                Some(self.decision(TokenClass::OpenTight, indent))
+            }
             ItemFrame::Function => match kind {
                 Tok::LBrace => Some(self.open_block(i, item, LineBreak::Never)),
                 Tok::Embedded => {
@@ -28,10 +32,6 @@ impl FormatMachine<'_> {
                         ..self.decision(TokenClass::Word, item)
                     })
                 }
-                Tok::LParen => {
-                    self.open_group(OpenBrackets::params());
-                    Some(self.decision(TokenClass::OpenTight, indent))
-                }
                 Tok::Colon if self.previous(i) == Tok::RParen => {
                     Some(self.decision(TokenClass::Binary, indent))
                 }
@@ -40,10 +40,6 @@ impl FormatMachine<'_> {
                 _ => Some(self.decision(TokenClass::Word, indent)),
             },
             ItemFrame::Macro => match kind {
-                Tok::LParen => {
-                    self.open_group(OpenBrackets::params());
-                    Some(self.decision(TokenClass::OpenTight, indent))
-                }
                 Tok::Ident => Some(self.decision(TokenClass::Word, indent)),
                 _ if kind.is_keyword() => Some(self.decision(TokenClass::Word, indent)),
                 _ => None,
@@ -101,10 +97,9 @@ impl FormatMachine<'_> {
                     return self.open_block(i, item, LineBreak::Never);
                 }
                 self.open_group(OpenBrackets::braces());
-                if before == Tok::Dot {
-                    TokenClass::OpenTight
-                } else {
-                    TokenClass::Open
+                match before {
+                    Tok::Dot => TokenClass::OpenTight,
+                    _ => TokenClass::Open,
                 }
             }
             Tok::LParen if before == Tok::KwIf => {
