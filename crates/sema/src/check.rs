@@ -92,50 +92,29 @@ fn diagnostic(f: Finding, chain: &[Span], is_user: &dyn Fn(Span) -> bool) -> Dia
         _ => Diagnostic::error,
     };
     let mut d = make(f.code, f.text).at(locations[primary]);
-    for (n, p) in locations
-        .iter()
-        .enumerate()
-        .filter(|(n, p)| *n > primary && is_user(**p))
-    {
-        d = d.also(*p, if n == 0 { "here" } else { "called from here" });
+    for caller in locations[primary + 1..].iter().filter(|s| is_user(**s)) {
+        d = d.also(*caller, "called from here");
     }
     if f.help.is_empty() { d } else { d.help(f.help) }
 }
 
-/// The functions that a unit calls or goes on with.
-fn callees(tree: &Tree, unit: UnitIx) -> Vec<UnitIx> {
-    let mut found = Vec::new();
-    let u = &tree.units[unit.0];
-    walk_exprs(&u.body, &mut |e| {
-        if let HirExprKind::Call { func, .. } = &e.kind {
-            found.push(*func);
-        }
-    });
-    if let UnitKind::Func { next_alt, .. } = u.kind {
-        found.extend(next_alt);
-    }
-    found
-}
-
 /// The functions that can call themselves, directly or through others.
 fn recursive(tree: &Tree) -> FxHashSet<UnitIx> {
-    let all: Vec<Vec<UnitIx>> = (0..tree.units.len())
-        .map(|n| callees(tree, UnitIx(n)))
-        .collect();
-    let mut found = FxHashSet::default();
-    for n in 0..all.len() {
-        let (mut seen, mut stack) = (FxHashSet::default(), all[n].clone());
+    let callees = callees(tree);
+    let mut recursive = FxHashSet::default();
+    for n in 0..callees.len() {
+        let (mut seen, mut stack) = (FxHashSet::default(), callees[n].clone());
         while let Some(f) = stack.pop() {
             if f.0 == n {
-                found.insert(f);
+                recursive.insert(f);
                 break;
             }
             if seen.insert(f) {
-                stack.extend(&all[f.0]);
+                stack.extend(&callees[f.0]);
             }
         }
     }
-    found
+    recursive
 }
 
 /// A function to check, and the calls that lead to it.
@@ -167,22 +146,20 @@ struct BodyCheck<'a> {
 
 impl BodyCheck<'_> {
     fn report(&mut self, code: &'static str, span: Span, text: String, help: &'static str) {
-        self.out.push((
-            Finding {
-                code,
-                span,
-                text,
-                help,
-            },
-            self.chain.clone(),
-        ));
+        let finding = Finding {
+            code,
+            span,
+            text,
+            help,
+        };
+        self.out.push((finding, self.chain.clone()));
     }
 
     fn body(&mut self, body: &[HirStmt]) {
         let kernel = self.event.executor() == Executor::Kernel;
         let mut exprs = Vec::new();
         walk_exprs(body, &mut |e| exprs.push(e));
-        let assigned = assigned(&exprs);
+        let assigned = exprs.iter().filter_map(|e| e.changed_local()).collect();
         for e in exprs {
             match &e.kind {
                 HirExprKind::Call { func, args } => {
@@ -213,12 +190,8 @@ impl BodyCheck<'_> {
             "there is no {what} in `probe {}`: this fails when it runs",
             self.point
         );
-        self.report(
-            codes::FAILS_HERE,
-            span,
-            text,
-            "this handler runs in user space, outside any kernel event",
-        );
+        let help = "this handler runs in user space, outside any kernel event";
+        self.report(codes::FAILS_HERE, span, text, help);
     }
 
     fn call(&mut self, func: UnitIx, mut known: Vec<Option<i64>>, span: Span) {
@@ -242,11 +215,7 @@ impl BodyCheck<'_> {
         (self.known, self.chain, self.open) = (visit.const_args, visit.chain, visit.open);
         let u = &self.tree.units[visit.func.0];
         self.body(&u.body);
-        if let UnitKind::Func {
-            next_alt: Some(alt),
-            ..
-        } = u.kind
-        {
+        if let Some(alt) = u.next_alternative() {
             self.call(alt, self.known.clone(), u.span);
         }
     }
@@ -318,41 +287,10 @@ impl BodyCheck<'_> {
     }
 }
 
-/// Locals that these expressions assign to.
-fn assigned(exprs: &[&HirExpr]) -> FxHashSet<LocalIx> {
-    let lvalue = |e: &&HirExpr| match &e.kind {
-        HirExprKind::Assign {
-            lvalue: LValue::Local(l),
-            ..
-        }
-        | HirExprKind::IncDec {
-            lvalue: LValue::Local(l),
-            ..
-        } => Some(*l),
-        _ => None,
-    };
-    exprs.iter().filter_map(lvalue).collect()
-}
-
 /// The maximum nesting of calls that any handler can reach, and whether a function calls itself
 /// (which then counts once).
 pub fn nesting(tree: &Tree) -> (u32, bool) {
-    let calls: Vec<Vec<UnitIx>> = tree
-        .units
-        .iter()
-        .map(|u| {
-            let mut out = Vec::new();
-            walk_exprs(&u.body, &mut |e| {
-                if let HirExprKind::Call { func, .. } = e.kind {
-                    out.push(func);
-                }
-            });
-            if let UnitKind::Func { next_alt, .. } = u.kind {
-                out.extend(next_alt);
-            }
-            out
-        })
-        .collect();
+    let calls = callees(tree);
     let (mut deepest, mut recursive) = (0, false);
     let mut depth: Vec<Option<u32>> = vec![None; calls.len()];
     let mut open = vec![false; calls.len()];
@@ -370,12 +308,9 @@ pub fn nesting(tree: &Tree) -> (u32, bool) {
                 stack.push((callee.0, 0));
                 continue;
             }
-            let below = calls[unit]
-                .iter()
-                .filter_map(|c| depth[c.0])
-                .max()
-                .unwrap_or(0);
-            let own = below + u32::from(matches!(tree.units[unit].kind, UnitKind::Func { .. }));
+            let below = calls[unit].iter().filter_map(|c| depth[c.0]).max();
+            let own = below.unwrap_or(0)
+                + u32::from(matches!(tree.units[unit].kind, UnitKind::Func { .. }));
             depth[unit] = Some(own);
             open[unit] = false;
             deepest = deepest.max(own);

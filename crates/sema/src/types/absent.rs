@@ -42,32 +42,12 @@ fn runs_without_event(u: &Unit) -> bool {
 /// For each unit, whether it or a function that it calls has an operation that no handler of the
 /// controller has.
 fn lacking(tree: &Tree) -> Vec<bool> {
-    let mut found: Vec<bool> = Vec::with_capacity(tree.units.len());
-    let mut calls: Vec<Vec<UnitIx>> = Vec::with_capacity(tree.units.len());
-    for u in &tree.units {
-        let (mut own, mut callees) = (false, Vec::new());
-        walk_exprs(&u.body, &mut |e| match &e.kind {
-            HirExprKind::Intr { f, .. } => own |= !f.is_available(&Event::Begin(0)),
-            HirExprKind::Call { func, .. } => callees.push(*func),
-            _ => {}
-        });
-        if let UnitKind::Func { next_alt, .. } = u.kind {
-            callees.extend(next_alt);
-        }
-        found.push(own);
-        calls.push(callees);
-    }
-    let mut changed = found.contains(&true);
-    while changed {
-        changed = false;
-        for (ix, callees) in calls.iter().enumerate() {
-            if !found[ix] && callees.iter().any(|c| found[c.0]) {
-                found[ix] = true;
-                changed = true;
-            }
-        }
-    }
-    found
+    let absent = |e: &HirExpr| matches!(&e.kind, HirExprKind::Intr { f, .. } if is_absent(*f));
+    reaching(tree, |u| any_expr_in(&u.body, absent))
+}
+
+fn is_absent(f: Intrinsic) -> bool {
+    !f.is_available(&Event::Begin(0))
 }
 
 struct Copies {
@@ -86,11 +66,7 @@ impl Copies {
                 stmt_exprs_mut(s, &mut |e| self.expr(e, tree, &mut todo));
             }
             tree.units[unit].body = body;
-            if let UnitKind::Func {
-                next_alt: Some(next),
-                ..
-            } = tree.units[unit].kind
-            {
+            if let Some(next) = tree.units[unit].next_alternative() {
                 let next = self.copy(next, tree, &mut todo);
                 if let UnitKind::Func { next_alt, .. } = &mut tree.units[unit].kind {
                     *next_alt = Some(next);
@@ -103,7 +79,7 @@ impl Copies {
         children_mut(e, &mut |c| self.expr(c, tree, todo));
         match &mut e.kind {
             HirExprKind::Call { func, .. } => *func = self.copy(*func, tree, todo),
-            HirExprKind::Intr { f, .. } if !f.is_available(&Event::Begin(0)) => {
+            HirExprKind::Intr { f, .. } if is_absent(*f) => {
                 let text = format!("there is no {} here", missing(*f));
                 let text = HirExpr {
                     kind: HirExprKind::Str(text.into_bytes().into()),

@@ -121,22 +121,10 @@ fn reads(body: &[HirStmt], out: &mut FxHashSet<LocalIx>) {
         own_exprs(s, &mut |root| {
             walk_expr(root, &mut |e| {
                 let discarded = outer == Some(std::ptr::from_ref(e));
-                match &e.kind {
-                    HirExprKind::Read(LValue::Local(ix)) => {
-                        out.insert(*ix);
-                    }
-                    HirExprKind::IncDec {
-                        lvalue: LValue::Local(ix),
-                        ..
-                    }
-                    | HirExprKind::Assign {
-                        lvalue: LValue::Local(ix),
-                        ..
-                    } if !discarded => {
-                        out.insert(*ix);
-                    }
-                    _ => {}
-                }
+                out.extend(match e.kind {
+                    HirExprKind::Read(LValue::Local(ix)) => Some(ix),
+                    _ => e.changed_local().filter(|_| !discarded),
+                });
             });
         });
     });
@@ -150,18 +138,13 @@ fn remove_dead(
 ) {
     body.retain_mut(|s| {
         let dead = match &mut s.kind {
-            HirStmtKind::Expr(e) => match &e.kind {
-                HirExprKind::Assign {
-                    lvalue: LValue::Local(ix),
-                    rhs,
-                    ..
-                } => (!read.contains(ix) && !expr_effect(rhs, effects, false))
-                    .then_some(("assignment to", Some(*ix))),
-                HirExprKind::IncDec {
-                    lvalue: LValue::Local(ix),
-                    ..
-                } => (!read.contains(ix)).then_some(("change of", Some(*ix))),
-                _ => None,
+            HirStmtKind::Expr(e) => match (e.changed_local(), &e.kind) {
+                (Some(ix), _) if read.contains(&ix) => None,
+                (Some(ix), HirExprKind::Assign { rhs, .. }) => {
+                    (!expr_effect(rhs, effects, false)).then_some(("assignment to", Some(ix)))
+                }
+                (Some(ix), _) => Some(("change of", Some(ix))),
+                (None, _) => None,
             },
             HirStmtKind::DeleteLocal(ix) => {
                 (!read.contains(ix)).then_some(("delete of", Some(*ix)))
@@ -216,34 +199,23 @@ pub fn warn(
     let mut list = Vec::new();
     for u in &tree.units {
         for l in u.locals.iter().filter(|l| !l.param && is_user(l.span)) {
-            let (code, text) = if l.read && !l.written {
-                (
-                    codes::NEVER_ASSIGNED,
-                    format!("local variable `{}` is never assigned", l.name),
-                )
-            } else if l.written && !l.read && !l.bound {
-                (
-                    codes::UNUSED_VARIABLE,
-                    format!("local variable `{}` is never read", l.name),
-                )
-            } else {
-                continue;
+            let (code, lack) = match (l.read, l.written) {
+                (true, false) => (codes::NEVER_ASSIGNED, "assigned"),
+                (false, true) if !l.bound => (codes::UNUSED_VARIABLE, "read"),
+                _ => continue,
             };
             if seen.insert((code, l.span)) {
+                let text = format!("local variable `{}` is never {lack}", l.name);
                 let d = Diagnostic::warning(code, text).at(l.span);
-                if list.len() >= SUGGESTIONS {
-                    list.push(d);
-                    continue;
-                }
-                list.push(with_similar_variable(d, &l.name, tree, u, facts));
+                list.push(match list.len() >= SUGGESTIONS {
+                    true => d,
+                    false => with_similar_variable(d, &l.name, tree, u, facts),
+                });
             }
         }
     }
-    for g in tree
-        .globals
-        .iter()
-        .filter(|g| g.user && !g.read && !g.written)
-    {
+    let unused = |g: &&HirGlobal| g.user && !g.read && !g.written;
+    for g in tree.globals.iter().filter(unused) {
         let text = format!("global variable `{}` is never used", g.name);
         list.push(Diagnostic::warning(codes::UNUSED_VARIABLE, text).at(g.span));
     }

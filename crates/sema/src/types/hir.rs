@@ -247,6 +247,14 @@ impl Unit {
         )
     }
 
+    /// The body that `next` goes on with, in functions.
+    pub fn next_alternative(&self) -> Option<UnitIx> {
+        match self.kind {
+            UnitKind::Func { next_alt, .. } => next_alt,
+            UnitKind::Handler { .. } => None,
+        }
+    }
+
     /// The executor of a handler; `None` for a function.
     pub fn executor(&self) -> Option<Executor> {
         match &self.kind {
@@ -459,6 +467,23 @@ pub enum HirExprKind {
     },
 }
 
+impl HirExpr {
+    /// The local that the expression itself changes.
+    pub fn changed_local(&self) -> Option<LocalIx> {
+        match self.kind {
+            HirExprKind::Assign {
+                lvalue: LValue::Local(l),
+                ..
+            }
+            | HirExprKind::IncDec {
+                lvalue: LValue::Local(l),
+                ..
+            } => Some(l),
+            _ => None,
+        }
+    }
+}
+
 impl LValue {
     /// The global of the location, with its keys.
     pub fn global(&self) -> Option<(GlobalIx, &[HirExpr])> {
@@ -532,40 +557,36 @@ pub fn walk_expr<'a>(e: &'a HirExpr, f: &mut dyn FnMut(&'a HirExpr)) {
     f(e);
 }
 
+/// The expressions of a statement itself, for reading (`iter`) and for changing (`iter_mut`).
+macro_rules! own_exprs {
+    ($kind:expr, $f:expr, $iter:ident) => {{
+        let f = $f;
+        match $kind {
+            HirStmtKind::Expr(e)
+            | HirStmtKind::If { cond: e, .. }
+            | HirStmtKind::Return(Some(e)) => f(e),
+            HirStmtKind::Loop { cond, step, .. } => cond.$iter().chain(step).for_each(f),
+            HirStmtKind::Foreach(fe) => {
+                fe.hist.$iter().flatten().for_each(&mut *f);
+                fe.slice.$iter().flatten().for_each(&mut *f);
+                fe.limit.$iter().for_each(f);
+            }
+            HirStmtKind::DeleteElem(_, keys) => keys.$iter().flatten().for_each(f),
+            _ => {}
+        }
+    }};
+}
+
 /// The expressions of a statement itself, without those of the statements in it.
 pub fn own_exprs<'a>(s: &'a HirStmt, f: &mut dyn FnMut(&'a HirExpr)) {
-    match &s.kind {
-        HirStmtKind::Expr(e) | HirStmtKind::If { cond: e, .. } | HirStmtKind::Return(Some(e)) => {
-            f(e)
-        }
-        HirStmtKind::Loop { cond, step, .. } => cond.iter().chain(step).for_each(f),
-        HirStmtKind::Foreach(fe) => {
-            fe.hist.iter().flatten().for_each(&mut *f);
-            fe.slice.iter().flatten().for_each(&mut *f);
-            fe.limit.iter().for_each(f);
-        }
-        HirStmtKind::DeleteElem(_, keys) => keys.iter().flatten().for_each(f),
-        _ => {}
-    }
+    own_exprs!(&s.kind, f, iter)
 }
 
 /// Calls `f` on each statement, outer ones first.
 pub fn walk_stmts<'a>(list: &'a [HirStmt], f: &mut dyn FnMut(&'a HirStmt)) {
     for s in list {
         f(s);
-        match &s.kind {
-            HirStmtKind::Block(b) | HirStmtKind::Loop { body: b, .. } => walk_stmts(b, f),
-            HirStmtKind::If { then, els, .. } => {
-                walk_stmts(then, f);
-                walk_stmts(els, f);
-            }
-            HirStmtKind::Foreach(fe) => walk_stmts(&fe.body, f),
-            HirStmtKind::Try { body, handler, .. } => {
-                walk_stmts(body, f);
-                walk_stmts(handler, f);
-            }
-            _ => {}
-        }
+        inner_blocks(s, &mut |block| walk_stmts(block, f));
     }
 }
 
@@ -612,32 +633,58 @@ pub fn children_mut(e: &mut HirExpr, f: &mut dyn FnMut(&mut HirExpr)) {
 
 /// Calls `f` on the outermost expressions of a statement and of all statements in it.
 pub fn stmt_exprs_mut(s: &mut HirStmt, f: &mut dyn FnMut(&mut HirExpr)) {
-    let all = |list: &mut [HirStmt], f: &mut dyn FnMut(&mut HirExpr)| {
-        list.iter_mut().for_each(|s| stmt_exprs_mut(s, f));
+    own_exprs!(&mut s.kind, &mut *f, iter_mut);
+    let (first, second): (&mut [HirStmt], &mut [HirStmt]) = match &mut s.kind {
+        HirStmtKind::Block(b) | HirStmtKind::Loop { body: b, .. } => (b, &mut []),
+        HirStmtKind::If { then, els, .. } => (then, els),
+        HirStmtKind::Foreach(fe) => (&mut fe.body, &mut []),
+        HirStmtKind::Try { body, handler, .. } => (body, handler),
+        _ => return,
     };
-    match &mut s.kind {
-        HirStmtKind::Expr(e) | HirStmtKind::Return(Some(e)) => f(e),
-        HirStmtKind::Block(b) => all(b, f),
-        HirStmtKind::If { cond, then, els } => {
-            f(cond);
-            all(then, f);
-            all(els, f);
+    first
+        .iter_mut()
+        .chain(second)
+        .for_each(|s| stmt_exprs_mut(s, f));
+}
+
+/// The functions that each unit calls or goes on with.
+pub fn callees(tree: &Tree) -> Vec<Vec<UnitIx>> {
+    let of_unit = |u: &Unit| {
+        let mut found = Vec::new();
+        walk_exprs(&u.body, &mut |e| {
+            if let HirExprKind::Call { func, .. } = e.kind {
+                found.push(func);
+            }
+        });
+        found.extend(u.next_alternative());
+        found
+    };
+    tree.units.iter().map(of_unit).collect()
+}
+
+/// For each unit what holds for it or for a function that it calls: `own` is what holds for a unit itself.
+pub fn reached<T: Clone + PartialEq>(
+    tree: &Tree,
+    own: impl Fn(&Unit) -> T,
+    join: impl Fn(T, &T) -> T,
+) -> Vec<T> {
+    let callees = callees(tree);
+    let mut out: Vec<T> = tree.units.iter().map(own).collect();
+    loop {
+        let before = out.clone();
+        // Callers stand before callees, so going backwards decides most units in one round.
+        for (n, called) in callees.iter().enumerate().rev() {
+            out[n] = called
+                .iter()
+                .fold(out[n].clone(), |all, func| join(all, &out[func.0]));
         }
-        HirStmtKind::Loop { cond, step, body } => {
-            cond.iter_mut().chain(step).for_each(&mut *f);
-            all(body, f);
+        if out == before {
+            return out;
         }
-        HirStmtKind::Foreach(fe) => {
-            fe.hist.iter_mut().flatten().for_each(&mut *f);
-            fe.slice.iter_mut().flatten().for_each(&mut *f);
-            fe.limit.iter_mut().for_each(&mut *f);
-            all(&mut fe.body, f);
-        }
-        HirStmtKind::Try { body, handler, .. } => {
-            all(body, f);
-            all(handler, f);
-        }
-        HirStmtKind::DeleteElem(_, keys) => keys.iter_mut().flatten().for_each(f),
-        _ => {}
     }
+}
+
+/// For each unit, whether a condition holds for it or for a function that it calls.
+pub fn reaching(tree: &Tree, own: impl Fn(&Unit) -> bool) -> Vec<bool> {
+    reached(tree, own, |all, called| all || *called)
 }

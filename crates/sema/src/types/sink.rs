@@ -53,40 +53,27 @@ pub fn sink(tree: &mut Tree) {
         }
         quiet = next;
     }
-    for u in tree
-        .units
-        .iter_mut()
-        .filter(|u| u.executor() == Some(Executor::Kernel))
-    {
+    let in_kernel = |u: &&mut Unit| u.executor() == Some(Executor::Kernel);
+    for u in tree.units.iter_mut().filter(in_kernel) {
         handler(&mut u.body, &quiet);
     }
 }
 
 fn calls_only(u: &Unit, quiet: &[bool]) -> bool {
-    let mut ok = true;
-    walk_exprs(&u.body, &mut |e| {
-        if let HirExprKind::Call { func, .. } = e.kind {
-            ok &= quiet[func.0];
-        }
-    });
-    ok
+    let loud = |e: &HirExpr| matches!(e.kind, HirExprKind::Call { func, .. } if !quiet[func.0]);
+    !any_expr_in(&u.body, loud)
 }
 
 /// Whether a function returns the same for the same arguments within one run of a handler.
 fn is_deterministic(u: &Unit) -> bool {
-    let mut ok = true;
-    walk_exprs(&u.body, &mut |e| ok &= steady_node(e, true));
-    ok
+    !any_expr_in(&u.body, |e| !steady_node(e, true))
 }
 
 fn steady_node(e: &HirExpr, locals: bool) -> bool {
     match &e.kind {
         HirExprKind::Intr { f, .. } => {
-            f.info().pure_
-                || matches!(
-                    f,
-                    Intrinsic::KernelStr | Intrinsic::SysArgstr | Intrinsic::SysArgtext
-                )
+            use Intrinsic::{KernelStr, SysArgstr, SysArgtext};
+            f.info().pure_ || matches!(f, KernelStr | SysArgstr | SysArgtext)
         }
         HirExprKind::Read(LValue::Local(_))
         | HirExprKind::Num(_)
@@ -161,22 +148,14 @@ fn handler(body: &mut Vec<HirStmt>, quiet: &[bool]) {
 /// assignments, whose order does not matter.
 fn reader_behind_tests(body: &[HirStmt], l: LocalIx) -> Option<usize> {
     let reads = |s: &HirStmt| {
-        uses(std::slice::from_ref(s))
-            .get(&l)
-            .is_some_and(|u| u.reads > 0)
+        let uses = uses(std::slice::from_ref(s));
+        uses.get(&l).is_some_and(|u| u.reads > 0)
     };
     let reader = body.iter().position(reads)?;
-    let assigns = |s: &HirStmt| {
-        matches!(
-            &s.kind,
-            HirStmtKind::Expr(HirExpr {
-                kind: HirExprKind::Assign {
-                    lvalue: LValue::Local(_),
-                    ..
-                },
-                ..
-            })
-        )
+    let assign = |e: &HirExpr| matches!(e.kind, HirExprKind::Assign { .. });
+    let assigns = |s: &HirStmt| match &s.kind {
+        HirStmtKind::Expr(e) => assign(e) && e.changed_local().is_some(),
+        _ => false,
     };
     (!body[..reader].iter().all(assigns)).then_some(reader)
 }
@@ -267,18 +246,12 @@ fn count(body: &[HirStmt], in_loop: bool, out: &mut FxHashMap<LocalIx, LocalUse>
                 };
                 match &e.kind {
                     HirExprKind::Read(LValue::Local(l)) => note(*l, 1, 0),
-                    HirExprKind::Assign {
-                        lvalue: LValue::Local(l),
-                        op,
-                        ..
-                    } => {
-                        note(*l, usize::from(op.is_some()), 1);
+                    kind => {
+                        let plain = matches!(kind, HirExprKind::Assign { op: None, .. });
+                        if let Some(l) = e.changed_local() {
+                            note(l, usize::from(!plain), 1);
+                        }
                     }
-                    HirExprKind::IncDec {
-                        lvalue: LValue::Local(l),
-                        ..
-                    } => note(*l, 1, 1),
-                    _ => {}
                 }
             });
         });

@@ -56,7 +56,7 @@ impl Resolver<'_> {
     pub(super) fn rules(&mut self) {
         let found = check(&self.tree, &std::mem::take(&mut self.conditions));
         found.into_iter().for_each(|d| self.report(d));
-        if !self.input.guru {
+        if !self.options.guru {
             self.changes_of_processes();
             self.absolute_addresses();
         }
@@ -219,38 +219,9 @@ fn foreach(
                 out.push(d.help(help));
                 break;
             }
-            next = next_body(tree, unit);
+            next = tree.units[unit.0].next_alternative();
         }
     });
-}
-
-fn next_body(tree: &Tree, unit: UnitIx) -> Option<UnitIx> {
-    match &tree.units[unit.0].kind {
-        UnitKind::Func { next_alt, .. } => *next_alt,
-        UnitKind::Handler { .. } => None,
-    }
-}
-
-/// For each unit, whether a condition holds for it or for a function that it calls.
-fn reaching(tree: &Tree, own: impl Fn(&Unit) -> bool) -> Vec<bool> {
-    let mut out: Vec<bool> = tree.units.iter().map(own).collect();
-    loop {
-        let mut grown = false;
-        for i in 0..out.len() {
-            if out[i] {
-                continue;
-            }
-            let calls =
-                |e: &HirExpr| matches!(&e.kind, HirExprKind::Call { func, .. } if out[func.0]);
-            let reaches = next_body(tree, UnitIx(i)).is_some_and(|n| out[n.0])
-                || any_expr_in(&tree.units[i].body, calls);
-            out[i] = reaches;
-            grown |= reaches;
-        }
-        if !grown {
-            return out;
-        }
-    }
 }
 
 /// Whether a unit itself modifies a global variable.
