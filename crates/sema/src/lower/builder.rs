@@ -1,7 +1,7 @@
 //! One body under construction: registers, blocks, the current block.
 
 use spile_cast::Cast;
-use spile_ir::{Block, BlockId, Body, Inst, Reg, SiteId, Term, Ty, Val};
+use spile_ir::{BinOp, Block, BlockId, Body, Inst, Intrinsic, Reg, SiteId, Term, Ty, Val};
 use spile_syntax::ast::Span;
 
 use super::Lower;
@@ -98,15 +98,8 @@ impl<'l, 'a> Builder<'l, 'a> {
         let span = self.source().span;
         for p in params {
             let from = Reg(p.0.fit());
-            let dst = self.reg(self.body.regs[from.index()]);
-            self.emit(
-                Inst::Copy {
-                    dst,
-                    src: Val::Reg(from),
-                },
-                span,
-            );
-            self.saved.push(dst);
+            let copy = self.copied(from, span);
+            self.saved.push(copy);
         }
     }
 
@@ -117,6 +110,22 @@ impl<'l, 'a> Builder<'l, 'a> {
 
     pub(super) fn long(&mut self) -> Reg {
         self.reg(Ty::Long)
+    }
+
+    /// A register with a copy of another one.
+    pub(super) fn copied(&mut self, from: Reg, span: Span) -> Reg {
+        let (dst, src) = (self.reg(self.body.regs[from.index()]), Val::Reg(from));
+        self.emit(Inst::Copy { dst, src }, span);
+        dst
+    }
+
+    /// Emits `dst = a op b`.
+    pub(super) fn binary(&mut self, dst: Reg, op: BinOp, a: Val, b: Val, span: Span) {
+        self.emit(Inst::Bin { dst, op, a, b }, span);
+    }
+
+    pub(super) fn intrinsic(&mut self, dst: Option<Reg>, f: Intrinsic, args: Vec<Val>, span: Span) {
+        self.emit(Inst::Intr { dst, f, args }, span);
     }
 
     pub(super) fn local(&self, l: LocalIx) -> Reg {
@@ -178,10 +187,7 @@ impl<'l, 'a> Builder<'l, 'a> {
 
     /// An instruction that gives 0 or "" if it fails.
     fn emit_or_zero(&mut self, dst: Reg, inst: Inst, site: SiteId) {
-        let src = match self.body.regs[dst.index()] {
-            Ty::Long => Val::Imm(0),
-            Ty::Str(_) => self.l.string(&[]),
-        };
+        let src = self.zero(dst);
         let (failed, join) = (self.block(), self.block());
         let outer = self.catch.replace(failed);
         let inner = self.block();

@@ -1,6 +1,6 @@
 //! Expressions.
 
-use spile_ir::{BinOp, BlockId, CmpOp, GlobalId, Inst, IntTy, Reg, Term, Ty, UnOp, Val};
+use spile_ir::{BinOp, BlockId, CmpOp, GlobalId, Inst, IntTy, Intrinsic, Reg, Term, Ty, UnOp, Val};
 use spile_syntax::ast::Span;
 
 use super::builder::Builder;
@@ -51,24 +51,14 @@ impl Builder<'_, '_> {
             }
             HirExprKind::Logic { and, a, b } => {
                 let (more, join) = (self.block(), self.block());
-                if *and {
-                    self.branch(a, more, join)
-                } else {
-                    self.branch(a, join, more)
-                }
+                let (then, els) = if *and { (more, join) } else { (join, more) };
+                self.branch(a, then, els);
                 self.switch_to_block(more);
                 self.effect(b);
                 self.jump(join);
             }
             HirExprKind::Ternary(c, a, b) => {
-                let (yes, no, join) = (self.block(), self.block(), self.block());
-                self.branch(c, yes, no);
-                for (block, e) in [(yes, a), (no, b)] {
-                    self.switch_to_block(block);
-                    self.effect(e);
-                    self.end(Term::Jump(join));
-                }
-                self.switch_to_block(join);
+                self.alternatives(c, [a, b], |this, e| this.effect(e));
             }
             _ => {
                 self.value(e);
@@ -96,25 +86,13 @@ impl Builder<'_, '_> {
         let mut changed = false;
         for e in later {
             walk_expr(e, &mut |e| {
-                if let HirExprKind::Assign {
-                    lvalue: LValue::Local(l),
-                    ..
-                }
-                | HirExprKind::IncDec {
-                    lvalue: LValue::Local(l),
-                    ..
-                } = &e.kind
-                {
-                    changed |= l.0 == r.index();
-                }
+                changed |= e.changed_local().is_some_and(|l| l.0 == r.index());
             });
         }
-        if !changed {
-            return v;
+        match changed {
+            true => Val::Reg(self.copied(r, span)),
+            false => v,
         }
-        let dst = self.reg(self.body.regs[r.index()]);
-        self.emit(Inst::Copy { dst, src: v }, span);
-        Val::Reg(dst)
     }
 
     pub(super) fn optional_operands(&mut self, keys: &[Option<HirExpr>]) -> Vec<Option<Val>> {
@@ -169,22 +147,15 @@ impl Builder<'_, '_> {
             HirExprKind::Raise(m) => {
                 let msg = self.value(m);
                 self.emit(Inst::Raise { msg }, e.span);
-                match self.l.types.get(e.ty) {
-                    Some(Base::Str) => self.l.string(b""),
-                    _ => Val::Imm(0),
+                match self.is_str(e) {
+                    true => self.l.string(b""),
+                    false => Val::Imm(0),
                 }
             }
             HirExprKind::StatAdd { lvalue, rhs } => {
-                let Some((g, keys)) = lvalue.global() else {
+                let Some((g, keys, val)) = self.element_and(lvalue, rhs) else {
                     return Val::Imm(0);
                 };
-                let Some(g) = self.global(g) else {
-                    return Val::Imm(0);
-                };
-                let mut list: Vec<&HirExpr> = keys.iter().collect();
-                list.push(rhs);
-                let mut keys = self.operand_refs(&list);
-                let val = keys.pop().unwrap_or(Val::Imm(0));
                 self.emit(Inst::StatAdd { g, keys, val }, e.span);
                 val
             }
@@ -211,14 +182,7 @@ impl Builder<'_, '_> {
             }
             HirExprKind::Intr { f, args } if f.info().ret.is_none() => {
                 let args = self.operands(args);
-                self.emit(
-                    Inst::Intr {
-                        dst: None,
-                        f: *f,
-                        args,
-                    },
-                    e.span,
-                );
+                self.intrinsic(None, *f, args, e.span);
                 Val::Imm(0)
             }
             _ => {
@@ -262,16 +226,7 @@ impl Builder<'_, '_> {
         if of == NameFunction::Interrupted && unit.interrupts() {
             let max = self.l.program.limits.maxstringlen as usize;
             let dst = self.reg(Ty::str_for_len(max));
-            let (f, args) = (spile_ir::Intrinsic::Interrupted, Vec::new());
-            let dst_reg = Some(dst);
-            self.emit(
-                Inst::Intr {
-                    dst: dst_reg,
-                    f,
-                    args,
-                },
-                span,
-            );
+            self.intrinsic(Some(dst), Intrinsic::Interrupted, Vec::new(), span);
             return Val::Reg(dst);
         }
         let names = unit.names(of);
@@ -285,10 +240,8 @@ impl Builder<'_, '_> {
         };
         let max = self.l.program.limits.maxstringlen as usize;
         let table = self.l.name_table(self.unit, of);
-        let idx = self.reg(Ty::Long);
-        let f = spile_ir::Intrinsic::CtxSite;
-        let (dst, args) = (Some(idx), Vec::new());
-        self.emit(Inst::Intr { dst, f, args }, span);
+        let idx = self.long();
+        self.intrinsic(Some(idx), Intrinsic::CtxSite, Vec::new(), span);
         let dst = self.reg(Ty::str_for_len(longest.min(max)));
         let idx = Val::Reg(idx);
         self.emit(Inst::TableGet { dst, table, idx }, span);
@@ -306,8 +259,8 @@ impl Builder<'_, '_> {
                 self.call(Some(dst), *func, args, e.span);
             }
             HirExprKind::Intr { f, args } if f.info().ret.is_some() => {
-                let (dst, f, args) = (Some(dst), *f, self.operands(args));
-                self.emit(Inst::Intr { dst, f, args }, e.span);
+                let args = self.operands(args);
+                self.intrinsic(Some(dst), *f, args, e.span);
             }
             HirExprKind::Table { table, idx } => {
                 let idx = self.value(idx);
@@ -319,22 +272,18 @@ impl Builder<'_, '_> {
                 let Some((re, keep)) = self.l.regex(*re) else {
                     return;
                 };
-                self.emit(
-                    Inst::Regex {
-                        dst,
-                        re,
-                        text,
-                        keep,
-                    },
-                    e.span,
-                );
+                let inst = Inst::Regex {
+                    dst,
+                    re,
+                    text,
+                    keep,
+                };
+                self.emit(inst, e.span);
             }
             HirExprKind::Un(..)
             | HirExprKind::Bin(..)
             | HirExprKind::Cmp(..)
-            | HirExprKind::Concat(..) => {
-                self.operation_to(dst, e);
-            }
+            | HirExprKind::Concat(..) => self.operation_to(dst, e),
             HirExprKind::Logic { .. } | HirExprKind::Ternary(..) => self.choice_to(dst, e),
             HirExprKind::In { .. } | HirExprKind::Stat { .. } | HirExprKind::HistGet { .. } => {
                 self.element_to(dst, e);
@@ -392,17 +341,10 @@ impl Builder<'_, '_> {
             HirExprKind::Cmp(op, x, y) => {
                 let text = self.is_str(x);
                 let (a, b) = self.two_operands(x, y);
-                let inst = if text {
-                    Inst::StrCmp { dst, op: *op, a, b }
-                } else {
-                    Inst::Bin {
-                        dst,
-                        op: number_cmp(*op),
-                        a,
-                        b,
-                    }
-                };
-                self.emit(inst, e.span);
+                match text {
+                    true => self.emit(Inst::StrCmp { dst, op: *op, a, b }, e.span),
+                    false => self.binary(dst, number_cmp(*op), a, b, e.span),
+                }
             }
             HirExprKind::Concat(x, y) => {
                 let (a, b) = self.two_operands(x, y);
@@ -415,34 +357,48 @@ impl Builder<'_, '_> {
     /// A value that depends on a branch.
     fn choice_to(&mut self, dst: Reg, e: &HirExpr) {
         match &e.kind {
-            HirExprKind::Logic { .. } => {
-                let (yes, no, join) = (self.block(), self.block(), self.block());
-                self.branch(e, yes, no);
-                for (b, n) in [(yes, 1), (no, 0)] {
-                    self.switch_to_block(b);
-                    self.emit(
-                        Inst::Copy {
-                            dst,
-                            src: Val::Imm(n),
-                        },
-                        e.span,
-                    );
-                    self.end(Term::Jump(join));
-                }
-                self.switch_to_block(join);
-            }
+            HirExprKind::Logic { .. } => self.alternatives(e, [1, 0], |this, n| {
+                let src = Val::Imm(n);
+                this.emit(Inst::Copy { dst, src }, e.span);
+            }),
             HirExprKind::Ternary(c, x, y) => {
-                let (yes, no, join) = (self.block(), self.block(), self.block());
-                self.branch(c, yes, no);
-                for (b, v) in [(yes, x), (no, y)] {
-                    self.switch_to_block(b);
-                    self.value_to(dst, v);
-                    self.end(Term::Jump(join));
-                }
-                self.switch_to_block(join);
+                self.alternatives(c, [x, y], |this, v| this.value_to(dst, v));
             }
             _ => {}
         }
+    }
+
+    /// Lowers the first of two alternatives where a condition holds, else the second one.
+    fn alternatives<T>(
+        &mut self,
+        cond: &HirExpr,
+        [yes, no]: [T; 2],
+        mut lower: impl FnMut(&mut Self, T),
+    ) {
+        let (then, els, join) = (self.block(), self.block(), self.block());
+        self.branch(cond, then, els);
+        for (block, alternative) in [(then, yes), (els, no)] {
+            self.switch_to_block(block);
+            lower(self, alternative);
+            self.end(Term::Jump(join));
+        }
+        self.switch_to_block(join);
+    }
+
+    /// The global and the keys of a statistic; `None` if it was removed as unused.
+    pub(super) fn statistic(&mut self, lvalue: &LValue) -> Option<(GlobalId, Vec<Val>)> {
+        let (g, keys) = lvalue.global()?;
+        Some((self.global(g)?, self.operands(keys)))
+    }
+
+    /// The global and the keys of a statistic, and an operand that is evaluated after the keys.
+    fn element_and(&mut self, lvalue: &LValue, e: &HirExpr) -> Option<(GlobalId, Vec<Val>, Val)> {
+        let (g, keys) = lvalue.global()?;
+        let g = self.global(g)?;
+        let list: Vec<&HirExpr> = keys.iter().chain([e]).collect();
+        let mut keys = self.operand_refs(&list);
+        let last = keys.pop()?;
+        Some((g, keys, last))
     }
 
     /// A read of an array or a statistic.
@@ -458,32 +414,23 @@ impl Builder<'_, '_> {
                 what,
                 shift,
             } => {
-                let Some((g, keys)) = lvalue.global() else {
+                let Some((g, keys)) = self.statistic(lvalue) else {
                     return;
                 };
-                let Some(g) = self.global(g) else { return };
-                let keys = self.operands(keys);
-                self.emit(
-                    Inst::StatGet {
-                        dst,
-                        g,
-                        keys,
-                        what: *what,
-                        shift: *shift,
-                    },
-                    e.span,
-                );
+                let (what, shift) = (*what, *shift);
+                let inst = Inst::StatGet {
+                    dst,
+                    g,
+                    keys,
+                    what,
+                    shift,
+                };
+                self.emit(inst, e.span);
             }
             HirExprKind::HistGet { lvalue, idx } => {
-                let Some((g, keys)) = lvalue.global() else {
-                    return;
-                };
-                let Some(g) = self.global(g) else { return };
-                let mut list: Vec<&HirExpr> = keys.iter().collect();
-                list.push(idx);
-                let mut keys = self.operand_refs(&list);
-                let idx = keys.pop().unwrap_or(Val::Imm(0));
-                self.emit(Inst::HistGet { dst, g, keys, idx }, e.span);
+                if let Some((g, keys, idx)) = self.element_and(lvalue, idx) {
+                    self.emit(Inst::HistGet { dst, g, keys, idx }, e.span);
+                }
             }
             _ => {}
         }
@@ -554,39 +501,27 @@ impl Builder<'_, '_> {
             }
         }
         let val = self.value(rhs);
-        match (op, &t) {
-            (None, _) => {
+        let local = matches!(t, AssignTarget::Local(_));
+        match op {
+            None => {
                 self.write(&t, val, span);
                 val
             }
-            (
-                Some(AssignOp::Num(BinOp::Add)),
-                AssignTarget::Scalar(..) | AssignTarget::Elem(..),
-            ) => self.add(&t, val, used, span).0,
-            (
-                Some(AssignOp::Num(BinOp::Sub)),
-                AssignTarget::Scalar(..) | AssignTarget::Elem(..),
-            ) => {
+            Some(AssignOp::Num(BinOp::Add)) if !local => self.add(&t, val, used, span).0,
+            Some(AssignOp::Num(BinOp::Sub)) if !local => {
                 let neg = self.negated(val, span);
                 self.add(&t, neg, used, span).0
             }
-            (Some(op), _) => self.update(&t, op, val, span),
+            Some(op) => self.update(&t, op, val, span),
         }
     }
 
     fn negated(&mut self, val: Val, span: Span) -> Val {
         match val {
             Val::Imm(n) => Val::Imm(n.wrapping_neg()),
-            v => {
-                let dst = self.long();
-                self.emit(
-                    Inst::Un {
-                        dst,
-                        op: UnOp::Neg,
-                        a: v,
-                    },
-                    span,
-                );
+            a => {
+                let (dst, op) = (self.long(), UnOp::Neg);
+                self.emit(Inst::Un { dst, op, a }, span);
                 Val::Reg(dst)
             }
         }
@@ -598,15 +533,8 @@ impl Builder<'_, '_> {
         match t {
             AssignTarget::Scalar(g, _) => self.emit(Inst::GAdd { g: *g, val, old }, span),
             AssignTarget::Elem(g, keys, _) => {
-                self.emit(
-                    Inst::AAdd {
-                        g: *g,
-                        keys: keys.clone(),
-                        val,
-                        old,
-                    },
-                    span,
-                );
+                let (g, keys) = (*g, keys.clone());
+                self.emit(Inst::AAdd { g, keys, val, old }, span);
             }
             AssignTarget::Local(_) => {}
         }
@@ -614,15 +542,7 @@ impl Builder<'_, '_> {
             return (Val::Imm(0), Val::Imm(0));
         };
         let dst = self.long();
-        self.emit(
-            Inst::Bin {
-                dst,
-                op: BinOp::Add,
-                a: Val::Reg(old),
-                b: val,
-            },
-            span,
-        );
+        self.binary(dst, BinOp::Add, Val::Reg(old), val, span);
         (Val::Reg(dst), Val::Reg(old))
     }
 
@@ -637,13 +557,10 @@ impl Builder<'_, '_> {
             }
         };
         let a = Val::Reg(current);
-        self.emit(
-            match op {
-                AssignOp::Num(op) => Inst::Bin { dst, op, a, b: val },
-                AssignOp::Concat => Inst::Concat { dst, a, b: val },
-            },
-            span,
-        );
+        match op {
+            AssignOp::Num(op) => self.binary(dst, op, a, val, span),
+            AssignOp::Concat => self.emit(Inst::Concat { dst, a, b: val }, span),
+        }
         if !matches!(t, AssignTarget::Local(_)) {
             self.write(t, Val::Reg(dst), span);
         }
@@ -659,26 +576,8 @@ impl Builder<'_, '_> {
             let (after, before) = self.add(&t, by, used, span);
             return if prefix { after } else { before };
         };
-        let before = (used && !prefix).then(|| {
-            let dst = self.long();
-            self.emit(
-                Inst::Copy {
-                    dst,
-                    src: Val::Reg(r),
-                },
-                span,
-            );
-            dst
-        });
-        self.emit(
-            Inst::Bin {
-                dst: r,
-                op: BinOp::Add,
-                a: Val::Reg(r),
-                b: by,
-            },
-            span,
-        );
+        let before = (used && !prefix).then(|| self.copied(r, span));
+        self.binary(r, BinOp::Add, Val::Reg(r), by, span);
         Val::Reg(before.unwrap_or(r))
     }
 }

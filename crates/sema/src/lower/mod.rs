@@ -34,7 +34,7 @@ use spile_syntax::ast::Literal;
 use spile_syntax::source::{FileId, Sources};
 
 use crate::probe::SiteNames;
-use crate::types::hir::{self, GlobalIx, HirExprKind, NameFunction, Tree, UnitIx, UnitKind};
+use crate::types::hir::{self, GlobalIx, HirExprKind, NameFunction, Tree, Unit, UnitIx, UnitKind};
 use crate::types::unify::{Base, Types};
 use crate::types::width::{Widths, widths};
 use builder::Builder;
@@ -128,31 +128,18 @@ pub(crate) fn lower(
 /// By unit: the names of the probe point (`pp()` and similar functions) that it uses, directly or through
 /// calls.
 fn probe_names(tree: &Tree) -> Vec<[bool; NameFunction::COUNT]> {
-    let mut out = vec![[false; NameFunction::COUNT]; tree.units.len()];
-    let add = |out: &mut Vec<[bool; NameFunction::COUNT]>, to: usize, from: UnitIx| {
-        let more = out[from.0];
-        out[to].iter_mut().zip(more).for_each(|(a, b)| *a |= b);
-    };
-    loop {
-        let before = out.clone();
-        for (i, u) in tree.units.iter().enumerate().rev() {
-            hir::walk_exprs(&u.body, &mut |e| match e.kind {
-                HirExprKind::ProbeName { of } => out[i][of as usize] = true,
-                HirExprKind::Call { func, .. } => add(&mut out, i, func),
-                _ => {}
-            });
-            if let UnitKind::Func {
-                next_alt: Some(alt),
-                ..
-            } = u.kind
-            {
-                add(&mut out, i, alt);
+    let own = |u: &Unit| {
+        let mut names = [false; NameFunction::COUNT];
+        hir::walk_exprs(&u.body, &mut |e| {
+            if let HirExprKind::ProbeName { of } = e.kind {
+                names[of as usize] = true;
             }
-        }
-        if out == before {
-            return out;
-        }
-    }
+        });
+        names
+    };
+    hir::reached(tree, own, |all, called| {
+        std::array::from_fn(|n| all[n] || called[n])
+    })
 }
 
 impl<'a> Lower<'a> {
@@ -177,10 +164,9 @@ impl<'a> Lower<'a> {
                 keys: (0..keys.len())
                     .map(|n| self.widths.key(self.types, keys[n], ix, n))
                     .collect(),
-                value: if is_stats {
-                    ElemTy::Stats(spec)
-                } else {
-                    ElemTy::Scalar(scalar)
+                value: match is_stats {
+                    true => ElemTy::Stats(spec),
+                    false => ElemTy::Scalar(scalar),
                 },
                 max: g
                     .max
@@ -226,14 +212,13 @@ impl<'a> Lower<'a> {
         let mut b = Builder::new(self, unit);
         b.handler_stmts(&u.body, u.span);
         let body: Body = b.finish();
-        let handler = Handler {
+        self.program.handlers.push(Handler {
             point: point.clone(),
             points: *points,
             event: event.clone(),
             body,
             site,
-        };
-        self.program.handlers.push(handler);
+        });
         self.patterns.push(pattern.clone());
     }
 
@@ -328,11 +313,9 @@ impl<'a> Lower<'a> {
             return *id;
         }
         let names = kind.names(of);
-        let id = TableId(self.program.tables.len().fit());
-        self.program.tables.push(ConstTable {
-            name: format!("names@{}", id.0).into(),
-            entries: names.iter().map(|n| n.as_bytes().into()).collect(),
-        });
+        let entries = names.iter().map(|n| n.as_bytes().into()).collect();
+        let name = format!("names@{}", self.program.tables.len()).into();
+        let id = self.add_table(name, entries);
         self.name_tables.insert((shared, of), id);
         id
     }
@@ -342,12 +325,13 @@ impl<'a> Lower<'a> {
             return *id;
         }
         let (name, entries) = &self.tree.tables[ix];
-        let id = TableId(self.program.tables.len().fit());
-        self.program.tables.push(ConstTable {
-            name: name.clone(),
-            entries: entries.clone(),
-        });
+        let id = self.add_table(name.clone(), entries.clone());
         self.tables.insert(ix, id);
         id
+    }
+
+    fn add_table(&mut self, name: Arc<str>, entries: Vec<Bytes>) -> TableId {
+        self.program.tables.push(ConstTable { name, entries });
+        TableId(self.program.tables.len().fit::<u32>() - 1)
     }
 }

@@ -52,11 +52,9 @@ impl Builder<'_, '_> {
         newline: bool,
         span: Span,
     ) {
-        let Some((g, keys)) = lvalue.global() else {
+        let Some((g, keys)) = self.statistic(lvalue) else {
             return;
         };
-        let Some(g) = self.global(g) else { return };
-        let keys = self.operands(keys);
         self.emit(Inst::PrintHist { dst, g, keys }, span);
         if !newline {
             return;

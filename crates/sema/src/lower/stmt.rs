@@ -66,10 +66,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn leave_loop(
-        &mut self,
-        pick: impl Fn((spile_ir::BlockId, spile_ir::BlockId)) -> spile_ir::BlockId,
-    ) {
+    fn leave_loop(&mut self, pick: impl Fn((BlockId, BlockId)) -> BlockId) {
         if let Some(targets) = self.loops.last().copied() {
             self.terminate(Term::Jump(pick(targets)));
         }
@@ -77,11 +74,7 @@ impl Builder<'_, '_> {
 
     fn if_stmt(&mut self, cond: &HirExpr, then: &[HirStmt], els: &[HirStmt]) {
         let then_b = self.block();
-        let els_b = if els.is_empty() {
-            None
-        } else {
-            Some(self.block())
-        };
+        let els_b = (!els.is_empty()).then(|| self.block());
         let join = self.block();
         self.branch(cond, then_b, els_b.unwrap_or(join));
         self.switch_to_block(then_b);
@@ -141,25 +134,23 @@ impl Builder<'_, '_> {
                 let keys = self.operands(keys);
                 self.emit(Inst::IterHist { it, g, keys }, span);
                 if let Some(e) = &f.limit {
-                    let a = self.value(e);
-                    let dst = self.long();
-                    self.emit(Inst::Copy { dst, src: a }, span);
+                    let (src, dst) = (self.value(e), self.long());
+                    self.emit(Inst::Copy { dst, src }, span);
                     left = Some(dst);
                 }
             }
             None => {
                 let slice = self.optional_operands(&f.slice);
                 let limit = f.limit.as_ref().map(|e| self.value(e));
-                self.emit(
-                    Inst::IterNew {
-                        it,
-                        g,
-                        slice,
-                        sort: f.sort,
-                        limit,
-                    },
-                    span,
-                );
+                let sort = f.sort;
+                let inst = Inst::IterNew {
+                    it,
+                    g,
+                    slice,
+                    sort,
+                    limit,
+                };
+                self.emit(inst, span);
             }
         }
         let head = self.block();
@@ -191,20 +182,14 @@ impl Builder<'_, '_> {
     fn count_down(&mut self, left: Reg, done: BlockId, span: Span) {
         let more = self.block();
         let some = self.long();
-        let bin = |dst, op, b| Inst::Bin {
-            dst,
-            op,
-            a: Val::Reg(left),
-            b: Val::Imm(b),
-        };
-        self.emit(bin(some, BinOp::Gt, 0), span);
+        self.binary(some, BinOp::Gt, Val::Reg(left), Val::Imm(0), span);
         self.end(Term::Branch {
             cond: Val::Reg(some),
             then: more,
             els: done,
         });
         self.switch_to_block(more);
-        self.emit(bin(left, BinOp::Sub, 1), span);
+        self.binary(left, BinOp::Sub, Val::Reg(left), Val::Imm(1), span);
     }
 
     fn try_stmt(
@@ -289,8 +274,7 @@ impl Builder<'_, '_> {
     /// `next`: ends a handler; in a function, goes on with the function's next body.
     fn next(&mut self, span: Span) {
         let UnitKind::Func { next_alt, .. } = self.source().kind else {
-            self.terminate(Term::Ret(None));
-            return;
+            return self.terminate(Term::Ret(None));
         };
         match next_alt {
             Some(alt) => {
