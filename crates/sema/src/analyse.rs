@@ -19,7 +19,7 @@ use crate::types::dead_stores;
 use crate::types::hir::{Tree, Unit, UnitKind};
 use crate::types::regexes;
 use crate::types::resolve::unavailable::reason;
-use crate::types::resolve::{ElementTypes, Resolved, Resolver, ResolverHost, RunSettings};
+use crate::types::resolve::{ElementTypes, Resolved, Resolver, RunSettings};
 use crate::types::sink;
 use crate::types::unify::Types;
 
@@ -111,21 +111,6 @@ pub struct Inputs<'a> {
 /// Resolves the points of a library file's probes.
 pub type ResolvePoints<'a> = dyn FnMut(FileId, &mut Diagnostics) -> Vec<ProbeHandler> + 'a;
 
-struct Callbacks<'c, 'd> {
-    derive: &'c mut ResolvePoints<'d>,
-    tables: &'c dyn Fn(&str) -> Option<Vec<LiteralBytes>>,
-}
-
-impl ResolverHost for Callbacks<'_, '_> {
-    fn probes(&mut self, file: FileId, diags: &mut Diagnostics) -> Vec<ProbeHandler> {
-        (self.derive)(file, diags)
-    }
-
-    fn table(&mut self, name: &str) -> Option<Vec<LiteralBytes>> {
-        (self.tables)(name)
-    }
-}
-
 /// The diagnostics contain errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnalysisFailed;
@@ -177,28 +162,13 @@ fn bodies(
 ) -> Result<Analysis, AnalysisFailed> {
     let options = inputs.options;
     let mut limits = limits(options, diags);
-    let mut host = Callbacks {
-        derive,
-        tables: inputs.tables,
-    };
-    let input = RunSettings {
-        globals: &options.globals,
-        session: (options.session_pid, options.session_uid),
-        pidns: options.target_pidns,
-        users: Some(&options.target_users),
-        name: &options.session_name,
-        skip_badvars: options.skip_badvars,
-        guru: options.guru,
-        keep_unused: options.keep_unused,
-        elements: None,
-    };
     let is_user = |span: Span| inputs.library.is_user(span.file);
     let Resolved {
         mut tree,
         types,
         removed: mut left_out,
         ..
-    } = resolve(inputs, &mut host, input, &handlers, diags);
+    } = resolve(inputs, derive, &handlers, diags);
     seen(&tree, &types);
     if diags.has_errors() {
         return Err(AnalysisFailed);
@@ -227,16 +197,12 @@ fn bodies(
         limits.maxnesting = (depth + more).min(MAX_NESTING);
     }
     let in_script = |file| inputs.library.is_user(file);
-    let program = lower(
-        &tree,
-        &types,
-        (inputs.sources, &in_script),
-        LoweringOptions {
-            limits,
-            display: options.display,
-            faults_are_nothing: options.skip_badvars,
-        },
-    );
+    let how = LoweringOptions {
+        limits,
+        display: options.display,
+        faults_are_nothing: options.skip_badvars,
+    };
+    let program = lower(&tree, &types, (inputs.sources, &in_script), how);
     let removed = removed_text(left_out, inputs, &is_user);
     Ok(Analysis {
         program,
@@ -249,52 +215,47 @@ fn bodies(
 /// left out.
 fn resolve(
     inputs: &Inputs,
-    host: &mut Callbacks<'_, '_>,
-    settings: RunSettings<'_>,
+    derive: &mut ResolvePoints,
     handlers: &[ProbeHandler],
     diags: &mut Diagnostics,
 ) -> Resolved {
     // The elements of an array can have the types of elements of another one.
     const MOST_RUNS: usize = 8;
-    let mut run = |settings: RunSettings<'_>, diags: &mut Diagnostics| {
+    let mut run = |keep_unused: bool, diags: &mut Diagnostics| {
         let mut elements = ElementTypes::default();
         let mut runs = 0;
         loop {
-            let mut found = Diagnostics::new();
+            let mut reported = Diagnostics::new();
             let settings = RunSettings {
-                elements: Some(&elements),
-                ..settings
+                inputs,
+                keep_unused,
+                elements: &elements,
             };
-            let (facts, library) = (inputs.facts, inputs.library);
-            let resolved = Resolver::run(facts, library, host, &mut found, settings, handlers);
+            let resolved = Resolver::run(settings, derive, &mut reported, handlers);
             runs += 1;
             match resolved.late {
                 Some(late) if runs < MOST_RUNS => elements = late,
                 _ => {
-                    diags.append(found);
+                    diags.append(reported);
                     return resolved;
                 }
             }
         }
     };
-    let all = RunSettings {
-        keep_unused: true,
-        ..settings
-    };
     // After other errors, undecided types are only consequences.
-    if settings.keep_unused || diags.has_errors() {
-        return run(settings, diags);
+    if inputs.options.keep_unused || diags.has_errors() {
+        return run(inputs.options.keep_unused, diags);
     }
-    let mut found = Diagnostics::new();
-    let mut resolved = run(settings, &mut found);
-    if found.iter().any(|d| d.code == codes::UNRESOLVED_TYPE) {
+    let mut reported = Diagnostics::new();
+    let mut resolved = run(false, &mut reported);
+    if reported.iter().any(|d| d.code == codes::UNRESOLVED_TYPE) {
         let mut with_all = Diagnostics::new();
-        let again = run(all, &mut with_all);
+        let again = run(true, &mut with_all);
         if !with_all.has_errors() {
-            (resolved, found) = (again, with_all);
+            (resolved, reported) = (again, with_all);
         }
     }
-    diags.append(found);
+    diags.append(reported);
     resolved
 }
 
@@ -335,10 +296,7 @@ fn warn_deprecated(tree: &Tree, sources: &Sources, diags: &mut Diagnostics) {
         if u.span.file.is_built_in() && sources.name(u.span.file).ends_with(DEPRECATED) {
             let text = format!("`{}` is a function of earlier releases only", u.name);
             let d = Diagnostic::warning(codes::DEPRECATED, text);
-            diags.push(match reason(&u.name) {
-                Some(why) => d.help(why),
-                None => d,
-            });
+            diags.push(d.help_if(reason(&u.name)));
         }
     }
 }

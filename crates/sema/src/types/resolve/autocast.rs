@@ -176,13 +176,9 @@ impl Resolver<'_> {
     fn stored(&mut self, g: GlobalIx) -> &[Origin] {
         let declared = self.tree.globals[g.0].span;
         let before = || {
-            let known = self.input.elements.and_then(|all| all.get(&declared));
-            known
-                .into_iter()
-                .flatten()
-                .copied()
-                .map(Origin::Type)
-                .collect()
+            let known = self.settings.elements.get(&declared);
+            let known = known.into_iter().flatten().copied();
+            known.map(Origin::Type).collect()
         };
         self.global_ctypes.entry(g).or_insert_with(before)
     }

@@ -235,10 +235,7 @@ impl Resolver<'_> {
     }
 
     /// The id in a user namespace for an id of the kernel. The code tests `id` against each range.
-    fn map_id(&mut self, map: Option<&IdMap>, id: &HirExpr, span: Span) -> HirExpr {
-        let Some(map) = map else {
-            return id.clone();
-        };
+    fn map_id(&mut self, map: &IdMap, id: &HirExpr, span: Span) -> HirExpr {
         self.set_type(id.ty, Base::Long, id.span);
         let others = self.num(HirExprKind::Num(map.others.into()), span);
         map.ranges
@@ -297,20 +294,14 @@ impl Resolver<'_> {
                 self.str(HirExprKind::ProbeName { of }, span)
             }
             ("session_name", []) => {
-                let name = self.input.name.as_bytes().into();
+                let name = self.options.session_name.as_bytes().into();
                 self.str(HirExprKind::Str(name), span)
             }
-            ("session_pid", []) => self.num(HirExprKind::Num(self.input.session.0), span),
-            ("target_pidns", []) => self.num(HirExprKind::Num(self.input.pidns), span),
-            ("target_uid", [id]) => {
-                let map = self.input.users.map(|u| &u.users);
-                self.map_id(map, id, span)
-            }
-            ("target_gid", [id]) => {
-                let map = self.input.users.map(|u| &u.groups);
-                self.map_id(map, id, span)
-            }
-            ("session_uid", []) => self.num(HirExprKind::Num(self.input.session.1), span),
+            ("session_pid", []) => self.num(HirExprKind::Num(self.options.session_pid), span),
+            ("target_pidns", []) => self.num(HirExprKind::Num(self.options.target_pidns), span),
+            ("target_uid", [id]) => self.map_id(&self.options.target_users.users, id, span),
+            ("target_gid", [id]) => self.map_id(&self.options.target_users.groups, id, span),
+            ("session_uid", []) => self.num(HirExprKind::Num(self.options.session_uid), span),
             _ => return None,
         })
     }
@@ -422,7 +413,7 @@ impl Resolver<'_> {
             Some(t) => *t,
             None => {
                 let own = syscall_table(self.facts, &name);
-                let Some(entries) = own.or_else(|| self.host.table(&name)) else {
+                let Some(entries) = own.or_else(|| (self.settings.inputs.tables)(&name)) else {
                     let text = format!("there is no table `{name}`");
                     self.report(Diagnostic::error(codes::INTRINSIC, text).at(span));
                     return self.bad(span);

@@ -316,7 +316,7 @@ impl Resolver<'_> {
 
     /// Whether the handler may assign to registers of a program, so that they can change while it runs.
     fn may_change(&self) -> bool {
-        self.input.guru
+        self.options.guru
             && matches!(&self.cur.event, Some(Event::Code(probe)) if probe.space == Space::User)
     }
 

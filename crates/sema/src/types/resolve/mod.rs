@@ -45,41 +45,20 @@ use super::codes;
 use super::dead_stores::RemovedStmt;
 use super::hir::*;
 use super::unify::{Base, TyVar, Types};
+use crate::analyse::{AnalysisOptions, Inputs, ResolvePoints};
 use crate::facts::{CTypeId, Facts};
-use crate::ids::UserIds;
 use crate::library::Library;
 use crate::probe::{HandlerContext, ProbeHandler};
 
-/// The callbacks of resolution.
-pub trait ResolverHost {
-    /// The probes of a library file; called once for each file, when one of its items is first
-    /// used.
-    fn probes(&mut self, file: FileId, diags: &mut Diagnostics) -> Vec<ProbeHandler>;
-    /// A constant table: entry `i` is the string for `i`.
-    fn table(&mut self, name: &str) -> Option<Vec<ast::LiteralBytes>>;
-}
-
-/// Settings of the run that scripts can see or that change their meaning.
-#[derive(Debug, Clone, Copy, Default)]
+/// The input of one resolution.
+#[derive(Clone, Copy)]
 pub struct RunSettings<'a> {
-    /// `-G NAME=VALUE`
-    pub globals: &'a [(String, String)],
-    /// Process id and user id of the session, for `__session_pid()` and `__session_uid()`.
-    pub session: (i64, i64),
-    /// Inode number of the PID namespace for `__target_pidns()`.
-    pub pidns: i64,
-    /// The user namespace for `__target_uid()` and `__target_gid()`; `None`: the initial one.
-    pub users: Option<&'a UserIds>,
-    /// The session's name, for `__session_name()`.
-    pub name: &'a str,
-    /// Missing variables are 0.
-    pub skip_badvars: bool,
-    /// `-g`: verdicts of the script take effect.
-    pub guru: bool,
+    /// The files, the machine and the settings from the command line.
+    pub inputs: &'a Inputs<'a>,
     /// Statements whose values nobody uses are resolved, too.
     pub keep_unused: bool,
     /// C types of elements of arrays that a resolution before found.
-    pub elements: Option<&'a ElementTypes>,
+    pub elements: &'a ElementTypes,
 }
 
 /// Number of errors from which on similar names are not searched, which takes long.
@@ -132,9 +111,11 @@ struct UnitState {
 pub struct Resolver<'a> {
     facts: &'a dyn Facts,
     lib: &'a Library,
-    host: &'a mut dyn ResolverHost,
+    options: &'a AnalysisOptions,
+    settings: RunSettings<'a>,
+    /// The probes of a library file; called once for each file, when one of its items is first used.
+    derive: &'a mut ResolvePoints<'a>,
     diags: &'a mut Diagnostics,
-    input: RunSettings<'a>,
     pub(super) types: Types,
     pub(super) tree: Tree,
     /// Names of globals that the program has.
@@ -187,19 +168,18 @@ pub struct Resolved {
 impl<'a> Resolver<'a> {
     /// Resolves all handlers and the functions they use. Errors go to `diags`.
     pub fn run(
-        facts: &'a dyn Facts,
-        lib: &'a Library,
-        host: &'a mut dyn ResolverHost,
+        settings: RunSettings<'a>,
+        derive: &'a mut ResolvePoints<'a>,
         diags: &'a mut Diagnostics,
-        input: RunSettings<'a>,
         handlers: &[ProbeHandler],
     ) -> Resolved {
         let mut r = Resolver {
-            facts,
-            lib,
-            host,
+            facts: settings.inputs.facts,
+            lib: settings.inputs.library,
+            options: settings.inputs.options,
+            settings,
+            derive,
             diags,
-            input,
             types: Types::default(),
             tree: Tree::default(),
             names: FxHashSet::default(),
@@ -292,7 +272,7 @@ impl<'a> Resolver<'a> {
             }
             self.declare_global(file, v, true);
         }
-        for (name, value) in self.input.globals {
+        for (name, value) in &self.options.globals {
             self.override_global(name, value);
         }
     }
@@ -478,7 +458,7 @@ impl<'a> Resolver<'a> {
     /// Queues the probes of a library file when one of its items is first used.
     fn pull(&mut self, file: FileId) {
         if !self.is_user(file) && self.pulled.insert(file) {
-            let mut probes = self.host.probes(file, self.diags);
+            let mut probes = (self.derive)(file, self.diags);
             probes.reverse();
             self.waiting.splice(0..0, probes);
         }
@@ -632,7 +612,7 @@ impl<'a> Resolver<'a> {
     fn find_unused(&self, d: &ProbeHandler) -> unused::Unused {
         let parts = d.parts.iter();
         let bodies: Vec<_> = parts.map(|p| (&*p.body, self.is_user(p.file))).collect();
-        if self.input.keep_unused || bodies.iter().all(|b| !b.1) {
+        if self.settings.keep_unused || bodies.iter().all(|b| !b.1) {
             return unused::Unused::default();
         }
         let global = |name: &Name, file| self.lib.global(name, file).is_some();
@@ -698,7 +678,7 @@ impl<'a> Resolver<'a> {
         };
         let body = match &f.body {
             ast::FnBody::Block(b) => {
-                if !tapset && !self.input.keep_unused {
+                if !tapset && !self.settings.keep_unused {
                     let is_param = |n: &Name| f.params.iter().any(|p| p.0.name == *n);
                     let local = |n: &Name| !is_param(n) && self.lib.global(n, file).is_none();
                     self.cur.unused = unused::find(&[(b, true)], &local);

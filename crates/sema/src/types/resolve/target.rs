@@ -144,7 +144,7 @@ impl Resolver<'_> {
             } => ("@var", *pretty),
             _ => return None,
         };
-        if !self.input.skip_badvars || self.trial > 0 || self.is_defined(e) {
+        if !self.options.skip_badvars || self.trial > 0 || self.is_defined(e) {
             return None;
         }
         let text = format!("`{name}` is not available here and is replaced by 0");

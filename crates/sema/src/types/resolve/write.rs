@@ -214,7 +214,7 @@ impl Resolver<'_> {
 
     /// Reports an operation outside guru mode, which lets a script do `what_for`.
     pub(super) fn needs_guru(&mut self, what: &str, what_for: &str, span: Span) {
-        if !self.input.guru {
+        if !self.options.guru {
             let text = format!("{what}; need `-g`");
             let d = Diagnostic::error(codes::NEEDS_GURU, text).at(span);
             self.report(d.help(format!("guru mode lets a script {what_for}: `spile -g`")));
