@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use spile_ir::Event;
-use spile_syntax::ast::{Component, Literal};
+use spile_syntax::ast::Component;
 use spile_syntax::diag::{DiagResult, Diagnostic};
 use spile_syntax::pretty::point_text;
 use spile_syscalls::Syscall;
@@ -77,9 +77,9 @@ pub(crate) enum FamilyMatch<'a> {
 impl Family {
     /// `timer.ms(N)`, as the documentation writes it.
     pub fn text(&self) -> String {
-        let comps: Vec<String> = self.comps.iter().map(comp_text).collect();
+        let comps: Vec<String> = self.comps.iter().map(ComponentSpec::text).collect();
         let mut text = comps.join(".");
-        let options: Vec<String> = self.options.iter().map(comp_text).collect();
+        let options: Vec<String> = self.options.iter().map(ComponentSpec::text).collect();
         if !options.is_empty() {
             text.push_str(&format!("[.{}]", options.join("|.")));
         }
@@ -93,30 +93,25 @@ impl Family {
         }
         let (head, tail) = comps.split_at(self.comps.len());
         for (have, want) in head.iter().zip(self.comps) {
-            if let ComponentName::Is(word) = want.0
-                && !(*have.name == *word
-                    || is_pattern(&have.name) && matches_point(&have.name, word))
-            {
+            let fits = |word: &str| {
+                *have.name == *word || is_pattern(&have.name) && matches_point(&have.name, word)
+            };
+            if !want.word().is_none_or(fits) {
                 return FamilyMatch::No;
             }
         }
         for (have, want) in head.iter().zip(self.comps) {
-            if !arg_fits(have, want.1) {
-                return if is_pattern(&have.name) {
-                    FamilyMatch::No
-                } else {
-                    FamilyMatch::BadArg(have, want.1)
+            if !want.1.fits(have) {
+                return match is_pattern(&have.name) {
+                    true => FamilyMatch::No,
+                    false => FamilyMatch::BadArg(have, want.1),
                 };
             }
         }
         match tail {
             [] => FamilyMatch::Yes(None),
-            [c] => match self
-                .options
-                .iter()
-                .find(|o| matches!(o.0, ComponentName::Is(w) if *w == *c.name))
-            {
-                Some(o) if arg_fits(c, o.1) => FamilyMatch::Yes(Some(c)),
+            [c] => match self.options.iter().find(|o| o.word() == Some(&*c.name)) {
+                Some(o) if o.1.fits(c) => FamilyMatch::Yes(Some(c)),
                 Some(o) => FamilyMatch::BadArg(c, o.1),
                 None => FamilyMatch::Extra(c),
             },
@@ -130,14 +125,11 @@ impl Family {
         &'static self,
         pattern: &[Component],
     ) -> Vec<(&'static Family, Vec<Component>)> {
-        let word = |c: &ComponentSpec| match c.0 {
-            ComponentName::Is(w) => Some(w),
-            ComponentName::Syscall | ComponentName::PerfEvent => None,
-        };
-        let Some(words) = self.comps.iter().map(word).collect::<Option<Vec<_>>>() else {
+        let words = self.comps.iter().map(ComponentSpec::word);
+        let Some(words) = words.collect::<Option<Vec<_>>>() else {
             return Vec::new();
         };
-        let with = self.options.iter().filter_map(word);
+        let with = self.options.iter().filter_map(ComponentSpec::word);
         let longer = with.map(|o| [&words[..], &[o]].concat());
         std::iter::once(words.clone())
             .chain(longer)
@@ -156,10 +148,8 @@ impl Family {
         if head.len() != self.comps.len() || !is_pattern(&last.name) {
             return Vec::new();
         }
-        let words = self.options.iter().filter_map(|o| match o.0 {
-            ComponentName::Is(w) => matches_point(&last.name, w).then_some(w),
-            ComponentName::Syscall | ComponentName::PerfEvent => None,
-        });
+        let words = self.options.iter().filter_map(ComponentSpec::word);
+        let words = words.filter(|word| matches_point(&last.name, word));
         let with = |word: &str| {
             let mut point = pattern.to_vec();
             point[head.len()].name = word.into();
@@ -172,8 +162,8 @@ impl Family {
     pub(crate) fn canonical(&self, comps: &[Component]) -> Vec<Component> {
         let mut shown = comps.to_vec();
         for (c, want) in shown.iter_mut().zip(self.comps) {
-            if let ComponentName::Is(w) = want.0 {
-                c.name = w.into();
+            if let Some(word) = want.word() {
+                c.name = word.into();
             }
         }
         shown
@@ -183,14 +173,14 @@ impl Family {
     pub(crate) fn typed_points(&self) -> Vec<String> {
         let mut points = vec![String::new()];
         for c in self.comps {
-            let words = comp_typed(c);
+            let words = c.typed();
             let longer = |p: &String| -> Vec<String> {
                 let dot = if p.is_empty() { "" } else { "." };
                 words.iter().map(|w| format!("{p}{dot}{w}")).collect()
             };
             points = points.iter().flat_map(longer).collect();
         }
-        let options: Vec<String> = self.options.iter().flat_map(comp_typed).collect();
+        let options: Vec<String> = self.options.iter().flat_map(ComponentSpec::typed).collect();
         let with: Vec<String> = points
             .iter()
             .flat_map(|p| options.iter().map(move |o| format!("{p}.{o}")))
@@ -217,14 +207,7 @@ impl Family {
         if let Some(c) = option.filter(|c| &*c.name == "maxactive") {
             number_in(c, 0..=MAX_ACTIVE, "a number from 0 to 65535")?;
         }
-        let event = |event| {
-            let point = point_text(comps);
-            Ok(vec![PointMatch::Event {
-                event,
-                point,
-                kind: self.context,
-            }])
-        };
+        let event = |event| Ok(PointMatch::plain(event, point_text(comps), self.context));
         match self.make {
             EventMaker::Ordered(f) => event(f(number_of(last).unwrap_or(0))),
             EventMaker::Plain(f) => event(f()),
@@ -286,58 +269,6 @@ fn spell(pattern: &[Component], words: &[&str]) -> Option<Vec<Component>> {
         spelled.extend(tail);
         Some(spelled)
     })
-}
-
-/// The word of a component, as it is shown.
-fn comp_word(c: &ComponentSpec) -> &'static str {
-    match c.0 {
-        ComponentName::Is(w) => w,
-        ComponentName::Syscall | ComponentName::PerfEvent => "NAME",
-    }
-}
-
-/// A component with each type of literal that it takes.
-fn comp_typed(c: &ComponentSpec) -> Vec<String> {
-    let word = comp_word(c);
-    let literals: &[&str] = match c.1 {
-        ArgSpec::None => &[""],
-        ArgSpec::OptNum => &["", "(number)"],
-        ArgSpec::Num => &["(number)"],
-        ArgSpec::Str => &["(string)"],
-        ArgSpec::OptStr => &["", "(string)"],
-        ArgSpec::StrOrNum => &["(string)", "(number)"],
-        ArgSpec::Any => &["", "(string)", "(number)"],
-    };
-    literals.iter().map(|l| format!("{word}{l}")).collect()
-}
-
-fn comp_text(c: &ComponentSpec) -> String {
-    let word = comp_word(c);
-    match c.1 {
-        ArgSpec::None => word.to_owned(),
-        ArgSpec::OptNum => format!("{word}[(N)]"),
-        ArgSpec::Num => format!("{word}(N)"),
-        ArgSpec::Str => format!("{word}(\"NAME\")"),
-        ArgSpec::OptStr => format!("{word}[(\"NAME\")]"),
-        ArgSpec::StrOrNum => format!("{word}(\"NAME\"|N)"),
-        ArgSpec::Any => format!("{word}[(\"NAME\"|N)]"),
-    }
-}
-
-fn arg_fits(c: &Component, want: ArgSpec) -> bool {
-    matches!(
-        (&c.arg, want),
-        (
-            None,
-            ArgSpec::None | ArgSpec::OptNum | ArgSpec::OptStr | ArgSpec::Any
-        ) | (
-            Some(Literal::Num(_)),
-            ArgSpec::Num | ArgSpec::OptNum | ArgSpec::StrOrNum | ArgSpec::Any
-        ) | (
-            Some(Literal::Str(_)),
-            ArgSpec::Str | ArgSpec::OptStr | ArgSpec::StrOrNum | ArgSpec::Any
-        )
-    )
 }
 
 fn timer(c: &Component, unit: u64, option: Option<&Component>) -> DiagResult<Event> {
@@ -423,20 +354,27 @@ fn tracepoints(
         })
         .collect();
     if hits.is_empty() {
-        let d = Diagnostic::error(
-            codes::NO_TRACEPOINT,
-            format!("no match: the running kernel has no tracepoint `{text}`"),
-        )
-        .at(c.span);
-        if is_pattern(&text) {
-            return Err(Box::new(d));
-        }
-        // The start of a misspelt name is usually right.
-        let start: String = name.chars().take(4).collect();
-        let near = facts.tracepoints(&format!("{start}*"));
-        return Err(Box::new(d.did_you_mean(name, near.iter().map(|n| &**n))));
+        let message = format!("no match: the running kernel has no tracepoint `{text}`");
+        let d = Diagnostic::error(codes::NO_TRACEPOINT, message).at(c.span);
+        return no_such_name(d, &text, name, |pattern| facts.tracepoints(pattern));
     }
     Ok(hits)
+}
+
+/// The error for a name or pattern that nothing has. `matching` gives the names that match a pattern.
+fn no_such_name<T>(
+    d: Diagnostic,
+    given: &str,
+    name: &str,
+    matching: impl FnOnce(&str) -> Vec<Arc<str>>,
+) -> DiagResult<T> {
+    if is_pattern(given) {
+        return d.err();
+    }
+    // The start of a misspelt name is usually right.
+    let start: String = name.chars().take(4).collect();
+    let near = matching(&format!("{start}*"));
+    d.did_you_mean(name, near.iter().map(|n| &**n)).err()
 }
 
 fn syscalls(facts: &dyn MachineFacts, c: &Component) -> DiagResult<Vec<usize>> {
@@ -445,11 +383,8 @@ fn syscalls(facts: &dyn MachineFacts, c: &Component) -> DiagResult<Vec<usize>> {
         let fits = |(_, s): &(usize, &Syscall)| {
             [s.point, s.probe, s.name].contains(&want) && (!compat_only || s.is_compat())
         };
-        all.iter()
-            .enumerate()
-            .filter(fits)
-            .map(|(i, _)| i)
-            .collect()
+        let found = all.iter().enumerate().filter(fits);
+        found.map(|(i, _)| i).collect()
     };
     let mut calls = if is_pattern(&c.name) {
         let fits = |i: &usize| {
@@ -473,11 +408,8 @@ fn syscalls(facts: &dyn MachineFacts, c: &Component) -> DiagResult<Vec<usize>> {
     }
     if calls.is_empty() {
         let text = format!("this architecture has no system call `{}`", c.name);
-        return Err(Box::new(
-            Diagnostic::error(codes::NO_SYSCALL, text)
-                .at(c.span)
-                .did_you_mean(&c.name, all.iter().map(|s| s.probe)),
-        ));
+        let d = Diagnostic::error(codes::NO_SYSCALL, text).at(c.span);
+        return d.did_you_mean(&c.name, all.iter().map(|s| s.probe)).err();
     }
     Ok(calls)
 }

@@ -117,10 +117,10 @@ pub(super) fn resolve(
     if locations.is_empty() {
         let unknown = why.is_none();
         let error = no_locations(&modules, what, why);
-        return Err(Box::new(match suggest && unknown {
-            true => with_way_out(facts, &modules, what, error),
-            false => error,
-        }));
+        return match suggest && unknown {
+            true => with_way_out(facts, &modules, what, error).err(),
+            false => error.err(),
+        };
     }
     // A callee is shown as the function that it is.
     let calls = |c: &Component| matches!(&*c.name, "callee" | "callees");
@@ -146,8 +146,8 @@ pub(super) fn resolve(
 /// Whether a component can match several locations: a pattern, all lines, or a range of lines.
 fn matches_several(c: &Component) -> bool {
     match &c.arg {
-        Some(Literal::Str(s)) => {
-            let text = to_text(s);
+        Some(Literal::Str(_)) => {
+            let text = location_text(c);
             let lines = text.rsplit_once([':', '+']).map_or("", |(_, lines)| lines);
             is_pattern(&text) || (&*c.name == "statement" && lines.contains(['-', ',']))
         }
@@ -164,37 +164,25 @@ fn modules(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<FoundModule
     let mut modules = Vec::new();
     for c in comps {
         let find = |query: &ModuleQuery| point::modules(facts, query, c);
-        match (&*c.name, &c.arg) {
+        match (&*c.name, string_of(c)) {
             ("kernel" | "kprobe", _) => modules.push(FoundModule {
                 module: ProbeModule::Kernel,
                 pid: None,
             }),
-            ("module", Some(Literal::Str(s))) => {
-                modules = find(&ModuleQuery::KernelModule(to_text(s)))?;
-            }
-            ("process", None) => modules = find(&ModuleQuery::Target)?,
-            ("process", Some(Literal::Str(s))) => modules = find(&ModuleQuery::Path(to_text(s)))?,
-            ("process", Some(Literal::Num(_))) => {
-                modules = find(&ModuleQuery::Pid(process_number(c)?))?;
-            }
-            ("library", Some(Literal::Str(s))) => {
-                let of = std::mem::take(&mut modules);
-                for FoundModule { module, pid } in of {
-                    modules.extend(find(&ModuleQuery::Library {
-                        of: module,
-                        pid,
-                        name: to_text(s),
-                    })?);
+            ("module", Some(name)) => modules = find(&ModuleQuery::KernelModule(name))?,
+            ("process", Some(path)) => modules = find(&ModuleQuery::Path(path))?,
+            ("process", None) if c.arg.is_none() => modules = find(&ModuleQuery::Target)?,
+            ("process", None) => modules = find(&ModuleQuery::Pid(process_number(c)?))?,
+            ("library", Some(name)) => {
+                for FoundModule { module: of, pid } in std::mem::take(&mut modules) {
+                    let name = name.clone();
+                    modules.extend(find(&ModuleQuery::Library { of, pid, name })?);
                 }
             }
             _ => {}
         }
     }
     Ok(modules)
-}
-
-fn to_text(bytes: &[u8]) -> Arc<str> {
-    String::from_utf8_lossy(bytes).into()
 }
 
 /// The query of the component `what`; the components after it narrow it.
@@ -233,17 +221,15 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
             ];
             let kind = kinds.into_iter().find(|(word, _)| has(word));
             let text_of = |word: &str| option(word).and_then(string_of);
-            let callee = text_of("callee").map(|name| FunctionPart::Callees { name, depth: 1 });
-            let callee = match option("callees") {
-                Some(c) => Some(callees(c)?),
-                None => callee,
-            };
+            let callee = || text_of("callee").map(|name| FunctionPart::Callees { name, depth: 1 });
+            let label = || text_of("label").map(FunctionPart::Label);
+            let callees = option("callees").map(callees).transpose()?;
             CodeQuery::Function {
                 name,
                 file,
                 lines,
                 kind: kind.map_or(FunctionKind::Any, |(_, kind)| kind),
-                part: callee.or_else(|| text_of("label").map(FunctionPart::Label)),
+                part: callees.or_else(callee).or_else(label),
             }
         }
     })

@@ -39,19 +39,25 @@ pub(super) fn resolve(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<
         return Ok(Vec::new());
     };
     let owners = owners(facts, first)?;
-    let hits = owners
-        .into_iter()
-        .map(|of| watch_match(facts, comps, data, of));
-    hits.collect()
+    let mut hits = Vec::new();
+    for of in owners {
+        let event = Event::Watch(watch(facts, comps, data, of)?);
+        hits.extend(PointMatch::plain(
+            event,
+            point_text(comps),
+            HandlerKind::Perf,
+        ));
+    }
+    Ok(hits)
 }
 
 /// The watch on the memory of one owner.
-fn watch_match(
+fn watch(
     facts: &dyn CodeFacts,
     comps: &[Component],
     data: &Component,
     of: WatchOwner,
-) -> DiagResult<PointMatch> {
+) -> DiagResult<Watch> {
     let location = match &data.arg {
         Some(Literal::Num(n)) => DataLocation {
             address: n.cast_unsigned(),
@@ -75,18 +81,13 @@ fn watch_match(
             location.address
         );
         let d = Diagnostic::error(codes::BAD_ARGUMENT, text).at(data.span);
-        return Err(Box::new(d.help("`.length(1)` watches one byte")));
+        return d.help("`.length(1)` watches one byte").err();
     }
-    let watch = Watch {
+    Ok(Watch {
         address: location.address,
         length: length.fit(),
         reads: named(comps, "rw").is_some(),
         of,
-    };
-    Ok(PointMatch::Event {
-        event: Event::Watch(watch),
-        point: point_text(comps),
-        kind: HandlerKind::Perf,
     })
 }
 

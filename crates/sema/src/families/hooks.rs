@@ -12,9 +12,9 @@ use super::kinds::PointMatch;
 use crate::codes;
 use crate::ctype::CTy;
 use crate::facts::{Facts, LocOp, TypeFacts, VarKind, VarLocation};
-use crate::probe::handler::{TargetSource, TargetVar};
+use crate::probe::context::arguments;
+use crate::probe::handler::{HandlerContext, HandlerKind, TargetSource, TargetVar};
 use crate::probe::point::{bad_argument, named, number_of, string_of};
-use spile_glob::is_pattern;
 
 /// Protocol families (`linux/netfilter.h`), and whether BPF programs can attach there.
 const FAMILIES: &[(&str, u32, bool)] = &[
@@ -70,12 +70,19 @@ pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Ve
         hook: hook_number(facts, hook)?,
         priority: named(comps, "priority").map_or(Ok(0), priority)?,
     };
-    Ok(vec![PointMatch::Hook {
-        event: Event::Netfilter(location),
-        point: point_text(comps),
-        name: literal(hook),
-        targets: packet(facts),
-    }])
+    let event = Event::Netfilter(location);
+    let point = point_text(comps);
+    let ctx = context(literal(hook), packet(facts));
+    Ok(vec![PointMatch::Event { event, point, ctx }])
+}
+
+/// The context of a hook with the arguments that the kernel passes.
+fn context(name: Arc<str>, targets: Vec<TargetVar>) -> HandlerContext {
+    HandlerContext {
+        targets,
+        name: Some(name),
+        ..HandlerContext::empty(HandlerKind::Hook)
+    }
 }
 
 /// The number that a text is, or that the kernel's types give a constant of this name.
@@ -98,9 +105,9 @@ fn family(facts: &dyn TypeFacts, c: &Component) -> DiagResult<u32> {
         Some(_) => {
             let text = format!("programs cannot be attached to hooks of {text}");
             let d = Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span);
-            Err(Box::new(d.note(
-                "the kernel accepts BPF programs only at hooks of NFPROTO_IPV4 and NFPROTO_IPV6",
-            )))
+            let accepted =
+                "the kernel accepts BPF programs only at hooks of NFPROTO_IPV4 and NFPROTO_IPV6";
+            d.note(accepted).err()
         }
         None => Err(bad_argument(c, "\"NFPROTO_IPV4\" or \"NFPROTO_IPV6\"")),
     }
@@ -141,12 +148,7 @@ fn target(name: &str, ops: Vec<LocOp>, ty: CTy) -> TargetVar {
         [LocOp::Arg(n)] => TargetSource::CtxArg(n),
         _ => TargetSource::Loc(Arc::new(VarLocation::Value(ops))),
     };
-    TargetVar {
-        name: name.into(),
-        source,
-        ty,
-        kind: VarKind::Parameter,
-    }
+    TargetVar::parameter(name.into(), source, ty)
 }
 
 /// The variables of a packet at a hook: the context is a `struct bpf_nf_ctx`, the hook's state
@@ -156,21 +158,17 @@ fn packet(facts: &dyn TypeFacts) -> Vec<TargetVar> {
     const SKB: u8 = 1;
     let pointer = |name: &str| {
         let id = facts.type_by_name(name);
-        id.map_or(CTy::int(8, false), |id| {
-            let base = crate::ctype::CBase::Id(id);
-            CTy { base, ptrs: 1 }
-        })
+        id.map_or(CTy::int(8, false), |id| CTy::id(id).pointer())
     };
+    let verdict = TargetVar::parameter("verdict".into(), TargetSource::Verdict, CTy::int(4, true));
     let mut all = vec![
         target("skb", vec![LocOp::Arg(SKB)], pointer("sk_buff")),
         target("state", vec![LocOp::Arg(STATE)], pointer("nf_hook_state")),
+        TargetVar {
+            kind: VarKind::Local,
+            ..verdict
+        },
     ];
-    all.push(TargetVar {
-        name: "verdict".into(),
-        source: TargetSource::Verdict,
-        ty: CTy::int(4, true),
-        kind: VarKind::Local,
-    });
     let members = [
         ("hook", "hooknum"),
         ("pf", "pf"),
@@ -202,49 +200,32 @@ pub(super) fn lsm(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<Poin
     let Some((c, before)) = comps.split_last() else {
         return Ok(Vec::new());
     };
-    let family = if before.is_empty() {
-        "lsm"
-    } else {
-        "kernel.lsm"
+    let family = match before.is_empty() {
+        true => "lsm",
+        false => "kernel.lsm",
     };
     let pattern = literal(c);
     let hooks = facts.lsm_hooks(&pattern);
     if hooks.is_empty() {
         let text = format!("the kernel has no LSM hook `{pattern}` that programs can attach to");
         let d = Diagnostic::error(codes::NO_LOCATION, text).at(c.span);
-        if is_pattern(&pattern) {
-            return Err(Box::new(d));
-        }
-        let start: String = pattern.chars().take(4).collect();
-        let near = facts.lsm_hooks(&format!("{start}*"));
-        return Err(Box::new(
-            d.did_you_mean(&pattern, near.iter().map(|n| &**n)),
-        ));
+        return super::no_such_name(d, &pattern, &pattern, |start| facts.lsm_hooks(start));
     }
     let hit = |name: Arc<str>| {
         let hook = facts.lsm_hook(&name);
         let decides = hook.as_ref().is_some_and(|h| h.decides);
-        let args = hook.into_iter().flat_map(|h| h.args).zip(0u8..);
-        let targets = args.map(|(a, n)| TargetVar {
-            name: a.name,
-            source: TargetSource::CtxArg(n),
-            ty: CTy::id(a.ty),
-            kind: VarKind::Parameter,
-        });
-        let mut targets: Vec<TargetVar> = targets.collect();
+        let mut targets = arguments(hook.map(|h| h.args).unwrap_or_default());
         if decides {
+            let (source, ty) = (TargetSource::Decision, CTy::int(4, true));
             targets.push(TargetVar {
-                name: "return".into(),
-                source: TargetSource::Decision,
-                ty: CTy::int(4, true),
                 kind: VarKind::Return,
+                ..TargetVar::parameter("return".into(), source, ty)
             });
         }
-        PointMatch::Hook {
+        PointMatch::Event {
             event: Event::Lsm(name.clone()),
             point: format!("{family}(\"{name}\")"),
-            targets,
-            name,
+            ctx: context(name, targets),
         }
     };
     Ok(hooks.into_iter().map(hit).collect())

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use spile_ir::Event;
-use spile_syntax::ast::Component;
+use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::DiagResult;
 
 use super::code::CodeMatch;
 use crate::facts::Facts;
-use crate::probe::handler::{HandlerKind, TargetVar};
+use crate::probe::handler::{HandlerContext, HandlerKind};
 
 /// The argument of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,42 @@ pub enum ArgSpec {
     Any,
 }
 
+impl ArgSpec {
+    /// The argument as the documentation writes it, the literals with their types, and the rule in messages.
+    fn forms(self) -> (&'static str, &'static [&'static str], &'static str) {
+        match self {
+            ArgSpec::None => ("", &[""], "takes no argument"),
+            ArgSpec::OptNum => ("[(N)]", &["", NUM], "takes a number or nothing"),
+            ArgSpec::Num => ("(N)", &[NUM], "needs a number"),
+            ArgSpec::Str => ("(\"NAME\")", &[STR], "needs a string"),
+            ArgSpec::OptStr => ("[(\"NAME\")]", &["", STR], "takes a string or nothing"),
+            ArgSpec::StrOrNum => ("(\"NAME\"|N)", &[STR, NUM], "needs a string or a number"),
+            ArgSpec::Any => {
+                let rule = "takes a string, a number or nothing";
+                ("[(\"NAME\"|N)]", &["", STR, NUM], rule)
+            }
+        }
+    }
+
+    /// The rule that a wrong argument breaks, for messages.
+    pub(crate) fn rule(self) -> &'static str {
+        self.forms().2
+    }
+
+    /// Whether the argument of a component fits.
+    pub(super) fn fits(self, c: &Component) -> bool {
+        let literal = match c.arg {
+            None => "",
+            Some(Literal::Num(_)) => NUM,
+            Some(Literal::Str(_)) => STR,
+        };
+        self.forms().1.contains(&literal)
+    }
+}
+
+const NUM: &str = "(number)";
+const STR: &str = "(string)";
+
 /// The name of a component in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ComponentName {
@@ -43,6 +79,28 @@ pub enum ComponentName {
 /// A component: its name and its argument.
 #[derive(Debug, Clone, Copy)]
 pub struct ComponentSpec(pub ComponentName, pub ArgSpec);
+
+impl ComponentSpec {
+    /// Its word; `None` where several names stand for it.
+    pub(crate) fn word(&self) -> Option<&'static str> {
+        match self.0 {
+            ComponentName::Is(word) => Some(word),
+            ComponentName::Syscall | ComponentName::PerfEvent => None,
+        }
+    }
+
+    /// The component as the documentation writes it.
+    pub(super) fn text(&self) -> String {
+        [self.word().unwrap_or("NAME"), self.1.forms().0].concat()
+    }
+
+    /// The component with each type of literal that it takes.
+    pub(super) fn typed(&self) -> Vec<String> {
+        let word = self.word().unwrap_or("NAME");
+        let literals = self.1.forms().1.iter();
+        literals.map(|literal| format!("{word}{literal}")).collect()
+    }
+}
 
 /// A family of probe points.
 #[derive(Debug)]
@@ -94,24 +152,11 @@ pub(crate) enum EventMaker {
 /// The meaning of a matched point.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PointMatch {
-    /// One event and its point.
+    /// One event, its point, and the meaning of names there.
     Event {
         event: Event,
         point: String,
-        kind: HandlerKind,
-    },
-    /// A counter of `@perf`, and the program whose events it counts, as the script names it.
-    Counter {
-        event: Event,
-        point: String,
-        program: Option<Arc<str>>,
-    },
-    /// A location where the kernel calls BPF programs, with the arguments it passes.
-    Hook {
-        event: Event,
-        point: String,
-        name: Arc<str>,
-        targets: Vec<TargetVar>,
+        ctx: HandlerContext,
     },
     /// A tracepoint.
     Trace {
@@ -125,4 +170,12 @@ pub(crate) enum PointMatch {
     SyscallAny { ret: bool },
     /// Locations in code.
     Code(CodeMatch),
+}
+
+impl PointMatch {
+    /// An event without any variables.
+    pub(crate) fn plain(event: Event, point: String, kind: HandlerKind) -> Vec<PointMatch> {
+        let ctx = HandlerContext::empty(kind);
+        vec![PointMatch::Event { event, point, ctx }]
+    }
 }

@@ -11,7 +11,7 @@ use spile_syntax::pretty::point_text;
 use super::kinds::PointMatch;
 use crate::codes;
 use crate::facts::{Facts, ModuleQuery};
-use crate::probe::handler::HandlerKind;
+use crate::probe::handler::{HandlerContext, HandlerKind};
 use crate::probe::point::{bad_argument, modules, number_in, number_of, positive, string_of};
 use spile_glob::matches_point;
 
@@ -90,15 +90,10 @@ pub(crate) fn program(comps: &[Component]) -> Option<&Component> {
 pub(super) fn resolve_raw(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let (ty, config) = (comps.get(1), comps.get(2));
     let ty = ty.map_or(Ok(0), in_u32)?;
-    let config = config
-        .and_then(number_of::<i64>)
-        .unwrap_or(0)
-        .cast_unsigned();
-    Ok(vec![perf_match(
-        (ty, config),
-        &parse_options(facts, comps)?,
-        point_text(comps),
-    )])
+    let config = config.and_then(number_of::<i64>).unwrap_or(0);
+    let options = parse_options(facts, comps)?;
+    let point = point_text(comps);
+    Ok(vec![perf_match(ty, config.cast_unsigned(), options, point)])
 }
 
 /// Events by name.
@@ -118,43 +113,34 @@ pub(super) fn resolve_named(facts: &dyn Facts, comps: &[Component]) -> DiagResul
         if let Some(more @ [_, ..]) = comps.get(3..) {
             point = format!("{point}.{}", point_text(more));
         }
-        hits.push(perf_match(
-            (e.ty, e.config),
-            &parse_options(facts, comps)?,
-            point,
-        ));
+        let options = parse_options(facts, comps)?;
+        hits.push(perf_match(e.ty, e.config, options, point));
     }
     if hits.is_empty() {
         let text = format!("there is no perf event `{}`", point_text(comps));
-        return Err(Box::new(
-            Diagnostic::error(codes::NO_PERF_EVENT, text)
-                .at(name.span)
-                .did_you_mean(&name.name, in_group().map(|e| &*e.name)),
-        ));
+        let d = Diagnostic::error(codes::NO_PERF_EVENT, text).at(name.span);
+        let near = in_group().map(|e| &*e.name);
+        return d.did_you_mean(&name.name, near).err();
     }
     Ok(hits)
 }
 
-fn perf_match((ty, config): (u32, u64), rest: &PerfOptions, point: String) -> PointMatch {
-    match &rest.counter {
-        Some(name) => PointMatch::Counter {
-            event: Event::Counter {
-                name: name.clone(),
-                ty,
-                config,
-            },
-            point,
-            program: rest.program.clone(),
-        },
-        None => PointMatch::Event {
-            event: Event::Perf {
-                ty,
-                config,
-                sample: rest.sample,
-                of: rest.of,
-            },
-            point,
-            kind: HandlerKind::Perf,
-        },
-    }
+fn perf_match(ty: u32, config: u64, rest: PerfOptions, point: String) -> PointMatch {
+    let Some(name) = rest.counter else {
+        let event = Event::Perf {
+            ty,
+            config,
+            sample: rest.sample,
+            of: rest.of,
+        };
+        let ctx = HandlerContext::empty(HandlerKind::Perf);
+        return PointMatch::Event { event, point, ctx };
+    };
+    // The name of the program whose events the counter counts.
+    let ctx = HandlerContext {
+        name: rest.program,
+        ..HandlerContext::empty(HandlerKind::Controller)
+    };
+    let event = Event::Counter { name, ty, config };
+    PointMatch::Event { event, point, ctx }
 }

@@ -46,11 +46,8 @@ pub(super) fn resolve(_: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<Poin
         true => HandlerKind::ProcfsWrite,
         false => HandlerKind::ProcfsRead,
     };
-    Ok(vec![PointMatch::Event {
-        event: Event::Procfs(file),
-        point: point_text(comps),
-        kind,
-    }])
+    let event = Event::Procfs(file);
+    Ok(PointMatch::plain(event, point_text(comps), kind))
 }
 
 /// A path that stays in its directory.
@@ -58,16 +55,12 @@ fn path(text: &str, c: &Component) -> DiagResult<String> {
     let parts: Vec<&str> = text.split('/').collect();
     let strange = |p: &&str| matches!(*p, "" | "." | "..") || p.len() > 255 || p.contains('\0');
     if parts.iter().any(strange) {
-        return Err(bad_argument(
-            c,
-            "a path in the session's directory, without empty components, `.` and `..`",
-        ));
+        let wanted = "a path in the session's directory, without empty components, `.` and `..`";
+        return Err(bad_argument(c, wanted));
     }
     if parts[..] == [RESERVED] {
-        return Err(bad_argument(
-            c,
-            "another name: `__stdin` is SystemTap's own",
-        ));
+        let wanted = "another name: `__stdin` is SystemTap's own";
+        return Err(bad_argument(c, wanted));
     }
     Ok(parts.join("/"))
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use spile_ir::Event;
-use spile_syntax::ast::{BinOp, Expr, ExprKind, FileId, Ident, Name, Span};
+use spile_syntax::ast::{BinOp, Expr, ExprKind, FileId, Ident, Span};
 use spile_syscalls::{ArgForm, ArgValueKind, Syscall, SyscallArg};
 
 use super::handler::{HandlerContext, HandlerKind, PlainVar, TargetSource, TargetVar};
 use super::mentions::Mentions;
 use crate::ctype::{CBase, CTy};
-use crate::facts::{Facts, RecordField, TraceRecord, VarKind};
+use crate::facts::{Facts, RecordField, TraceRecord, TracepointArg, VarKind};
 
 /// The meaning of a plain variable at one system call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -264,48 +264,52 @@ pub(crate) fn call_targets(
         .args
         .iter()
         .filter(|a| keep(a.kernel_name))
-        .map(|a| TargetVar {
-            name: a.kernel_name.into(),
-            source: TargetSource::SysArg(a.word),
-            ty: arg_type(a.value_kind()),
-            kind: VarKind::Parameter,
+        .map(|a| {
+            let (source, ty) = (TargetSource::SysArg(a.word), arg_type(a.value_kind()));
+            TargetVar::parameter(a.kernel_name.into(), source, ty)
         })
         .collect();
-    if ret {
-        targets.push(TargetVar {
-            name: "return".into(),
-            source: TargetSource::SysRet,
-            ty: CTy::LONG,
-            kind: VarKind::Return,
-        });
-    }
+    targets.extend(ret.then(call_result));
     targets
+}
+
+/// `$return` of a system call.
+fn call_result() -> TargetVar {
+    TargetVar {
+        kind: VarKind::Return,
+        ..TargetVar::parameter("return".into(), TargetSource::SysRet, CTy::LONG)
+    }
+}
+
+/// The variables that the bodies read, of these names with their initial values.
+pub(crate) fn read_vars(m: &Mentions, all: Vec<(&str, Expr)>) -> Vec<PlainVar> {
+    let read = all.into_iter().filter(|(name, _)| m.reads.contains(*name));
+    read.map(|(name, init)| PlainVar {
+        name: name.into(),
+        init,
+    })
+    .collect()
 }
 
 /// The arguments of a tracepoint as `$` variables.
 pub(crate) fn tracepoint_arguments(facts: &dyn Facts, name: &str) -> Vec<TargetVar> {
-    let args = facts.tracepoint_args(name).unwrap_or_default();
-    args.into_iter()
-        .enumerate()
-        .filter_map(|(i, a)| {
-            let n = u8::try_from(i).ok()?;
-            Some(TargetVar {
-                name: a.name,
-                source: TargetSource::CtxArg(n),
-                ty: CTy::id(a.ty),
-                kind: VarKind::Parameter,
-            })
-        })
+    arguments(facts.tracepoint_args(name).unwrap_or_default())
+}
+
+/// The arguments that the kernel passes as `$` variables.
+pub(crate) fn arguments(args: Vec<TracepointArg>) -> Vec<TargetVar> {
+    let numbers = 0..=u8::MAX;
+    let numbered = args.into_iter().zip(numbers);
+    numbered
+        .map(|(a, n)| TargetVar::parameter(a.name, TargetSource::CtxArg(n), CTy::id(a.ty)))
         .collect()
 }
 
 /// The fields of a record as `$` variables.
 pub(crate) fn record_fields(record: &TraceRecord) -> Vec<TargetVar> {
-    let field = |f: &RecordField| TargetVar {
-        name: f.name.clone(),
-        source: TargetSource::Loc(Arc::new(f.loc.clone())),
-        ty: f.ty,
-        kind: VarKind::Parameter,
+    let field = |f: &RecordField| {
+        let source = TargetSource::Loc(Arc::new(f.loc.clone()));
+        TargetVar::parameter(f.name.clone(), source, f.ty)
     };
     record.fields.iter().map(field).collect()
 }
@@ -370,66 +374,38 @@ fn listed_fields(fields: &[TargetVar]) -> Arc<str> {
 /// variables of `syscall_any` are an addition.
 pub(crate) fn syscall_any(m: &Mentions, ret: bool, process: bool, span: Span) -> HandlerContext {
     let make = ExprBuilder(span);
-    let mut vars = Vec::new();
-    let mut add = |name: &str, init: Expr| {
-        if m.reads.contains(name) {
-            vars.push(PlainVar {
-                name: Name::from(name),
-                init,
-            });
-        }
-    };
-    let mut own = |name: &str, init: Expr| {
-        if !(process && m.writes.contains(name)) {
-            add(name, init);
-        }
-    };
-    own("name", make.call("__sys_name", Vec::new()));
-    own("syscall_nr", make.syscall_nr());
-    if ret {
-        own("retval", make.call("__sys_ret", Vec::new()));
-    }
+    let result = || make.call("__sys_ret", Vec::new());
+    let written = |(name, _): &(&str, Expr)| m.writes.contains(*name);
+    let mut vars = vec![
+        ("name", make.call("__sys_name", Vec::new())),
+        ("syscall_nr", make.syscall_nr()),
+    ];
     // SystemTap does not have these here, so a script's own variables come first.
-    let mut extra = |name: &str, init: Expr| {
-        if !m.writes.contains(name) {
-            add(name, init);
-        }
-    };
+    let mut extra = Vec::new();
     if ret {
-        extra("retstr", make.call("__sys_retstr", Vec::new()));
-        extra(
-            "errno",
-            make.call("__errno_of", vec![make.call("__sys_ret", Vec::new())]),
-        );
+        vars.push(("retval", result()));
+        extra.push(("retstr", make.call("__sys_retstr", Vec::new())));
+        extra.push(("errno", make.call("__errno_of", vec![result()])));
     } else {
-        extra("argstr", make.call("__sys_argstr", Vec::new()));
+        extra.push(("argstr", make.call("__sys_argstr", Vec::new())));
     }
-    let kind = if ret {
-        HandlerKind::SysExit
-    } else {
-        HandlerKind::SysEnter
-    };
-    let mut ctx = HandlerContext {
-        vars,
-        ..HandlerContext::empty(kind)
-    };
-    let mut target = |name: &str, source, kind| {
-        ctx.targets.push(TargetVar {
-            name: name.into(),
-            source,
-            ty: CTy::LONG,
-            kind,
-        });
-    };
-    target("syscall", TargetSource::SysNr, VarKind::Parameter);
+    vars.retain(|v| !(process && written(v)));
+    extra.retain(|v| !written(v));
+    vars.append(&mut extra);
+    let target = |name: &str, source| TargetVar::parameter(name.into(), source, CTy::LONG);
+    let mut targets = vec![target("syscall", TargetSource::SysNr)];
     if ret {
-        target("return", TargetSource::SysRet, VarKind::Return);
+        targets.push(call_result());
     } else {
-        for (n, name) in (0..).zip(["arg1", "arg2", "arg3", "arg4", "arg5", "arg6"]) {
-            target(name, TargetSource::SysArg(n), VarKind::Parameter);
-        }
+        let args = ["arg1", "arg2", "arg3", "arg4", "arg5", "arg6"];
+        let args = args.iter().zip(0..);
+        targets.extend(args.map(|(name, n)| target(name, TargetSource::SysArg(n))));
     }
-    ctx
+    HandlerContext {
+        vars: read_vars(m, vars),
+        targets,
+        ..HandlerContext::empty(HandlerKind::of_syscalls(ret))
+    }
 }
 
 #[cfg(test)]

@@ -37,12 +37,8 @@ pub fn syscall_table(facts: &dyn Facts, table: &str) -> Option<Vec<LiteralBytes>
         _ => return None,
     };
     let calls = facts.syscalls();
-    let len = calls
-        .iter()
-        .map(|c| c.nr as usize + 1)
-        .max()
-        .unwrap_or(0)
-        .min(1 << 16);
+    let len = calls.iter().map(|c| c.nr as usize + 1).max();
+    let len = len.unwrap_or(0).min(1 << 16);
     let mut table: Vec<LiteralBytes> = vec![LiteralBytes::from(&b""[..]); len];
     for c in calls {
         if let Some(slot) = table.get_mut(c.nr as usize) {
@@ -143,10 +139,8 @@ fn derive(
     let layer = &found.layer;
     let mut mentions = Mentions::default();
     layer.parts.iter().for_each(|p| mentions.part(lib, p));
-    layer
-        .conditions
-        .iter()
-        .for_each(|(c, file)| mentions.condition(lib, c, *file));
+    let conditions = layer.conditions.iter();
+    conditions.for_each(|(c, file)| mentions.condition(lib, c, *file));
     missing::aliases(lib, layer, &mentions, diags);
     let mut derivation = Derivation {
         lib,
@@ -156,37 +150,8 @@ fn derive(
         out,
     };
     match &found.hit {
-        PointMatch::Event { event, point, kind } => {
-            derivation.push(
-                event.clone(),
-                point.clone(),
-                HandlerContext::empty(*kind),
-                1,
-            );
-        }
-        PointMatch::Counter {
-            event,
-            point,
-            program,
-        } => {
-            let ctx = HandlerContext {
-                name: program.clone(),
-                ..HandlerContext::empty(HandlerKind::Controller)
-            };
-            derivation.push(event.clone(), point.clone(), ctx, 1);
-        }
-        PointMatch::Hook {
-            event,
-            point,
-            name,
-            targets,
-        } => {
-            let ctx = HandlerContext {
-                targets: targets.clone(),
-                name: Some(name.clone()),
-                ..HandlerContext::empty(HandlerKind::Hook)
-            };
-            derivation.push(event.clone(), point.clone(), ctx, 1);
+        PointMatch::Event { event, point, ctx } => {
+            derivation.push(event.clone(), point.clone(), ctx.clone(), 1);
         }
         PointMatch::Trace { name, system } => derivation.tracepoint(name, system.as_ref()),
         PointMatch::SyscallAny { ret } => derivation.any_syscall(*ret),
@@ -238,12 +203,8 @@ impl Derivation<'_> {
     fn any_syscall(&mut self, ret: bool) {
         let layer = &self.found.layer;
         let ctx = context::syscall_any(&self.mentions, ret, layer.shown.is_some(), layer.span);
-        self.push(
-            syscall_event(NrSet::All, ret),
-            self.found.point.clone(),
-            ctx,
-            1,
-        );
+        let event = syscall_event(NrSet::All, ret);
+        self.push(event, self.found.point.clone(), ctx, 1);
     }
 
     fn syscalls(&mut self, calls: &[usize], ret: bool, diags: &mut Diagnostics) {
@@ -463,48 +424,32 @@ fn call_name(g: &SyscallGroup<'_>, single: Option<&'static str>, make: &ExprBuil
 
 fn group_context(g: &SyscallGroup<'_>, m: &Mentions, ret: bool, span: Span) -> HandlerContext {
     let make = ExprBuilder(span);
-    let mut vars = Vec::new();
-    let mut add = |name: &str, init: Expr| {
-        if m.reads.contains(name) {
-            vars.push(PlainVar {
-                name: name.into(),
-                init,
-            });
-        }
-    };
     let single = match &*g.names {
         [one] => Some(*one),
         _ => None,
     };
-    add("name", call_name(g, single, &make));
+    let mut predefined = vec![("name", call_name(g, single, &make))];
     if ret {
         let result = || make.call("__sys_ret", Vec::new());
-        add("retval", result());
-        add("retstr", make.call("__sys_retstr", Vec::new()));
+        predefined.push(("retval", result()));
+        predefined.push(("retstr", make.call("__sys_retstr", Vec::new())));
         if !m.writes.contains("errno") {
-            add("errno", make.call("__errno_of", vec![result()]));
+            predefined.push(("errno", make.call("__errno_of", vec![result()])));
         }
     } else {
-        add("argstr", make.call("__sys_argstr", Vec::new()));
+        predefined.push(("argstr", make.call("__sys_argstr", Vec::new())));
     }
-    for (name, b) in &g.binds {
-        if let Some(init) = make.value(b) {
-            vars.push(PlainVar {
-                name: name.clone(),
-                init,
-            });
-        }
-    }
+    let mut vars = context::read_vars(m, predefined);
+    vars.extend(g.binds.iter().filter_map(|(name, b)| {
+        let (name, init) = (name.clone(), make.value(b)?);
+        Some(PlainVar { name, init })
+    }));
     let keep = |t: &str| single.is_some() || m.all_targets || m.targets.contains(t);
     HandlerContext {
         vars,
         targets: context::call_targets(g.first, ret, keep),
         name: single.map(Arc::from),
-        ..HandlerContext::empty(if ret {
-            HandlerKind::SysExit
-        } else {
-            HandlerKind::SysEnter
-        })
+        ..HandlerContext::empty(HandlerKind::of_syscalls(ret))
     }
 }
 
@@ -521,11 +466,8 @@ fn report_text_only(
         let absent = *b == PlainBinding::TextOnly || ret && b.of_entry();
         if absent && !m.writes.contains(name) {
             let text = format!("`{name}` of `{}` is not available yet", g.first.probe);
-            diags.push(
-                Diagnostic::error(codes::TEXT_ONLY, text)
-                    .at(span)
-                    .help("`argstr` has all arguments as text"),
-            );
+            let d = Diagnostic::error(codes::TEXT_ONLY, text).at(span);
+            diags.push(d.help("`argstr` has all arguments as text"));
         }
     }
 }

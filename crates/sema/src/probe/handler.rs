@@ -147,6 +147,16 @@ pub struct TargetVar {
 }
 
 impl TargetVar {
+    /// A parameter of the function, or an argument of the event.
+    pub fn parameter(name: Arc<str>, source: TargetSource, ty: CTy) -> TargetVar {
+        TargetVar {
+            name,
+            source,
+            ty,
+            kind: VarKind::Parameter,
+        }
+    }
+
     /// Whether it is the number of elements of an array that is the type of another variable, or in it.
     pub fn is_count(&self) -> bool {
         self.name.starts_with(COUNT_OF)
@@ -173,6 +183,14 @@ pub enum TargetSource {
 }
 
 impl HandlerKind {
+    /// That of system calls, at their entry or their return.
+    pub(crate) fn of_syscalls(ret: bool) -> HandlerKind {
+        match ret {
+            true => HandlerKind::SysExit,
+            false => HandlerKind::SysEnter,
+        }
+    }
+
     /// Whether it has a `$value`, a string.
     pub fn has_value(self) -> bool {
         use HandlerKind::{ProcfsRead, ProcfsWrite, Scrape};

@@ -18,9 +18,9 @@ use super::resolve::{PointSearch, ResolvedPoint};
 use crate::ctype::CTy;
 use crate::facts::{COUNT_OF, Facts, VarLocation};
 use crate::families::{
-    ArgSpec, CodeMatch, ComponentName, FAMILIES, Family, MatchedLocation, PointMatch,
+    ArgSpec, CodeMatch, ComponentName, ComponentSpec, FAMILIES, Family, MatchedLocation, PointMatch,
 };
-use crate::library::{Library, PointEntry};
+use crate::library::{AliasEntry, Library, PointEntry};
 
 /// A probe point of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -104,16 +104,11 @@ fn listed(
         own: vars.into_iter().collect(),
     };
     match &found.hit {
-        PointMatch::Event { point, kind, .. } => {
+        PointMatch::Event { point, ctx, .. } => {
             let value = || ("value".to_owned(), "string".to_owned());
-            let targets = kind.has_value().then(value).into_iter().collect();
+            let mut targets = lister.spelled(&ctx.targets);
+            targets.extend(ctx.kind.has_value().then(value));
             vec![lister.line(point.clone(), Vec::new(), targets)]
-        }
-        PointMatch::Counter { point, .. } => {
-            vec![lister.line(point.clone(), Vec::new(), Vec::new())]
-        }
-        PointMatch::Hook { point, targets, .. } => {
-            vec![lister.line(point.clone(), Vec::new(), lister.spelled(targets))]
         }
         PointMatch::Trace { name, system } => {
             let system = system.clone().or_else(|| facts.tracepoint_system(name));
@@ -179,15 +174,11 @@ impl Lister<'_> {
         location: &MatchedLocation,
         variables: bool,
     ) -> ListedPoint {
-        let module = &location.module.module;
+        let (facts, module) = (self.facts, &location.module.module);
         let found = match variables {
-            true => self
-                .facts
+            true => facts
                 .location_variables(module, location.location.id, hit.ret)
-                .or_else(|_| {
-                    self.facts
-                        .location_locals(module, &location.location, hit.ret)
-                }),
+                .or_else(|_| facts.location_locals(module, &location.location, hit.ret)),
             false => Ok(Vec::new()),
         };
         let found = found.unwrap_or_default();
@@ -206,11 +197,8 @@ impl Lister<'_> {
         let text = |n: &str| matches!(n, "name" | "retstr" | "argstr");
         let ty = |n: &str| if text(n) { "string" } else { "long" };
         let vars = ctx.vars.iter().map(|v| (v.name.to_string(), ty(&v.name)));
-        self.line(
-            self.found.point.clone(),
-            vars.collect(),
-            self.spelled(&ctx.targets),
-        )
+        let (point, targets) = (self.found.point.clone(), self.spelled(&ctx.targets));
+        self.line(point, vars.collect(), targets)
     }
 
     fn syscall(&self, call: &Syscall, ret: bool) -> ListedPoint {
@@ -223,37 +211,27 @@ impl Lister<'_> {
 
 /// The plain variables of a system call.
 pub(crate) fn call_vars(call: &Syscall, ret: bool) -> Vec<(String, &'static str)> {
-    let fixed: &[(&str, &str)] = if ret {
-        &[
+    let fixed: &[(&str, &str)] = match ret {
+        true => &[
             ("name", "string"),
             ("retval", "long"),
             ("retstr", "string"),
             ("errno", "long"),
-        ]
-    } else {
-        &[("name", "string"), ("argstr", "string")]
+        ],
+        false => &[("name", "string"), ("argstr", "string")],
     };
-    let mut vars: Vec<(String, &'static str)> =
-        fixed.iter().map(|(n, t)| ((*n).to_owned(), *t)).collect();
-    for a in call.args {
-        match context::bind(call, a.name, ret) {
-            PlainBinding::Quoted(_) | PlainBinding::Unquoted(_) => {
-                vars.push((a.name.to_owned(), "string"))
-            }
-            PlainBinding::Value(..) => vars.push((a.name.to_owned(), "long")),
-            _ => {}
-        }
-    }
-    for own in call.variables.iter().filter(|v| ret || !v.at_return) {
-        let absent = ret && context::bind(call, own.name, ret).of_entry();
-        if !absent {
-            vars.push((
-                own.name.to_owned(),
-                if own.text { "string" } else { "long" },
-            ));
-        }
-    }
-    vars
+    let arguments = call.args.iter().filter_map(|a| {
+        Some(match context::bind(call, a.name, ret) {
+            PlainBinding::Quoted(_) | PlainBinding::Unquoted(_) => (a.name, "string"),
+            PlainBinding::Value(..) => (a.name, "long"),
+            _ => return None,
+        })
+    });
+    let others = call.variables.iter().filter(|v| ret || !v.at_return);
+    let others = others.filter(|v| !(ret && context::bind(call, v.name, ret).of_entry()));
+    let others = others.map(|v| (v.name, if v.text { "string" } else { "long" }));
+    let all = fixed.iter().copied().chain(arguments).chain(others);
+    all.map(|(name, ty)| (name.to_owned(), ty)).collect()
 }
 
 /// Collects the local variables that the body of an alias sets.
@@ -266,6 +244,7 @@ struct AssignedLocals<'a> {
 impl AssignedLocals<'_> {
     /// `string` where the expression implies it, otherwise `long`.
     fn ty(&self, e: &Expr) -> &'static str {
+        use spile_ir::intrinsics::{Intrinsic, ValueKind};
         let string = match &e.kind {
             ExprKind::Str(_) => true,
             ExprKind::Binary(op, ..) => *op == spile_syntax::ast::BinOp::Concat,
@@ -280,15 +259,14 @@ impl AssignedLocals<'_> {
             ExprKind::Target { name, .. } => name.starts_with("$$"),
             ExprKind::Call { name, args } => {
                 let intrinsic = name.name.strip_prefix("__");
-                match intrinsic.and_then(spile_ir::intrinsics::Intrinsic::by_name) {
-                    Some(i) => i.info().ret == Some(spile_ir::intrinsics::ValueKind::Str),
-                    None => self
-                        .lib
-                        .functions(&name.name, self.file)
-                        .iter()
-                        .any(|(_, f)| {
-                            f.params.len() == args.len() && f.ret == Some(TypeName::String)
-                        }),
+                let gives =
+                    |f: &Function| f.params.len() == args.len() && f.ret == Some(TypeName::String);
+                match intrinsic.and_then(Intrinsic::by_name) {
+                    Some(i) => i.info().ret == Some(ValueKind::Str),
+                    None => {
+                        let functions = self.lib.functions(&name.name, self.file);
+                        functions.iter().any(|(_, f)| gives(f))
+                    }
                 }
             }
             ExprKind::Var(name) => return self.vars.get(&**name).copied().unwrap_or("long"),
@@ -333,19 +311,13 @@ pub fn typed_probe_types() -> Vec<String> {
 
 /// The lines of `--dump-probe-aliases`: `name = point, point`.
 pub fn probe_aliases(lib: &Library) -> Vec<String> {
-    let mut lines: Vec<String> = lib
-        .aliases()
-        .filter(|(_, a)| !a.name.starts_with('_'))
-        .map(|(_, a)| {
-            let points: Vec<String> = a
-                .body
-                .points
-                .iter()
-                .map(|p| pretty::probe_point(&p.point))
-                .collect();
-            format!("{} = {}", a.name, points.join(", "))
-        })
-        .collect();
+    let shown = lib.aliases().filter(|(_, a)| !a.name.starts_with('_'));
+    let line = |a: &AliasEntry| {
+        let points = a.body.points.iter();
+        let points: Vec<String> = points.map(|p| pretty::probe_point(&p.point)).collect();
+        format!("{} = {}", a.name, points.join(", "))
+    };
+    let mut lines: Vec<String> = shown.map(|(_, a)| line(a)).collect();
     lines.sort();
     lines
 }
@@ -379,31 +351,23 @@ pub fn signature(f: &Function) -> String {
 pub fn family_points(facts: &dyn Facts) -> Vec<String> {
     let mut points = Vec::new();
     for f in FAMILIES {
-        if f.comps
-            .iter()
-            .any(|c| matches!(c.1, ArgSpec::Num | ArgSpec::Str))
-        {
+        let needs = |c: &ComponentSpec| matches!(c.1, ArgSpec::Num | ArgSpec::Str);
+        if f.comps.iter().any(needs) {
             continue;
         }
         let mut list = vec![String::new()];
         for c in f.comps {
             let names: Vec<String> = match c.0 {
                 ComponentName::Is(w) => vec![w.to_owned()],
-                ComponentName::Syscall => facts
-                    .syscalls()
-                    .iter()
-                    .map(|s| s.probe.to_owned())
-                    .collect(),
+                ComponentName::Syscall => {
+                    let calls = facts.syscalls().iter();
+                    calls.map(|s| s.probe.to_owned()).collect()
+                }
                 ComponentName::PerfEvent => {
-                    let group = list
-                        .first()
-                        .and_then(|p| p.rsplit('.').next())
-                        .unwrap_or("");
+                    let before = list.first().and_then(|p| p.rsplit('.').next());
                     let events = facts.perf_events().into_iter();
-                    events
-                        .filter(|e| e.group == group)
-                        .map(|e| e.name.to_string())
-                        .collect()
+                    let events = events.filter(|e| Some(e.group) == before);
+                    events.map(|e| e.name.to_string()).collect()
                 }
             };
             list = list

@@ -18,7 +18,7 @@ use super::handler::HandlerPart;
 use crate::codes;
 use crate::facts::Facts;
 use crate::families::{
-    ABSENT, ArgSpec, ComponentName, EventMaker, FAMILIES, Family, FamilyMatch, PointMatch, perf,
+    ABSENT, ArgSpec, ComponentSpec, EventMaker, FAMILIES, Family, FamilyMatch, PointMatch, perf,
 };
 use crate::library::{AliasId, Library, PointEntry};
 use spile_glob::{is_pattern, matches_point};
@@ -306,7 +306,7 @@ impl<'a> PointSearch<'a> {
                 FamilyMatch::No => {}
             }
         }
-        error.map_or(Ok(false), |d| Err(Box::new(d)))
+        error.map_or(Ok(false), Diagnostic::err)
     }
 
     /// Resolves a point of a family.
@@ -384,18 +384,12 @@ impl<'a> PointSearch<'a> {
         inner.alias.get_or_insert_with(|| text.clone());
         inner.shown = Some(text.clone());
         if let Some((_, threads)) = PRESENT.iter().find(|(name, _)| *name == alias) {
-            let present = PointMatch::Event {
-                event: Event::Present { threads: *threads },
-                point: text.to_string(),
-                kind: family.context,
-            };
-            self.add_match(family, vec![present], comps, &inner);
+            let event = Event::Present { threads: *threads };
+            let present = PointMatch::plain(event, text.to_string(), family.context);
+            self.add_match(family, present, comps, &inner);
         }
         let errors = self.alias(ix, &components(alias, first.span), &inner);
-        errors
-            .into_iter()
-            .next()
-            .map_or(Ok(()), |d| Err(Box::new(d)))
+        errors.into_iter().next().map_or(Ok(()), Diagnostic::err)
     }
 
     fn add_match(
@@ -405,15 +399,12 @@ impl<'a> PointSearch<'a> {
         comps: &[Component],
         layer: &AliasLayer,
     ) {
-        let first = match family.comps.first() {
-            Some(crate::families::ComponentSpec(ComponentName::Is(w), _)) => *w,
-            _ => "",
-        };
+        let first = family.comps.first().and_then(ComponentSpec::word);
         let point = point_text(comps);
         self.found.extend(hits.into_iter().map(|hit| ResolvedPoint {
             hit,
             point: point.clone(),
-            family: first.to_owned(),
+            family: first.unwrap_or_default().to_owned(),
             layer: layer.clone(),
         }));
     }
@@ -430,11 +421,7 @@ impl<'a> PointSearch<'a> {
         let across = comps.iter().any(|c| c.name.contains("**"));
         if across && comps.iter().any(|c| c.arg.is_some()) {
             for (f, point) in FAMILIES.iter().flat_map(|f| f.spelled(comps)) {
-                if let FamilyMatch::Yes(option) = f.matches(&point)
-                    && let Err(d) = self.resolve_in_family(f, &point, option, layer)
-                {
-                    failed.push(*d);
-                }
+                self.try_family(f, &point, layer, &mut failed);
             }
         } else if across {
             for point in super::list::family_points(self.facts) {
@@ -449,24 +436,15 @@ impl<'a> PointSearch<'a> {
             }
         } else {
             for f in FAMILIES {
-                match f.matches(comps) {
-                    FamilyMatch::Yes(option) => {
-                        if let Err(d) = self.resolve_in_family(f, comps, option, layer) {
-                            failed.push(*d);
-                        }
-                    }
-                    FamilyMatch::BadArg(c, want) => failed.push(wrong_argument(c, want, f)),
-                    FamilyMatch::Extra(_) | FamilyMatch::No => {}
+                if let FamilyMatch::BadArg(c, want) = f.matches(comps) {
+                    failed.push(wrong_argument(c, want, f));
                 }
+                self.try_family(f, comps, layer, &mut failed);
             }
         }
         if !matched && self.found.len() == before {
             for (f, point) in FAMILIES.iter().flat_map(|f| f.with_options(comps)) {
-                if let FamilyMatch::Yes(option) = f.matches(&point)
-                    && let Err(d) = self.resolve_in_family(f, &point, option, &quiet)
-                {
-                    failed.push(*d);
-                }
+                self.try_family(f, &point, &quiet, &mut failed);
             }
             matched = self.aliases(self.matching_aliases(comps, true), &quiet, &mut failed);
         }
@@ -483,6 +461,21 @@ impl<'a> PointSearch<'a> {
         }
         failed.truncate(1);
         failed
+    }
+
+    /// Resolves a point of a family, if it is one.
+    fn try_family(
+        &mut self,
+        family: &Family,
+        comps: &[Component],
+        layer: &AliasLayer,
+        failed: &mut Errors,
+    ) {
+        if let FamilyMatch::Yes(option) = family.matches(comps)
+            && let Err(d) = self.resolve_in_family(family, comps, option, layer)
+        {
+            failed.push(*d);
+        }
     }
 
     /// Resolves aliases that a pattern matches. Returns whether one has no errors, which may still
@@ -569,15 +562,13 @@ impl<'a> PointSearch<'a> {
             return d;
         }
         let span = layer.span;
-        let d = Diagnostic::error(
-            codes::NO_SUCH_POINT,
-            format!("probe point mismatch: there is no probe point `{text}`"),
-        )
-        .at(span);
+        let message = format!("probe point mismatch: there is no probe point `{text}`");
+        let d = Diagnostic::error(codes::NO_SUCH_POINT, message).at(span);
         let bare: Vec<&str> = comps.iter().map(|c| &*c.name).collect();
-        match self.most_similar(&bare.join(".")) {
+        let bare = bare.join(".");
+        match self.most_similar(&bare) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
-            None => match self.points_below(&bare.join(".")) {
+            None => match self.points_below(&bare) {
                 list if list.is_empty() => d,
                 list => d.note(format!("there are {}", list.join(", "))),
             },
@@ -589,31 +580,20 @@ impl<'a> PointSearch<'a> {
         let points = super::list::family_points(self.facts);
         let words = FAMILIES.iter().map(bare_text).collect::<Vec<_>>();
         let aliases = self.lib.aliases().map(|(_, a)| &*a.name);
-        suggest(
-            name,
-            aliases
-                .chain(words.iter().map(|w| &**w))
-                .chain(points.iter().map(|p| &**p)),
-        )
-        .map(str::to_owned)
+        let others = words.iter().chain(&points).map(String::as_str);
+        suggest(name, aliases.chain(others)).map(str::to_owned)
     }
 
     /// Some points that begin with the name's first component.
     fn points_below(&self, name: &str) -> Vec<String> {
         let first = name.split('.').next().unwrap_or("");
-        let starts = |n: &&str| n.split('.').next() == Some(first);
-        let mut list: Vec<String> = self
-            .lib
-            .aliases_below(first)
-            .map(|(_, a)| &*a.name)
-            .map(|n| format!("`{n}`"))
+        let starts = |n: &str| n.split('.').next() == Some(first);
+        let aliases = self.lib.aliases_below(first);
+        let families = FAMILIES.iter().filter(|f| starts(&bare_text(f)));
+        let mut list: Vec<String> = aliases
+            .map(|(_, a)| format!("`{}`", a.name))
+            .chain(families.map(|f| format!("`{}`", f.text())))
             .collect();
-        list.extend(
-            FAMILIES
-                .iter()
-                .filter(|f| starts(&&*bare_text(f)))
-                .map(|f| format!("`{}`", f.text())),
-        );
         list.sort();
         list.dedup();
         if list.len() > 8 {
@@ -631,11 +611,8 @@ fn absent(comps: &[Component], layer: &AliasLayer) -> Option<Diagnostic> {
     };
     let (_, remark) = ABSENT.iter().find(|(words, _)| starts(words))?;
     let text = format!("the probe point `{}` is not available", point_text(comps));
-    Some(
-        Diagnostic::error(codes::FAMILY_NOT_THERE, text)
-            .at(layer.span)
-            .help(*remark),
-    )
+    let d = Diagnostic::error(codes::FAMILY_NOT_THERE, text).at(layer.span);
+    Some(d.help(*remark))
 }
 
 /// The dotted prefixes of `text` that are longer than `name`.
@@ -649,14 +626,7 @@ fn longer_prefixes<'t>(name: &str, text: &'t str) -> impl Iterator<Item = &'t st
 }
 
 fn bare_text(f: &Family) -> String {
-    let words: Vec<&str> = f
-        .comps
-        .iter()
-        .map(|c| match c.0 {
-            ComponentName::Is(w) => w,
-            ComponentName::Syscall | ComponentName::PerfEvent => "*",
-        })
-        .collect();
+    let words: Vec<&str> = f.comps.iter().map(|c| c.word().unwrap_or("*")).collect();
     words.join(".")
 }
 
@@ -688,16 +658,7 @@ fn extra_component(f: &Family, c: &Component, comps: &[Component]) -> Diagnostic
 }
 
 fn wrong_argument(c: &Component, want: ArgSpec, f: &Family) -> Diagnostic {
-    let what = match want {
-        ArgSpec::None => "takes no argument",
-        ArgSpec::OptNum => "takes a number or nothing",
-        ArgSpec::Num => "needs a number",
-        ArgSpec::Str => "needs a string",
-        ArgSpec::OptStr => "takes a string or nothing",
-        ArgSpec::StrOrNum => "needs a string or a number",
-        ArgSpec::Any => "takes a string, a number or nothing",
-    };
-    Diagnostic::error(codes::BAD_ARGUMENT, format!("`{}` {what}", c.name))
-        .at(c.span)
-        .help(format!("write it as `{}`", f.text()))
+    let text = format!("`{}` {}", c.name, want.rule());
+    let d = Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span);
+    d.help(format!("write it as `{}`", f.text()))
 }
