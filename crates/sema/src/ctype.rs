@@ -11,7 +11,7 @@ use std::sync::Arc;
 use spile_cast::Cast;
 use spile_ctype::ObjectOp;
 use spile_ir::wide::WideNumber;
-use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span};
+use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span, UnOp};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 
 use crate::codes;
@@ -206,10 +206,9 @@ impl CTy {
                     4 => "int",
                     _ => "long",
                 };
-                if signed {
-                    word.to_owned()
-                } else {
-                    format!("unsigned {word}")
+                match signed {
+                    true => word.to_owned(),
+                    false => format!("unsigned {word}"),
                 }
             }
         };
@@ -469,17 +468,17 @@ impl Walker<'_> {
             },
             WalkPosition::Value(ty) => match ty.shape(self.facts) {
                 TypeShape::Ptr(to) => (to, ty),
-                _ => return Err(self.not_struct(ty, name)),
+                _ => return self.not_struct(ty, name),
             },
             WalkPosition::BitField { ty, .. } | WalkPosition::Strided { ty, .. } => {
-                return Err(self.not_struct(ty, name));
+                return self.not_struct(ty, name);
             }
         };
         let TypeShape::Struct(id, _) = holder.shape(self.facts) else {
-            return Err(self.not_struct(ty, name));
+            return self.not_struct(ty, name);
         };
         let Some(m) = self.facts.member(id, &name.name) else {
-            return Err(self.no_member(id, name));
+            return self.no_member(id, name);
         };
         let ty = CTy::id(m.ty);
         if m.bit_size == 0 {
@@ -501,13 +500,9 @@ impl Walker<'_> {
         span: Span,
     ) -> DiagResult<WalkPosition> {
         let refuse = |ty: CTy| {
-            Box::new(
-                Diagnostic::error(
-                    codes::CANNOT_DEREF,
-                    format!("cannot index a value of type `{}`", ty.spell(self.facts)),
-                )
-                .label(e.span, "not a pointer or an array"),
-            )
+            let text = format!("cannot index a value of type `{}`", ty.spell(self.facts));
+            let d = Diagnostic::error(codes::CANNOT_DEREF, text);
+            d.label(e.span, "not a pointer or an array").err()
         };
         let referred = self.referred(at);
         if let Some(next) = self.index_strided(referred, e, over) {
@@ -515,12 +510,9 @@ impl Walker<'_> {
         }
         // `r[0]` of a reference to a number or a structure is that object, as it is of a pointer.
         let of_reference = |ty: CTy| {
+            use TypeShape::{Array, Ptr, Strided};
             let shape = ty.shape(self.facts);
-            referred != at
-                && !matches!(
-                    shape,
-                    TypeShape::Ptr(_) | TypeShape::Array { .. } | TypeShape::Strided { .. }
-                )
+            referred != at && !matches!(shape, Ptr(_) | Array { .. } | Strided { .. })
         };
         let elem = match referred {
             WalkPosition::Object(ty) if over || of_reference(ty) => ty,
@@ -530,14 +522,14 @@ impl Walker<'_> {
                     to
                 }
                 TypeShape::Array { elem, .. } => elem,
-                _ => return Err(refuse(ty)),
+                _ => return refuse(ty),
             },
             WalkPosition::Value(ty) => match ty.shape(self.facts) {
                 TypeShape::Ptr(to) => to,
-                _ => return Err(refuse(ty)),
+                _ => return refuse(ty),
             },
             WalkPosition::BitField { ty, .. } | WalkPosition::Strided { ty, .. } => {
-                return Err(refuse(ty));
+                return refuse(ty);
             }
         };
         let known = |size: &u64| {
@@ -556,13 +548,8 @@ impl Walker<'_> {
             return Ok(WalkPosition::Object(elem));
         }
         let Some(scale) = size.and_then(|s| u32::try_from(s).ok()) else {
-            return Err(Box::new(
-                Diagnostic::error(
-                    codes::CANNOT_DEREF,
-                    format!("the size of `{}` is not known", elem.spell(self.facts)),
-                )
-                .at(span),
-            ));
+            let text = format!("the size of `{}` is not known", elem.spell(self.facts));
+            return Diagnostic::error(codes::CANNOT_DEREF, text).at(span).err();
         };
         match constant(e) {
             Some(i) => self.add(i.wrapping_mul(scale.into())),
@@ -632,29 +619,26 @@ impl Walker<'_> {
         let (last, ty) = match (at, addr_of) {
             (WalkPosition::Object(ty), true) => (FinalAccess::Address, ty.pointer()),
             (WalkPosition::Value(_), true) => {
-                return Err(Box::new(
-                    Diagnostic::error(codes::BAD_ADDRESS, "this value has no address")
-                        .label(span, "is in no memory")
-                        .help("take the address of a member: `&$x->member`"),
-                ));
+                let d = Diagnostic::error(codes::BAD_ADDRESS, "this value has no address");
+                let d = d.label(span, "is in no memory");
+                return d.help("take the address of a member: `&$x->member`").err();
             }
             (WalkPosition::Strided { ty, .. }, _) => match ty.shape(self.facts) {
                 TypeShape::Strided { elem, .. } => (FinalAccess::Address, elem.pointer()),
-                _ => return Err(self.not_scalar(ty, span)),
+                _ => return self.not_scalar(ty, span),
             },
             (WalkPosition::BitField { .. }, true) => {
-                return Err(Box::new(
-                    Diagnostic::error(codes::BAD_ADDRESS, "a bit-field has no address").at(span),
-                ));
+                let d = Diagnostic::error(codes::BAD_ADDRESS, "a bit-field has no address");
+                return d.at(span).err();
             }
             (WalkPosition::Object(ty), false) => self.whole(ty, span)?,
             (WalkPosition::Value(ty), false) => match scalar(&ty.shape(self.facts)) {
                 Some((size, signed)) => (FinalAccess::Value { size, signed }, ty),
-                None => return Err(self.not_scalar(ty, span)),
+                None => return self.not_scalar(ty, span),
             },
             (WalkPosition::BitField { bits, width, ty }, false) => {
                 let Some(last) = self.bit_field(bits, width, ty) else {
-                    return Err(self.not_scalar(ty, span));
+                    return self.not_scalar(ty, span);
                 };
                 (last, ty)
             }
@@ -689,7 +673,7 @@ impl Walker<'_> {
                 });
                 (FinalAccess::Address, elem.pointer())
             }
-            _ => return Err(self.not_scalar(ty, span)),
+            _ => return self.not_scalar(ty, span),
         })
     }
 
@@ -720,63 +704,45 @@ impl Walker<'_> {
         aligned
     }
 
-    fn not_struct(&self, ty: CTy, name: &Ident) -> Box<Diagnostic> {
+    fn not_struct<T>(&self, ty: CTy, name: &Ident) -> DiagResult<T> {
         let home = match ty.base {
             CBase::Id(id) => self.facts.type_home(id),
             _ => "the kernel".into(),
         };
-        Box::new(
-            Diagnostic::error(
-                codes::NOT_STRUCT,
-                format!(
-                    "unable to find member `{}` for `{}`",
-                    name.name,
-                    ty.spell(self.facts)
-                ),
-            )
-            .label(
-                name.span,
-                format!("not a structure, or {home} lacks its members"),
-            ),
-        )
+        let label = format!("not a structure, or {home} lacks its members");
+        let d = without_member(codes::NOT_STRUCT, name, &ty.spell(self.facts));
+        d.label(name.span, label).err()
     }
 
-    fn no_member(&self, id: CTypeId, name: &Ident) -> Box<Diagnostic> {
+    fn no_member<T>(&self, id: CTypeId, name: &Ident) -> DiagResult<T> {
         let members = self.facts.members(id);
         let label = match &*self.facts.type_home(id) {
             "the kernel" => "no such member in this kernel".into(),
             home => format!("no such member in {home}"),
         };
-        Box::new(
-            Diagnostic::error(
-                codes::NO_MEMBER,
-                format!(
-                    "unable to find member `{}` for `{}`",
-                    name.name,
-                    self.facts.c_name(id)
-                ),
-            )
-            .label(name.span, label)
-            .did_you_mean(&name.name, members.iter().map(|m| &*m.name)),
-        )
+        let d = without_member(codes::NO_MEMBER, name, &self.facts.c_name(id));
+        let d = d.label(name.span, label);
+        d.did_you_mean(&name.name, members.iter().map(|m| &*m.name))
+            .err()
     }
 
-    fn not_scalar(&self, ty: CTy, span: Span) -> Box<Diagnostic> {
-        Box::new(
-            Diagnostic::error(
-                codes::NOT_SCALAR,
-                format!("a value of type `{}` cannot be used", ty.spell(self.facts)),
-            )
-            .label(span, "neither a number nor an address"),
-        )
+    fn not_scalar<T>(&self, ty: CTy, span: Span) -> DiagResult<T> {
+        let text = format!("a value of type `{}` cannot be used", ty.spell(self.facts));
+        let d = Diagnostic::error(codes::NOT_SCALAR, text);
+        d.label(span, "neither a number nor an address").err()
     }
+}
+
+fn without_member(code: &'static str, name: &Ident, ty: &str) -> Diagnostic {
+    let text = format!("unable to find member `{}` for `{ty}`", name.name);
+    Diagnostic::error(code, text)
 }
 
 /// The value of a constant index.
 pub(crate) fn constant(e: &Expr) -> Option<i64> {
     match &e.kind {
         ExprKind::Num(n) => Some(*n),
-        ExprKind::Unary(spile_syntax::ast::UnOp::Neg, inner) => match inner.kind {
+        ExprKind::Unary(UnOp::Neg, inner) => match inner.kind {
             ExprKind::Num(n) => Some(n.wrapping_neg()),
             _ => None,
         },

@@ -28,16 +28,14 @@ impl<'l, 'a> Builder<'l, 'a> {
     pub(super) fn new(l: &'l mut Lower<'a>, unit: UnitIx) -> Self {
         let u = &l.tree.units[unit.0];
         let mut regs: Vec<Ty> = (0..u.locals.len())
-            .map(|n| l.widths.local(l.types, l.tree, unit, LocalIx(n)))
+            .map(|n| l.widths.local(unit, LocalIx(n)))
             .collect();
         let mut names = [None; NameFunction::COUNT];
         if let UnitKind::Func { .. } = u.kind {
             for (n, wanted) in l.names[unit.0].iter().enumerate() {
                 if *wanted {
                     names[n] = Some(Reg(regs.len().fit()));
-                    regs.push(Ty::str_for_len(
-                        l.widths.probe_name(l.tree, NameFunction::ALL[n]),
-                    ));
+                    regs.push(Ty::str_for_len(l.widths.probe_name(NameFunction::ALL[n])));
                 }
             }
         }

@@ -29,7 +29,7 @@ impl Builder<'_, '_> {
     }
 
     fn ty(&self, e: &HirExpr) -> Ty {
-        self.l.widths.expr(self.l.tree, self.l.types, self.unit, e)
+        self.l.widths.expr(self.unit, e)
     }
 
     fn is_str(&self, e: &HirExpr) -> bool {
@@ -437,7 +437,7 @@ impl Builder<'_, '_> {
     }
 
     fn target(&mut self, p: &LValue) -> Option<AssignTarget> {
-        let ty = |g: GlobalIx| self.l.widths.value(self.l.types, self.l.tree, g);
+        let ty = |g: GlobalIx| self.l.widths.value(g);
         Some(match p {
             LValue::Local(l) => AssignTarget::Local(self.local(*l)),
             LValue::Scalar(g) => AssignTarget::Scalar(self.global(*g)?, ty(*g)),

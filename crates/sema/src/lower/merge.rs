@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use spile_cast::Cast;
-use spile_ir::{
-    Body, CodeLocation, CodeProbe, Event, Func, FuncId, Handler, Inst, Program, SiteId,
-};
+use spile_ir::{Body, CodeProbe, Event, Func, FuncId, Handler, Inst, Program, SiteId};
+
+use crate::probe::code::at_once;
 
 /// Merges identical handlers of a probe. `patterns` has an entry for each handler: its point where
 /// it serves several.
@@ -106,15 +106,7 @@ impl HandlersByBody {
 
 /// Whether the locations of two probes can be attached together, as one probe.
 fn can_attach_together(a: &CodeProbe, b: &CodeProbe) -> bool {
-    let at_once = |p: &CodeProbe| {
-        p.sites.iter().all(|s| {
-            let location = &s.location;
-            matches!(
-                location,
-                CodeLocation::Symbol { offset: 0, .. } | CodeLocation::Traced(_)
-            )
-        })
-    };
+    let at_once = |p: &CodeProbe| p.sites.iter().all(|s| at_once(&s.location));
     let kind = |p: &CodeProbe| {
         (
             p.space,

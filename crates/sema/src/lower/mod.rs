@@ -56,7 +56,7 @@ pub(crate) struct Lower<'a> {
     tree: &'a Tree,
     types: &'a Types,
     how: LoweringOptions,
-    widths: Widths,
+    widths: Widths<'a>,
     sites: Sites<'a>,
     program: Program,
     globals: Vec<Option<GlobalId>>,
@@ -156,13 +156,13 @@ impl<'a> Lower<'a> {
         if display {
             (spec.sum, spec.min, spec.max) = (true, true, true);
         }
-        let scalar = self.widths.value(self.types, self.tree, ix);
+        let scalar = self.widths.value(ix);
         let kind = match (keys.is_empty(), is_stats) {
             (true, true) => GlobalKind::Stats(spec),
             (true, false) => GlobalKind::Scalar(scalar),
             (false, _) => GlobalKind::Array {
                 keys: (0..keys.len())
-                    .map(|n| self.widths.key(self.types, keys[n], ix, n))
+                    .map(|n| self.widths.key(keys[n], ix, n))
                     .collect(),
                 value: match is_stats {
                     true => ElemTy::Stats(spec),
@@ -248,7 +248,7 @@ impl<'a> Lower<'a> {
                 ret,
                 has_value: true,
                 ..
-            } => Some(self.widths.result(self.types, ret, unit)),
+            } => Some(self.widths.result(ret, unit)),
             _ => None,
         }
     }

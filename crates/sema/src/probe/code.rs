@@ -55,8 +55,8 @@ struct Mentioned {
     loc: Arc<VarLocation>,
 }
 
-/// Whether a location is attached together with others.
-fn at_once(location: &CodeLocation) -> bool {
+/// Whether a location is attached together with others, as kernel functions are through ftrace.
+pub(crate) fn at_once(location: &CodeLocation) -> bool {
     matches!(
         location,
         CodeLocation::Symbol { offset: 0, .. } | CodeLocation::Traced(_)
@@ -169,10 +169,7 @@ fn own_name(name: &str) -> &str {
 
 fn target(variable: &Mentioned) -> TargetVar {
     let source = match &*variable.loc {
-        VarLocation::Value(ops) => match ops[..] {
-            [LocOp::Arg(n)] => TargetSource::CtxArg(n),
-            _ => TargetSource::Loc(variable.loc.clone()),
-        },
+        VarLocation::Value(ops) if let [LocOp::Arg(n)] = ops[..] => TargetSource::CtxArg(n),
         _ => TargetSource::Loc(variable.loc.clone()),
     };
     TargetVar {

@@ -16,34 +16,21 @@ use crate::facts::{Facts, ModuleQuery, ProbeModule};
 /// The filter statement `if (!meant) next`.
 pub(crate) fn filter(facts: &dyn Facts, process: &Component) -> DiagResult<StmtBlock> {
     let span = process.span;
-    let cond = not(current_process_matches(facts, process)?, span);
-    let then = Stmt {
-        kind: StmtKind::Next,
-        span,
-    };
+    let meant = Box::new(current_process_matches(facts, process)?);
+    let kind = ExprKind::Unary(UnOp::Not, meant);
+    let next = StmtKind::Next;
     let kind = StmtKind::If {
-        cond,
-        then: Box::new(then),
+        cond: Expr { kind, span },
+        then: Box::new(Stmt { kind: next, span }),
         els: None,
     };
-    Ok(StmtBlock {
-        stmts: vec![Stmt { kind, span }],
-        span,
-    })
+    let stmts = vec![Stmt { kind, span }];
+    Ok(StmtBlock { stmts, span })
 }
 
-fn not(e: Expr, span: Span) -> Expr {
-    Expr {
-        kind: ExprKind::Unary(UnOp::Not, Box::new(e)),
-        span,
-    }
-}
-
-fn and(a: Expr, b: Expr, span: Span) -> Expr {
-    Expr {
-        kind: ExprKind::Binary(BinOp::LogAnd, Box::new(a), Box::new(b)),
-        span,
-    }
+fn binary(op: BinOp, a: Expr, b: Expr, span: Span) -> Expr {
+    let kind = ExprKind::Binary(op, Box::new(a), Box::new(b));
+    Expr { kind, span }
 }
 
 /// The condition that the probe point names the current process.
@@ -59,7 +46,7 @@ fn current_process_matches(facts: &dyn Facts, process: &Component) -> DiagResult
             let runs = files(facts, &String::from_utf8_lossy(s), process)?;
             let targeted = || make.call("__process_targeted", Vec::new());
             Ok(match facts.has_target() {
-                true => and(targeted(), runs, process.span),
+                true => binary(BinOp::LogAnd, targeted(), runs, process.span),
                 false => runs,
             })
         }
@@ -85,10 +72,7 @@ fn files(facts: &dyn Facts, pattern: &str, c: &Component) -> DiagResult<Expr> {
         let one = make.call("__process_runs", args);
         any = Some(match any {
             None => one,
-            Some(others) => Expr {
-                kind: ExprKind::Binary(BinOp::LogOr, Box::new(others), Box::new(one)),
-                span: c.span,
-            },
+            Some(others) => binary(BinOp::LogOr, others, one, c.span),
         });
     }
     any.ok_or_else(|| no_module(c, format!("there is no program {pattern}")))

@@ -16,14 +16,32 @@ const ROUNDS: usize = 6;
 
 /// The widths, in bytes without the NUL.
 #[derive(Debug)]
-pub struct Widths {
+pub struct Widths<'a> {
+    tree: &'a Tree,
+    types: &'a Types,
     locals: Vec<Vec<usize>>,
     results: Vec<usize>,
     keys: Vec<Vec<usize>>,
     values: Vec<usize>,
+    growth: Growth,
+}
+
+/// How widths grow in a round.
+#[derive(Debug)]
+struct Growth {
     max: usize,
     changed: bool,
     unbounded: bool,
+}
+
+impl Growth {
+    fn grow(&mut self, slot: &mut usize, len: usize) {
+        let len = len.min(self.max);
+        if len > *slot {
+            *slot = if self.unbounded { self.max } else { len };
+            self.changed = true;
+        }
+    }
 }
 
 /// The context in which an expression is evaluated: a unit, or a small function as if it were
@@ -36,14 +54,6 @@ struct EvalContext<'a> {
 }
 
 impl EvalContext<'_> {
-    fn for_unit(unit: usize) -> Self {
-        EvalContext {
-            unit,
-            call: None,
-            depth: 0,
-        }
-    }
-
     /// The argument of a parameter. A function of one `return` can change its parameters only in
     /// that expression, which is then not a plain read.
     fn argument(&self, p: &LValue) -> Option<&HirExpr> {
@@ -79,21 +89,11 @@ fn single_return(u: &Unit) -> Option<&HirExpr> {
     }
 }
 
-/// The inputs of the analysis besides the widths themselves.
-struct WidthInputs<'a> {
-    tree: &'a Tree,
-    types: &'a Types,
-}
-
-impl WidthInputs<'_> {
-    fn is_str(&self, v: TyVar) -> bool {
-        self.types.get(v) == Some(Base::Str)
-    }
-}
-
 /// Computes all widths; `max` is MAXSTRINGLEN.
-pub fn widths(tree: &Tree, types: &Types, max: usize) -> Widths {
+pub fn widths<'a>(tree: &'a Tree, types: &'a Types, max: usize) -> Widths<'a> {
     let mut w = Widths {
+        tree,
+        types,
         locals: tree.units.iter().map(|u| vec![0; u.locals.len()]).collect(),
         results: vec![0; tree.units.len()],
         keys: tree
@@ -102,23 +102,21 @@ pub fn widths(tree: &Tree, types: &Types, max: usize) -> Widths {
             .map(|g| vec![0; g.keys.iter().flatten().count()])
             .collect(),
         values: tree.globals.iter().map(init_len).collect(),
-        max,
-        changed: true,
-        unbounded: false,
+        growth: Growth {
+            max,
+            changed: true,
+            unbounded: false,
+        },
     };
-    let env = WidthInputs { tree, types };
     let mut round = 0;
-    while w.changed {
-        w.changed = false;
-        w.unbounded = round >= ROUNDS;
+    while w.growth.changed {
+        w.growth.changed = false;
+        w.growth.unbounded = round >= ROUNDS;
         // Arguments flow to functions, which stand later; results flow back.
-        for n in 0..tree.units.len() {
-            let unit = if round % 2 == 0 {
-                n
-            } else {
-                tree.units.len() - 1 - n
-            };
-            w.unit(&env, unit);
+        let units = 0..tree.units.len();
+        match round % 2 {
+            0 => units.for_each(|unit| w.unit(unit)),
+            _ => units.rev().for_each(|unit| w.unit(unit)),
         }
         round += 1;
     }
@@ -132,23 +130,28 @@ fn init_len(g: &HirGlobal) -> usize {
     }
 }
 
-impl Widths {
+impl Widths<'_> {
+    fn is_str(&self, v: TyVar) -> bool {
+        self.types.get(v) == Some(Base::Str)
+    }
+
     /// Type of a local.
-    pub fn local(&self, types: &Types, tree: &Tree, unit: UnitIx, l: LocalIx) -> Ty {
-        self.ty(
-            types,
-            tree.units[unit.0].locals[l.0].ty,
-            self.locals[unit.0][l.0],
-        )
+    pub fn local(&self, unit: UnitIx, l: LocalIx) -> Ty {
+        let local = &self.tree.units[unit.0].locals[l.0];
+        self.ty(local.ty, self.locals[unit.0][l.0])
     }
 
     /// Length in bytes of the longest of these names, for `pp()` and similar functions in functions.
-    pub fn probe_name(&self, tree: &Tree, of: NameFunction) -> usize {
-        self.name_len(tree, of).min(self.max)
+    pub fn probe_name(&self, of: NameFunction) -> usize {
+        self.name_len(of).min(self.growth.max)
     }
 
-    fn name_len(&self, tree: &Tree, of: NameFunction) -> usize {
-        let names = tree.units.iter().map(|u| self.unit_name_len(&u.kind, of));
+    fn name_len(&self, of: NameFunction) -> usize {
+        let names = self
+            .tree
+            .units
+            .iter()
+            .map(|u| self.unit_name_len(&u.kind, of));
         names.max().unwrap_or(0)
     }
 
@@ -156,65 +159,55 @@ impl Widths {
     fn unit_name_len(&self, unit: &UnitKind, of: NameFunction) -> usize {
         match of {
             NameFunction::Kind => LONGEST_KIND,
-            NameFunction::Interrupted if unit.interrupts() => self.max,
+            NameFunction::Interrupted if unit.interrupts() => self.growth.max,
             _ => unit.longest_name(of),
         }
     }
 
     /// Type of a function's result.
-    pub fn result(&self, types: &Types, ret: TyVar, unit: UnitIx) -> Ty {
-        self.ty(types, ret, self.results[unit.0])
+    pub fn result(&self, ret: TyVar, unit: UnitIx) -> Ty {
+        self.ty(ret, self.results[unit.0])
     }
 
     /// Type of a key.
-    pub fn key(&self, types: &Types, v: TyVar, g: GlobalIx, n: usize) -> Ty {
-        self.ty(types, v, self.keys[g.0].get(n).copied().unwrap_or(0))
+    pub fn key(&self, v: TyVar, g: GlobalIx, n: usize) -> Ty {
+        self.ty(v, self.key_len(g, n))
     }
 
     /// Type of a global scalar or element that is not a statistic.
-    pub fn value(&self, types: &Types, tree: &Tree, g: GlobalIx) -> Ty {
-        self.ty(types, tree.globals[g.0].value, self.values[g.0])
+    pub fn value(&self, g: GlobalIx) -> Ty {
+        self.ty(self.tree.globals[g.0].value, self.values[g.0])
     }
 
-    fn ty(&self, types: &Types, v: TyVar, len: usize) -> Ty {
-        match types.get(v) {
-            Some(Base::Str) => Ty::str_for_len(len.min(self.max)),
-            _ => Ty::Long,
+    fn key_len(&self, g: GlobalIx, n: usize) -> usize {
+        self.keys[g.0].get(n).copied().unwrap_or(0)
+    }
+
+    fn ty(&self, v: TyVar, len: usize) -> Ty {
+        match self.is_str(v) {
+            true => Ty::str_for_len(len.min(self.growth.max)),
+            false => Ty::Long,
         }
     }
 
     /// Type of an expression's value.
-    pub fn expr(&self, tree: &Tree, types: &Types, unit: UnitIx, e: &HirExpr) -> Ty {
-        let env = WidthInputs { tree, types };
-        self.ty(types, e.ty, self.len(&env, unit.0, e))
-    }
-
-    fn grow(slot: &mut usize, len: usize, max: usize, unbounded: bool) -> bool {
-        let len = len.min(max);
-        if len <= *slot {
-            return false;
-        }
-        *slot = if unbounded { max } else { len };
-        true
+    pub fn expr(&self, unit: UnitIx, e: &HirExpr) -> Ty {
+        self.ty(e.ty, self.len(unit.0, e))
     }
 
     fn grow_local(&mut self, unit: usize, l: LocalIx, len: usize) {
-        let slot = &mut self.locals[unit][l.0];
-        self.changed |= Self::grow(slot, len, self.max, self.unbounded);
+        self.growth.grow(&mut self.locals[unit][l.0], len);
     }
 
-    fn grow_key(&mut self, g: GlobalIx, n: usize, len: usize) {
-        if let Some(slot) = self.keys[g.0].get_mut(n) {
-            self.changed |= Self::grow(slot, len, self.max, self.unbounded);
-        }
+    fn grow_result(&mut self, unit: usize, len: usize) {
+        self.growth.grow(&mut self.results[unit], len);
     }
 
     fn grow_lvalue(&mut self, unit: usize, lvalue: &LValue, len: usize) {
         match lvalue {
             LValue::Local(l) => self.grow_local(unit, *l, len),
             LValue::Scalar(g) | LValue::Elem(g, _) => {
-                let slot = &mut self.values[g.0];
-                self.changed |= Self::grow(slot, len, self.max, self.unbounded);
+                self.growth.grow(&mut self.values[g.0], len);
             }
         }
     }
@@ -223,71 +216,70 @@ impl Widths {
     /// could equal another one.
     fn grow_keys<'k>(
         &mut self,
-        env: &WidthInputs,
         unit: usize,
         g: GlobalIx,
         keys: impl Iterator<Item = Option<&'k HirExpr>>,
     ) {
         for (n, k) in keys.enumerate() {
-            if let Some(k) = k.filter(|k| env.is_str(k.ty)) {
-                let len = self.len(env, unit, k);
-                self.grow_key(g, n, len);
+            if let Some(k) = k.filter(|k| self.is_str(k.ty)) {
+                let len = self.len(unit, k);
+                if let Some(slot) = self.keys[g.0].get_mut(n) {
+                    self.growth.grow(slot, len);
+                }
             }
         }
     }
 
-    fn lvalue_keys(&mut self, env: &WidthInputs, unit: usize, lvalue: &LValue) {
+    fn lvalue_keys(&mut self, unit: usize, lvalue: &LValue) {
         if let LValue::Elem(g, keys) = lvalue {
-            self.grow_keys(env, unit, *g, keys.iter().map(Some));
+            self.grow_keys(unit, *g, keys.iter().map(Some));
         }
     }
 
-    fn unit(&mut self, env: &WidthInputs, unit: usize) {
-        let u = &env.tree.units[unit];
+    fn unit(&mut self, unit: usize) {
+        let u = &self.tree.units[unit];
         walk_stmts(&u.body, &mut |s| match &s.kind {
-            HirStmtKind::Return(Some(e)) if env.is_str(e.ty) => {
-                let len = self.len(env, unit, e);
-                let slot = &mut self.results[unit];
-                self.changed |= Self::grow(slot, len, self.max, self.unbounded);
+            HirStmtKind::Return(Some(e)) if self.is_str(e.ty) => {
+                let len = self.len(unit, e);
+                self.grow_result(unit, len);
             }
-            HirStmtKind::Try { var: Some(v), .. } => self.grow_local(unit, *v, self.max),
+            HirStmtKind::Try { var: Some(v), .. } => self.grow_local(unit, *v, self.growth.max),
             HirStmtKind::Foreach(f) => {
-                self.grow_keys(env, unit, f.global, f.slice.iter().map(Option::as_ref));
+                self.grow_keys(unit, f.global, f.slice.iter().map(Option::as_ref));
                 for (n, k) in f.keys.iter().enumerate() {
-                    let len = self.keys[f.global.0].get(n).copied().unwrap_or(0);
-                    self.grow_local(unit, *k, len);
+                    self.grow_local(unit, *k, self.key_len(f.global, n));
                 }
                 if let Some(v) = f.value {
                     self.grow_local(unit, v, self.values[f.global.0]);
                 }
             }
             HirStmtKind::DeleteElem(g, keys) => {
-                self.grow_keys(env, unit, *g, keys.iter().map(Option::as_ref));
+                self.grow_keys(unit, *g, keys.iter().map(Option::as_ref));
             }
             _ => {}
         });
         walk_exprs(&u.body, &mut |e| match &e.kind {
             HirExprKind::Assign { lvalue, rhs, op } => {
-                let len = if !env.is_str(rhs.ty) {
-                    0
-                } else if *op == Some(AssignOp::Concat) {
-                    self.len(env, unit, rhs) + self.lvalue_len(unit, lvalue)
-                } else {
-                    self.len(env, unit, rhs)
+                let before = match op {
+                    Some(AssignOp::Concat) => self.lvalue_len(unit, lvalue),
+                    _ => 0,
                 };
-                self.grow_lvalue(unit, lvalue, len);
-                self.lvalue_keys(env, unit, lvalue);
+                if self.is_str(rhs.ty) {
+                    let len = self.len(unit, rhs) + before;
+                    self.grow_lvalue(unit, lvalue, len);
+                }
+                self.lvalue_keys(unit, lvalue);
             }
             HirExprKind::Read(lvalue)
             | HirExprKind::StatAdd { lvalue, .. }
             | HirExprKind::IncDec { lvalue, .. }
             | HirExprKind::Stat { lvalue, .. }
             | HirExprKind::PrintHist { lvalue, .. }
-            | HirExprKind::HistGet { lvalue, .. } => self.lvalue_keys(env, unit, lvalue),
+            | HirExprKind::HistGet { lvalue, .. } => self.lvalue_keys(unit, lvalue),
             HirExprKind::In { g, keys } => {
-                self.grow_keys(env, unit, *g, keys.iter().map(Option::as_ref));
+                self.grow_keys(unit, *g, keys.iter().map(Option::as_ref));
             }
-            HirExprKind::Call { func, args } => self.arguments(env, unit, *func, args),
+            HirExprKind::Call { func, args } => self.arguments(unit, *func, args),
             _ => {}
         });
         if let UnitKind::Func {
@@ -301,16 +293,14 @@ impl Widths {
                 let len = self.locals[unit][p.0];
                 self.grow_local(alt.0, LocalIx(n), len);
             }
-            let len = self.results[alt.0];
-            let slot = &mut self.results[unit];
-            self.changed |= Self::grow(slot, len, self.max, self.unbounded);
+            self.grow_result(unit, self.results[alt.0]);
         }
     }
 
-    fn arguments(&mut self, env: &WidthInputs, unit: usize, func: UnitIx, args: &[HirExpr]) {
+    fn arguments(&mut self, unit: usize, func: UnitIx, args: &[HirExpr]) {
         for (n, a) in args.iter().enumerate() {
-            if env.is_str(a.ty) {
-                let len = self.len(env, unit, a);
+            if self.is_str(a.ty) {
+                let len = self.len(unit, a);
                 self.grow_local(func.0, LocalIx(n), len);
             }
         }
@@ -324,90 +314,68 @@ impl Widths {
     }
 
     /// The maximum length of a string expression in bytes.
-    fn len(&self, env: &WidthInputs, unit: usize, e: &HirExpr) -> usize {
-        self.len_in(env, &EvalContext::for_unit(unit), e)
+    fn len(&self, unit: usize, e: &HirExpr) -> usize {
+        let (call, depth) = (None, 0);
+        self.len_in(&EvalContext { unit, call, depth }, e)
     }
 
-    fn len_in(&self, env: &WidthInputs, f: &EvalContext, e: &HirExpr) -> usize {
+    fn len_in(&self, f: &EvalContext, e: &HirExpr) -> usize {
         let len = match &e.kind {
             HirExprKind::Str(s) => s.len(),
-            HirExprKind::ProbeName { of } => match &env.tree.units[f.unit].kind {
+            HirExprKind::ProbeName { of } => match &self.tree.units[f.unit].kind {
                 unit @ UnitKind::Handler { .. } => self.unit_name_len(unit, *of),
-                UnitKind::Func { .. } => self.name_len(env.tree, *of),
+                UnitKind::Func { .. } => self.name_len(*of),
             },
             HirExprKind::Read(p) => match (f.argument(p), f.call) {
-                (Some(a), Some((_, caller))) => self.len_in(env, caller, a),
+                (Some(a), Some((_, caller))) => self.len_in(caller, a),
                 _ => self.lvalue_len(f.unit, p),
             },
-            HirExprKind::Call { func, args } => self.call_len(env, f, *func, args),
-            HirExprKind::Intr { f: i, args } => self.intrinsic_len(env, f, *i, args),
-            HirExprKind::Table { table, .. } => env.tree.tables[*table]
-                .1
-                .iter()
-                .map(|e| e.len())
-                .max()
-                .unwrap_or(0),
-            HirExprKind::Concat(a, b) => self.len_in(env, f, a) + self.len_in(env, f, b),
-            HirExprKind::Ternary(_, a, b) => self.len_in(env, f, a).max(self.len_in(env, f, b)),
+            HirExprKind::Call { func, args } => self.call_len(f, *func, args),
+            HirExprKind::Intr { f: i, args } => self.intrinsic_len(f, *i, args),
+            HirExprKind::Table { table, .. } => {
+                let entries = self.tree.tables[*table].1.iter();
+                entries.map(|e| e.len()).max().unwrap_or(0)
+            }
+            HirExprKind::Concat(a, b) => self.len_in(f, a) + self.len_in(f, b),
+            HirExprKind::Ternary(_, a, b) => self.len_in(f, a).max(self.len_in(f, b)),
             HirExprKind::Assign {
                 lvalue,
                 op: Some(_),
                 ..
             } => self.lvalue_len(f.unit, lvalue),
-            HirExprKind::Assign { rhs, .. } => self.len_in(env, f, rhs),
-            HirExprKind::Print { form, args, .. } => self.print_len(env, f, form, args),
-            HirExprKind::PrintHist { .. } => self.max,
+            HirExprKind::Assign { rhs, .. } => self.len_in(f, rhs),
+            HirExprKind::Print { form, args, .. } => self.print_len(f, form, args),
+            HirExprKind::PrintHist { .. } => self.growth.max,
             _ => 0,
         };
-        len.min(self.max)
+        len.min(self.growth.max)
     }
 
-    fn call_len(
-        &self,
-        env: &WidthInputs,
-        f: &EvalContext,
-        func: UnitIx,
-        args: &[HirExpr],
-    ) -> usize {
+    fn call_len(&self, f: &EvalContext, func: UnitIx, args: &[HirExpr]) -> usize {
         let general = self.results[func.0];
-        match single_return(&env.tree.units[func.0]) {
+        match single_return(&self.tree.units[func.0]) {
             Some(e) if f.depth < 4 => {
                 let inner = EvalContext {
                     unit: func.0,
                     call: Some((args, f)),
                     depth: f.depth + 1,
                 };
-                self.len_in(env, &inner, e).min(general)
+                self.len_in(&inner, e).min(general)
             }
             _ => general,
         }
     }
 
-    fn intrinsic_len(
-        &self,
-        env: &WidthInputs,
-        f: &EvalContext,
-        i: Intrinsic,
-        args: &[HirExpr],
-    ) -> usize {
+    fn intrinsic_len(&self, f: &EvalContext, i: Intrinsic, args: &[HirExpr]) -> usize {
         let constant = |n: usize| f.constant(args.get(n)?);
-        let len = |n: usize| Some(self.len_in(env, f, args.get(n)?));
-        i.max_len(constant, len).unwrap_or(self.max)
+        let len = |n: usize| Some(self.len_in(f, args.get(n)?));
+        i.max_len(constant, len).unwrap_or(self.growth.max)
     }
 
-    fn print_len(
-        &self,
-        env: &WidthInputs,
-        f: &EvalContext,
-        form: &PrintForm,
-        args: &[HirExpr],
-    ) -> usize {
-        let value = |a: &HirExpr| {
-            if env.is_str(a.ty) {
-                self.len_in(env, f, a)
-            } else {
-                20
-            }
+    fn print_len(&self, f: &EvalContext, form: &PrintForm, args: &[HirExpr]) -> usize {
+        let value = |a: &HirExpr| match self.is_str(a.ty) {
+            true => self.len_in(f, a),
+            false => 20,
         };
         match form {
             PrintForm::Char => 1,
@@ -417,7 +385,7 @@ impl Widths {
             }
             PrintForm::Format(n) => {
                 let lens: Vec<usize> = args.iter().map(value).collect();
-                format_len(&env.tree.formats[*n], &lens, self.max)
+                format_len(&self.tree.formats[*n], &lens, self.growth.max)
             }
         }
     }
