@@ -485,6 +485,12 @@ impl HirExpr {
 }
 
 impl LValue {
+    /// The expression that reads it.
+    pub fn read(self, ty: TyVar, span: Span) -> HirExpr {
+        let kind = HirExprKind::Read(self);
+        HirExpr { kind, ty, span }
+    }
+
     /// The global of the location, with its keys.
     pub fn global(&self) -> Option<(GlobalIx, &[HirExpr])> {
         match self {

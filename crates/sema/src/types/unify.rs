@@ -3,6 +3,7 @@
 //! has a given type. Each decision remembers its location in the script.
 
 use spile_cast::Cast;
+use spile_ir::intrinsics::ValueKind;
 use spile_syntax::ast::Span;
 
 /// A type variable.
@@ -18,6 +19,15 @@ pub enum Base {
     Str,
     /// Statistic.
     Stats,
+}
+
+impl From<ValueKind> for Base {
+    fn from(kind: ValueKind) -> Base {
+        match kind {
+            ValueKind::Long => Base::Long,
+            ValueKind::Str => Base::Str,
+        }
+    }
 }
 
 impl Base {

@@ -25,7 +25,7 @@ impl Resolver<'_> {
         args: &[ast::Expr],
         span: Span,
         value: bool,
-    ) -> HirExpr {
+    ) -> Option<HirExpr> {
         let built_in = name.span.file.is_built_in();
         // What a macro of the built-in library calls is the library's, in every file.
         let from = match built_in {
@@ -41,7 +41,7 @@ impl Resolver<'_> {
             for a in args {
                 self.expr(a);
             }
-            return self.bad(span);
+            return None;
         }
         let mut fits: Vec<&FunctionDef> = found
             .iter()
@@ -49,7 +49,7 @@ impl Resolver<'_> {
             .collect();
         if fits.is_empty() {
             self.wrong_count(name, args.len(), &found);
-            return self.bad(span);
+            return None;
         }
         // Bodies of one signature run by priority, then in source order.
         fits.sort_by_key(|(_, f)| f.priority.unwrap_or(0));
@@ -58,7 +58,7 @@ impl Resolver<'_> {
         let func = self.units_of(&fits);
         let args: Vec<HirExpr> = args.iter().map(|a| self.expr(a)).collect();
         let UnitKind::Func { params, ret, .. } = &self.tree.units[func.0].kind else {
-            return self.bad(span);
+            return None;
         };
         let (params, ret) = (params.clone(), *ret);
         for (a, p) in args.iter().zip(params) {
@@ -68,11 +68,8 @@ impl Resolver<'_> {
         if value {
             self.value_calls.push((func, span));
         }
-        HirExpr {
-            kind: HirExprKind::Call { func, args },
-            ty: ret,
-            span,
-        }
+        let (kind, ty) = (HirExprKind::Call { func, args }, ret);
+        Some(HirExpr { kind, ty, span })
     }
 
     /// Warns of the script's bodies behind one without `next`.
@@ -90,11 +87,8 @@ impl Resolver<'_> {
         let (by, rest) = (bodies[last].1.name.span, &bodies[last + 1..]);
         for (_, f) in rest.iter().filter(|(file, _)| self.lib.is_user(*file)) {
             let text = format!("this body of `{}` is never reached", f.name.name);
-            self.report(
-                Diagnostic::warning(codes::UNREACHED, text)
-                    .at(f.name.span)
-                    .also(by, "this one has no `next`"),
-            );
+            let d = Diagnostic::warning(codes::UNREACHED, text).at(f.name.span);
+            self.report(d.also(by, "this one has no `next`"));
         }
     }
 
@@ -139,30 +133,22 @@ impl Resolver<'_> {
             return d.unit;
         }
         let tapset = !self.is_user(file);
-        let base = |t: TypeName| match t {
-            TypeName::Long => Base::Long,
-            TypeName::String => Base::Str,
-        };
-        let ret = match f.ret {
-            Some(t) => self.types.fresh_of(base(t), f.name.span),
+        let mut written = |ty: Option<TypeName>, span: Span| match ty {
+            Some(TypeName::Long) => self.types.fresh_of(Base::Long, span),
+            Some(TypeName::String) => self.types.fresh_of(Base::Str, span),
             None => self.types.fresh(),
         };
-        let mut locals: Vec<Local> = Vec::new();
-        for (id, ty) in &f.params {
-            let ty = match ty {
-                Some(t) => self.types.fresh_of(base(*t), id.span),
-                None => self.types.fresh(),
-            };
-            locals.push(Local {
-                name: id.name.clone(),
-                span: id.span,
-                ty,
-                param: true,
-                read: false,
-                written: true,
-                bound: false,
-            });
-        }
+        let ret = written(f.ret, f.name.span);
+        let parameter = |(id, ty): &(ast::Ident, Option<TypeName>)| Local {
+            name: id.name.clone(),
+            span: id.span,
+            ty: written(*ty, id.span),
+            param: true,
+            read: false,
+            written: true,
+            bound: false,
+        };
+        let locals: Vec<Local> = f.params.iter().map(parameter).collect();
         let unit = UnitIx(self.tree.units.len());
         let params = (0..locals.len()).map(LocalIx).collect();
         let has_value = f.ret.is_some();
@@ -179,16 +165,14 @@ impl Resolver<'_> {
             locals,
             body: Vec::new(),
         });
-        self.functions.insert(
-            key,
-            FnDecl {
-                func: f.clone(),
-                file,
-                tapset,
-                unit,
-                results: Vec::new(),
-            },
-        );
+        let declared = FnDecl {
+            func: f.clone(),
+            file,
+            tapset,
+            unit,
+            results: Vec::new(),
+        };
+        self.functions.insert(key, declared);
         self.queue.push_back(key);
         self.pull(file);
         unit
@@ -204,15 +188,11 @@ impl Resolver<'_> {
             _ => Vec::new(),
         };
         let text = format!("unresolved function `{}`", name.name);
-        if let Some(why) = super::unavailable::reason(&name.name) {
-            let d = Diagnostic::error(codes::UNKNOWN_FUNCTION, text).at(name.span);
-            return self.report(d.help(why));
-        }
-        self.report(
-            Diagnostic::error(codes::UNKNOWN_FUNCTION, text)
-                .at(name.span)
-                .did_you_mean(&name.name, names.iter().map(|n| &**n)),
-        );
+        let d = Diagnostic::error(codes::UNKNOWN_FUNCTION, text).at(name.span);
+        self.report(match super::unavailable::reason(&name.name) {
+            Some(why) => d.help(why),
+            None => d.did_you_mean(&name.name, names.iter().map(|n| &**n)),
+        });
     }
 
     fn wrong_count(&mut self, name: &ast::Ident, n: usize, found: &[FunctionDef]) {
@@ -220,11 +200,8 @@ impl Resolver<'_> {
         counts.sort_unstable();
         counts.dedup();
         let counts: Vec<String> = counts.iter().map(usize::to_string).collect();
-        let text = format!(
-            "`{}` takes {} arguments, not {n}",
-            name.name,
-            counts.join(" or ")
-        );
+        let counts = counts.join(" or ");
+        let text = format!("`{}` takes {counts} arguments, not {n}", name.name);
         let mut d = Diagnostic::error(codes::ARGUMENT_COUNT, text).at(name.span);
         if let Some((file, f)) = found.first()
             && self.is_user(*file)
@@ -237,24 +214,22 @@ impl Resolver<'_> {
     /// The id in a user namespace for an id of the kernel. The code tests `id` against each range.
     fn map_id(&mut self, map: &IdMap, id: &HirExpr, span: Span) -> HirExpr {
         self.set_type(id.ty, Base::Long, id.span);
-        let others = self.num(HirExprKind::Num(map.others.into()), span);
+        let others = self.imm(map.others.into(), span);
         map.ranges
             .iter()
             .rev()
             .fold(others, |others, (inside, outside, count)| {
                 let mut with = |op, a: &HirExpr, n: i64| {
-                    let n = self.num(HirExprKind::Num(n), span);
-                    self.num(HirExprKind::Bin(op, Box::new(a.clone()), Box::new(n)), span)
+                    let n = self.imm(n, span);
+                    self.bin(op, a.clone(), n, span)
                 };
                 let (first, count) = (i64::from(*outside), i64::from(*count));
                 let above = with(BinOp::Ge, id, first);
                 let below = with(BinOp::Lt, id, first + count);
-                let there = with(BinOp::Add, id, i64::from(*inside) - first);
+                let inner = with(BinOp::Add, id, i64::from(*inside) - first);
                 let (a, b) = (Box::new(above), Box::new(below));
                 let within = self.num(HirExprKind::Logic { and: true, a, b }, span);
-                let (within, there) = (Box::new(within), Box::new(there));
-                let kind = HirExprKind::Ternary(within, there, Box::new(others));
-                self.num(kind, span)
+                self.choose(within, [inner, others], span)
             })
     }
 
@@ -265,17 +240,17 @@ impl Resolver<'_> {
         args: &[ast::Expr],
         span: Span,
         value: bool,
-    ) -> HirExpr {
+    ) -> Option<HirExpr> {
         let short = &name.name[2..];
         if short == "table" {
             return self.table_get(args, span);
         }
         let checked: Vec<HirExpr> = args.iter().map(|a| self.expr(a)).collect();
         if let Some(e) = self.session_value(short, &checked, span) {
-            return e;
+            return Some(e);
         }
         if let Some(kind) = self.statement(short, &checked, span) {
-            return self.valueless(kind, span, value);
+            return Some(self.valueless(kind, span, value));
         }
         self.intrinsic(name, checked, span, value)
     }
@@ -293,15 +268,12 @@ impl Resolver<'_> {
                 };
                 self.str(HirExprKind::ProbeName { of }, span)
             }
-            ("session_name", []) => {
-                let name = self.options.session_name.as_bytes().into();
-                self.str(HirExprKind::Str(name), span)
-            }
-            ("session_pid", []) => self.num(HirExprKind::Num(self.options.session_pid), span),
-            ("target_pidns", []) => self.num(HirExprKind::Num(self.options.target_pidns), span),
+            ("session_name", []) => self.string_imm(self.options.session_name.as_bytes(), span),
+            ("session_pid", []) => self.imm(self.options.session_pid, span),
+            ("target_pidns", []) => self.imm(self.options.target_pidns, span),
             ("target_uid", [id]) => self.map_id(&self.options.target_users.users, id, span),
             ("target_gid", [id]) => self.map_id(&self.options.target_users.groups, id, span),
-            ("session_uid", []) => self.num(HirExprKind::Num(self.options.session_uid), span),
+            ("session_uid", []) => self.imm(self.options.session_uid, span),
             _ => return None,
         })
     }
@@ -315,16 +287,18 @@ impl Resolver<'_> {
             }
             ("abort", []) => {
                 self.tree.aborts = true;
-                let msg = self.str(HirExprKind::Str(ABORT.into()), span);
-                HirExprKind::Raise(Box::new(msg))
+                HirExprKind::Raise(Box::new(self.string_imm(ABORT, span)))
             }
-            ("warn" | "system", [msg]) => {
-                self.set_type(msg.ty, Base::Str, msg.span);
-                let stream = if short == "warn" {
-                    Stream::Warn
-                } else {
-                    Stream::System
+            ("warn" | "system" | "next_file", _) => {
+                let (stream, args) = match (short, args) {
+                    ("warn", [_]) => (Stream::Warn, args.to_vec()),
+                    ("system", [_]) => (Stream::System, args.to_vec()),
+                    // A record needs a text.
+                    ("next_file", []) => (Stream::NextFile, vec![self.string_imm(b" ", span)]),
+                    _ => return None,
                 };
+                args.iter()
+                    .for_each(|msg| self.set_type(msg.ty, Base::Str, msg.span));
                 let form = PrintForm::Plain {
                     delim: None,
                     newline: false,
@@ -333,19 +307,9 @@ impl Resolver<'_> {
                     stream,
                     to_string: false,
                     form,
-                    args: args.to_vec(),
+                    args,
                 }
             }
-            ("next_file", []) => HirExprKind::Print {
-                stream: Stream::NextFile,
-                to_string: false,
-                form: PrintForm::Plain {
-                    delim: None,
-                    newline: false,
-                },
-                // A record needs a text.
-                args: vec![self.str(HirExprKind::Str(b" "[..].into()), span)],
-            },
             _ => return None,
         })
     }
@@ -357,53 +321,41 @@ impl Resolver<'_> {
         args: Vec<HirExpr>,
         span: Span,
         value: bool,
-    ) -> HirExpr {
+    ) -> Option<HirExpr> {
         let Some(f) = Intrinsic::by_name(&name.name[2..]) else {
             let text = format!("there is no internal operation `{}`", name.name);
-            self.report(Diagnostic::error(codes::INTRINSIC, text).at(name.span));
-            return self.bad(span);
+            return self.refuse(codes::INTRINSIC, name.span, text);
         };
         let info = f.info();
-        if info.params.len() != args.len() {
-            let text = format!(
-                "`{}` takes {} arguments, not {}",
-                name.name,
-                info.params.len(),
-                args.len()
-            );
-            self.report(Diagnostic::error(codes::INTRINSIC, text).at(span));
-            return self.bad(span);
+        let (takes, given) = (info.params.len(), args.len());
+        if takes != given {
+            let text = format!("`{}` takes {takes} arguments, not {given}", name.name);
+            return self.refuse(codes::INTRINSIC, span, text);
         }
         for (a, kind) in args.iter().zip(info.params) {
-            let base = if *kind == ValueKind::Long {
-                Base::Long
-            } else {
-                Base::Str
-            };
-            self.set_type(a.ty, base, a.span);
+            self.set_type(a.ty, (*kind).into(), a.span);
         }
         let kind = HirExprKind::Intr { f, args };
-        match info.ret {
+        Some(match info.ret {
             Some(ValueKind::Long) => self.num(kind, span),
             Some(ValueKind::Str) => self.str(kind, span),
             None => self.valueless(kind, span, value),
-        }
+        })
     }
 
     /// An operation without a value.
     pub(super) fn valueless(&mut self, kind: HirExprKind, span: Span, value: bool) -> HirExpr {
         if value {
-            self.report(Diagnostic::error(codes::NO_VALUE, "this gives no value").at(span));
+            self.error(codes::NO_VALUE, span, "this gives no value");
         }
         let ty = self.types.fresh();
         HirExpr { kind, ty, span }
     }
 
-    fn table_get(&mut self, args: &[ast::Expr], span: Span) -> HirExpr {
+    fn table_get(&mut self, args: &[ast::Expr], span: Span) -> Option<HirExpr> {
         let [name, idx] = args else {
             let text = "`__table` takes a name and a number";
-            self.report(Diagnostic::error(codes::INTRINSIC, text).at(span));
-            return self.bad(span);
+            return self.refuse(codes::INTRINSIC, span, text);
         };
         let name = match &name.kind {
             ast::ExprKind::Str(s) => String::from_utf8_lossy(s).into_owned(),
@@ -415,8 +367,7 @@ impl Resolver<'_> {
                 let own = syscall_table(self.facts, &name);
                 let Some(entries) = own.or_else(|| (self.settings.inputs.tables)(&name)) else {
                     let text = format!("there is no table `{name}`");
-                    self.report(Diagnostic::error(codes::INTRINSIC, text).at(span));
-                    return self.bad(span);
+                    return self.refuse(codes::INTRINSIC, span, text);
                 };
                 self.tree.tables.push((name.as_str().into(), entries));
                 self.tables.insert(name, self.tree.tables.len() - 1);
@@ -424,6 +375,6 @@ impl Resolver<'_> {
             }
         };
         let idx = Box::new(self.number(idx));
-        self.str(HirExprKind::Table { table, idx }, span)
+        Some(self.str(HirExprKind::Table { table, idx }, span))
     }
 }

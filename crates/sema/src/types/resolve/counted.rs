@@ -86,12 +86,12 @@ impl Resolver<'_> {
             own.lit(if n > 0 { ", " } else { "" });
             own.append(shown);
             let own = self.sprint(own, span);
-            let none = self.str(HirExprKind::Str(b""[..].into()), span);
+            let none = self.string_imm(b"", span);
             let part = self.above(&count, n.into(), (own, none), span);
             text.append(part);
         }
-        let more = self.str(HirExprKind::Str(b", ...]"[..].into()), span);
-        let end = self.str(HirExprKind::Str(b"]"[..].into()), span);
+        let more = self.string_imm(b", ...]", span);
+        let end = self.string_imm(b"]", span);
         let part = self.above(&count, ELEMENTS.into(), (more, end), span);
         text.append(part);
         Some(self.sprint(text, span))
@@ -105,13 +105,12 @@ impl Resolver<'_> {
         space: Space,
         span: Span,
     ) -> HirExpr {
-        let limit = self.num(HirExprKind::Num(TEXT), span);
-        let above = HirExprKind::Bin(BinOp::Gt, Box::new(count.clone()), Box::new(limit.clone()));
-        let above = self.num(above, span);
+        let limit = self.imm(TEXT, span);
+        let above = self.bin(BinOp::Gt, count.clone(), limit.clone(), span);
         let shown = HirExprKind::Ternary(Box::new(above), Box::new(limit), Box::new(count.clone()));
         let shown = self.num(shown, span);
         let read = self.read_string(space, first, shown, span);
-        let none = self.str(HirExprKind::Str(b""[..].into()), span);
+        let none = self.string_imm(b"", span);
         let read = self.above(count, 0, (read, none), span);
         let mut text = PrettyText::new(space);
         text.lit("\"");
@@ -128,9 +127,8 @@ impl Resolver<'_> {
         (yes, no): (HirExpr, HirExpr),
         span: Span,
     ) -> HirExpr {
-        let limit = self.num(HirExprKind::Num(limit), span);
-        let above = HirExprKind::Bin(BinOp::Gt, Box::new(n.clone()), Box::new(limit));
-        let above = self.num(above, span);
+        let limit = self.imm(limit, span);
+        let above = self.bin(BinOp::Gt, n.clone(), limit, span);
         self.str(
             HirExprKind::Ternary(Box::new(above), Box::new(yes), Box::new(no)),
             span,
@@ -161,7 +159,7 @@ impl Resolver<'_> {
             Some(count) => self.source(&count.source, CTy::LONG, space, span),
             None => {
                 let text = format!("the size of `{}` is not known", array.spell(self.facts));
-                self.report(Diagnostic::error(probe_codes::CANNOT_DEREF, text).at(span));
+                self.error(probe_codes::CANNOT_DEREF, span, text);
                 return None;
             }
         };
@@ -191,7 +189,7 @@ impl Resolver<'_> {
         for op in ops {
             let made = match *op {
                 ObjectOp::Object => object.clone(),
-                ObjectOp::Const(n) => self.num(HirExprKind::Num(n), span),
+                ObjectOp::Const(n) => self.imm(n, span),
                 ObjectOp::Load { size, signed } => match stack.pop() {
                     Some(address) => self.load(space, address, size, signed, span),
                     None => break,
@@ -209,14 +207,14 @@ impl Resolver<'_> {
                         ObjectOp::Sub => BinOp::Sub,
                         _ => BinOp::Mul,
                     };
-                    self.num(HirExprKind::Bin(op, Box::new(a), Box::new(b)), span)
+                    self.bin(op, a, b, span)
                 }
             };
             stack.push(made);
         }
         match stack.pop() {
             Some(value) => value,
-            None => self.num(HirExprKind::Num(0), span),
+            None => self.imm(0, span),
         }
     }
 }

@@ -14,9 +14,7 @@ use std::sync::Arc;
 
 use spile_abi::Abi;
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{
-    BinOp, CodeLocation, CodeProbe, CodeSite, ENTRY_ARRAY, Event, Space, UNSEEN_ENTRIES, UnOp,
-};
+use spile_ir::{BinOp, CodeProbe, ENTRY_ARRAY, Event, Space, UNSEEN_ENTRIES, UnOp};
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
 
@@ -24,6 +22,7 @@ use super::{Resolver, UnitState};
 use crate::codes;
 use crate::ctype::CTy;
 use crate::facts::{LocOp, VarKind};
+use crate::probe::code::at_once;
 use crate::probe::{HandlerContext, HandlerKind, ProbeHandler};
 use crate::types::hir::*;
 use crate::types::unify::{Base, TyVar};
@@ -54,11 +53,9 @@ impl Resolver<'_> {
     pub(super) fn entry(&mut self, e: &ast::Expr, span: Span) -> (HirExpr, Option<CTy>) {
         let event = self.cur.event.as_ref().and_then(entry_event);
         let (Some(event), Some(ctx)) = (event, self.cur.ctx.clone()) else {
-            self.report(
-                Diagnostic::error(codes::BAD_ENTRY, "`@entry` needs a return probe")
-                    .at(span)
-                    .help("use it in `probe syscall.NAME.return` or `.function(\"f\").return`"),
-            );
+            let d = Diagnostic::error(codes::BAD_ENTRY, "`@entry` needs a return probe").at(span);
+            let way_out = "use it in `probe syscall.NAME.return` or `.function(\"f\").return`";
+            self.report(d.help(way_out));
             return (self.bad(span), None);
         };
         let saved = self.cur.entries.saved_exprs.iter().find(|k| k.0 == *e);
@@ -107,7 +104,7 @@ impl Resolver<'_> {
         let (Some(event), Some(ctx)) = (event, self.cur.ctx.clone()) else {
             return;
         };
-        let one = |r: &mut Self| r.num(HirExprKind::Num(1), span);
+        let one = |r: &mut Self| r.imm(1, span);
         let (value, inner) = self.in_entry_handler(event, &ctx, one);
         self.cur.entries.inner = Some(inner);
         let (g, keys) = self.store_at_entry(value, span);
@@ -115,9 +112,7 @@ impl Resolver<'_> {
     }
 
     fn saved_value(&mut self, ix: LocalIx, span: Span) -> HirExpr {
-        let ty = self.cur.locals[ix.0].ty;
-        let kind = HirExprKind::Read(LValue::Local(ix));
-        HirExpr { kind, ty, span }
+        LValue::Local(ix).read(self.cur.locals[ix.0].ty, span)
     }
 
     /// Resolves an expression as part of the handler at the entry; also returns that handler's
@@ -161,7 +156,8 @@ impl Resolver<'_> {
         let Some(Event::Code(probe)) = &self.cur.event else {
             return keys;
         };
-        let at_once = probe.space == Space::Kernel && at_once(probe);
+        let at_once =
+            probe.space == Space::Kernel && probe.sites.iter().all(|s| at_once(&s.location));
         if at_once && !self.facts.kernel_return_stack() {
             keys.push(self.intrinsic_of(Intrinsic::CtxActivation, None, span));
             return keys;
@@ -236,8 +232,7 @@ impl Resolver<'_> {
         let value = self.bound_local(&format!("{ENTRY_ARRAY}{n}").into(), span);
         let value_ty = self.cur.locals[value.0].ty;
         self.unify(value_ty, ty, span);
-        let kind = HirExprKind::Read(LValue::Elem(g, keys.clone()));
-        let read = HirExpr { kind, ty, span };
+        let read = LValue::Elem(g, keys.clone()).read(ty, span);
         // The order matters: an element that exists after it was read existed before, even while
         // other threads evict elements from the array.
         let read = set(LValue::Local(value), read, ty, span);
@@ -263,25 +258,19 @@ impl Resolver<'_> {
         let seen = self.bound_local(&format!("@seen{n}").into(), span);
         let seen_ty = self.cur.locals[seen.0].ty;
         self.set_type(seen_ty, Base::Long, span);
-        let keys: Vec<Option<HirExpr>> = keys.into_iter().map(Some).collect();
-        let has = self.num(
-            HirExprKind::In {
-                g,
-                keys: keys.clone(),
-            },
-            span,
-        );
+        let delete: Vec<Option<HirExpr>> = keys.into_iter().map(Some).collect();
+        let keys = delete.clone();
+        let has = self.num(HirExprKind::In { g, keys }, span);
         let takes = &mut self.cur.entries.takes;
         takes.push(set(LValue::Local(seen), has, seen_ty, span));
-        let kind = HirStmtKind::DeleteElem(g, keys);
+        let kind = HirStmtKind::DeleteElem(g, delete);
         takes.push(HirStmt { kind, span });
-        let kind = HirExprKind::Read(LValue::Local(seen));
-        let seen = self.num(kind, span);
+        let seen = LValue::Local(seen).read(seen_ty, span);
         self.cur.entries.seen_flags.push(seen);
     }
 
     /// A local that need not be read.
-    fn bound_local(&mut self, name: &ast::Name, span: Span) -> LocalIx {
+    pub(super) fn bound_local(&mut self, name: &ast::Name, span: Span) -> LocalIx {
         let ix = self.local(name, span);
         let local = &mut self.cur.locals[ix.0];
         (local.written, local.read, local.bound) = (true, true, true);
@@ -318,7 +307,7 @@ impl Resolver<'_> {
         let kind = HirExprKind::Assign {
             lvalue: LValue::Scalar(GlobalIx(g)),
             op: Some(AssignOp::Num(BinOp::Add)),
-            rhs: Box::new(self.num(HirExprKind::Num(1), span)),
+            rhs: Box::new(self.imm(1, span)),
         };
         let kind = HirStmtKind::Expr(HirExpr { kind, ty, span });
         HirStmt { kind, span }
@@ -333,27 +322,17 @@ impl Resolver<'_> {
         };
         let mut takes = entries.takes;
         let all = entries.seen_flags.into_iter().reduce(|a, b| {
-            let span = a.span;
-            let kind = HirExprKind::Logic {
-                and: true,
-                a: Box::new(a),
-                b: Box::new(b),
-            };
-            self.num(kind, span)
+            let (and, span) = (true, a.span);
+            let (a, b) = (Box::new(a), Box::new(b));
+            self.num(HirExprKind::Logic { and, a, b }, span)
         });
         if let Some(all) = all {
             let span = all.span;
             let cond = self.num(HirExprKind::Un(UnOp::Not, Box::new(all)), span);
             let count = self.count_unseen(span);
-            let next = HirStmt {
-                kind: HirStmtKind::Next,
-                span,
-            };
-            let kind = HirStmtKind::If {
-                cond,
-                then: vec![count, next],
-                els: Vec::new(),
-            };
+            let kind = HirStmtKind::Next;
+            let (then, els) = (vec![count, HirStmt { kind, span }], Vec::new());
+            let kind = HirStmtKind::If { cond, then, els };
             takes.push(HirStmt { kind, span });
         }
         let Some(event) = inner.event else {
@@ -400,19 +379,8 @@ fn hidden(name: ast::Name, value: TyVar, span: Span) -> HirGlobal {
     }
 }
 
-/// Whether the kernel functions of a probe are attached through ftrace, all at once.
-fn at_once(probe: &CodeProbe) -> bool {
-    let traced = |site: &CodeSite| {
-        matches!(
-            site.location,
-            CodeLocation::Symbol { offset: 0, .. } | CodeLocation::Traced(_)
-        )
-    };
-    probe.sites.iter().all(traced)
-}
-
 /// `location = value;`
-fn set(lvalue: LValue, value: HirExpr, ty: TyVar, span: Span) -> HirStmt {
+pub(super) fn set(lvalue: LValue, value: HirExpr, ty: TyVar, span: Span) -> HirStmt {
     let kind = HirExprKind::Assign {
         lvalue,
         op: None,

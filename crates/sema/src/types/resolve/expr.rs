@@ -1,6 +1,7 @@
 //! Expressions, except calls, prints and target variables, which have files of their own.
 
 use spile_cast::Cast;
+use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{BinOp, CmpOp, Extract, Hist, UnOp};
 use spile_syntax::ast::{self, Key, Span, StatOp};
 use spile_syntax::diag::Diagnostic;
@@ -11,7 +12,7 @@ use super::{Resolver, VarMeaning};
 use crate::ctype::CTy;
 use crate::types::codes;
 use crate::types::hir::*;
-use crate::types::unify::Base;
+use crate::types::unify::{Base, TyVar};
 
 /// Comparison operators.
 fn cmp_op(op: ast::BinOp) -> Option<CmpOp> {
@@ -35,8 +36,14 @@ impl Resolver<'_> {
     /// An expression used as a statement, where a call without a value is allowed.
     pub(super) fn effect(&mut self, e: &ast::Expr) -> HirExpr {
         match &e.kind {
-            ast::ExprKind::Call { name, args } => self.call(name, args, e.span, false),
-            ast::ExprKind::Print { op, args } => self.print(*op, args, e.span),
+            ast::ExprKind::Call { name, args } => {
+                let call = self.call(name, args, e.span, false);
+                call.unwrap_or_else(|| self.bad(e.span))
+            }
+            ast::ExprKind::Print { op, args } => {
+                let print = self.print(*op, args, e.span);
+                print.unwrap_or_else(|| self.bad(e.span))
+            }
             ast::ExprKind::Ternary(c, a, b) => {
                 let c = self.number(c);
                 if let HirExprKind::Num(n) = c.kind {
@@ -44,11 +51,8 @@ impl Resolver<'_> {
                 }
                 let (a, b) = (self.effect(a), self.effect(b));
                 let kind = HirExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b));
-                HirExpr {
-                    kind,
-                    ty: self.types.fresh(),
-                    span: e.span,
-                }
+                let (ty, span) = (self.types.fresh(), e.span);
+                HirExpr { kind, ty, span }
             }
             _ => {
                 self.cur.discard = true;
@@ -82,14 +86,37 @@ impl Resolver<'_> {
         HirExpr { kind, ty, span }
     }
 
+    /// A number that is known.
+    pub(super) fn imm(&mut self, n: i64, span: Span) -> HirExpr {
+        self.num(HirExprKind::Num(n), span)
+    }
+
+    /// A string that is known.
+    pub(super) fn string_imm(&mut self, string: &[u8], span: Span) -> HirExpr {
+        self.str(HirExprKind::Str(string.into()), span)
+    }
+
+    /// `a op b`
+    pub(super) fn bin(&mut self, op: BinOp, a: HirExpr, b: HirExpr, span: Span) -> HirExpr {
+        self.num(HirExprKind::Bin(op, Box::new(a), Box::new(b)), span)
+    }
+
+    /// `condition ? yes : no`, with the type of the first alternative.
+    pub(super) fn choose(&mut self, cond: HirExpr, [yes, no]: [HirExpr; 2], span: Span) -> HirExpr {
+        let ty = yes.ty;
+        let kind = HirExprKind::Ternary(Box::new(cond), Box::new(yes), Box::new(no));
+        HirExpr { kind, ty, span }
+    }
+
+    /// An intrinsic whose result is a number, or that has none.
+    pub(super) fn intr(&mut self, f: Intrinsic, args: Vec<HirExpr>, span: Span) -> HirExpr {
+        self.num(HirExprKind::Intr { f, args }, span)
+    }
+
     /// The stand-in for an expression with an error.
     pub(super) fn bad(&mut self, span: Span) -> HirExpr {
-        let ty = self.types.fresh();
-        HirExpr {
-            kind: HirExprKind::Num(0),
-            ty,
-            span,
-        }
+        let (kind, ty) = (HirExprKind::Num(0), self.types.fresh());
+        HirExpr { kind, ty, span }
     }
 
     /// An expression and its C type where it has one.
@@ -98,13 +125,13 @@ impl Resolver<'_> {
         // True while the outermost expression is discarded.
         let used = !std::mem::take(&mut self.cur.discard);
         let plain = match &e.kind {
-            ast::ExprKind::Num(n) => self.num(HirExprKind::Num(*n), span),
-            ast::ExprKind::Str(s) => self.str(HirExprKind::Str(s.clone()), span),
+            ast::ExprKind::Num(n) => Some(self.imm(*n, span)),
+            ast::ExprKind::Str(s) => Some(self.str(HirExprKind::Str(s.clone()), span)),
             ast::ExprKind::Var(name) => return self.read_var(name, span),
             ast::ExprKind::Index { base, keys } => self.index(base, keys, span),
             ast::ExprKind::Call { name, args } => self.call(name, args, span, true),
-            ast::ExprKind::Unary(op, a) => self.unary(*op, a, span),
-            ast::ExprKind::Binary(op, a, b) => self.binary(*op, a, b, span),
+            ast::ExprKind::Unary(op, a) => Some(self.unary(*op, a, span)),
+            ast::ExprKind::Binary(op, a, b) => Some(self.binary(*op, a, b, span)),
             ast::ExprKind::Ternary(c, a, b) => return self.ternary(c, a, b, span),
             ast::ExprKind::Assign { op, lhs, rhs } => {
                 return self.assign(*op, lhs, rhs, span, used);
@@ -114,7 +141,7 @@ impl Resolver<'_> {
                 prefix,
                 inc,
                 target,
-            } => return (self.inc_dec(target, (*prefix, *inc), span, used), None),
+            } => self.inc_dec(target, (*prefix, *inc), span, used),
             ast::ExprKind::In { keys, array } => self.membership(keys, array, span),
             ast::ExprKind::Match {
                 negated,
@@ -129,35 +156,30 @@ impl Resolver<'_> {
                     span: *pattern_span,
                     compiled: None,
                 });
-                let found = self.num(HirExprKind::Match { re, text }, span);
-                match negated {
-                    false => found,
-                    true => self.num(HirExprKind::Un(UnOp::Not, Box::new(found)), span),
-                }
+                let matched = self.num(HirExprKind::Match { re, text }, span);
+                Some(match negated {
+                    false => matched,
+                    true => self.num(HirExprKind::Un(UnOp::Not, Box::new(matched)), span),
+                })
             }
             ast::ExprKind::Stat { op, arg, params } => self.stat(*op, arg, params, span),
             ast::ExprKind::Hist { .. } => {
-                self.report(
-                    Diagnostic::error(codes::NO_VALUE, "a histogram has no value of its own")
-                        .at(span)
-                        .help(
-                            "print it, `print(@hist_log(x))`, or read a bucket, `@hist_log(x)[i]`",
-                        ),
-                );
-                self.bad(span)
+                let text = "a histogram has no value of its own";
+                let d = Diagnostic::error(codes::NO_VALUE, text).at(span);
+                let help = "print it, `print(@hist_log(x))`, or read a bucket, `@hist_log(x)[i]`";
+                self.report(d.help(help));
+                None
             }
             ast::ExprKind::Print { op, args } => self.print(*op, args, span),
             ast::ExprKind::Target { .. }
             | ast::ExprKind::At { .. }
-            | ast::ExprKind::Arrow { .. } => {
-                return self.target_expr(e);
-            }
+            | ast::ExprKind::Arrow { .. } => return self.target_expr(e),
             ast::ExprKind::Embedded(c) => {
                 self.embedded(c);
-                self.bad(span)
+                None
             }
         };
-        (plain, None)
+        (plain.unwrap_or_else(|| self.bad(span)), None)
     }
 
     /// `x++` and similar operators.
@@ -167,7 +189,7 @@ impl Resolver<'_> {
         (prefix, inc): (bool, bool),
         span: Span,
         used: bool,
-    ) -> HirExpr {
+    ) -> Option<HirExpr> {
         let one = ast::Expr {
             kind: ast::ExprKind::Num(1),
             span: target.span,
@@ -177,20 +199,16 @@ impl Resolver<'_> {
             false => ast::BinOp::Sub,
         };
         if let Some(set) = self.set_memory(Some(op), target, &one, (span, used)) {
-            return set;
+            return Some(set);
         }
-        let Some((lvalue, ty)) = self.lvalue(target, true, used) else {
-            return self.bad(span);
-        };
+        let (lvalue, ty) = self.lvalue(target, true, used)?;
         self.set_type(ty, Base::Long, target.span);
-        self.num(
-            HirExprKind::IncDec {
-                lvalue,
-                prefix,
-                inc,
-            },
-            span,
-        )
+        let kind = HirExprKind::IncDec {
+            lvalue,
+            prefix,
+            inc,
+        };
+        Some(self.num(kind, span))
     }
 
     fn read_var(&mut self, name: &ast::Name, span: Span) -> (HirExpr, Option<CTy>) {
@@ -198,11 +216,7 @@ impl Resolver<'_> {
             VarMeaning::Local(ix) => {
                 let l = &mut self.cur.locals[ix.0];
                 l.read = true;
-                let e = HirExpr {
-                    kind: HirExprKind::Read(LValue::Local(ix)),
-                    ty: l.ty,
-                    span,
-                };
+                let e = LValue::Local(ix).read(l.ty, span);
                 let cty = self.cur.ctypes.get(&ix).and_then(|o| known(o, self.facts));
                 (e, cty)
             }
@@ -212,74 +226,43 @@ impl Resolver<'_> {
                 }
                 self.tree.globals[g.0].read = true;
                 let ty = self.tree.globals[g.0].value;
-                (
-                    HirExpr {
-                        kind: HirExprKind::Read(LValue::Scalar(g)),
-                        ty,
-                        span,
-                    },
-                    None,
-                )
+                (LValue::Scalar(g).read(ty, span), None)
             }
         }
     }
 
-    fn index(&mut self, base: &ast::Expr, keys: &[Key], span: Span) -> HirExpr {
+    fn index(&mut self, base: &ast::Expr, keys: &[Key], span: Span) -> Option<HirExpr> {
         if let ast::ExprKind::Hist { .. } = base.kind {
             let [Key::Expr(idx)] = keys else {
                 let text = "a histogram has one index, the number of the bucket";
-                self.report(Diagnostic::error(codes::INDEX_COUNT, text).at(span));
-                return self.bad(span);
+                return self.refuse(codes::INDEX_COUNT, span, text);
             };
-            let Some(lvalue) = self.histogram(base) else {
-                return self.bad(span);
-            };
+            let lvalue = self.histogram(base)?;
             let idx = Box::new(self.number(idx));
-            return self.num(HirExprKind::HistGet { lvalue, idx }, span);
+            return Some(self.num(HirExprKind::HistGet { lvalue, idx }, span));
         }
-        match self.element(base, keys, span) {
-            Some((lvalue, ty)) => {
-                if let Some((g, _)) = lvalue.global() {
-                    self.tree.globals[g.0].read = true;
-                }
-                HirExpr {
-                    kind: HirExprKind::Read(lvalue),
-                    ty,
-                    span,
-                }
-            }
-            None => self.bad(span),
+        let (lvalue, ty) = self.element(base, keys, span)?;
+        if let Some((g, _)) = lvalue.global() {
+            self.tree.globals[g.0].read = true;
         }
+        Some(lvalue.read(ty, span))
     }
 
     /// `a[k]` as an assignable lvalue.
-    fn element(
-        &mut self,
-        base: &ast::Expr,
-        keys: &[Key],
-        span: Span,
-    ) -> Option<(LValue, crate::types::unify::TyVar)> {
+    fn element(&mut self, base: &ast::Expr, keys: &[Key], span: Span) -> Option<(LValue, TyVar)> {
         let ast::ExprKind::Var(name) = &base.kind else {
             let text = "only arrays and histograms can be indexed";
-            self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
-            return None;
+            return self.refuse(codes::BAD_OPERAND, span, text);
         };
         let g = self.array(name, base.span)?;
         let types = self.global_keys(g, keys.len(), span)?;
-        let keys = self
-            .keys(keys, &types)
-            .into_iter()
-            .collect::<Option<Vec<_>>>()?;
+        let keys = self.keys(keys, &types).into_iter();
+        let keys = keys.collect::<Option<Vec<_>>>()?;
         Some((LValue::Elem(g, keys), self.tree.globals[g.0].value))
     }
 
     /// The operand of an assignment (`written`) or of a read before it (`read`).
-    pub(super) fn lvalue(
-        &mut self,
-        e: &ast::Expr,
-        written: bool,
-        read: bool,
-    ) -> Option<(LValue, crate::types::unify::TyVar)> {
+    fn lvalue(&mut self, e: &ast::Expr, written: bool, read: bool) -> Option<(LValue, TyVar)> {
         match &e.kind {
             ast::ExprKind::Var(name) => match self.var(name, e.span) {
                 VarMeaning::Local(ix) => {
@@ -312,11 +295,11 @@ impl Resolver<'_> {
         let d = match e.kind {
             ast::ExprKind::Target { .. }
             | ast::ExprKind::At { .. }
-            | ast::ExprKind::Arrow { .. } => Diagnostic::error(
-                codes::NOT_SUPPORTED,
-                "the kernel's variables cannot be written",
-            )
-            .note("eBPF programs only read kernel memory"),
+            | ast::ExprKind::Arrow { .. } => {
+                let text = "the kernel's variables cannot be written";
+                let d = Diagnostic::error(codes::NOT_SUPPORTED, text);
+                d.note("eBPF programs only read kernel memory")
+            }
             _ => Diagnostic::error(codes::BAD_OPERAND, "this cannot be assigned to"),
         };
         self.report(d.at(e.span));
@@ -339,7 +322,7 @@ impl Resolver<'_> {
             _ => None,
         };
         if let Some(n) = folded {
-            return self.num(HirExprKind::Num(n), span);
+            return self.imm(n, span);
         }
         let op = match op {
             ast::UnOp::Neg | ast::UnOp::Plus => UnOp::Neg,
@@ -386,27 +369,17 @@ impl Resolver<'_> {
         if let HirExprKind::Num(n) = a.kind {
             // The right side of `0 && x` and `1 || x` is dead, and not resolved.
             if (n == 0) == and {
-                return self.num(HirExprKind::Num(i64::from(!and)), span);
+                return self.imm(i64::from(!and), span);
             }
             let b = self.number(b);
             if let HirExprKind::Num(n) = b.kind {
-                return self.num(HirExprKind::Num(i64::from(n != 0)), span);
+                return self.imm(i64::from(n != 0), span);
             }
-            let zero = self.num(HirExprKind::Num(0), span);
-            return self.num(
-                HirExprKind::Cmp(CmpOp::Ne, Box::new(b), Box::new(zero)),
-                span,
-            );
+            let zero = Box::new(self.imm(0, span));
+            return self.num(HirExprKind::Cmp(CmpOp::Ne, Box::new(b), zero), span);
         }
-        let b = self.number(b);
-        self.num(
-            HirExprKind::Logic {
-                and,
-                a: Box::new(a),
-                b: Box::new(b),
-            },
-            span,
-        )
+        let (a, b) = (Box::new(a), Box::new(self.number(b)));
+        self.num(HirExprKind::Logic { and, a, b }, span)
     }
 
     fn ternary(
@@ -422,13 +395,11 @@ impl Resolver<'_> {
         }
         let ((a, ct), (b, cb)) = (self.typed_expr(a), self.typed_expr(b));
         self.unify(b.ty, a.ty, b.span);
-        let ty = a.ty;
-        let kind = HirExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b));
         let cty = match (ct, cb) {
             (Some(a), Some(b)) if !same(a, b, self.facts) => None,
             _ => ct.or(cb),
         };
-        (HirExpr { kind, ty, span }, cty)
+        (self.choose(c, [a, b], span), cty)
     }
 
     fn assign(
@@ -439,14 +410,11 @@ impl Resolver<'_> {
         span: Span,
         used: bool,
     ) -> (HirExpr, Option<CTy>) {
-        if let Some(set) = self.set_value(op, lhs, rhs, (span, used)) {
-            return (set, None);
-        }
-        if let Some(set) = self.set_verdict(op, lhs, rhs, (span, used)) {
-            return (set, None);
-        }
-        if let Some(set) = self.set_memory(op, lhs, rhs, (span, used)) {
-            return (set, None);
+        let setters = [Self::set_value, Self::set_verdict, Self::set_memory];
+        for setter in setters {
+            if let Some(set) = setter(self, op, lhs, rhs, (span, used)) {
+                return (set, None);
+            }
         }
         let Some((lvalue, ty)) = self.lvalue(lhs, true, op.is_some() && used) else {
             self.expr(rhs);
@@ -468,74 +436,49 @@ impl Resolver<'_> {
         if op.is_none() {
             self.note_origins(&lvalue, &rhs, cty);
         }
-        (
-            HirExpr {
-                kind: HirExprKind::Assign {
-                    lvalue,
-                    op,
-                    rhs: Box::new(rhs),
-                },
-                ty,
-                span,
-            },
-            cty,
-        )
+        let rhs = Box::new(rhs);
+        let kind = HirExprKind::Assign { lvalue, op, rhs };
+        (HirExpr { kind, ty, span }, cty)
     }
 
-    fn stat_add(&mut self, lhs: &ast::Expr, rhs: &ast::Expr, span: Span) -> HirExpr {
+    fn stat_add(&mut self, lhs: &ast::Expr, rhs: &ast::Expr, span: Span) -> Option<HirExpr> {
         let lvalue = self.lvalue(lhs, true, false);
         let rhs = Box::new(self.number(rhs));
-        let Some((lvalue, ty)) = lvalue else {
-            return self.bad(span);
-        };
+        let (lvalue, ty) = lvalue?;
         if let LValue::Local(_) = lvalue {
-            self.not_statistic(lhs);
-            return self.bad(span);
+            return self.not_statistic(lhs);
         }
         self.set_type(ty, Base::Stats, lhs.span);
-        self.num(HirExprKind::StatAdd { lvalue, rhs }, span)
+        Some(self.num(HirExprKind::StatAdd { lvalue, rhs }, span))
     }
 
-    fn not_statistic(&mut self, e: &ast::Expr) {
-        self.report(
-            Diagnostic::error(
-                codes::NOT_A_STATISTIC,
-                "a statistic has to be a global variable",
-            )
-            .label(e.span, "not declared `global`"),
-        );
+    fn not_statistic<T>(&mut self, e: &ast::Expr) -> Option<T> {
+        let text = "a statistic has to be a global variable";
+        let d = Diagnostic::error(codes::NOT_A_STATISTIC, text);
+        self.report(d.label(e.span, "not declared `global`"));
+        None
     }
 
-    fn membership(&mut self, keys: &[Key], array: &ast::Ident, span: Span) -> HirExpr {
-        let Some(g) = self.array(&array.name, array.span) else {
-            return self.bad(span);
-        };
-        let Some(types) = self.global_keys(g, keys.len(), span) else {
-            return self.bad(span);
-        };
+    fn membership(&mut self, keys: &[Key], array: &ast::Ident, span: Span) -> Option<HirExpr> {
+        let g = self.array(&array.name, array.span)?;
+        let types = self.global_keys(g, keys.len(), span)?;
         self.tree.globals[g.0].read = true;
         let keys = self.keys(keys, &types);
-        self.num(HirExprKind::In { g, keys }, span)
+        Some(self.num(HirExprKind::In { g, keys }, span))
     }
 
     /// The operand of an extractor such as `@count(...)`.
     fn stat_location(&mut self, arg: &ast::Expr) -> Option<(LValue, GlobalIx)> {
-        if !matches!(
-            arg.kind,
-            ast::ExprKind::Var(_) | ast::ExprKind::Index { .. }
-        ) {
+        use ast::ExprKind::{Index, Var};
+        if !matches!(arg.kind, Var(_) | Index { .. }) {
             let text = "an extractor reads a statistic, which is a global variable";
-            self.report(
-                Diagnostic::error(codes::NOT_A_STATISTIC, text)
-                    .label(arg.span, "no variable")
-                    .help("declare `global s`, and add values to it by `s <<< value`"),
-            );
+            let d = Diagnostic::error(codes::NOT_A_STATISTIC, text).label(arg.span, "no variable");
+            self.report(d.help("declare `global s`, and add values to it by `s <<< value`"));
             return None;
         }
         let (lvalue, ty) = self.lvalue(arg, false, false)?;
         let Some((g, _)) = lvalue.global() else {
-            self.not_statistic(arg);
-            return None;
+            return self.not_statistic(arg);
         };
         self.set_type(ty, Base::Stats, arg.span);
         self.tree.globals[g.0].read = true;
@@ -545,73 +488,51 @@ impl Resolver<'_> {
     /// Notes an extractor that the script applies to a statistic.
     pub(super) fn extract(&mut self, g: GlobalIx, op: StatOp) -> Extract {
         let s = &mut self.tree.globals[g.0].stats;
+        let variance = op == StatOp::Variance;
+        s.variance |= variance;
+        s.sum |= variance || matches!(op, StatOp::Sum | StatOp::Avg);
+        // For the variance they show whether the sum passed 64 bits.
+        s.min |= variance || op == StatOp::Min;
+        s.max |= variance || op == StatOp::Max;
         match op {
             StatOp::Count => Extract::Count,
-            StatOp::Sum => {
-                s.sum = true;
-                Extract::Sum
-            }
-            StatOp::Avg => {
-                s.sum = true;
-                Extract::Avg
-            }
-            StatOp::Min => {
-                s.min = true;
-                Extract::Min
-            }
-            StatOp::Max => {
-                s.max = true;
-                Extract::Max
-            }
-            StatOp::Variance => {
-                s.sum = true;
-                s.variance = true;
-                // They show whether the sum passed 64 bits.
-                (s.min, s.max) = (true, true);
-                Extract::Variance
-            }
+            StatOp::Sum => Extract::Sum,
+            StatOp::Avg => Extract::Avg,
+            StatOp::Min => Extract::Min,
+            StatOp::Max => Extract::Max,
+            StatOp::Variance => Extract::Variance,
         }
     }
 
-    fn stat(&mut self, op: StatOp, arg: &ast::Expr, params: &[i64], span: Span) -> HirExpr {
-        let Some((lvalue, g)) = self.stat_location(arg) else {
-            return self.bad(span);
-        };
+    fn stat(&mut self, op: StatOp, arg: &ast::Expr, params: &[i64], span: Span) -> Option<HirExpr> {
+        let (lvalue, g) = self.stat_location(arg)?;
         let shift = params.first().copied().unwrap_or(0);
         if !(0..=62).contains(&shift) {
             let text = "the shift of `@variance` is 0 to 62";
-            self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
+            self.error(codes::BAD_OPERAND, span, text);
         }
-        let what = self.extract(g, op);
-        self.num(
-            HirExprKind::Stat {
-                lvalue,
-                what,
-                shift: shift.clamp(0, 62).fit(),
-            },
-            span,
-        )
+        let kind = HirExprKind::Stat {
+            lvalue,
+            what: self.extract(g, op),
+            shift: shift.clamp(0, 62).fit(),
+        };
+        Some(self.num(kind, span))
     }
 
     /// The statistic in `@hist_log(x)`, whose histogram is noted.
     pub(super) fn histogram(&mut self, e: &ast::Expr) -> Option<LValue> {
         let ast::ExprKind::Hist { kind, arg } = &e.kind else {
-            self.report(
-                Diagnostic::error(codes::BAD_OPERAND, "a histogram is needed here").at(e.span),
-            );
-            return None;
+            return self.refuse(codes::BAD_OPERAND, e.span, "a histogram is needed here");
         };
         let (lvalue, g) = self.stat_location(arg)?;
         let hist = match *kind {
             ast::HistKind::Log => Hist::Log,
             ast::HistKind::Linear { low, high, step } => {
-                if step <= 0
-                    || low >= high
-                    || (i128::from(high) - i128::from(low)) / i128::from(step) > 4093
-                {
+                let range = i128::from(high) - i128::from(low);
+                if step <= 0 || range <= 0 || range / i128::from(step) > 4093 {
                     let text = "`@hist_linear` needs low < high, a step above 0, and at most 4,093 buckets";
                     let d = Diagnostic::error(codes::BAD_OPERAND, text).at(e.span);
-                    let step = (i128::from(high) - i128::from(low)) / 4093 + 1;
+                    let step = range / 4093 + 1;
                     self.report(d.help(format!(
                         "`@hist_linear(s, LOW, HIGH, {})` is the finest of such a range; `@hist_log` has any",
                         step.max(1)
@@ -625,15 +546,10 @@ impl Resolver<'_> {
         match global.stats.hist {
             Some(other) if other != hist => {
                 let (name, before) = (global.name.clone(), global.hist_at);
-                self.report(
-                    Diagnostic::error(
-                        codes::HISTOGRAM_CONFLICT,
-                        format!("`{name}` is used with two different histograms"),
-                    )
-                    .at(e.span)
-                    .also(before, "the other one")
-                    .help("use a second statistic for the second histogram"),
-                );
+                let text = format!("`{name}` is used with two different histograms");
+                let d = Diagnostic::error(codes::HISTOGRAM_CONFLICT, text).at(e.span);
+                let d = d.also(before, "the other one");
+                self.report(d.help("use a second statistic for the second histogram"));
                 None
             }
             _ => {

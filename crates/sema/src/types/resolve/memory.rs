@@ -29,7 +29,7 @@ const UNKNOWN_BIAS: &str = "the address of its module is unknown here";
 impl Resolver<'_> {
     /// An intrinsic with at most one operand, a constant.
     pub(super) fn intrinsic_of(&mut self, f: Intrinsic, n: Option<i64>, span: Span) -> HirExpr {
-        let args = n.map(|n| self.num(HirExprKind::Num(n), span));
+        let args = n.map(|n| self.imm(n, span));
         let args = args.into_iter().collect();
         self.num(HirExprKind::Intr { f, args }, span)
     }
@@ -76,7 +76,7 @@ impl Resolver<'_> {
         match self.find_module(name) {
             Ok(found) => found,
             Err(why) => {
-                self.report(Diagnostic::error(codes::NO_MODULE, why).at(span));
+                self.error(codes::NO_MODULE, span, why);
                 None
             }
         }
@@ -95,7 +95,7 @@ impl Resolver<'_> {
         }
         if found.is_empty() {
             for why in missing {
-                self.report(Diagnostic::error(codes::NO_MODULE, why).at(span));
+                self.error(codes::NO_MODULE, span, why);
             }
         }
         found
@@ -204,7 +204,7 @@ impl Resolver<'_> {
             if let (ProbeModule::Kernel, true, []) = (&module, suffix.addr_of, suffix.access)
                 && let Ok(location) = self.facts.data_location(&WatchOwner::Kernel, short)
             {
-                let address = self.num(HirExprKind::Num(location.address.cast_signed()), span);
+                let address = self.imm(location.address.cast_signed(), span);
                 return (address, None);
             }
             let text = match module {
@@ -299,13 +299,12 @@ impl Resolver<'_> {
         if addresses.len() > MOST_SITES {
             return None;
         }
-        let mut linked = self.num(HirExprKind::Num(last.1.cast_signed()), span);
+        let mut linked = self.imm(last.1.cast_signed(), span);
         for (site, address) in others.iter().rev() {
             let here = self.intrinsic_of(Intrinsic::CtxSite, None, span);
-            let number = self.num(HirExprKind::Num(i64::from(*site)), span);
-            let equal = HirExprKind::Bin(BinOp::Eq, Box::new(here), Box::new(number));
-            let equal = self.num(equal, span);
-            let address = self.num(HirExprKind::Num(address.cast_signed()), span);
+            let number = self.imm(i64::from(*site), span);
+            let equal = self.bin(BinOp::Eq, here, number, span);
+            let address = self.imm(address.cast_signed(), span);
             let one = HirExprKind::Ternary(Box::new(equal), Box::new(address), Box::new(linked));
             linked = self.num(one, span);
         }
@@ -365,7 +364,7 @@ impl Resolver<'_> {
                     let at = self.op_imm(BinOp::Add, task, offset.into(), span);
                     (self.load(Space::Kernel, at, 8, false, span), 3)
                 }
-                LocOp::Const(n) => (self.num(HirExprKind::Num(n), span), 1),
+                LocOp::Const(n) => (self.imm(n, span), 1),
                 LocOp::Load { size, signed } => {
                     let (addr, parts) = stack.pop()?;
                     (self.load(space, addr, size, signed, span), parts + 1)
@@ -374,7 +373,7 @@ impl Resolver<'_> {
                     let ((b, m), (a, n)) = (stack.pop()?, stack.pop()?);
                     let folded = match b.kind {
                         HirExprKind::Num(k) => self.op_imm(op, a, k, span),
-                        _ => self.num(HirExprKind::Bin(op, Box::new(a), Box::new(b)), span),
+                        _ => self.bin(op, a, b, span),
                     };
                     (folded, m + n + 1)
                 }

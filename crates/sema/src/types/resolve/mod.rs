@@ -247,6 +247,17 @@ impl<'a> Resolver<'a> {
         }
     }
 
+    /// Reports an error at a location.
+    fn error(&mut self, code: &'static str, span: Span, text: impl Into<String>) {
+        self.report(Diagnostic::error(code, text).at(span));
+    }
+
+    /// Reports an error at a location, where nothing else comes of what is resolved.
+    fn refuse<T>(&mut self, code: &'static str, span: Span, text: impl Into<String>) -> Option<T> {
+        self.error(code, span, text);
+        None
+    }
+
     /// Declares the script's globals, used or not, with the values that `-G` gives.
     fn declare(&mut self) {
         let lib = self.lib;
@@ -260,11 +271,8 @@ impl<'a> Resolver<'a> {
             };
             if let Some(span) = before {
                 let text = format!("global variable `{}` is declared twice", v.name.name);
-                self.report(
-                    Diagnostic::error(codes::DUPLICATE_GLOBAL, text)
-                        .at(v.name.span)
-                        .also(span, "declared here first"),
-                );
+                let d = Diagnostic::error(codes::DUPLICATE_GLOBAL, text).at(v.name.span);
+                self.report(d.also(span, "declared here first"));
                 continue;
             }
             if !private {
@@ -334,19 +342,12 @@ impl<'a> Resolver<'a> {
 
     /// `-G NAME=VALUE`: a new initial value, of the type that its text has.
     fn override_global(&mut self, name: &str, value: &str) {
-        let found = self
-            .tree
-            .globals
-            .iter()
-            .position(|g| *g.name == *name && g.user);
-        let Some(ix) = found.map(GlobalIx) else {
+        let named = |g: &HirGlobal| *g.name == *name && g.user;
+        let Some(ix) = self.tree.globals.iter().position(named).map(GlobalIx) else {
             let text = format!("-G {name}: the script has no such global variable");
             let names = self.global_names();
-            self.report(
-                Diagnostic::error(codes::UNKNOWN_OPTION, text)
-                    .did_you_mean(name, names.iter().map(|n| &**n)),
-            );
-            return;
+            let d = Diagnostic::error(codes::UNKNOWN_OPTION, text);
+            return self.report(d.did_you_mean(name, names.iter().map(|n| &**n)));
         };
         let was_string = matches!(self.tree.globals[ix.0].init, Some(ast::Literal::Str(_)));
         let (init, base) = match parse_number(value) {
@@ -372,25 +373,24 @@ impl<'a> Resolver<'a> {
     }
 
     fn mismatch(&mut self, c: super::unify::Conflict, at: Span) {
+        let (before, here) = (c.before.name(), c.here.name());
         let own = c.before_at == at;
-        let text = match own {
-            true => format!(
-                "type mismatch: {} where {} is needed",
-                c.before.name(),
-                c.here.name()
+        let (text, label) = match own {
+            true => (
+                format!("type mismatch: {before} where {here} is needed"),
+                format!("{here} is needed here"),
             ),
-            false => format!("type mismatch: {} and {}", c.before.name(), c.here.name()),
-        };
-        let label = match own {
-            true => format!("{} is needed here", c.here.name()),
-            false => format!("{} here", c.here.name()),
+            false => (
+                format!("type mismatch: {before} and {here}"),
+                format!("{here} here"),
+            ),
         };
         let mut d = Diagnostic::error(codes::TYPE_MISMATCH, text).label(at, label);
         if !own {
-            d = d.also(c.before_at, format!("{} because of this", c.before.name()));
+            d = d.also(c.before_at, format!("{before} because of this"));
         }
         if c.here_at != at && c.here_at != c.before_at {
-            d = d.also(c.here_at, format!("{} because of this", c.here.name()));
+            d = d.also(c.here_at, format!("{here} because of this"));
         }
         if c.before == Base::Stats || c.here == Base::Stats {
             d = d.help("read a statistic with @count, @sum, @min, @max or @avg");
@@ -436,12 +436,8 @@ impl<'a> Resolver<'a> {
         if self.diags.error_count() > SUGGESTIONS {
             return Vec::new();
         }
-        self.tree
-            .globals
-            .iter()
-            .filter(|g| g.user)
-            .map(|g| g.name.clone())
-            .collect()
+        let users = self.tree.globals.iter().filter(|g| g.user);
+        users.map(|g| g.name.clone()).collect()
     }
 
     fn find_global(&mut self, name: &Name) -> Option<GlobalIx> {
@@ -486,33 +482,24 @@ impl<'a> Resolver<'a> {
     fn global_keys(&mut self, g: GlobalIx, n: usize, span: Span) -> Option<Vec<TyVar>> {
         if n > spile_ir::MAX_KEYS {
             let text = format!("an array has at most nine indexes, not {n}");
-            self.report(Diagnostic::error(codes::TOO_MANY_KEYS, text).at(span));
-            return None;
+            return self.refuse(codes::TOO_MANY_KEYS, span, text);
         }
         if let Some(keys) = &self.tree.globals[g.0].keys {
             if keys.len() == n {
                 return Some(keys.clone());
             }
-            let (name, at) = (
-                self.tree.globals[g.0].name.clone(),
-                self.tree.globals[g.0].keys_at,
-            );
+            let global = &self.tree.globals[g.0];
+            let (name, at) = (global.name.clone(), global.keys_at);
             let shown = |n: usize| match n {
                 0 => "no index".to_owned(),
                 1 => "1 index".to_owned(),
                 n => format!("{n} indexes"),
             };
-            let text = format!(
-                "`{name}` is used with {} and with {}",
-                shown(n),
-                shown(keys.len())
-            );
-            let before = format!("{} here", shown(keys.len()));
-            self.report(
-                Diagnostic::error(codes::INDEX_COUNT, text)
-                    .label(span, format!("{} here", shown(n)))
-                    .also(at, before),
-            );
+            let (now, before) = (shown(n), shown(keys.len()));
+            let text = format!("`{name}` is used with {now} and with {before}");
+            let d = Diagnostic::error(codes::INDEX_COUNT, text);
+            let d = d.label(span, format!("{now} here"));
+            self.report(d.also(at, format!("{before} here")));
             return None;
         }
         let keys: Vec<TyVar> = (0..n).map(|_| self.types.fresh()).collect();
@@ -521,12 +508,8 @@ impl<'a> Resolver<'a> {
         global.keys_at = span;
         if n == 0 && (global.wrap || global.max.is_some()) {
             let text = format!("`{}` is declared as an array", global.name);
-            let decl = global.span;
-            self.report(
-                Diagnostic::error(codes::INDEX_COUNT, text)
-                    .label(span, "used without an index")
-                    .also(decl, "declared here"),
-            );
+            let d = Diagnostic::error(codes::INDEX_COUNT, text).also(global.span, "declared here");
+            self.report(d.label(span, "used without an index"));
         }
         Some(keys)
     }
@@ -548,16 +531,13 @@ impl<'a> Resolver<'a> {
             _ => None,
         };
         if let Some(name) = input.filter(|n| d.ctx.vars.iter().all(|v| *v.name != **n)) {
-            let f = spile_ir::Intrinsic::InputText;
-            let args = Vec::new();
+            let (f, args) = (spile_ir::Intrinsic::InputText, Vec::new());
             let init = self.str(HirExprKind::Intr { f, args }, d.span);
-            let set = self.predefine(&name.into(), init);
-            body.push(set);
+            body.push(self.predefine(&name.into(), init));
         }
         for v in &d.ctx.vars {
             let init = self.expr(&v.init);
-            let set = self.predefine(&v.name, init);
-            body.push(set);
+            body.push(self.predefine(&v.name, init));
         }
         for (cond, file) in &d.conditions {
             self.enter_file(*file);
@@ -570,18 +550,10 @@ impl<'a> Resolver<'a> {
             {
                 continue;
             }
-            let next = HirStmt {
-                kind: HirStmtKind::Next,
-                span,
-            };
-            body.push(HirStmt {
-                kind: HirStmtKind::If {
-                    cond,
-                    then: Vec::new(),
-                    els: vec![next],
-                },
-                span,
-            });
+            let kind = HirStmtKind::Next;
+            let (then, els) = (Vec::new(), vec![HirStmt { kind, span }]);
+            let kind = HirStmtKind::If { cond, then, els };
+            body.push(HirStmt { kind, span });
         }
         self.cur.unused = self.find_unused(d);
         for p in &d.parts {
@@ -616,29 +588,19 @@ impl<'a> Resolver<'a> {
             return unused::Unused::default();
         }
         let global = |name: &Name, file| self.lib.global(name, file).is_some();
-        unused::find(&bodies, &|name| {
-            d.parts.iter().all(|p| !global(name, p.file))
-        })
+        let local = |name: &Name| d.parts.iter().all(|p| !global(name, p.file));
+        unused::find(&bodies, &local)
     }
 
     /// The statement `name = init` ahead of the body.
     fn predefine(&mut self, name: &Name, init: HirExpr) -> HirStmt {
         let span = init.span;
         let ix = self.local(name, span);
-        self.cur.locals[ix.0].written = true;
-        self.cur.locals[ix.0].bound = true;
-        let ty = self.cur.locals[ix.0].ty;
+        let local = &mut self.cur.locals[ix.0];
+        (local.written, local.bound) = (true, true);
+        let ty = local.ty;
         self.unify(init.ty, ty, span);
-        let rhs = Box::new(init);
-        let kind = HirExprKind::Assign {
-            lvalue: LValue::Local(ix),
-            op: None,
-            rhs,
-        };
-        HirStmt {
-            kind: HirStmtKind::Expr(HirExpr { kind, ty, span }),
-            span,
-        }
+        entry::set(LValue::Local(ix), init, ty, span)
     }
 
     fn enter_file(&mut self, file: FileId) {
@@ -663,10 +625,8 @@ impl<'a> Resolver<'a> {
         };
         let (ret, has_value, params) = (*ret, *has_value, params.clone());
         let locals = self.tree.units[unit.0].locals.clone();
-        let by_name = params
-            .iter()
-            .map(|p| (locals[p.0].name.clone(), *p))
-            .collect();
+        let named = params.iter().map(|p| (locals[p.0].name.clone(), *p));
+        let by_name = named.collect();
         self.cur = UnitState {
             locals,
             by_name,

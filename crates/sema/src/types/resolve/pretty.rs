@@ -429,7 +429,7 @@ impl Resolver<'_> {
         let unit = self.hidden_function("pretty_text", span);
         self.pretty_units.insert(key, unit);
         let addr = self.parameter(unit, span);
-        let limit = self.num(HirExprKind::Num(TEXT), span);
+        let limit = self.imm(TEXT, span);
         let args = vec![addr, limit];
         let read = self.str(HirExprKind::Intr { f, args }, span);
         let mut text = PrettyText::new(Space::Kernel);
@@ -437,7 +437,7 @@ impl Resolver<'_> {
         text.conv(ConvKind::Str, false, read);
         text.lit("\"");
         let value = self.sprint(text, span);
-        let null = self.str(HirExprKind::Str(b"0x0"[..].into()), span);
+        let null = self.string_imm(b"0x0", span);
         let ty = value.ty;
         let kind = HirExprKind::Ternary(
             Box::new(self.parameter(unit, span)),
@@ -635,7 +635,7 @@ impl Resolver<'_> {
             } else {
                 TEXT.min(count.into())
             };
-            let limit = self.num(HirExprKind::Num(limit), span);
+            let limit = self.imm(limit, span);
             let read = self.read_string(text.space, at, limit, span);
             text.conv(ConvKind::Str, false, read);
             return text.lit("\"");

@@ -2,58 +2,40 @@
 
 use spile_ir::Stream;
 use spile_ir::fmt::Format;
-use spile_ir::intrinsics::ValueKind;
 use spile_syntax::ast::{self, PrintOp, Span};
 use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
 use crate::types::codes;
 use crate::types::hir::*;
-use crate::types::unify::Base;
 
 impl Resolver<'_> {
     /// A print call. A call that writes has the value 0.
-    pub(super) fn print(&mut self, op: PrintOp, args: &[ast::Expr], span: Span) -> HirExpr {
-        if let [
-            arg @ ast::Expr {
-                kind: ast::ExprKind::Hist { .. },
-                ..
-            },
-        ] = args
-        {
-            let Some(lvalue) = self.histogram(arg) else {
-                return self.bad(span);
-            };
-            let kind = HirExprKind::PrintHist {
-                lvalue,
+    pub(super) fn print(&mut self, op: PrintOp, args: &[ast::Expr], span: Span) -> Option<HirExpr> {
+        let to_string = op.to_string;
+        let kind = match args {
+            [arg] if matches!(arg.kind, ast::ExprKind::Hist { .. }) => HirExprKind::PrintHist {
+                lvalue: self.histogram(arg)?,
                 newline: op.newline,
-                to_string: op.to_string,
-            };
-            return self.text_or_zero(op, kind, span);
-        }
-        let (form, rest) = if op.format {
-            match self.format(args, span) {
-                Some(found) => found,
-                None => return self.bad(span),
+                to_string,
+            },
+            _ => {
+                let (form, args) = match op.format {
+                    true => self.format(args, span)?,
+                    false => self.plain_print(op, args, span),
+                };
+                HirExprKind::Print {
+                    stream: Stream::Out,
+                    to_string,
+                    form,
+                    args,
+                }
             }
-        } else {
-            self.plain_print(op, args, span)
         };
-        let kind = HirExprKind::Print {
-            stream: Stream::Out,
-            to_string: op.to_string,
-            form,
-            args: rest,
-        };
-        self.text_or_zero(op, kind, span)
-    }
-
-    /// A print call's expression: its text, or 0 if it writes the text.
-    fn text_or_zero(&mut self, op: PrintOp, kind: HirExprKind, span: Span) -> HirExpr {
-        match op.to_string {
+        Some(match to_string {
             true => self.str(kind, span),
             false => self.num(kind, span),
-        }
+        })
     }
 
     fn plain_print(
@@ -71,7 +53,7 @@ impl Resolver<'_> {
                 ast::ExprKind::Str(s) => (Some(s.clone()), rest),
                 _ => {
                     let text = "the delimiter has to be a string literal";
-                    self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(first.span));
+                    self.error(codes::BAD_OPERAND, first.span, text);
                     (None, rest)
                 }
             },
@@ -79,16 +61,11 @@ impl Resolver<'_> {
         };
         if rest.is_empty() && !op.newline {
             let text = "there is nothing to print";
-            self.report(Diagnostic::error(codes::ARGUMENT_COUNT, text).at(span));
+            self.error(codes::ARGUMENT_COUNT, span, text);
         }
         let rest = rest.iter().map(|a| self.expr(a)).collect();
-        (
-            PrintForm::Plain {
-                delim,
-                newline: op.newline,
-            },
-            rest,
-        )
+        let newline = op.newline;
+        (PrintForm::Plain { delim, newline }, rest)
     }
 
     fn format(&mut self, args: &[ast::Expr], span: Span) -> Option<(PrintForm, Vec<HirExpr>)> {
@@ -101,15 +78,11 @@ impl Resolver<'_> {
         )) = args.split_first()
         else {
             let text = "the format has to be a string literal";
-            self.report(Diagnostic::error(codes::BAD_FORMAT, text).at(span));
-            return None;
+            return self.refuse(codes::BAD_FORMAT, span, text);
         };
         let format = match Format::parse(text) {
             Ok(f) => f,
-            Err(e) => {
-                self.report(Diagnostic::error(codes::BAD_FORMAT, e.message).at(*fspan));
-                return None;
-            }
+            Err(e) => return self.refuse(codes::BAD_FORMAT, *fspan, e.message),
         };
         let wanted = format.arg_kinds();
         if wanted.len() != rest.len() {
@@ -131,12 +104,8 @@ impl Resolver<'_> {
         }
         let mut args = Vec::new();
         for (a, kind) in rest.iter().zip(wanted) {
-            let base = match kind {
-                ValueKind::Long => Base::Long,
-                ValueKind::Str => Base::Str,
-            };
             let v = self.expr(a);
-            self.set_type(v.ty, base, v.span);
+            self.set_type(v.ty, kind.into(), v.span);
             args.push(v);
         }
         self.tree.formats.push(format);

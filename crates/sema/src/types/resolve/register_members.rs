@@ -11,7 +11,7 @@ use super::wide::wide_kind;
 use crate::ctype::{CTy, TypeShape, WalkBase, constant};
 use crate::facts::{LocationPiece, VarLocation};
 use crate::probe::TargetSource;
-use crate::types::hir::{HirExpr, HirExprKind};
+use crate::types::hir::HirExpr;
 
 /// The value of a member, and the accesses that remain.
 type PieceValue<'a> = Result<((HirExpr, WalkBase), &'a [Access]), Arc<str>>;
@@ -171,10 +171,7 @@ impl Resolver<'_> {
                 let part = self.op_imm(BinOp::Shl, part, i64::from(from - first), span);
                 joined = Some(match joined {
                     None => part,
-                    Some(low) => {
-                        let both = HirExprKind::Bin(BinOp::Or, Box::new(low), Box::new(part));
-                        self.num(both, span)
-                    }
+                    Some(low) => self.bin(BinOp::Or, low, part, span),
                 });
                 end = to;
             }

@@ -4,11 +4,12 @@ use spile_ir::{SortKey, SortSpec};
 use spile_syntax::ast::{self, Key, Span};
 use spile_syntax::diag::Diagnostic;
 
+use super::entry::set;
 use super::{Resolver, VarMeaning, unused};
 use crate::types::codes;
 use crate::types::dead_stores::RemovedStmt;
 use crate::types::hir::*;
-use crate::types::unify::Base;
+use crate::types::unify::{Base, TyVar};
 
 impl Resolver<'_> {
     /// Resolves a block's statements; dead branches are dropped.
@@ -163,7 +164,7 @@ impl Resolver<'_> {
     fn within_loop(&mut self, word: &str, span: Span) -> bool {
         if self.cur.loops == 0 {
             let text = format!("`{word}` outside a loop");
-            self.report(Diagnostic::error(codes::OUTSIDE_LOOP, text).at(span));
+            self.error(codes::OUTSIDE_LOOP, span, text);
         }
         self.cur.loops > 0
     }
@@ -245,35 +246,14 @@ impl Resolver<'_> {
                 ix
             }
             VarMeaning::Global(g) => {
-                let hidden: ast::Name = format!("{}@foreach", v.name).into();
-                let ix = self.local(&hidden, v.span);
-                self.cur.locals[ix.0].written = true;
-                self.cur.locals[ix.0].read = true;
-                self.cur.locals[ix.0].bound = true;
+                let ix = self.bound_local(&format!("{}@foreach", v.name).into(), v.span);
                 let ty = self.cur.locals[ix.0].ty;
                 self.global_keys(g, 0, v.span);
                 self.tree.globals[g.0].written = true;
                 let gty = self.tree.globals[g.0].value;
                 self.unify(ty, gty, v.span);
-                let read = HirExpr {
-                    kind: HirExprKind::Read(LValue::Local(ix)),
-                    ty,
-                    span: v.span,
-                };
-                let assign = HirExprKind::Assign {
-                    lvalue: LValue::Scalar(g),
-                    op: None,
-                    rhs: Box::new(read),
-                };
-                let e = HirExpr {
-                    kind: assign,
-                    ty,
-                    span: v.span,
-                };
-                pre.push(HirStmt {
-                    span: v.span,
-                    kind: HirStmtKind::Expr(e),
-                });
+                let read = LValue::Local(ix).read(ty, v.span);
+                pre.push(set(LValue::Scalar(g), read, ty, v.span));
                 ix
             }
         }
@@ -296,26 +276,19 @@ impl Resolver<'_> {
                 self.keys(keys, &types)
             }
         };
-        let keys: Vec<LocalIx> = f
-            .keys
-            .iter()
-            .map(|k| self.receiver_any(k, &mut pre))
-            .collect();
+        let keys = f.keys.iter().map(|k| self.receiver_any(k, &mut pre));
+        let keys: Vec<LocalIx> = keys.collect();
+        let keys_at = f.keys.first().map_or(span, |k| k.span);
         let key_types = match hist {
-            None => {
-                self.global_keys(global, keys.len(), f.keys.first().map_or(span, |k| k.span))?
-            }
+            None => self.global_keys(global, keys.len(), keys_at)?,
             Some(_) => vec![self.types.fresh_of(Base::Long, name_span)],
         };
         if keys.len() != key_types.len() {
             let text = "a histogram has one key, the number of the bucket";
-            self.report(Diagnostic::error(codes::FOREACH_KEYS, text).at(name_span));
-            return None;
+            return self.refuse(codes::FOREACH_KEYS, name_span, text);
         }
-        for (k, ty) in f.keys.iter().zip(keys.iter().zip(&key_types)) {
-            let (ix, want) = ty;
-            let have = self.cur.locals[ix.0].ty;
-            self.unify(have, *want, k.span);
+        for (k, (ix, want)) in f.keys.iter().zip(keys.iter().zip(&key_types)) {
+            self.unify(self.cur.locals[ix.0].ty, *want, k.span);
         }
         let value = f.value.as_ref().map(|v| {
             let ix = self.receiver_any(v, &mut pre);
@@ -374,10 +347,8 @@ impl Resolver<'_> {
                 SortKey::Stat(self.extract(g, op))
             }
         };
-        Some(SortSpec {
-            by,
-            descending: s.descending,
-        })
+        let descending = s.descending;
+        Some(SortSpec { by, descending })
     }
 
     fn delete(&mut self, e: &ast::Expr) -> Option<HirStmtKind> {
@@ -407,27 +378,19 @@ impl Resolver<'_> {
 
     fn cannot_delete(&mut self, span: Span) -> Option<HirStmtKind> {
         let text = "only variables, arrays and their elements can be deleted";
-        self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
-        None
+        self.refuse(codes::BAD_OPERAND, span, text)
     }
 
     /// The indexes of an element or a slice.
-    pub(super) fn keys(
-        &mut self,
-        keys: &[Key],
-        types: &[crate::types::unify::TyVar],
-    ) -> Vec<Option<HirExpr>> {
-        let mut out = Vec::new();
-        for (k, ty) in keys.iter().zip(types) {
-            out.push(match k {
-                Key::Any(_) => None,
-                Key::Expr(e) => {
-                    let v = self.expr(e);
-                    self.unify(v.ty, *ty, v.span);
-                    Some(v)
-                }
-            });
-        }
-        out
+    pub(super) fn keys(&mut self, keys: &[Key], types: &[TyVar]) -> Vec<Option<HirExpr>> {
+        let key = |(k, ty): (&Key, &TyVar)| match k {
+            Key::Any(_) => None,
+            Key::Expr(e) => {
+                let v = self.expr(e);
+                self.unify(v.ty, *ty, v.span);
+                Some(v)
+            }
+        };
+        keys.iter().zip(types).map(key).collect()
     }
 }

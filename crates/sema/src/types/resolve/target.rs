@@ -150,8 +150,8 @@ impl Resolver<'_> {
         let text = format!("`{name}` is not available here and is replaced by 0");
         self.report(Diagnostic::warning(codes::BAD_VARIABLE, text).at(e.span));
         Some(match pretty {
-            Pretty::None => self.num(HirExprKind::Num(0), e.span),
-            _ => self.str(HirExprKind::Str(b"".as_slice().into()), e.span),
+            Pretty::None => self.imm(0, e.span),
+            _ => self.string_imm(b"", e.span),
         })
     }
 
@@ -418,7 +418,7 @@ impl Resolver<'_> {
                 WalkStep::Index { expr, scale } => {
                     let i = self.number(&expr);
                     let i = self.op_imm(BinOp::Mul, i, scale.into(), span);
-                    self.num(HirExprKind::Bin(BinOp::Add, Box::new(v), Box::new(i)), span)
+                    self.bin(BinOp::Add, v, i, span)
                 }
                 WalkStep::Deref => self.load(space, v, 8, false, span),
                 WalkStep::Strided { data, terms, of } => {
@@ -427,12 +427,8 @@ impl Resolver<'_> {
                     for (index, stride) in terms {
                         let index = self.number(&index);
                         let stride = self.of_object(&stride, object, space, span);
-                        let step = HirExprKind::Bin(BinOp::Mul, Box::new(index), Box::new(stride));
-                        let step = self.num(step, span);
-                        at = self.num(
-                            HirExprKind::Bin(BinOp::Add, Box::new(at), Box::new(step)),
-                            span,
-                        );
+                        let step = self.bin(BinOp::Mul, index, stride, span);
+                        at = self.bin(BinOp::Add, at, step, span);
                     }
                     at
                 }
@@ -513,14 +509,14 @@ impl Resolver<'_> {
             | (BinOp::Mul, 1, _)
             | (BinOp::And, -1, _) => return v,
             (BinOp::Add, _, HirExprKind::Num(m)) => {
-                return self.num(HirExprKind::Num(m.wrapping_add(n)), span);
+                return self.imm(m.wrapping_add(n), span);
             }
             (BinOp::Mul, _, HirExprKind::Num(m)) => {
-                return self.num(HirExprKind::Num(m.wrapping_mul(n)), span);
+                return self.imm(m.wrapping_mul(n), span);
             }
             _ => {}
         }
-        let n = Box::new(self.num(HirExprKind::Num(n), span));
+        let n = Box::new(self.imm(n, span));
         self.num(HirExprKind::Bin(op, Box::new(v), n), span)
     }
 
@@ -536,7 +532,7 @@ impl Resolver<'_> {
             return Some(String::from_utf8_lossy(s).into_owned());
         }
         let text = format!("{what} has to be written as a string literal");
-        self.report(Diagnostic::error(LITERAL_WANTED, text).at(span));
+        self.error(LITERAL_WANTED, span, text);
         None
     }
 
@@ -544,9 +540,9 @@ impl Resolver<'_> {
         match op {
             AtOp::Defined => {
                 let defined = args.iter().all(|a| self.is_defined(a));
-                self.num(HirExprKind::Num(defined.into()), span)
+                self.imm(defined.into(), span)
             }
-            AtOp::ProbeWrite => self.num(HirExprKind::Num(0), span),
+            AtOp::ProbeWrite => self.imm(0, span),
             AtOp::Enum | AtOp::Const => {
                 let Some(name) = self.literal(args, 0, "the constant", span) else {
                     return self.bad(span);
@@ -556,7 +552,7 @@ impl Resolver<'_> {
                     .enum_constant(&name)
                     .or_else(|| super::parse_number(&name))
                 {
-                    Some(n) => self.num(HirExprKind::Num(n), span),
+                    Some(n) => self.imm(n, span),
                     None => {
                         let text = format!("the kernel has no enumeration constant `{name}`");
                         self.report(
@@ -614,7 +610,7 @@ impl Resolver<'_> {
         let (size, addr) = (self.number(size), self.number(addr));
         let HirExprKind::Num(n @ (1 | 2 | 4 | 8)) = size.kind else {
             let text = "the size has to be 1, 2, 4 or 8";
-            self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(size.span));
+            self.error(codes::BAD_OPERAND, size.span, text);
             return self.bad(span);
         };
         let space = if op == AtOp::KDeref {

@@ -64,7 +64,7 @@ impl Resolver<'_> {
             Some(ast::BinOp::Concat) => Intrinsic::ValueAppend,
             Some(_) => {
                 let text = "`$value` is a string: it can be set, and extended with `.=`";
-                self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
+                self.error(codes::BAD_OPERAND, span, text);
                 return Some(self.bad(span));
             }
         };
@@ -75,7 +75,7 @@ impl Resolver<'_> {
         }
         if used {
             let text = "an assignment to `$value` has no value of its own";
-            self.report(Diagnostic::error(codes::NO_VALUE, text).at(span));
+            self.error(codes::NO_VALUE, span, text);
         }
         let rhs = self.string(rhs);
         let args = vec![rhs];
@@ -107,10 +107,9 @@ impl Resolver<'_> {
             },
         };
         if let Some(text) = wrong {
-            self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
+            self.error(codes::BAD_OPERAND, span, text);
         }
-        let (f, args) = (Intrinsic::VerdictSet, vec![rhs]);
-        Some(self.num(HirExprKind::Intr { f, args }, span))
+        Some(self.intr(Intrinsic::VerdictSet, vec![rhs], span))
     }
 
     /// `@perf("NAME")`
@@ -129,7 +128,7 @@ impl Resolver<'_> {
         };
         let args = [i64::from(*ty), config.cast_signed()];
         self.check_program_of(&name, span);
-        let args = args.map(|n| self.num(HirExprKind::Num(n), span)).into();
+        let args = args.map(|n| self.imm(n, span)).into();
         let f = Intrinsic::PerfCount;
         self.num(HirExprKind::Intr { f, args }, span)
     }

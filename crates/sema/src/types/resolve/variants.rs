@@ -34,8 +34,7 @@ impl Resolver<'_> {
         // The conditional expression grows from its last alternative: the variant for all other values.
         let (known, other): (Vec<_>, Vec<_>) =
             variants.variants.iter().partition(|v| v.value.is_some());
-        let mut whole = (other.is_empty() && there.is_some())
-            .then(|| self.str(HirExprKind::Str(b"?"[..].into()), span));
+        let mut whole = (other.is_empty() && there.is_some()).then(|| self.string_imm(b"?", span));
         for variant in other.into_iter().chain(known) {
             let mut own = PrettyText::new(text.space());
             for (n, member) in variant.members.iter().enumerate() {
@@ -49,10 +48,8 @@ impl Resolver<'_> {
             whole = Some(match (whole, variant.value, &there) {
                 (Some(rest), Some(value), Some((number, bits))) => {
                     let value = value.cast_unsigned() & (u64::MAX >> (64 - bits));
-                    let value = self.num(HirExprKind::Num(value.cast_signed()), span);
-                    let equal =
-                        HirExprKind::Bin(BinOp::Eq, Box::new(number.clone()), Box::new(value));
-                    let equal = self.num(equal, span);
+                    let value = self.imm(value.cast_signed(), span);
+                    let equal = self.bin(BinOp::Eq, number.clone(), value, span);
                     let one = HirExprKind::Ternary(Box::new(equal), Box::new(own), Box::new(rest));
                     self.str(one, span)
                 }

@@ -47,7 +47,7 @@ impl Resolver<'_> {
             words.conv(ConvKind::Hex, false, high);
         }
         let words = self.sprint(words, span);
-        let form = self.num(HirExprKind::Num(FORM), span);
+        let form = self.imm(FORM, span);
         let (f, args) = (Intrinsic::SymbolicForm, vec![form, words]);
         let number = self.str(HirExprKind::Intr { f, args }, span);
         text.conv(ConvKind::Str, false, number);
@@ -99,17 +99,13 @@ impl Resolver<'_> {
         // 0 if the high word is what the low one implies.
         let implied = match kind {
             WideNumber::Signed => self.op_imm(BinOp::Shr, low.clone(), 63, span),
-            _ => self.num(HirExprKind::Num(0), span),
+            _ => self.imm(0, span),
         };
-        let lost = HirExprKind::Bin(BinOp::Xor, Box::new(high), Box::new(implied));
-        let lost = self.num(lost, span);
+        let lost = self.bin(BinOp::Xor, high, implied, span);
         let func = self.check_function(span);
         let args = vec![lost];
         let check = self.num(HirExprKind::Call { func, args }, span);
-        self.num(
-            HirExprKind::Bin(BinOp::Add, Box::new(low), Box::new(check)),
-            span,
-        )
+        self.bin(BinOp::Add, low, check, span)
     }
 
     /// The hidden function that returns 0 for 0, and fails for any other number.
@@ -129,7 +125,7 @@ impl Resolver<'_> {
                 .into();
         let text = self.str(HirExprKind::Str(text), span);
         let fail = self.num(HirExprKind::Raise(Box::new(text)), span);
-        let zero = self.num(HirExprKind::Num(0), span);
+        let zero = self.imm(0, span);
         let statement = |kind| HirStmt { kind, span };
         let cond = self.parameter(unit, span);
         let then = vec![statement(HirStmtKind::Expr(fail))];
@@ -163,10 +159,7 @@ impl Resolver<'_> {
             let part = self.op_imm(op, part, by.abs(), span);
             value = Some(match value {
                 None => part,
-                Some(low) => {
-                    let both = HirExprKind::Bin(BinOp::Or, Box::new(low), Box::new(part));
-                    self.num(both, span)
-                }
+                Some(low) => self.bin(BinOp::Or, low, part, span),
             });
             done += size;
         }

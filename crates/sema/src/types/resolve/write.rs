@@ -71,9 +71,8 @@ impl Resolver<'_> {
             self.report(d.help("assign with `=`"));
         }
         let value = self.assigned((op, old, rhs), span)?;
-        let size = self.num(HirExprKind::Num(size), span);
-        let (f, args) = (Intrinsic::UserStore, vec![size, addr, value]);
-        Some(self.num(HirExprKind::Intr { f, args }, span))
+        let size = self.imm(size, span);
+        Some(self.intr(Intrinsic::UserStore, vec![size, addr, value], span))
     }
 
     /// The value of an assignment, which may have an operator.
@@ -83,10 +82,10 @@ impl Resolver<'_> {
         };
         let Some(op) = num_op(op) else {
             let text = "only numbers can be written to variables of a program";
-            self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
+            self.error(codes::BAD_OPERAND, span, text);
             return Some(self.bad(span));
         };
-        Some(self.num(HirExprKind::Bin(op, Box::new(old), Box::new(rhs)), span))
+        Some(self.bin(op, old, rhs, span))
     }
 
     /// An assignment to a variable in a register, or to a function's result.
@@ -115,9 +114,8 @@ impl Resolver<'_> {
             value = self.op_imm(BinOp::Shl, value, unused, span);
             value = self.op_imm(back, value, unused, span);
         }
-        let number = self.num(HirExprKind::Num(register.number), span);
-        let (f, args) = (Intrinsic::RegisterStore, vec![number, value]);
-        self.num(HirExprKind::Intr { f, args }, span)
+        let number = self.imm(register.number, span);
+        self.intr(Intrinsic::RegisterStore, vec![number, value], span)
     }
 
     /// `$return = n` at a security hook.
@@ -139,10 +137,9 @@ impl Resolver<'_> {
             },
         };
         if let Some(text) = wrong {
-            self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
+            self.error(codes::BAD_OPERAND, span, text);
         }
-        let (f, args) = (Intrinsic::DecisionSet, vec![rhs]);
-        self.num(HirExprKind::Intr { f, args }, span)
+        self.intr(Intrinsic::DecisionSet, vec![rhs], span)
     }
 
     /// The error for something that is not memory of a program.
