@@ -1,26 +1,12 @@
 //! Print calls.
 
-use spile_ir::fmt::{Conv, ConvKind, Count, Format, Piece};
+use spile_ir::fmt::{ConvKind, Format, Piece};
 use spile_ir::{FormatId, Inst, Reg, Stream, Val};
 use spile_syntax::ast::Span;
 
 use super::builder::Builder;
 use crate::types::hir::*;
 use crate::types::unify::Base;
-
-/// A conversion without flags.
-fn plain(kind: ConvKind) -> Piece {
-    Piece::Conv(Conv {
-        kind,
-        left: false,
-        plus: false,
-        space: false,
-        zero: false,
-        alt: false,
-        width: Count::None,
-        precision: Count::None,
-    })
-}
 
 /// Adds text, joined to a literal at the end.
 fn literal(pieces: &mut Vec<Piece>, text: &[u8]) {
@@ -84,7 +70,10 @@ impl Builder<'_, '_> {
             }
             PrintForm::Char => {
                 let args = self.operands(args);
-                let pieces = args.iter().map(|_| plain(ConvKind::Char)).collect();
+                let pieces = args
+                    .iter()
+                    .map(|_| Piece::Conv(plain_conversion(ConvKind::Char)))
+                    .collect();
                 (self.l.format(Format { pieces }), args)
             }
             PrintForm::Plain { delim, newline } => {
@@ -98,7 +87,8 @@ impl Builder<'_, '_> {
                         HirExprKind::Str(s) => literal(&mut pieces, s),
                         _ => {
                             let text = self.l.types.get(a.ty) == Some(Base::Str);
-                            pieces.push(plain(if text { ConvKind::Str } else { ConvKind::Dec }));
+                            let kind = if text { ConvKind::Str } else { ConvKind::Dec };
+                            pieces.push(Piece::Conv(plain_conversion(kind)));
                             rest.push(a.clone());
                         }
                     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use spile_ir::fmt::Format;
+use spile_ir::fmt::{Conv, ConvKind, Count, Format};
 use spile_ir::intrinsics::{Intrinsic, IntrinsicClass};
 use spile_ir::{BinOp, CmpOp, Event, Executor, Extract, SortSpec, Space, StatsSpec, Stream, UnOp};
 use spile_syntax::ast::{Literal, LiteralBytes, Name, Span};
@@ -374,6 +374,20 @@ pub enum PrintForm {
     },
     /// `print_char`
     Char,
+}
+
+/// A conversion of a format without flags, width and precision.
+pub(crate) fn plain_conversion(kind: ConvKind) -> Conv {
+    Conv {
+        kind,
+        left: false,
+        plus: false,
+        space: false,
+        zero: false,
+        alt: false,
+        width: Count::None,
+        precision: Count::None,
+    }
 }
 
 /// The kinds of expressions.

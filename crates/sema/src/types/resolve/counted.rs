@@ -3,7 +3,6 @@
 use spile_ctype::ObjectOp;
 use spile_ir::{BinOp, Space};
 use spile_syntax::ast::{self, Access, Pretty, Span};
-use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
 use super::pretty::{ELEMENTS, PrettyText, TEXT};
@@ -33,10 +32,8 @@ impl Resolver<'_> {
                     return None;
                 };
                 self.count_variable(array)?;
-                (
-                    elem,
-                    self.run_time_count(array.number, walk.shown, space, span)?,
-                )
+                let count = self.run_time_count(array.number, walk.shown, space, span)?;
+                (elem, count)
             }
             TypeShape::Strided { elem, counts, .. } if counts.len() == 1 => {
                 let mut steps = walk.steps.clone();
@@ -48,18 +45,14 @@ impl Resolver<'_> {
                 };
                 let object = self.apply(base.clone(), object, space, span);
                 let count = counts.first()?.clone()?;
-                (
-                    elem,
-                    self.of_object(&count, (&object, walk.shown), space, span),
-                )
+                let count = self.of_object(&count, (&object, walk.shown), space, span);
+                (elem, count)
             }
             _ => return None,
         };
         let element = |this: &mut Self, n: u32, addr_of, pretty| {
-            let index = ast::Expr {
-                kind: ast::ExprKind::Num(n.into()),
-                span,
-            };
+            let kind = ast::ExprKind::Num(n.into());
+            let index = ast::Expr { kind, span };
             let mut access = suffix.access.to_vec();
             access.push(Access::Index(index));
             let element = Suffix {
@@ -67,7 +60,8 @@ impl Resolver<'_> {
                 addr_of,
                 pretty,
             };
-            this.walk(base.clone(), from, element, space, span).0
+            let walked = this.walk(base.clone(), from, element, space, span);
+            walked.map_or_else(|| this.bad(span), |(value, _)| value)
         };
         match (elem.shape(self.facts), suffix.pretty) {
             (TypeShape::Int { char: true, .. }, _) => {
@@ -78,23 +72,23 @@ impl Resolver<'_> {
             (TypeShape::Struct(..), Pretty::Shallow) => return None,
             _ => {}
         }
-        let mut text = PrettyText::new(space);
+        let mut text = PrettyText::new(space, span);
         text.lit("[");
         for n in 0..ELEMENTS {
             let shown = element(self, n, false, Pretty::Shallow);
-            let mut own = PrettyText::new(space);
+            let mut own = PrettyText::new(space, span);
             own.lit(if n > 0 { ", " } else { "" });
             own.append(shown);
-            let own = self.sprint(own, span);
+            let own = self.sprint(own);
             let none = self.string_imm(b"", span);
-            let part = self.above(&count, n.into(), (own, none), span);
+            let part = self.above(&count, n.into(), [own, none], span);
             text.append(part);
         }
         let more = self.string_imm(b", ...]", span);
         let end = self.string_imm(b"]", span);
-        let part = self.above(&count, ELEMENTS.into(), (more, end), span);
+        let part = self.above(&count, ELEMENTS.into(), [more, end], span);
         text.append(part);
-        Some(self.sprint(text, span))
+        Some(self.sprint(text))
     }
 
     /// The text of a string by the address of its first character and its length: `"abc"`.
@@ -106,33 +100,18 @@ impl Resolver<'_> {
         span: Span,
     ) -> HirExpr {
         let limit = self.imm(TEXT, span);
-        let above = self.bin(BinOp::Gt, count.clone(), limit.clone(), span);
-        let shown = HirExprKind::Ternary(Box::new(above), Box::new(limit), Box::new(count.clone()));
-        let shown = self.num(shown, span);
+        let shown = self.above(count, TEXT, [limit, count.clone()], span);
         let read = self.read_string(space, first, shown, span);
         let none = self.string_imm(b"", span);
-        let read = self.above(count, 0, (read, none), span);
-        let mut text = PrettyText::new(space);
-        text.lit("\"");
-        text.append(read);
-        text.lit("\"");
-        self.sprint(text, span)
+        let read = self.above(count, 0, [read, none], span);
+        self.quoted(read, span)
     }
 
-    /// The first text where a number is above a limit, else the second one.
-    fn above(
-        &mut self,
-        n: &HirExpr,
-        limit: i64,
-        (yes, no): (HirExpr, HirExpr),
-        span: Span,
-    ) -> HirExpr {
+    /// The first value where a number is above a limit, else the second one.
+    fn above(&mut self, n: &HirExpr, limit: i64, values: [HirExpr; 2], span: Span) -> HirExpr {
         let limit = self.imm(limit, span);
         let above = self.bin(BinOp::Gt, n.clone(), limit, span);
-        self.str(
-            HirExprKind::Ternary(Box::new(above), Box::new(yes), Box::new(no)),
-            span,
-        )
+        self.choose(above, values, span)
     }
 
     /// The hidden variable that counts an array here.
@@ -159,20 +138,14 @@ impl Resolver<'_> {
             Some(count) => self.source(&count.source, CTy::LONG, space, span),
             None => {
                 let text = format!("the size of `{}` is not known", array.spell(self.facts));
-                self.error(probe_codes::CANNOT_DEREF, span, text);
-                return None;
+                return self.refuse(probe_codes::CANNOT_DEREF, span, text);
             }
         };
         match found {
             Ok((value, _)) => Some(value),
             Err(why) => {
-                let text = format!(
-                    "the number of elements of `{}` is not available here: {why}",
-                    array.spell(self.facts)
-                );
-                let d = Diagnostic::error(probe_codes::ABSENT_VALUE, text).at(span);
-                self.report(d.help("`@defined` tests whether it is"));
-                None
+                let of = format!("the number of elements of `{}`", array.spell(self.facts));
+                self.absent(&of, &why, span)
             }
         }
     }
@@ -212,9 +185,6 @@ impl Resolver<'_> {
             };
             stack.push(made);
         }
-        match stack.pop() {
-            Some(value) => value,
-            None => self.imm(0, span),
-        }
+        stack.pop().unwrap_or_else(|| self.imm(0, span))
     }
 }

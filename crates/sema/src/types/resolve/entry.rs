@@ -50,28 +50,28 @@ pub(super) struct EntryExprs {
 
 impl Resolver<'_> {
     /// The value that `e` had at the entry.
-    pub(super) fn entry(&mut self, e: &ast::Expr, span: Span) -> (HirExpr, Option<CTy>) {
+    pub(super) fn entry(&mut self, e: &ast::Expr, span: Span) -> Option<(HirExpr, Option<CTy>)> {
         let event = self.cur.event.as_ref().and_then(entry_event);
         let (Some(event), Some(ctx)) = (event, self.cur.ctx.clone()) else {
             let d = Diagnostic::error(codes::BAD_ENTRY, "`@entry` needs a return probe").at(span);
             let way_out = "use it in `probe syscall.NAME.return` or `.function(\"f\").return`";
             self.report(d.help(way_out));
-            return (self.bad(span), None);
+            return None;
         };
         let saved = self.cur.entries.saved_exprs.iter().find(|k| k.0 == *e);
         if let Some((_, ix, cty)) = saved {
             let (ix, cty) = (*ix, *cty);
-            return (self.saved_value(ix, span), cty);
+            return Some((self.saved_value(ix, span), cty));
         }
         let ((value, cty), inner) = self.in_entry_handler(event, &ctx, |r| r.typed_expr(e));
         if self.trial > 0 {
             // `@defined(@entry(x))` only asks whether the expression resolves.
-            return (value, cty);
+            return Some((value, cty));
         }
         self.cur.entries.inner = Some(inner);
         let ix = self.save_for_return(value, span);
         self.cur.entries.saved_exprs.push((e.clone(), ix, cty));
-        (self.saved_value(ix, span), cty)
+        Some((self.saved_value(ix, span), cty))
     }
 
     /// The load bias of the code, computed at the entry of the function: at its return the program

@@ -173,7 +173,10 @@ impl Resolver<'_> {
             ast::ExprKind::Print { op, args } => self.print(*op, args, span),
             ast::ExprKind::Target { .. }
             | ast::ExprKind::At { .. }
-            | ast::ExprKind::Arrow { .. } => return self.target_expr(e),
+            | ast::ExprKind::Arrow { .. } => match self.target_expr(e) {
+                Some(typed) => return typed,
+                None => None,
+            },
             ast::ExprKind::Embedded(c) => {
                 self.embedded(c);
                 None

@@ -26,12 +26,27 @@ const MOST_SITES: usize = 64;
 /// Why a variable of a position-independent module has no value.
 const UNKNOWN_BIAS: &str = "the address of its module is unknown here";
 
+/// The memory of a module's objects.
+fn space_of_module(module: &ProbeModule) -> Space {
+    match module {
+        ProbeModule::File(_) => Space::User,
+        _ => Space::Kernel,
+    }
+}
+
+/// The parts of `name@file`.
+fn name_and_file(name: &str) -> (&str, Option<&str>) {
+    match name.split_once('@') {
+        Some((name, file)) => (name, Some(file)),
+        None => (name, None),
+    }
+}
+
 impl Resolver<'_> {
     /// An intrinsic with at most one operand, a constant.
     pub(super) fn intrinsic_of(&mut self, f: Intrinsic, n: Option<i64>, span: Span) -> HirExpr {
         let args = n.map(|n| self.imm(n, span));
-        let args = args.into_iter().collect();
-        self.num(HirExprKind::Intr { f, args }, span)
+        self.intr(f, args.into_iter().collect(), span)
     }
 
     /// The memory that objects of a type are in, as far as it is known.
@@ -73,13 +88,8 @@ impl Resolver<'_> {
 
     /// The module that a script names; an error where there is none.
     fn named_module(&mut self, name: &str, span: Span) -> Option<ProbeModule> {
-        match self.find_module(name) {
-            Ok(found) => found,
-            Err(why) => {
-                self.error(codes::NO_MODULE, span, why);
-                None
-            }
-        }
+        let found = self.find_module(name);
+        found.unwrap_or_else(|why| self.refuse(codes::NO_MODULE, span, why))
     }
 
     /// The modules that a script names, separated by colons; those that do not exist are passed
@@ -102,15 +112,14 @@ impl Resolver<'_> {
     }
 
     /// `@cast(address, "type", "module")`
-    pub(super) fn cast(&mut self, args: &[ast::Expr], suffix: Suffix<'_>, span: Span) -> Typed {
-        let failed = |r: &mut Self| (r.bad(span), None);
-        let Some(first) = args.first() else {
-            return failed(self);
-        };
-        let base = self.number(first);
-        let Some(name) = self.literal(args, 1, "the type of `@cast`", span) else {
-            return failed(self);
-        };
+    pub(super) fn cast(
+        &mut self,
+        args: &[ast::Expr],
+        suffix: Suffix<'_>,
+        span: Span,
+    ) -> Option<Typed> {
+        let base = self.number(args.first()?);
+        let name = self.literal(args, 1, "the type of `@cast`", span)?;
         let at = args.get(1).map_or(span, |a| a.span);
         let modules = match args.get(2) {
             Some(_) => {
@@ -123,10 +132,8 @@ impl Resolver<'_> {
                 own.chain([ProbeModule::Kernel]).collect()
             }
         };
-        // The reason was reported.
-        if modules.is_empty() {
-            return failed(self);
-        }
+        // Without a module the reason was reported.
+        let first = modules.first()?;
         let found = modules.iter().find_map(|module| {
             let ty = ctype::parse_type_with(&name, |n| self.facts.module_type(module, n))?;
             Some((module, ty))
@@ -139,23 +146,17 @@ impl Resolver<'_> {
                 }
                 _ => None,
             });
-            let of = named.unwrap_or_else(|| modules[0].to_string());
+            let of = named.unwrap_or_else(|| first.to_string());
             let text = format!("type definition `{name}` not found in {of}");
             let d = Diagnostic::error(codes::NO_TYPE, text).at(at);
             let mut similar = modules.iter();
             let similar = similar.find_map(|m| self.facts.similar_type(m, &name));
-            self.report(match similar {
-                Some(near) => d.help(format!("did you mean `{near}`?")),
-                None => d,
-            });
-            return failed(self);
+            self.report(d.help_if(similar.map(|near| format!("did you mean `{near}`?"))));
+            return None;
         };
-        let space = match module {
-            ProbeModule::File(_) => Space::User,
-            _ => Space::Kernel,
-        };
+        let space = space_of_module(module);
         if suffix.access.is_empty() && !suffix.addr_of {
-            return self.pretty_text((base, Some(ty.pointer())), space, suffix.pretty, span);
+            return Some(self.pretty_text((base, Some(ty.pointer())), space, suffix.pretty, span));
         }
         self.walk(base, WalkBase::Objects(ty), suffix, space, span)
     }
@@ -166,25 +167,16 @@ impl Resolver<'_> {
         args: &[ast::Expr],
         suffix: Suffix<'_>,
         span: Span,
-    ) -> Typed {
-        let failed = |r: &mut Self| (r.bad(span), None);
-        let Some(name) = self.literal(args, 0, "the name of the variable", span) else {
-            return failed(self);
-        };
+    ) -> Option<Typed> {
+        let name = self.literal(args, 0, "the name of the variable", span)?;
         let module = match args.get(1) {
             Some(_) => {
-                let named = self.literal(args, 1, "the module of `@var`", span);
-                named.and_then(|n| self.named_module(&n, span))
+                let named = self.literal(args, 1, "the module of `@var`", span)?;
+                self.named_module(&named, span)?
             }
-            None => Some(self.own_module().unwrap_or(ProbeModule::Kernel)),
+            None => self.own_module().unwrap_or(ProbeModule::Kernel),
         };
-        let Some(module) = module else {
-            return failed(self);
-        };
-        let (short, file) = match name.split_once('@') {
-            Some((name, file)) => (name, Some(file)),
-            None => (&*name, None),
-        };
+        let (short, file) = name_and_file(&name);
         let found = match module {
             ProbeModule::Kernel if file.is_none() => self.facts.variable(short).map(|v| Variable {
                 name: short.into(),
@@ -195,41 +187,34 @@ impl Resolver<'_> {
             _ => None,
         };
         let found = found.or_else(|| self.facts.module_variable(&module, short, file));
-        let space = match module {
-            ProbeModule::File(_) => Space::User,
-            _ => Space::Kernel,
-        };
-        let Some(found) = found else {
-            // The address alone needs no type.
-            if let (ProbeModule::Kernel, true, []) = (&module, suffix.addr_of, suffix.access)
-                && let Ok(location) = self.facts.data_location(&WatchOwner::Kernel, short)
-            {
-                let address = self.imm(location.address.cast_signed(), span);
-                return (address, None);
+        if let Some(found) = found {
+            return self.variable(&found, suffix, space_of_module(&module), span);
+        }
+        // The address alone needs no type.
+        if let (ProbeModule::Kernel, true, []) = (&module, suffix.addr_of, suffix.access)
+            && let Ok(location) = self.facts.data_location(&WatchOwner::Kernel, short)
+        {
+            let address = self.imm(location.address.cast_signed(), span);
+            return Some((address, None));
+        }
+        let text = match module {
+            ProbeModule::Kernel => {
+                format!("unable to find global `{short}`: nothing is known about it")
             }
-            let text = match module {
-                ProbeModule::Kernel => {
-                    format!("unable to find global `{short}`: nothing is known about it")
-                }
-                _ => format!("unable to find global `{short}` in {module}"),
-            };
-            let mut d = Diagnostic::error(codes::NO_VARIABLE, text).at(span);
-            if let Some(why) = self.facts.no_debuginfo(&module) {
-                d = d.note(why);
-            }
-            self.report(d);
-            return failed(self);
+            _ => format!("unable to find global `{short}` in {module}"),
         };
-        self.variable(&found, suffix, space, span)
+        let mut d = Diagnostic::error(codes::NO_VARIABLE, text).at(span);
+        if let Some(why) = self.facts.no_debuginfo(&module) {
+            d = d.note(why);
+        }
+        self.report(d);
+        None
     }
 
     /// A global variable of the probed code's module, by `$name`.
     pub(super) fn global(&self, name: &str, ctx: &HandlerContext) -> Option<Variable> {
         let module = ctx.module.as_ref()?;
-        let (name, file) = match name.split_once('@') {
-            Some((name, file)) => (name, Some(file)),
-            None => (name, None),
-        };
+        let (name, file) = name_and_file(name);
         self.facts.module_variable(module, name, file)
     }
 
@@ -240,7 +225,7 @@ impl Resolver<'_> {
         suffix: Suffix<'_>,
         space: Space,
         span: Span,
-    ) -> Typed {
+    ) -> Option<Typed> {
         match self.location(&found.loc, CTy::id(found.ty), space, span) {
             Ok((base, from)) => self.walk(base, from, suffix, space, span),
             Err(why) => {
@@ -256,9 +241,17 @@ impl Resolver<'_> {
                     false => d,
                 };
                 self.report(d.help("`@defined` tests whether it is"));
-                (self.bad(span), None)
+                None
             }
         }
+    }
+
+    /// The error for something whose value does not exist here.
+    pub(super) fn absent<T>(&mut self, what: &str, why: &str, span: Span) -> Option<T> {
+        let text = format!("{what} is not available here: {why}");
+        let d = Diagnostic::error(codes::ABSENT_VALUE, text).at(span);
+        self.report(d.help("`@defined` tests whether it is"));
+        None
     }
 
     /// The value of a location program.
@@ -305,12 +298,11 @@ impl Resolver<'_> {
             let number = self.imm(i64::from(*site), span);
             let equal = self.bin(BinOp::Eq, here, number, span);
             let address = self.imm(address.cast_signed(), span);
-            let one = HirExprKind::Ternary(Box::new(equal), Box::new(address), Box::new(linked));
-            linked = self.num(one, span);
+            linked = self.choose(equal, [address, linked], span);
         }
         let pc = self.intrinsic_of(Intrinsic::CtxReg, Some(pc.into()), span);
-        let distance = HirExprKind::Bin(BinOp::Sub, Box::new(pc), Box::new(linked));
-        Some((self.num(distance, span), 2 + 4 * addresses.len()))
+        let distance = self.bin(BinOp::Sub, pc, linked, span);
+        Some((distance, 2 + 4 * addresses.len()))
     }
 
     /// Whether the handler may assign to registers of a program, so that they can change while it runs.
@@ -336,28 +328,24 @@ impl Resolver<'_> {
         space: Space,
         span: Span,
     ) -> Option<HirExpr> {
+        let of_event =
+            |r: &mut Self, f, n: Option<u8>| (r.intrinsic_of(f, n.map(i64::from), span), 1);
         // Each with the number of its parts.
         let mut stack: Vec<(HirExpr, usize)> = Vec::new();
         for op in ops {
             let top = stack.len();
             let made = match *op {
                 LocOp::Reg(n) => (self.register(n.into(), span), 1),
-                LocOp::Arg(n) => (
-                    self.intrinsic_of(Intrinsic::CtxArg, Some(n.into()), span),
-                    1,
-                ),
-                LocOp::Record => (self.intrinsic_of(Intrinsic::CtxRecord, None, span), 1),
-                LocOp::Cpu => (self.intrinsic_of(Intrinsic::Cpu, None, span), 1),
-                LocOp::Frame(n) => {
-                    let frame = match space {
-                        Space::User => Intrinsic::UserFrame,
-                        Space::Kernel => Intrinsic::KernelFrame,
-                    };
-                    (self.intrinsic_of(frame, Some(n.into()), span), 1)
-                }
+                LocOp::Arg(n) => of_event(self, Intrinsic::CtxArg, Some(n)),
+                LocOp::Record => of_event(self, Intrinsic::CtxRecord, None),
+                LocOp::Cpu => of_event(self, Intrinsic::Cpu, None),
+                LocOp::Frame(n) => match space {
+                    Space::User => of_event(self, Intrinsic::UserFrame, Some(n)),
+                    Space::Kernel => of_event(self, Intrinsic::KernelFrame, Some(n)),
+                },
                 // The first register of results is 0 in all tables of DWARF's numbers here.
                 LocOp::Ret if self.may_change() => (self.register(0, span), 1),
-                LocOp::Ret => (self.intrinsic_of(Intrinsic::CtxRet, None, span), 1),
+                LocOp::Ret => of_event(self, Intrinsic::CtxRet, None),
                 LocOp::Bias(pc) => self.bias(pc, span)?,
                 LocOp::ThreadPointer(offset) => {
                     let task = self.intrinsic_of(Intrinsic::TaskCurrent, None, span);

@@ -5,7 +5,7 @@
 //! those of inner structures. Deeper members, and text past the length of a string, are `...`.
 
 use spile_cast::Cast;
-use spile_ir::fmt::{Conv, ConvKind, Count, Format, Piece};
+use spile_ir::fmt::{Conv, ConvKind, Format, Piece};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::wide::WideNumber;
 use spile_ir::{BinOp, Space, Stream};
@@ -28,7 +28,9 @@ const LONGEST_LINE: usize = 480;
 /// A text under construction.
 pub(super) struct PrettyText {
     /// The memory that its objects are in.
-    space: Space,
+    pub space: Space,
+    /// The location of the expression whose text it is.
+    pub span: Span,
     lit: String,
     pieces: Vec<Piece>,
     args: Vec<HirExpr>,
@@ -37,9 +39,10 @@ pub(super) struct PrettyText {
 }
 
 impl PrettyText {
-    pub(super) fn new(space: Space) -> PrettyText {
+    pub(super) fn new(space: Space, span: Span) -> PrettyText {
         PrettyText {
             space,
+            span,
             lit: String::new(),
             pieces: Vec::new(),
             args: Vec::new(),
@@ -54,16 +57,8 @@ impl PrettyText {
 
     pub(super) fn conv(&mut self, kind: ConvKind, alt: bool, arg: HirExpr) {
         self.flush();
-        self.pieces.push(Piece::Conv(Conv {
-            kind,
-            left: false,
-            plus: false,
-            space: false,
-            zero: false,
-            alt,
-            width: Count::None,
-            precision: Count::None,
-        }));
+        let plain = plain_conversion(kind);
+        self.pieces.push(Piece::Conv(Conv { alt, ..plain }));
         self.args.push(arg);
         self.len += 1;
     }
@@ -71,10 +66,6 @@ impl PrettyText {
     /// Appends a text.
     pub(super) fn append(&mut self, own: HirExpr) {
         self.conv(ConvKind::Str, false, own);
-    }
-
-    pub(super) fn space(&self) -> Space {
-        self.space
     }
 
     fn flush(&mut self) {
@@ -126,6 +117,14 @@ fn string_reader(space: Space) -> Intrinsic {
     }
 }
 
+/// The conversion of an integer.
+fn integer(signed: bool) -> ConvKind {
+    match signed {
+        true => ConvKind::Dec,
+        false => ConvKind::Unsigned,
+    }
+}
+
 impl Resolver<'_> {
     /// The text of a value of this C type.
     pub(super) fn pretty(
@@ -136,9 +135,9 @@ impl Resolver<'_> {
         pretty: Pretty,
         span: Span,
     ) -> HirExpr {
-        let mut text = PrettyText::new(Space::Kernel);
-        self.pretty_value(&mut text, value, ty, space, level_count(pretty), span);
-        self.sprint(text, span)
+        let mut text = PrettyText::new(space, span);
+        self.pretty_value(&mut text, value, ty, level_count(pretty));
+        self.sprint(text)
     }
 
     /// `name=text name=text`
@@ -148,8 +147,9 @@ impl Resolver<'_> {
         pretty: Pretty,
         span: Span,
     ) -> HirExpr {
-        let mut text = PrettyText::new(Space::Kernel);
+        let mut text = PrettyText::new(Space::Kernel, span);
         for (n, (name, value, ty, space)) in list.into_iter().enumerate() {
+            text.space = space;
             text.lit(if n > 0 { " " } else { "" });
             text.lit(&format!("{name}="));
             match (value, pretty) {
@@ -158,15 +158,15 @@ impl Resolver<'_> {
                 (ShownForm::Value(value), Pretty::None)
                     if matches!(ty.shape(self.facts), TypeShape::Float(_)) =>
                 {
-                    self.pretty_value(&mut text, value, ty, space, 0, span);
+                    self.pretty_value(&mut text, value, ty, 0);
                 }
                 (ShownForm::Value(value), Pretty::None) => text.conv(ConvKind::Hex, true, value),
                 (ShownForm::Value(value), _) => {
-                    self.pretty_value(&mut text, value, ty, space, level_count(pretty), span);
+                    self.pretty_value(&mut text, value, ty, level_count(pretty));
                 }
             }
         }
-        self.sprint(text, span)
+        self.sprint(text)
     }
 
     /// The text of an object that lies in registers.
@@ -178,14 +178,11 @@ impl Resolver<'_> {
         pretty: Pretty,
         span: Span,
     ) -> HirExpr {
-        let mut text = PrettyText::new(space);
-        let object = PieceObject {
-            ty,
-            first: 0,
-            width: 0,
-        };
-        self.pieces_object(&mut text, pieces, object, level_count(pretty), span);
-        self.sprint(text, span)
+        let mut text = PrettyText::new(space, span);
+        let (first, width) = (0, 0);
+        let object = PieceObject { ty, first, width };
+        self.pieces_object(&mut text, pieces, object, level_count(pretty));
+        self.sprint(text)
     }
 
     /// Appends an object that lies in pieces.
@@ -195,8 +192,8 @@ impl Resolver<'_> {
         pieces: &[facts::LocationPiece],
         PieceObject { ty, first, width }: PieceObject,
         depth: u8,
-        span: Span,
     ) {
+        let span = text.span;
         let (bits, signed) = match ty.shape(self.facts) {
             TypeShape::Int { size, signed, .. } if width == 0 => (8 * u32::from(size), signed),
             TypeShape::Int { signed, .. } => (width, signed),
@@ -214,12 +211,12 @@ impl Resolver<'_> {
                         this.bits(pieces, bits, false, text.space, span)?.ok()
                     };
                     let mut append = |this: &mut Self, text: &mut PrettyText, m: &Member| {
-                        this.pieces_object(text, pieces, object(m), depth, span);
+                        this.pieces_object(text, pieces, object(m), depth);
                     };
-                    return self.append_variant(text, &variants, span, &mut number, &mut append);
+                    return self.append_variant(text, &variants, &mut number, &mut append);
                 }
                 return self.members(text, id, depth, |this, text, m| {
-                    this.pieces_object(text, pieces, object(m), depth - 1, span);
+                    this.pieces_object(text, pieces, object(m), depth - 1);
                 });
             }
             TypeShape::Array { elem, count } => {
@@ -230,7 +227,7 @@ impl Resolver<'_> {
                         first: first.saturating_add(at),
                         width: 0,
                     };
-                    this.pieces_object(text, pieces, object, depth - 1, span);
+                    this.pieces_object(text, pieces, object, depth - 1);
                 });
             }
             TypeShape::Float(size) => (8 * u32::from(size), false),
@@ -243,7 +240,7 @@ impl Resolver<'_> {
                 let mut word = |at| self.bits(pieces, (at, 64), false, text.space, span)?.ok();
                 match (kind, word(first), word(first.saturating_add(64))) {
                     (Some(kind), Some(low), Some(high)) => {
-                        return self.append_wide(text, kind, (low, Some(high)), span);
+                        return self.append_wide(text, kind, (low, Some(high)));
                     }
                     _ => None,
                 }
@@ -251,18 +248,10 @@ impl Resolver<'_> {
             _ => None,
         };
         match (value, ty.shape(self.facts)) {
-            (Some(Ok(value)), TypeShape::Ptr(to)) => match to.shape(self.facts) {
-                TypeShape::Int { char: true, .. } => {
-                    self.append_quoted(text, value, text.space, span)
-                }
-                _ => text.conv(ConvKind::Pointer, false, value),
-            },
+            (Some(Ok(value)), TypeShape::Ptr(to)) => self.append_pointer(text, value, to),
             (Some(Ok(value)), TypeShape::Ref(_)) => text.conv(ConvKind::Pointer, false, value),
-            (Some(Ok(value)), TypeShape::Float(size)) => {
-                self.append_float(text, size, value, span);
-            }
-            (Some(Ok(value)), _) if signed => text.conv(ConvKind::Dec, false, value),
-            (Some(Ok(value)), _) => text.conv(ConvKind::Unsigned, false, value),
+            (Some(Ok(value)), TypeShape::Float(size)) => self.append_float(text, size, value),
+            (Some(Ok(value)), _) => text.conv(integer(signed), false, value),
             _ => text.lit("?"),
         }
     }
@@ -315,9 +304,11 @@ impl Resolver<'_> {
         text.lit("}");
     }
 
-    pub(super) fn sprint(&mut self, mut text: PrettyText, span: Span) -> HirExpr {
+    pub(super) fn sprint(&mut self, mut text: PrettyText) -> HirExpr {
         text.flush();
-        let PrettyText { pieces, args, .. } = text;
+        let PrettyText {
+            pieces, args, span, ..
+        } = text;
         self.tree.formats.push(Format { pieces });
         let form = PrintForm::Format(self.tree.formats.len() - 1);
         let kind = HirExprKind::Print {
@@ -330,65 +321,46 @@ impl Resolver<'_> {
     }
 
     /// Appends a value in a register; pointers to structures and strings are followed.
-    fn pretty_value(
-        &mut self,
-        text: &mut PrettyText,
-        value: HirExpr,
-        ty: CTy,
-        space: Space,
-        depth: u8,
-        span: Span,
-    ) {
+    fn pretty_value(&mut self, text: &mut PrettyText, value: HirExpr, ty: CTy, depth: u8) {
         match ty.shape(self.facts) {
-            TypeShape::Int { signed: true, .. } => text.conv(ConvKind::Dec, false, value),
-            TypeShape::Int { .. } => text.conv(ConvKind::Unsigned, false, value),
+            TypeShape::Int { signed, .. } => text.conv(integer(signed), false, value),
             TypeShape::Ptr(to) => match to.shape(self.facts) {
-                TypeShape::Struct(..) => {
-                    self.append_object(text, value, to, space, (depth, span));
-                }
-                TypeShape::Int { char: true, .. } => self.append_quoted(text, value, space, span),
-                _ => text.conv(ConvKind::Pointer, false, value),
+                TypeShape::Struct(..) => self.append_object(text, value, to, depth),
+                _ => self.append_pointer(text, value, to),
             },
             // A structure or an array, by its address.
             TypeShape::Struct(..) | TypeShape::Array { .. } => {
-                self.append_object(text, value, ty, space, (depth, span));
+                self.append_object(text, value, ty, depth);
             }
-            TypeShape::Ref(to) => self.append_object(text, value, to, space, (depth, span)),
+            TypeShape::Ref(to) => self.append_object(text, value, to, depth),
             TypeShape::Strided { .. } => text.lit("[...]"),
-            TypeShape::Float(size) => self.append_float(text, size, value, span),
+            TypeShape::Float(size) => self.append_float(text, size, value),
             TypeShape::Other => text.conv(ConvKind::Pointer, false, value),
         }
     }
 
     /// Appends the object at an address, `ERROR` where it cannot be read.
-    fn append_object(
-        &mut self,
-        text: &mut PrettyText,
-        address: HirExpr,
-        ty: CTy,
-        space: Space,
-        (depth, span): (u8, Span),
-    ) {
+    fn append_object(&mut self, text: &mut PrettyText, address: HirExpr, ty: CTy, depth: u8) {
         match ty.base {
             CBase::Id(id) if ty.ptrs == 0 => {
-                let func = self.object_text(id, space, depth, span);
+                let func = self.object_text(id, text.space, depth, text.span);
                 let args = vec![address];
-                let call = self.str(HirExprKind::Call { func, args }, span);
-                text.conv(ConvKind::Str, false, call);
+                let call = self.str(HirExprKind::Call { func, args }, text.span);
+                text.append(call);
             }
-            _ => {
-                text.space = space;
-                self.pretty_object(text, address, ty, depth, span);
-            }
+            _ => self.pretty_object(text, address, ty, depth),
         }
     }
 
-    /// Appends a string from memory, in quotes.
-    fn append_quoted(&mut self, text: &mut PrettyText, addr: HirExpr, space: Space, span: Span) {
-        let func = self.text_function(string_reader(space), span);
+    /// Appends a pointer: a string from memory, in quotes, or an address.
+    fn append_pointer(&mut self, text: &mut PrettyText, addr: HirExpr, to: CTy) {
+        let TypeShape::Int { char: true, .. } = to.shape(self.facts) else {
+            return text.conv(ConvKind::Pointer, false, addr);
+        };
+        let func = self.text_function(string_reader(text.space), text.span);
         let args = vec![addr];
-        let call = self.str(HirExprKind::Call { func, args }, span);
-        text.conv(ConvKind::Str, false, call);
+        let call = self.str(HirExprKind::Call { func, args }, text.span);
+        text.append(call);
     }
 
     /// The string at an address, of at most that many bytes.
@@ -412,10 +384,10 @@ impl Resolver<'_> {
         }
         let unit = self.hidden_function("pretty", span);
         self.pretty_units.insert(key, unit);
-        let mut text = PrettyText::new(space);
+        let mut text = PrettyText::new(space, span);
         let addr = self.parameter(unit, span);
-        self.pretty_object(&mut text, addr, CTy::id(id), depth, span);
-        let value = self.sprint(text, span);
+        self.pretty_object(&mut text, addr, CTy::id(id), depth);
+        let value = self.sprint(text);
         self.return_or_error(unit, value, "ERROR", span);
         unit
     }
@@ -432,21 +404,21 @@ impl Resolver<'_> {
         let limit = self.imm(TEXT, span);
         let args = vec![addr, limit];
         let read = self.str(HirExprKind::Intr { f, args }, span);
-        let mut text = PrettyText::new(Space::Kernel);
-        text.lit("\"");
-        text.conv(ConvKind::Str, false, read);
-        text.lit("\"");
-        let value = self.sprint(text, span);
+        let value = self.quoted(read, span);
         let null = self.string_imm(b"0x0", span);
-        let ty = value.ty;
-        let kind = HirExprKind::Ternary(
-            Box::new(self.parameter(unit, span)),
-            Box::new(value),
-            Box::new(null),
-        );
-        let value = HirExpr { kind, ty, span };
+        let addr = self.parameter(unit, span);
+        let value = self.choose(addr, [value, null], span);
         self.return_or_error(unit, value, "<unknown>", span);
         unit
+    }
+
+    /// A string in quotes.
+    pub(super) fn quoted(&mut self, string: HirExpr, span: Span) -> HirExpr {
+        let mut text = PrettyText::new(Space::Kernel, span);
+        text.lit("\"");
+        text.append(string);
+        text.lit("\"");
+        self.sprint(text)
     }
 
     /// A function from one number to a string; its body is added later.
@@ -479,16 +451,15 @@ impl Resolver<'_> {
 
     pub(super) fn parameter(&mut self, unit: UnitIx, span: Span) -> HirExpr {
         let ty = self.tree.units[unit.0].locals[0].ty;
-        let kind = HirExprKind::Read(LValue::Local(LocalIx(0)));
-        HirExpr { kind, ty, span }
+        LValue::Local(LocalIx(0)).read(ty, span)
     }
 
     /// `try { return value } catch { return error }`
     fn return_or_error(&mut self, unit: UnitIx, value: HirExpr, error: &str, span: Span) {
-        let error = self.str(HirExprKind::Str(error.as_bytes().into()), span);
-        let ret = |e| HirStmt {
-            kind: HirStmtKind::Return(Some(e)),
-            span,
+        let error = self.string_imm(error.as_bytes(), span);
+        let ret = |e| {
+            let kind = HirStmtKind::Return(Some(e));
+            HirStmt { kind, span }
         };
         let kind = HirStmtKind::Try {
             body: vec![ret(value)],
@@ -499,46 +470,32 @@ impl Resolver<'_> {
     }
 
     /// Appends the members of a structure at an address.
-    fn pretty_struct(
-        &mut self,
-        text: &mut PrettyText,
-        addr: &HirExpr,
-        id: CTypeId,
-        depth: u8,
-        span: Span,
-    ) {
+    fn pretty_struct(&mut self, text: &mut PrettyText, addr: &HirExpr, id: CTypeId, depth: u8) {
+        let span = text.span;
         if let (Some(variants), 1..) = (self.facts.variants(id), depth) {
             let mut number = |this: &mut Self, text: &PrettyText, m: &Member| {
                 let TypeShape::Int { size, .. } = CTy::id(m.ty).shape(this.facts) else {
                     return None;
                 };
                 let at = this.offset(addr, i64::from(m.bit_offset / 8), span);
-                Some(this.load(text.space, at, size, false, span))
+                Some(this.load_shown(text, at, size, false))
             };
             let mut append = |this: &mut Self, text: &mut PrettyText, m: &Member| {
                 let at = this.offset(addr, i64::from(m.bit_offset / 8), span);
-                let space = text.space;
-                this.append_object(text, at, CTy::id(m.ty), space, (depth, span));
+                this.append_object(text, at, CTy::id(m.ty), depth);
             };
-            return self.append_variant(text, &variants, span, &mut number, &mut append);
+            return self.append_variant(text, &variants, &mut number, &mut append);
         }
         self.members(text, id, depth, |this, text, m| {
-            this.pretty_member(text, addr, m, depth - 1, span);
+            this.pretty_member(text, addr, m, depth - 1);
         });
     }
 
-    fn pretty_member(
-        &mut self,
-        text: &mut PrettyText,
-        addr: &HirExpr,
-        m: &Member,
-        depth: u8,
-        span: Span,
-    ) {
-        let ty = CTy::id(m.ty);
+    fn pretty_member(&mut self, text: &mut PrettyText, addr: &HirExpr, m: &Member, depth: u8) {
+        let (ty, span) = (CTy::id(m.ty), text.span);
         if m.bit_size == 0 {
             let at = self.offset(addr, i64::from(m.bit_offset / 8), span);
-            return self.pretty_object(text, at, ty, depth, span);
+            return self.pretty_object(text, at, ty, depth);
         }
         let TypeShape::Int { size, signed, .. } = ty.shape(self.facts) else {
             return text.lit("?");
@@ -549,70 +506,52 @@ impl Resolver<'_> {
         let value = if m.bit_offset % word + m.bit_size <= word {
             let start = m.bit_offset / word * word;
             let at = self.offset(addr, i64::from(start / 8), span);
-            let raw = self.load(text.space, at, size.min(8), false, span);
+            let raw = self.load_shown(text, at, size.min(8), false);
             self.extend(raw, (m.bit_offset - start).fit::<u8>(), width, signed, span)
         } else {
             let at = self.offset(addr, i64::from(m.bit_offset / 8), span);
             let shift = (m.bit_offset % 8) as u8;
             self.crossing_field(&at, (shift, width), signed, text.space, span)
         };
-        let kind = match signed {
-            true => ConvKind::Dec,
-            false => ConvKind::Unsigned,
-        };
-        text.conv(kind, false, value);
+        text.conv(integer(signed), false, value);
+    }
+
+    /// Reads an integer in the memory of a text's objects.
+    fn load_shown(&mut self, text: &PrettyText, at: HirExpr, size: u8, signed: bool) -> HirExpr {
+        self.load(text.space, at, size, signed, text.span)
     }
 
     /// Appends an object in memory.
-    pub(super) fn pretty_object(
-        &mut self,
-        text: &mut PrettyText,
-        at: HirExpr,
-        ty: CTy,
-        depth: u8,
-        span: Span,
-    ) {
+    pub(super) fn pretty_object(&mut self, text: &mut PrettyText, at: HirExpr, ty: CTy, depth: u8) {
         match ty.shape(self.facts) {
             shape if wide_kind(shape.clone()).is_some_and(WideNumber::is_double_word) => {
-                let high = self.offset(&at, 8, span);
-                let high = self.load(text.space, high, 8, false, span);
-                let low = self.load(text.space, at, 8, false, span);
+                let high = self.offset(&at, 8, text.span);
+                let high = self.load_shown(text, high, 8, false);
+                let low = self.load_shown(text, at, 8, false);
                 if let Some(kind) = wide_kind(shape) {
-                    self.append_wide(text, kind, (low, Some(high)), span);
+                    self.append_wide(text, kind, (low, Some(high)));
                 }
             }
             TypeShape::Float(size @ (2 | 4 | 8)) => {
-                let value = self.load(text.space, at, size, false, span);
-                self.append_float(text, size, value, span);
+                let value = self.load_shown(text, at, size, false);
+                self.append_float(text, size, value);
             }
             TypeShape::Float(_) => text.lit("?"),
             TypeShape::Int { size, signed, .. } => {
-                let value = self.load(text.space, at, size, signed, span);
-                let kind = if signed {
-                    ConvKind::Dec
-                } else {
-                    ConvKind::Unsigned
-                };
-                text.conv(kind, false, value);
+                let value = self.load_shown(text, at, size, signed);
+                text.conv(integer(signed), false, value);
             }
             TypeShape::Ptr(to) => {
-                let value = self.load(text.space, at, 8, false, span);
-                match to.shape(self.facts) {
-                    TypeShape::Int { char: true, .. } => {
-                        self.append_quoted(text, value, text.space, span);
-                    }
-                    _ => text.conv(ConvKind::Pointer, false, value),
-                }
+                let value = self.load_shown(text, at, 8, false);
+                self.append_pointer(text, value, to);
             }
             // The object itself could contain a reference to its structure.
             TypeShape::Ref(_) => {
-                let value = self.load(text.space, at, 8, false, span);
+                let value = self.load_shown(text, at, 8, false);
                 text.conv(ConvKind::Pointer, false, value);
             }
-            TypeShape::Array { elem, count } => {
-                self.pretty_array(text, at, elem, count, depth, span)
-            }
-            TypeShape::Struct(id, _) => self.pretty_struct(text, &at, id, depth, span),
+            TypeShape::Array { elem, count } => self.pretty_array(text, at, (elem, count), depth),
+            TypeShape::Struct(id, _) => self.pretty_struct(text, &at, id, depth),
             TypeShape::Strided { .. } => text.lit("[...]"),
             TypeShape::Other => text.lit("?"),
         }
@@ -622,27 +561,25 @@ impl Resolver<'_> {
         &mut self,
         text: &mut PrettyText,
         at: HirExpr,
-        elem: CTy,
-        count: u32,
+        (elem, count): (CTy, u32),
         depth: u8,
-        span: Span,
     ) {
+        let span = text.span;
         if let TypeShape::Int { char: true, .. } = elem.shape(self.facts) {
             text.lit("\"");
             // An array without a number of elements (`char name[]`) ends at its NUL byte.
-            let limit = if count == 0 {
-                TEXT
-            } else {
-                TEXT.min(count.into())
+            let limit = match count {
+                0 => TEXT,
+                _ => TEXT.min(count.into()),
             };
             let limit = self.imm(limit, span);
             let read = self.read_string(text.space, at, limit, span);
-            text.conv(ConvKind::Str, false, read);
+            text.append(read);
             return text.lit("\"");
         }
         self.elements(text, (elem, count), depth, |this, text, offset| {
             let at = this.offset(&at, offset, span);
-            this.pretty_object(text, at, elem, depth - 1, span);
+            this.pretty_object(text, at, elem, depth - 1);
         });
     }
 

@@ -31,6 +31,16 @@ pub(super) struct Suffix<'a> {
     pub pretty: Pretty,
 }
 
+impl<'a> Suffix<'a> {
+    fn new(access: &'a [Access], addr_of: bool, pretty: Pretty) -> Suffix<'a> {
+        Suffix {
+            access,
+            addr_of,
+            pretty,
+        }
+    }
+}
+
 /// The error of `->`, `[` or `$` after a value whose C type is not known, or of `&` before it.
 fn untyped(access: &[Access], addr_of: bool, why: &str, span: Span) -> Diagnostic {
     let text = match access.first() {
@@ -59,10 +69,10 @@ fn space_of(source: &TargetSource, ctx: &HandlerContext) -> Space {
 
 impl Resolver<'_> {
     /// The three forms that walk structures, and the `@` operators.
-    pub(super) fn target_expr(&mut self, e: &ast::Expr) -> Typed {
+    pub(super) fn target_expr(&mut self, e: &ast::Expr) -> Option<Typed> {
         let span = e.span;
         if let Some(nothing) = self.stand_in(e) {
-            return (nothing, None);
+            return Some((nothing, None));
         }
         match &e.kind {
             ast::ExprKind::Target {
@@ -72,14 +82,7 @@ impl Resolver<'_> {
                 pretty,
             } => match self.at_entry(name) {
                 true => self.entry(e, span),
-                false => {
-                    let suffix = Suffix {
-                        access,
-                        addr_of: *addr_of,
-                        pretty: *pretty,
-                    };
-                    self.target(name, suffix, span)
-                }
+                false => self.target(name, Suffix::new(access, *addr_of, *pretty), span),
             },
             ast::ExprKind::At {
                 op,
@@ -88,22 +91,15 @@ impl Resolver<'_> {
                 access,
                 pretty,
             } => {
-                let suffix = Suffix {
-                    access,
-                    addr_of: *addr_of,
-                    pretty: *pretty,
-                };
-                match op {
-                    AtOp::Cast => self.cast(args, suffix, span),
-                    AtOp::Var => self.module_var(args, suffix, span),
-                    AtOp::Entry => match args.as_slice() {
-                        [e] => {
-                            let typed = self.entry(e, span);
-                            self.pretty_text(typed, Space::Kernel, *pretty, span)
-                        }
-                        _ => (self.bad(span), None),
-                    },
-                    _ => (self.operator(*op, args, span), None),
+                let suffix = Suffix::new(access, *addr_of, *pretty);
+                match (op, &args[..]) {
+                    (AtOp::Cast, _) => self.cast(args, suffix, span),
+                    (AtOp::Var, _) => self.module_var(args, suffix, span),
+                    (AtOp::Entry, [e]) => {
+                        let typed = self.entry(e, span)?;
+                        Some(self.pretty_text(typed, Space::Kernel, *pretty, span))
+                    }
+                    _ => Some((self.operator(*op, args, span)?, None)),
                 }
             }
             ast::ExprKind::Arrow {
@@ -118,18 +114,14 @@ impl Resolver<'_> {
                     Err(why) => {
                         let why = why.reason(self.facts);
                         self.report(untyped(access, *addr_of, &why, base.span));
-                        return (self.bad(span), None);
+                        return None;
                     }
                 };
                 let space = self.space_of_type(cty);
-                let suffix = Suffix {
-                    access,
-                    addr_of: *addr_of,
-                    pretty: *pretty,
-                };
+                let suffix = Suffix::new(access, *addr_of, *pretty);
                 self.walk(base, WalkBase::Value(cty), suffix, space, span)
             }
-            _ => (self.bad(span), None),
+            _ => None,
         }
     }
 
@@ -171,7 +163,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn target(&mut self, name: &str, suffix: Suffix<'_>, span: Span) -> Typed {
+    fn target(&mut self, name: &str, suffix: Suffix<'_>, span: Span) -> Option<Typed> {
         let Suffix {
             access,
             addr_of,
@@ -179,14 +171,14 @@ impl Resolver<'_> {
         } = suffix;
         if self.has_value() {
             let plain = !addr_of && access.is_empty() && pretty == Pretty::None;
-            return (self.value(name, plain, span), None);
+            return Some((self.value(name, plain, span)?, None));
         }
         let ctx = match &self.cur.ctx {
             Some(c) if c.kind != HandlerKind::Controller => c.clone(),
-            _ => return (self.without_context(name, span), None),
+            _ => return self.without_context(name, span),
         };
         if let Some(e) = self.collective(name, &ctx, pretty, span) {
-            return (e, None);
+            return Some((e, None));
         }
         let short = name.trim_start_matches('$');
         let by_number = || ctx.numbered_argument(short);
@@ -196,7 +188,7 @@ impl Resolver<'_> {
                 let space = self.space_of_type(CTy::id(found.ty));
                 return self.variable(&found, suffix, space, span);
             }
-            return (self.unknown_target(name, &ctx, span), None);
+            return self.unknown_target(name, &ctx, span);
         };
         let space = space_of(&t.source, &ctx);
         if pretty != Pretty::None
@@ -204,32 +196,25 @@ impl Resolver<'_> {
             && let Some((pieces, ty)) = self.shown_in_pieces(&t.source, t.ty)
         {
             let text = self.pretty_in_pieces(pieces, ty, space, pretty, span);
-            return (text, None);
+            return Some((text, None));
         }
-        let found = match self.member_in_pieces(&t.source, t.ty, access, space, span) {
-            Some(found) => found,
-            None => self
-                .source(&t.source, t.ty, space, span)
-                .map(|f| (f, access)),
-        };
+        let in_pieces = self.member_in_pieces(&t.source, t.ty, access, space, span);
+        let found = in_pieces.unwrap_or_else(|| {
+            let whole = self.source(&t.source, t.ty, space, span);
+            whole.map(|base| (base, access))
+        });
         let ((base, from), access) = match found {
             Ok(found) => found,
-            Err(why) => {
-                let text = format!("`{name}` is not available here: {why}");
-                let d = Diagnostic::error(probe_codes::ABSENT_VALUE, text).at(span);
-                self.report(d.help("`@defined` tests whether it is"));
-                return (self.bad(span), None);
-            }
+            Err(why) => return self.absent(&format!("`{name}`"), &why, span),
         };
         self.walk(base, from, Suffix { access, ..suffix }, space, span)
     }
 
     /// The error of a `$` variable where there are none.
-    fn without_context(&mut self, name: &str, span: Span) -> HirExpr {
-        let location = if self.cur.ret.is_some() {
-            "function"
-        } else {
-            "probe"
+    fn without_context<T>(&mut self, name: &str, span: Span) -> Option<T> {
+        let location = match self.cur.ret {
+            Some(_) => "function",
+            None => "probe",
         };
         let text = "unresolved target-symbol expression: there is no";
         let text = format!("{text} `{name}` in this {location}");
@@ -238,11 +223,11 @@ impl Resolver<'_> {
             "context variables exist in probes of kernel events; \
              pass them to functions as arguments",
         ));
-        self.bad(span)
+        None
     }
 
     /// The error of a `$` variable that the context lacks.
-    fn unknown_target(&mut self, name: &str, ctx: &HandlerContext, span: Span) -> HirExpr {
+    fn unknown_target<T>(&mut self, name: &str, ctx: &HandlerContext, span: Span) -> Option<T> {
         let short = name.trim_start_matches('$');
         let own = ctx.targets.iter().filter(|t| !t.name.starts_with('('));
         let names: Vec<String> = own.map(|t| format!("${}", t.name)).collect();
@@ -257,7 +242,7 @@ impl Resolver<'_> {
             d = d.note(&**why);
         }
         self.report(d);
-        self.bad(span)
+        None
     }
 
     /// Whether a variable in a handler of a function's return means its value at the entry.
@@ -296,10 +281,8 @@ impl Resolver<'_> {
             }
             TargetSource::Loc(loc) => return self.location(loc, ty, space, span),
         };
-        Ok((
-            self.intrinsic_of(f, n.map(i64::from), span),
-            WalkBase::Value(ty),
-        ))
+        let value = self.intrinsic_of(f, n.map(i64::from), span);
+        Ok((value, WalkBase::Value(ty)))
     }
 
     /// `$$name`, `$$system`, `$$vars` and the other `$$` variables.
@@ -350,11 +333,7 @@ impl Resolver<'_> {
                     ShownForm::Text(self.wide_object(base, w, t.ty, space, span))
                 }
                 Ok(w) => {
-                    let all = Suffix {
-                        access: &[],
-                        addr_of: false,
-                        pretty,
-                    };
+                    let all = Suffix::new(&[], false, pretty);
                     match self.counted_text((&base, from), &w, all, space, span) {
                         Some(text) => ShownForm::Text(text),
                         None => ShownForm::Value(self.apply(base, w, space, span)),
@@ -374,16 +353,16 @@ impl Resolver<'_> {
         suffix: Suffix<'_>,
         space: Space,
         span: Span,
-    ) -> Typed {
+    ) -> Option<Typed> {
         match ctype::walk(self.facts, from, suffix.access, suffix.addr_of, span) {
             Ok(w) if suffix.pretty != Pretty::None && matches!(w.last, FinalAccess::Wide(_)) => {
                 let shown = w.shown;
                 let text = self.wide_object(base, w, shown, space, span);
-                (text, None)
+                Some((text, None))
             }
             Ok(w) => {
                 if let Some(text) = self.counted_text((&base, from), &w, suffix, space, span) {
-                    return (text, None);
+                    return Some((text, None));
                 }
                 let ty = match suffix.pretty {
                     Pretty::None => w.ty,
@@ -395,11 +374,11 @@ impl Resolver<'_> {
                     && suffix.pretty == Pretty::None
                     && matches!(w.shown.shape(self.facts), ctype::TypeShape::Struct(..));
                 let value = self.apply(base, w, space, span);
-                self.pretty_text((value, Some(ty)), space, suffix.pretty, span)
+                Some(self.pretty_text((value, Some(ty)), space, suffix.pretty, span))
             }
             Err(d) => {
                 self.report(*d);
-                (self.bad(span), None)
+                None
             }
         }
     }
@@ -471,15 +450,13 @@ impl Resolver<'_> {
         signed: bool,
         span: Span,
     ) -> HirExpr {
-        self.num(
-            HirExprKind::Load {
-                space,
-                addr: Box::new(addr),
-                size,
-                signed,
-            },
-            span,
-        )
+        let kind = HirExprKind::Load {
+            space,
+            addr: Box::new(addr),
+            size,
+            signed,
+        };
+        self.num(kind, span)
     }
 
     /// Bits `shift .. shift + width` of a number, extended.
@@ -516,8 +493,8 @@ impl Resolver<'_> {
             }
             _ => {}
         }
-        let n = Box::new(self.imm(n, span));
-        self.num(HirExprKind::Bin(op, Box::new(v), n), span)
+        let n = self.imm(n, span);
+        self.bin(op, v, n, span)
     }
 
     /// The literal operand of an operator at this position.
@@ -532,62 +509,43 @@ impl Resolver<'_> {
             return Some(String::from_utf8_lossy(s).into_owned());
         }
         let text = format!("{what} has to be written as a string literal");
-        self.error(LITERAL_WANTED, span, text);
-        None
+        self.refuse(LITERAL_WANTED, span, text)
     }
 
-    fn operator(&mut self, op: AtOp, args: &[ast::Expr], span: Span) -> HirExpr {
+    fn operator(&mut self, op: AtOp, args: &[ast::Expr], span: Span) -> Option<HirExpr> {
         match op {
             AtOp::Defined => {
                 let defined = args.iter().all(|a| self.is_defined(a));
-                self.imm(defined.into(), span)
+                Some(self.imm(defined.into(), span))
             }
-            AtOp::ProbeWrite => self.imm(0, span),
+            AtOp::ProbeWrite => Some(self.imm(0, span)),
             AtOp::Enum | AtOp::Const => {
-                let Some(name) = self.literal(args, 0, "the constant", span) else {
-                    return self.bad(span);
-                };
-                match self
-                    .facts
-                    .enum_constant(&name)
-                    .or_else(|| super::parse_number(&name))
-                {
-                    Some(n) => self.imm(n, span),
-                    None => {
-                        let text = format!("the kernel has no enumeration constant `{name}`");
-                        self.report(
-                            Diagnostic::error(probe_codes::NO_CONSTANT, text)
-                                .at(span)
-                                .note(
-                                    "names from `#define` are not in the kernel's type information",
-                                ),
-                        );
-                        self.bad(span)
-                    }
+                let name = self.literal(args, 0, "the constant", span)?;
+                let known = self.facts.enum_constant(&name);
+                if let Some(n) = known.or_else(|| super::parse_number(&name)) {
+                    return Some(self.imm(n, span));
                 }
+                let text = format!("the kernel has no enumeration constant `{name}`");
+                let d = Diagnostic::error(probe_codes::NO_CONSTANT, text).at(span);
+                self.report(
+                    d.note("names from `#define` are not in the kernel's type information"),
+                );
+                None
             }
             AtOp::EnumName => self.enum_name(args, span),
             AtOp::KDeref | AtOp::UDeref => self.deref(op, args, span),
             AtOp::Perf => self.perf_count(args, span),
-            AtOp::KRegister | AtOp::URegister => match args.first().map(|a| &a.kind) {
-                Some(ast::ExprKind::Num(n)) => self.intrinsic_of(Intrinsic::CtxReg, Some(*n), span),
-                _ => self.unsupported(
-                    "the number of a register has to be a constant",
-                    "numbers are DWARF's",
-                    span,
-                ),
-            },
-            AtOp::Cast | AtOp::Var | AtOp::Entry => self.bad(span),
+            AtOp::KRegister | AtOp::URegister => {
+                if let Some(ast::ExprKind::Num(n)) = args.first().map(|a| &a.kind) {
+                    return Some(self.intrinsic_of(Intrinsic::CtxReg, Some(*n), span));
+                }
+                let text = "the number of a register has to be a constant";
+                let d = Diagnostic::error(codes::NOT_SUPPORTED, text).at(span);
+                self.report(d.help("numbers are DWARF's"));
+                None
+            }
+            AtOp::Cast | AtOp::Var | AtOp::Entry => None,
         }
-    }
-
-    fn unsupported(&mut self, text: &str, help: &str, span: Span) -> HirExpr {
-        self.report(
-            Diagnostic::error(codes::NOT_SUPPORTED, text)
-                .at(span)
-                .help(help),
-        );
-        self.bad(span)
     }
 
     /// Whether an expression resolves; the attempt leaves no trace.
@@ -603,30 +561,25 @@ impl Resolver<'_> {
         !failed
     }
 
-    fn deref(&mut self, op: AtOp, args: &[ast::Expr], span: Span) -> HirExpr {
+    fn deref(&mut self, op: AtOp, args: &[ast::Expr], span: Span) -> Option<HirExpr> {
         let [size, addr] = args else {
-            return self.bad(span);
+            return None;
         };
         let (size, addr) = (self.number(size), self.number(addr));
         let HirExprKind::Num(n @ (1 | 2 | 4 | 8)) = size.kind else {
             let text = "the size has to be 1, 2, 4 or 8";
-            self.error(codes::BAD_OPERAND, size.span, text);
-            return self.bad(span);
+            return self.refuse(codes::BAD_OPERAND, size.span, text);
         };
-        let space = if op == AtOp::KDeref {
-            Space::Kernel
-        } else {
-            Space::User
+        let space = match op {
+            AtOp::KDeref => Space::Kernel,
+            _ => Space::User,
         };
-        self.load(space, addr, n.fit::<u8>(), false, span)
+        Some(self.load(space, addr, n.fit::<u8>(), false, span))
     }
 
     /// `@enumname(e, "type")`: the constant's name, or the number.
-    fn enum_name(&mut self, args: &[ast::Expr], span: Span) -> HirExpr {
-        let Some(first) = args.first() else {
-            return self.bad(span);
-        };
-        let (value, cty) = self.typed_expr(first);
+    fn enum_name(&mut self, args: &[ast::Expr], span: Span) -> Option<HirExpr> {
+        let (value, cty) = self.typed_expr(args.first()?);
         self.set_type(value.ty, crate::types::unify::Base::Long, value.span);
         let id = match args.get(1) {
             Some(_) => self
@@ -641,12 +594,9 @@ impl Resolver<'_> {
         let last = values.iter().map(|(_, n)| *n).max().unwrap_or(-1);
         if values.is_empty() || !(0..4096).contains(&last) {
             let text = "no enumeration is known for this value";
-            self.report(
-                Diagnostic::error(probe_codes::NO_TYPE, text)
-                    .at(span)
-                    .help("name it: `@enumname(x, \"enum pid_type\")`"),
-            );
-            return self.bad(span);
+            let d = Diagnostic::error(probe_codes::NO_TYPE, text).at(span);
+            self.report(d.help("name it: `@enumname(x, \"enum pid_type\")`"));
+            return None;
         }
         let mut entries: Vec<ast::LiteralBytes> = vec![Vec::new().into(); last.fit::<usize>() + 1];
         for (name, n) in &values {
@@ -654,16 +604,9 @@ impl Resolver<'_> {
                 *slot = name.as_bytes().into();
             }
         }
-        self.tree
-            .tables
-            .push((format!("enum@{}", self.tree.tables.len()).into(), entries));
-        let table = self.tree.tables.len() - 1;
-        self.str(
-            HirExprKind::Table {
-                table,
-                idx: Box::new(value),
-            },
-            span,
-        )
+        let (table, idx) = (self.tree.tables.len(), Box::new(value));
+        let name = format!("enum@{table}").into();
+        self.tree.tables.push((name, entries));
+        Some(self.str(HirExprKind::Table { table, idx }, span))
     }
 }

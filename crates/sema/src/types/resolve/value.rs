@@ -26,13 +26,13 @@ impl Resolver<'_> {
     }
 
     /// A read of `$value`.
-    pub(super) fn value(&mut self, name: &str, plain: bool, span: Span) -> HirExpr {
+    pub(super) fn value(&mut self, name: &str, plain: bool, span: Span) -> Option<HirExpr> {
         if name != "$value" || !plain {
             let text =
                 format!("unresolved target-symbol expression: this probe has no variable `{name}`");
             let d = Diagnostic::error(probe_codes::NO_TARGET, text).at(span);
             self.report(d.note("it has $value, a string"));
-            return self.bad(span);
+            return None;
         }
         if self.is_in(HandlerKind::ProcfsRead) {
             let text = "procfs `$value` variable cannot be read in a procfs read probe";
@@ -41,11 +41,8 @@ impl Resolver<'_> {
                 "compute the text in a variable, and set it at the end: `$value = text`; `$value .= text` extends it",
             ));
         }
-        let kind = HirExprKind::Intr {
-            f: Intrinsic::ValueText,
-            args: Vec::new(),
-        };
-        self.str(kind, span)
+        let (f, args) = (Intrinsic::ValueText, Vec::new());
+        Some(self.str(HirExprKind::Intr { f, args }, span))
     }
 
     /// `$value = text` and `$value .= text`; `None` for any other assignment.
@@ -78,8 +75,7 @@ impl Resolver<'_> {
             self.error(codes::NO_VALUE, span, text);
         }
         let rhs = self.string(rhs);
-        let args = vec![rhs];
-        Some(self.num(HirExprKind::Intr { f, args }, span))
+        Some(self.intr(f, vec![rhs], span))
     }
 
     /// `$verdict = n`; `None` for any other assignment.
@@ -113,10 +109,8 @@ impl Resolver<'_> {
     }
 
     /// `@perf("NAME")`
-    pub(super) fn perf_count(&mut self, args: &[ast::Expr], span: Span) -> HirExpr {
-        let Some(name) = self.literal(args, 0, "the counter", span) else {
-            return self.bad(span);
-        };
+    pub(super) fn perf_count(&mut self, args: &[ast::Expr], span: Span) -> Option<HirExpr> {
+        let name = self.literal(args, 0, "the counter", span)?;
         let Some(Counter { ty, config, .. }) = self.counters.get(&name) else {
             let counters: Vec<String> = self.counters.keys().cloned().collect();
             let text = format!("no probe defines the counter `{name}`");
@@ -124,13 +118,12 @@ impl Resolver<'_> {
             let d = d.did_you_mean(&name, counters.iter().map(String::as_str));
             let example = format!("`probe perf.sw.page_faults.counter(\"{name}\") {{ }}` does");
             self.report(d.help(example));
-            return self.bad(span);
+            return None;
         };
         let args = [i64::from(*ty), config.cast_signed()];
         self.check_program_of(&name, span);
         let args = args.map(|n| self.imm(n, span)).into();
-        let f = Intrinsic::PerfCount;
-        self.num(HirExprKind::Intr { f, args }, span)
+        Some(self.intr(Intrinsic::PerfCount, args, span))
     }
 
     /// Refuses a counter of one program in the code of another, where it never counts.

@@ -2,7 +2,6 @@
 //! `Square{.side=8}`.
 
 use spile_ir::BinOp;
-use spile_syntax::ast::Span;
 
 use super::Resolver;
 use super::pretty::PrettyText;
@@ -20,10 +19,10 @@ impl Resolver<'_> {
         &mut self,
         text: &mut PrettyText,
         variants: &Variants,
-        span: Span,
         number: &mut dyn FnMut(&mut Self, &PrettyText, &Member) -> Option<HirExpr>,
         append: &mut dyn FnMut(&mut Self, &mut PrettyText, &Member),
     ) {
+        let span = text.span;
         let there = variants.discriminant.as_ref().and_then(|member| {
             let bits = self.discriminant_bits(member)?;
             Some((number(self, text, member)?, bits))
@@ -36,7 +35,7 @@ impl Resolver<'_> {
             variants.variants.iter().partition(|v| v.value.is_some());
         let mut whole = (other.is_empty() && there.is_some()).then(|| self.string_imm(b"?", span));
         for variant in other.into_iter().chain(known) {
-            let mut own = PrettyText::new(text.space());
+            let mut own = PrettyText::new(text.space, span);
             for (n, member) in variant.members.iter().enumerate() {
                 own.lit(if n > 0 { ", " } else { "" });
                 own.lit(&member.name);
@@ -44,14 +43,13 @@ impl Resolver<'_> {
                     append(self, &mut own, member);
                 }
             }
-            let own = self.sprint(own, span);
+            let own = self.sprint(own);
             whole = Some(match (whole, variant.value, &there) {
                 (Some(rest), Some(value), Some((number, bits))) => {
                     let value = value.cast_unsigned() & (u64::MAX >> (64 - bits));
                     let value = self.imm(value.cast_signed(), span);
                     let equal = self.bin(BinOp::Eq, number.clone(), value, span);
-                    let one = HirExprKind::Ternary(Box::new(equal), Box::new(own), Box::new(rest));
-                    self.str(one, span)
+                    self.choose(equal, [own, rest], span)
                 }
                 _ => own,
             });

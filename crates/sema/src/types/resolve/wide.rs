@@ -15,6 +15,7 @@ use crate::codes;
 use crate::ctype::{CTy, FinalAccess, MemberWalk, TypeShape};
 use crate::facts;
 use crate::types::hir::*;
+use crate::types::unify::Base;
 
 /// In the key of a hidden function, instead of a depth: it checks that a word holds a number.
 const CHECK: u8 = 2;
@@ -37,32 +38,26 @@ impl Resolver<'_> {
         text: &mut PrettyText,
         kind: WideNumber,
         (low, high): (HirExpr, Option<HirExpr>),
-        span: Span,
     ) {
-        let mut words = PrettyText::new(Space::Kernel);
+        let span = text.span;
+        let mut words = PrettyText::new(Space::Kernel, span);
         words.lit(&format!("{:x} ", kind as u8));
         words.conv(ConvKind::Hex, false, low);
         if let Some(high) = high {
             words.lit(" ");
             words.conv(ConvKind::Hex, false, high);
         }
-        let words = self.sprint(words, span);
+        let words = self.sprint(words);
         let form = self.imm(FORM, span);
         let (f, args) = (Intrinsic::SymbolicForm, vec![form, words]);
         let number = self.str(HirExprKind::Intr { f, args }, span);
-        text.conv(ConvKind::Str, false, number);
+        text.append(number);
     }
 
     /// Appends the text of a floating-point number of at most 8 bytes from its bits.
-    pub(super) fn append_float(
-        &mut self,
-        text: &mut PrettyText,
-        size: u8,
-        bits: HirExpr,
-        span: Span,
-    ) {
+    pub(super) fn append_float(&mut self, text: &mut PrettyText, size: u8, bits: HirExpr) {
         match WideNumber::of_float(size).filter(|kind| !kind.is_double_word()) {
-            Some(kind) => self.append_wide(text, kind, (bits, None), span),
+            Some(kind) => self.append_wide(text, kind, (bits, None)),
             None => text.lit("?"),
         }
     }
@@ -78,9 +73,9 @@ impl Resolver<'_> {
     ) -> HirExpr {
         let last = FinalAccess::Address;
         let at = self.apply(base, MemberWalk { last, ..walk }, space, span);
-        let mut text = PrettyText::new(space);
-        self.pretty_object(&mut text, at, ty, 0, span);
-        self.sprint(text, span)
+        let mut text = PrettyText::new(space, span);
+        self.pretty_object(&mut text, at, ty, 0);
+        self.sprint(text)
     }
 
     /// The low word of a number of two, an error at run time where the number does not fit it.
@@ -116,14 +111,12 @@ impl Resolver<'_> {
         }
         let unit = self.hidden_function("word", span);
         self.pretty_units.insert(key, unit);
-        let ret = self.types.fresh_of(crate::types::unify::Base::Long, span);
+        let ret = self.types.fresh_of(Base::Long, span);
         if let UnitKind::Func { ret: of, .. } = &mut self.tree.units[unit.0].kind {
             *of = ret;
         }
-        let text =
-            b"the number has more than 64 bits; its text ($ behind the variable) has all"[..]
-                .into();
-        let text = self.str(HirExprKind::Str(text), span);
+        let text = b"the number has more than 64 bits; its text ($ behind the variable) has all";
+        let text = self.string_imm(text, span);
         let fail = self.num(HirExprKind::Raise(Box::new(text)), span);
         let zero = self.imm(0, span);
         let statement = |kind| HirStmt { kind, span };
