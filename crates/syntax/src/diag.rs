@@ -187,11 +187,11 @@ impl Diagnostic {
             let Some(file) = sources.get(id) else {
                 continue;
             };
-            let here = labels.iter().filter(|(l, _)| l.span.file == id);
+            let in_file = labels.iter().filter(|(l, _)| l.span.file == id);
             // Labels close together share an excerpt; distant ones get their own, so that rendering
             // a large file costs no more than a small one.
             let mut groups: Vec<SourceWindow<'a>> = Vec::new();
-            for (l, kind) in here {
+            for (l, kind) in in_file {
                 let w = SourceWindow::window(file, l, *kind);
                 match groups
                     .iter_mut()

@@ -235,8 +235,8 @@ impl Lexer<'_> {
         self.bad_char();
     }
 
-    fn bad_utf8_error(&mut self, at: usize) {
-        let span = Span::new(self.file, at.fit::<u32>(), at.fit::<u32>() + 1);
+    fn bad_utf8_error(&mut self, offset: usize) {
+        let span = Span::new(self.file, offset.fit::<u32>(), offset.fit::<u32>() + 1);
         let d = Diagnostic::error(codes::BAD_UTF8, "the script is not valid UTF-8 here");
         self.diags.push(
             d.label(span, "this byte")

@@ -122,11 +122,11 @@ impl SourceFile {
 
     /// The nearest character boundary at or before `offset`.
     pub fn floor_char(&self, offset: usize) -> usize {
-        let mut at = offset.min(self.text.len());
-        while !self.text.is_char_boundary(at) {
-            at -= 1;
+        let mut boundary = offset.min(self.text.len());
+        while !self.text.is_char_boundary(boundary) {
+            boundary -= 1;
         }
-        at
+        boundary
     }
 }
 
@@ -211,8 +211,8 @@ impl Sources {
 
     /// `name:line:col`, the way SystemTap's run-time errors name a token.
     pub fn location(&self, span: Span) -> String {
-        let at = self.line_col(span);
-        format!("{}:{}:{}", self.name(span.file), at.line, at.col)
+        let LineCol { line, col } = self.line_col(span);
+        format!("{}:{line}:{col}", self.name(span.file))
     }
 
     /// All files with their ids.

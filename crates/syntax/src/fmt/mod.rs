@@ -111,19 +111,19 @@ fn parsed(
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
 ) -> Option<String> {
-    let mut found = Diagnostics::new();
+    let mut reported = Diagnostics::new();
     let tree = if sources.name(file).ends_with(".stpm") {
-        let library = parse_macros(sources, file, env, &mut found);
+        let library = parse_macros(sources, file, env, &mut reported);
         let mut names: Vec<&str> = library.names().collect();
         names.sort_unstable();
         names.join(" ")
     } else {
-        pretty::file(&parse_file(sources, file, env, macros, &mut found))
+        pretty::file(&parse_file(sources, file, env, macros, &mut reported))
     };
     // What a run would need is no matter of form.
     let of_a_run = [codes::ARG_RANGE, codes::NEEDS_GURU];
     let wrong = |d: &&Diagnostic| d.severity == Severity::Error && !of_a_run.contains(&d.code);
-    let errors: Vec<&Diagnostic> = found.into_iter().filter(wrong).collect();
+    let errors: Vec<&Diagnostic> = reported.into_iter().filter(wrong).collect();
     let failed = !errors.is_empty();
     errors.into_iter().for_each(|d| diags.push(d.clone()));
     (!failed).then_some(tree)
@@ -191,8 +191,9 @@ impl OutputState<'_> {
         Ok(self.lines.finish())
     }
 
-    fn push(&mut self, at: Range<usize>) {
-        self.lines.push(&self.bytes[at.clone()], &self.text[at]);
+    fn push(&mut self, range: Range<usize>) {
+        self.lines
+            .push(&self.bytes[range.clone()], &self.text[range]);
     }
 
     /// Writes the comments before token `i`; returns whether there are any.
@@ -244,14 +245,14 @@ impl OutputState<'_> {
     }
 
     /// The column of an offset in the author's text; called with ascending offsets.
-    fn column_of(&mut self, at: usize) -> usize {
+    fn column_of(&mut self, offset: usize) -> usize {
         let (from, col) = self.cursor;
-        let between = &self.text[from..at];
+        let between = &self.text[from..offset];
         let col = match between.rfind('\n') {
             Some(n) => columns(&between[n + 1..], 0),
             None => columns(between, col),
         };
-        self.cursor = (at, col);
+        self.cursor = (offset, col);
         col
     }
 

@@ -107,8 +107,8 @@ impl Parser<'_> {
             .chain(ops)
             .chain(self.macros.names());
         if text.starts_with("@SYSC_") {
-            let own = "SystemTap has it for its own aliases; `retval` and `retstr` are variables of `syscall.*.return`";
-            return self.fail(d.help(own));
+            let way_out = "SystemTap has it for its own aliases; `retval` and `retstr` are variables of `syscall.*.return`";
+            return self.fail(d.help(way_out));
         }
         let near = crate::diag::suggest(&text[1..], names);
         self.fail(d.help_if(near.map(|n| format!("did you mean `@{n}`?"))))

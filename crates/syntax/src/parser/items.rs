@@ -47,7 +47,7 @@ impl Parser<'_> {
     /// SystemTap stands in or before.
     fn check_version(&mut self, item: &Item, start: usize) {
         let tokens = start..self.pos;
-        if !self.version_conditions.iter().any(|at| tokens.contains(at)) {
+        if !self.version_conditions.iter().any(|n| tokens.contains(n)) {
             return;
         }
         let (what, span) = match item {
@@ -169,12 +169,13 @@ impl Parser<'_> {
         let wrap = self.accept(Tok::Percent).is_some();
         let max = match self.accept(Tok::LBracket) {
             Some(open) => {
-                let at = self.token().span;
+                let size_span = self.token().span;
                 let n = self.number("the array's size")?;
                 if !(1..=i64::from(i32::MAX)).contains(&n) {
                     let message = format!("an array cannot have {n} elements");
                     self.report(
-                        Diagnostic::error(codes::BAD_DECLARATION, message).at(self.since(at)),
+                        Diagnostic::error(codes::BAD_DECLARATION, message)
+                            .at(self.since(size_span)),
                     );
                 }
                 self.expect_close(Tok::RBracket, open)?;

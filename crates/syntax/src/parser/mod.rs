@@ -69,8 +69,8 @@ pub fn parse_file(
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
 ) -> File {
-    let mut own = Definitions::default();
-    parse_part(sources, file, env, macros, &mut own, diags)
+    let mut definitions = Definitions::default();
+    parse_part(sources, file, env, macros, &mut definitions, diags)
 }
 
 /// As [`parse_file`] of the next part of a script, whose parts before define `before`. The definitions of
@@ -87,7 +87,7 @@ pub fn parse_part(
     let parsed = parse_with(sources, (file, env), macros, before, diags, |_| {});
     if diags.error_count() > errors {
         before.macros.retain(|_, m| m.span.file != file);
-        before.globals.retain(|_, (_, at)| at.file != file);
+        before.globals.retain(|_, (_, span)| span.file != file);
     }
     parsed
 }
@@ -120,8 +120,8 @@ pub fn parse_script(
     diags: &mut Diagnostics,
 ) -> File {
     let errors = diags.error_count();
-    let mut own = Definitions::default();
-    let parsed = parse_with(sources, (file, env), macros, &mut own, diags, |p| {
+    let mut definitions = Definitions::default();
+    let parsed = parse_with(sources, (file, env), macros, &mut definitions, diags, |p| {
         p.checks_version = env.check_version;
     });
     if parsed.items.is_empty() && diags.error_count() == errors {
@@ -143,8 +143,8 @@ pub fn parse_pattern(
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
 ) -> File {
-    let mut own = Definitions::default();
-    parse_with(sources, (file, env), macros, &mut own, diags, |p| {
+    let mut definitions = Definitions::default();
+    parse_with(sources, (file, env), macros, &mut definitions, diags, |p| {
         p.pattern = true;
     })
 }
@@ -184,8 +184,8 @@ pub fn parse_probe_points(
     let file = sources.add(name, text.as_bytes().to_vec());
     let env = PreprocEnv::new("", "");
     let none = MacroLibrary::new();
-    let mut own = Macros::default();
-    let output = preproc::preprocess(sources, file, &env, &none, &mut own, diags);
+    let mut definitions = Macros::default();
+    let output = preproc::preprocess(sources, file, &env, &none, &mut definitions, diags);
     let before = diags.error_count();
     let mut p = Parser::new(sources, file, &output, &none, diags);
     let points = p.probe_points();
@@ -211,10 +211,10 @@ fn label(label: &'static str) -> ErrorExtras {
 }
 
 /// A label under the caret, and another location.
-fn labels(label: &'static str, at: Span, text: &'static str) -> ErrorExtras {
+fn labels(label: &'static str, span: Span, text: &'static str) -> ErrorExtras {
     ErrorExtras {
         label,
-        second: Some((at, text)),
+        second: Some((span, text)),
     }
 }
 
@@ -535,10 +535,10 @@ impl<'a> Parser<'a> {
 
     /// Whether a comment stands between the token and the one before it.
     fn is_after_comment(&self) -> bool {
-        let (before, here) = (self.prev_span(), self.token().span);
-        let text = self.sources.text(here.file);
-        let between =
-            (before.file == here.file).then(|| text.get(before.end as usize..here.start as usize));
+        let (before, current) = (self.prev_span(), self.token().span);
+        let text = self.sources.text(current.file);
+        let between = (before.file == current.file)
+            .then(|| text.get(before.end as usize..current.start as usize));
         let comment = |text: &str| ["/*", "//", "#"].iter().any(|c| text.contains(c));
         between.flatten().is_some_and(comment)
     }
@@ -550,9 +550,9 @@ impl<'a> Parser<'a> {
         }
         let inner = text.get(1..text.len() - 1).unwrap_or("");
         let (bytes, unknown) = unescape(inner);
-        for at in unknown {
-            let start = t.span.start + 1 + at.fit::<u32>();
-            let c = inner[at + 1..].chars().next().unwrap_or(' ');
+        for offset in unknown {
+            let start = t.span.start + 1 + offset.fit::<u32>();
+            let c = inner[offset + 1..].chars().next().unwrap_or(' ');
             let span = Span::new(t.span.file, start, start + 1 + c.len_utf8().fit::<u32>());
             let message = format!("`\\{c}` is no escape and stands for `{c}`");
             let d = Diagnostic::warning(codes::UNKNOWN_ESCAPE, message).at(span);

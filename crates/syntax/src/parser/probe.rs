@@ -41,7 +41,7 @@ impl Parser<'_> {
     /// One point with its suffix.
     fn probe_point(&mut self, out: &mut Vec<ProbePoint>) -> Parse<()> {
         let start = self.token().span;
-        let all = self.dotted()?;
+        let alternatives = self.dotted()?;
         let suffix = self.suffix();
         let span = self.since(start);
         let condition = self.after(Tok::KwIf, |p| p.in_parens(Self::expr))?;
@@ -51,10 +51,10 @@ impl Parser<'_> {
             let d = d.at(self.token().span);
             return self.fail(d.help("`?` or `!` stands before `if (...)`, and only one of them"));
         }
-        if out.len() + all.len() > MAX_POINTS {
+        if out.len() + alternatives.len() > MAX_POINTS {
             return self.too_many(start);
         }
-        for a in all {
+        for a in alternatives {
             let sufficient = a.sufficient || suffix.1;
             let optional = (a.optional || suffix.0) && !sufficient;
             let condition = condition.clone();
@@ -76,28 +76,30 @@ impl Parser<'_> {
         (optional, !optional && self.accept(Tok::Bang).is_some())
     }
 
-    fn too_many<T>(&mut self, at: Span) -> Parse<T> {
+    fn too_many<T>(&mut self, span: Span) -> Parse<T> {
         let message = format!("the braces give more than {MAX_POINTS} probe points");
-        self.fail(Diagnostic::error(codes::TOO_MANY_POINTS, message).at(at))
+        self.fail(Diagnostic::error(codes::TOO_MANY_POINTS, message).at(span))
     }
 
     /// Dotted components; each brace group multiplies the alternatives.
     fn dotted(&mut self) -> Parse<Vec<Alternative>> {
         let start = self.token().span;
-        let mut all = vec![Alternative::default()];
+        let mut alternatives = vec![Alternative::default()];
         for length in 0.. {
             if let Some(open) = self.accept(Tok::LBrace) {
                 let group = self.nested(|p| p.brace_group(open))?;
-                if all.len().saturating_mul(group.len()) > MAX_POINTS {
+                if alternatives.len().saturating_mul(group.len()) > MAX_POINTS {
                     return self.too_many(start);
                 }
-                all = all
+                alternatives = alternatives
                     .iter()
                     .flat_map(|h| group.iter().map(|t| h.with_tail(t)))
                     .collect();
             } else {
                 let c = self.component()?;
-                all.iter_mut().for_each(|p| p.components.push(c.clone()));
+                alternatives
+                    .iter_mut()
+                    .for_each(|p| p.components.push(c.clone()));
             }
             if self.accept(Tok::Dot).is_none() {
                 break;
@@ -107,7 +109,7 @@ impl Parser<'_> {
                 return self.fail(Diagnostic::error(codes::BAD_PROBE_POINT, message).at(start));
             }
         }
-        Ok(all)
+        Ok(alternatives)
     }
 
     /// `a.b, c?, d!}`

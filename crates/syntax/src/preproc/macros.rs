@@ -164,11 +164,11 @@ pub fn macro_file(
 ) -> MacroLibrary {
     let tokens = lex(sources, file, diags);
     let args = Arguments::collect(sources, &tokens, env, diags);
-    let found = defined_macros(sources, tokens, args, env, diags);
+    let macros = defined_macros(sources, tokens, args, env, diags);
     let mut library = MacroLibrary::new();
     match file.is_built_in() {
-        true => library.built_in = found,
-        false => library.own = found,
+        true => library.built_in = macros,
+        false => library.own = macros,
     }
     library
 }
@@ -187,8 +187,8 @@ fn defined_macros(
     p.run();
     if let Some(first) = p.out.first() {
         let d = Diagnostic::error(codes::NOT_A_DEFINE, "a macro library only holds `@define`");
-        let found = format!("{} is not part of a macro", first.kind.describe());
-        diags.push(d.label(first.span, found));
+        let label = format!("{} is not part of a macro", first.kind.describe());
+        diags.push(d.label(first.span, label));
     }
     local
 }

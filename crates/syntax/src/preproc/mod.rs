@@ -305,9 +305,9 @@ impl<'a> Preproc<'a> {
         self.error(codes::STRAY_CONDITION, t.span, message);
     }
 
-    fn unclosed(&mut self, at: Span) {
+    fn unclosed(&mut self, span: Span) {
         let d = Diagnostic::error(codes::UNCLOSED_CONDITION, "this `%(` is never closed");
-        self.diags.push(d.label(at, "no `%)` after this"));
+        self.diags.push(d.label(span, "no `%)` after this"));
     }
 
     /// The next token as written, with its scope. Frames that ended are dropped.
@@ -364,8 +364,8 @@ impl<'a> Preproc<'a> {
 
     /// A command line argument: a token instead, or a frame of its tokens.
     fn argument(&mut self, t: Token) -> Option<Token> {
-        let stand_in = |found: Option<&Token>, kind: Tok| {
-            found.map(|a| Token {
+        let stand_in = |given_token: Option<&Token>, kind: Tok| {
+            given_token.map(|a| Token {
                 kind,
                 expansion: t.expansion,
                 ..*a
@@ -568,8 +568,8 @@ impl<'a> Preproc<'a> {
     }
 
     /// `@define NAME [(a, b)] %( BODY %)`, after `@define`.
-    fn define(&mut self, at: Token) {
-        match self.definition(at) {
+    fn define(&mut self, keyword: Token) {
+        match self.definition(keyword) {
             Ok(m) => {
                 if let Some(old) = self.local.get(&m.name) {
                     let message = format!("`@{}` is defined twice", m.name);
@@ -604,20 +604,20 @@ impl<'a> Preproc<'a> {
         }
     }
 
-    fn definition(&mut self, at: Token) -> DiagResult<Macro> {
+    fn definition(&mut self, keyword: Token) -> DiagResult<Macro> {
         let sources = self.sources;
         let bad = |span: Span, wanted: &str| {
             let d = Diagnostic::error(codes::BAD_DEFINE, "malformed `@define`");
             let d = d.label(span, format!("{wanted} expected"));
             Box::new(d.help("write `@define name(a, b) %( ... %)`"))
         };
-        let here = |t: Option<Token>| t.map_or(at.span, |t| t.span);
+        let span_of = |t: Option<Token>| t.map_or(keyword.span, |t| t.span);
         let name = match self.raw() {
             Some(t) if sources.slice(t.span) == "define" => {
                 return Err(bad(t.span, "another name"));
             }
             Some(t) if t.kind == Tok::Ident || t.kind.is_keyword() => t,
-            t => return Err(bad(here(t), "a name")),
+            t => return Err(bad(span_of(t), "a name")),
         };
         let mut params: Vec<Name> = Vec::new();
         let mut t = self.raw();
@@ -628,19 +628,19 @@ impl<'a> Preproc<'a> {
                         params.push(sources.slice(p.span).into());
                     }
                     Some(p) if p.kind == Tok::RParen && params.is_empty() => break,
-                    p => return Err(bad(here(p), "a parameter name")),
+                    p => return Err(bad(span_of(p), "a parameter name")),
                 }
                 match self.raw() {
                     Some(p) if p.kind == Tok::Comma => {}
                     Some(p) if p.kind == Tok::RParen => break,
-                    p => return Err(bad(here(p), "`,` or `)`")),
+                    p => return Err(bad(span_of(p), "`,` or `)`")),
                 }
             }
             t = self.raw();
         }
         let open = match t {
             Some(t) if t.kind == Tok::PpOpen => t,
-            t => return Err(bad(here(t), "`%(`")),
+            t => return Err(bad(span_of(t), "`%(`")),
         };
         let mut body = Vec::new();
         let mut depth = 0;
@@ -653,7 +653,7 @@ impl<'a> Preproc<'a> {
                         name,
                         params,
                         body: body.into(),
-                        span: at.span,
+                        span: keyword.span,
                     });
                 }
                 Tok::PpClose => depth -= 1,

@@ -55,11 +55,11 @@ impl FormatMachine<'_> {
         let mut d = self.decision(mark_class(as_is), indent);
         if define {
             d.line = LineBreak::Never;
-            let at = match self.stack.pop() {
+            let indent = match self.stack.pop() {
                 Some(OpenFrame::Item { indent, .. }) => indent,
                 _ => 0,
             };
-            self.push(OpenFrame::Define { indent: at });
+            self.push(OpenFrame::Define { indent });
             self.pos = StmtPosition::Start;
         } else {
             self.pos = StmtPosition::Operand;
