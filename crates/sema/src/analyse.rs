@@ -308,16 +308,16 @@ fn removed_text(
     inputs: &Inputs,
     is_user: &dyn Fn(Span) -> bool,
 ) -> String {
-    let all = removed.len();
+    let total = removed.len();
     removed.retain(|r| is_user(r.span));
     removed.sort_by_key(|r| (r.span.file, r.span.start));
     // Copies of a body that serves several points lose the same statements.
-    let library = all - removed.len();
+    let library = total - removed.len();
     removed.dedup();
     let mut text = String::new();
     for r in &removed {
-        let at = inputs.sources.location(r.span);
-        text.push_str(&format!("eliding {} at {at}\n", r.what));
+        let location = inputs.sources.location(r.span);
+        text.push_str(&format!("eliding {} at {location}\n", r.what));
     }
     if library > 0 {
         text.push_str(&format!("eliding {library} statement(s) of the library\n"));

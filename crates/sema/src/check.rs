@@ -66,8 +66,8 @@ pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) ->
                 f.text = format!("existing processes are left out: {}", f.text);
             }
             let d = diagnostic(f, &chain, is_user);
-            let at = d.primary.as_ref().map(|l| l.span).unwrap_or_default();
-            if seen.insert((d.code, at, d.message.clone())) {
+            let span = d.primary.as_ref().map(|l| l.span).unwrap_or_default();
+            if seen.insert((d.code, span, d.message.clone())) {
                 diags.push(d);
             }
         }
@@ -309,11 +309,11 @@ pub fn nesting(tree: &Tree) -> (u32, bool) {
                 continue;
             }
             let below = calls[unit].iter().filter_map(|c| depth[c.0]).max();
-            let own = below.unwrap_or(0)
+            let height = below.unwrap_or(0)
                 + u32::from(matches!(tree.units[unit].kind, UnitKind::Func { .. }));
-            depth[unit] = Some(own);
+            depth[unit] = Some(height);
             open[unit] = false;
-            deepest = deepest.max(own);
+            deepest = deepest.max(height);
         }
     }
     (deepest, recursive)

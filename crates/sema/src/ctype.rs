@@ -408,20 +408,20 @@ pub fn walk(
         facts,
         steps: Vec::new(),
     };
-    let mut at = match from {
+    let mut position = match from {
         WalkBase::Value(ty) => WalkPosition::Value(ty),
         WalkBase::Object(ty) | WalkBase::Objects(ty) => WalkPosition::Object(ty),
     };
     for (n, a) in access.iter().enumerate() {
-        at = match a {
-            Access::Member(name) => w.member(at, name)?,
+        position = match a {
+            Access::Member(name) => w.member(position, name)?,
             Access::Index(e) => {
                 let over_objects = n == 0 && matches!(from, WalkBase::Objects(_));
-                w.index(at, e, over_objects, span)?
+                w.index(position, e, over_objects, span)?
             }
         };
     }
-    w.finish(at, addr_of, span)
+    w.finish(position, addr_of, span)
 }
 
 struct Walker<'a> {
@@ -444,21 +444,21 @@ impl Walker<'_> {
     }
 
     /// The object that a reference stands for; any other position itself.
-    fn referred(&mut self, at: WalkPosition) -> WalkPosition {
-        let (WalkPosition::Value(ty) | WalkPosition::Object(ty)) = at else {
-            return at;
+    fn referred(&mut self, position: WalkPosition) -> WalkPosition {
+        let (WalkPosition::Value(ty) | WalkPosition::Object(ty)) = position else {
+            return position;
         };
         let TypeShape::Ref(to) = ty.shape(self.facts) else {
-            return at;
+            return position;
         };
-        if let WalkPosition::Object(_) = at {
+        if let WalkPosition::Object(_) = position {
             self.steps.push(WalkStep::Deref);
         }
         WalkPosition::Object(to)
     }
 
-    fn member(&mut self, at: WalkPosition, name: &Ident) -> DiagResult<WalkPosition> {
-        let (holder, ty) = match self.referred(at) {
+    fn member(&mut self, position: WalkPosition, name: &Ident) -> DiagResult<WalkPosition> {
+        let (holder, ty) = match self.referred(position) {
             WalkPosition::Object(ty) => match ty.shape(self.facts) {
                 TypeShape::Ptr(to) => {
                     self.steps.push(WalkStep::Deref);
@@ -494,7 +494,7 @@ impl Walker<'_> {
 
     fn index(
         &mut self,
-        at: WalkPosition,
+        position: WalkPosition,
         e: &Expr,
         over: bool,
         span: Span,
@@ -504,7 +504,7 @@ impl Walker<'_> {
             let d = Diagnostic::error(codes::CANNOT_DEREF, text);
             d.label(e.span, "not a pointer or an array").err()
         };
-        let referred = self.referred(at);
+        let referred = self.referred(position);
         if let Some(next) = self.index_strided(referred, e, over) {
             return Ok(next);
         }
@@ -512,7 +512,7 @@ impl Walker<'_> {
         let of_reference = |ty: CTy| {
             use TypeShape::{Array, Ptr, Strided};
             let shape = ty.shape(self.facts);
-            referred != at && !matches!(shape, Ptr(_) | Array { .. } | Strided { .. })
+            referred != position && !matches!(shape, Ptr(_) | Array { .. } | Strided { .. })
         };
         let elem = match referred {
             WalkPosition::Object(ty) if over || of_reference(ty) => ty,
@@ -610,13 +610,20 @@ impl Walker<'_> {
         })
     }
 
-    fn finish(mut self, at: WalkPosition, addr_of: bool, span: Span) -> DiagResult<MemberWalk> {
-        let at = if addr_of { self.referred(at) } else { at };
-        let shown = match at {
+    fn finish(
+        mut self,
+        mut position: WalkPosition,
+        addr_of: bool,
+        span: Span,
+    ) -> DiagResult<MemberWalk> {
+        if addr_of {
+            position = self.referred(position);
+        }
+        let shown = match position {
             WalkPosition::Value(ty) | WalkPosition::Object(ty) if !addr_of => Some(ty),
             _ => None,
         };
-        let (last, ty) = match (at, addr_of) {
+        let (last, ty) = match (position, addr_of) {
             (WalkPosition::Object(ty), true) => (FinalAccess::Address, ty.pointer()),
             (WalkPosition::Value(_), true) => {
                 let d = Diagnostic::error(codes::BAD_ADDRESS, "this value has no address");

@@ -303,8 +303,8 @@ fn known_tracepoints(
         return Ok(facts.tracepoints(name));
     };
     let mut tracepoints = Vec::new();
-    for found in modules(facts, &ModuleQuery::KernelModule(pattern), c)? {
-        if let ProbeModule::KernelModule(module) = found.module {
+    for in_module in modules(facts, &ModuleQuery::KernelModule(pattern), c)? {
+        if let ProbeModule::KernelModule(module) = in_module.module {
             tracepoints.extend(facts.module_tracepoints(&module, name));
         }
     }
@@ -378,20 +378,20 @@ fn no_such_name<T>(
 }
 
 fn syscalls(facts: &dyn MachineFacts, c: &Component) -> DiagResult<Vec<usize>> {
-    let all = facts.syscalls();
+    let table = facts.syscalls();
     let named = |want: &str, compat_only: bool| -> Vec<usize> {
         let fits = |(_, s): &(usize, &Syscall)| {
             [s.point, s.probe, s.name].contains(&want) && (!compat_only || s.is_compat())
         };
-        let found = all.iter().enumerate().filter(fits);
-        found.map(|(i, _)| i).collect()
+        let fitting = table.iter().enumerate().filter(fits);
+        fitting.map(|(i, _)| i).collect()
     };
     let mut calls = if is_pattern(&c.name) {
         let fits = |i: &usize| {
-            let call = &all[*i];
+            let call = &table[*i];
             matches_point(&c.name, call.probe) || matches_point(&c.name, call.point)
         };
-        (0..all.len()).filter(fits).collect()
+        (0..table.len()).filter(fits).collect()
     } else {
         named(&c.name, false)
     };
@@ -409,7 +409,7 @@ fn syscalls(facts: &dyn MachineFacts, c: &Component) -> DiagResult<Vec<usize>> {
     if calls.is_empty() {
         let text = format!("this architecture has no system call `{}`", c.name);
         let d = Diagnostic::error(codes::NO_SYSCALL, text).at(c.span);
-        return d.did_you_mean(&c.name, all.iter().map(|s| s.probe)).err();
+        return d.did_you_mean(&c.name, table.iter().map(|s| s.probe)).err();
     }
     Ok(calls)
 }

@@ -21,13 +21,13 @@ pub struct UserIds {
 impl Default for UserIds {
     /// The initial namespace: the kernel's own numbers.
     fn default() -> Self {
-        let own = IdMap {
+        let initial = IdMap {
             ranges: vec![(0, 0, u32::MAX)],
             others: u32::MAX,
         };
         UserIds {
-            users: own.clone(),
-            groups: own,
+            users: initial.clone(),
+            groups: initial,
         }
     }
 }

@@ -146,12 +146,12 @@ impl Library {
     /// Of two files that define the same alias, the one added first counts, but a user's file
     /// counts before any of the library. Files that are read on demand come last.
     pub fn add(&mut self, id: FileId, file: ast::File, user: bool) {
-        let at = self.files.len();
+        let index = self.files.len();
         let contents = FileContents::new(id, file, user);
         let mut note = |kind: NameKind, name: &str| {
             let files = self.names[kind as usize].entry(name.into()).or_default();
-            if files.last() != Some(&at) {
-                files.push(at);
+            if files.last() != Some(&index) {
+                files.push(index);
             }
         };
         contents
@@ -165,7 +165,7 @@ impl Library {
         for alias in &contents.aliases {
             note(NameKind::Alias, first_component(&alias.name));
         }
-        self.by_id.insert(id, at);
+        self.by_id.insert(id, index);
         self.files.push(LibFile {
             id,
             user,
@@ -193,7 +193,7 @@ impl Library {
 
     /// Reads all files.
     pub fn read_all(&self) {
-        (0..self.files.len()).for_each(|at| _ = self.contents(at));
+        (0..self.files.len()).for_each(|index| _ = self.contents(index));
     }
 
     /// Number of library files that were read.
@@ -204,20 +204,20 @@ impl Library {
 
     /// The diagnostics of files that were read on demand.
     pub fn read_errors(&self) -> Diagnostics {
-        let mut all = Diagnostics::new();
+        let mut errors = Diagnostics::new();
         for contents in self.files.iter().filter_map(|f| f.contents.get()) {
-            all.append(contents.diags.clone());
+            errors.append(contents.diags.clone());
         }
-        all
+        errors
     }
 
-    fn contents(&self, at: usize) -> &FileContents {
-        let file = &self.files[at];
+    fn contents(&self, index: usize) -> &FileContents {
+        let file = &self.files[index];
         file.contents.get_or_init(|| {
             let Some(OnDemand { first, reader }) = &self.on_demand else {
                 return FileContents::default();
             };
-            let (tree, diags) = reader.read(at - first);
+            let (tree, diags) = reader.read(index - first);
             FileContents {
                 diags,
                 ..FileContents::new(file.id, tree, file.user)
@@ -234,16 +234,16 @@ impl Library {
         let added = self.names[kind as usize].get(name).into_iter().flatten();
         let others = self.on_demand.iter().flat_map(move |o| {
             let files = o.reader.files_defining(kind, name).iter();
-            files.map(move |at| o.first + at)
+            files.map(move |index| o.first + index)
         });
-        let all = added.copied().chain(others);
-        all.map(|at| (&self.files[at], self.contents(at)))
+        let indexes = added.copied().chain(others);
+        indexes.map(|index| (&self.files[index], self.contents(index)))
     }
 
     /// All files with their contents.
     fn all(&self) -> impl Iterator<Item = (&LibFile, &FileContents)> {
         let files = self.files.iter().enumerate();
-        files.map(|(at, file)| (file, self.contents(at)))
+        files.map(|(index, file)| (file, self.contents(index)))
     }
 
     /// The user's files with their contents.
@@ -268,10 +268,10 @@ impl Library {
     /// for files of the user's library. Calls inside of the built-in library stay there.
     pub fn functions(&self, name: &str, from: FileId) -> Vec<(FileId, Arc<Function>)> {
         let user = !from.is_built_in();
-        let all = self.defining(NameKind::Function, name);
-        let all = all.flat_map(|(file, contents)| {
-            let found = contents.functions.get(name).into_iter().flatten();
-            found.map(|func| FnEntry {
+        let functions = self.defining(NameKind::Function, name);
+        let functions = functions.flat_map(|(file, contents)| {
+            let named = contents.functions.get(name).into_iter().flatten();
+            named.map(|func| FnEntry {
                 file: file.id,
                 user: file.user,
                 func,
@@ -281,7 +281,7 @@ impl Library {
             true => f.file == from,
             false => user || !f.user,
         };
-        let visible: Vec<FnEntry> = all.filter(seen).collect();
+        let visible: Vec<FnEntry> = functions.filter(seen).collect();
         let rank = |f: &FnEntry| (f.func.private, f.user);
         visible
             .iter()
@@ -296,32 +296,33 @@ impl Library {
     /// The global of that name that is visible in `from`.
     pub fn global(&self, name: &str, from: FileId) -> Option<(FileId, &GlobalVar)> {
         let user = self.is_user(from);
-        let all = self.defining(NameKind::Global, name);
-        all.flat_map(|(file, contents)| {
-            let found = contents.globals.get(name).into_iter().flatten();
-            found.map(move |(private, var)| (file, *private, var))
-        })
-        .filter(|(file, private, _)| match private {
-            true => file.id == from,
-            false => user || !file.user,
-        })
-        .max_by_key(|(file, ..)| (file.id == from, file.user))
-        .map(|(file, _, var)| (file.id, var))
+        let files = self.defining(NameKind::Global, name);
+        files
+            .flat_map(|(file, contents)| {
+                let named = contents.globals.get(name).into_iter().flatten();
+                named.map(move |(private, var)| (file, *private, var))
+            })
+            .filter(|(file, private, _)| match private {
+                true => file.id == from,
+                false => user || !file.user,
+            })
+            .max_by_key(|(file, ..)| (file.id == from, file.user))
+            .map(|(file, _, var)| (file.id, var))
     }
 
     /// Whether the file is the user's. Unknown files are the library's.
     pub fn is_user(&self, file: FileId) -> bool {
-        let at = self.by_id.get(&file);
-        at.is_some_and(|at| self.files[*at].user)
+        let index = self.by_id.get(&file);
+        index.is_some_and(|index| self.files[*index].user)
     }
 
     /// The global variables of the user's files in source order: file, whether private, variable.
     pub fn user_globals(&self) -> Vec<(FileId, bool, &GlobalVar)> {
-        let all = self.user_files().flat_map(|(file, contents)| {
+        let globals_of_files = self.user_files().flat_map(|(file, contents)| {
             let globals = contents.globals.values().flatten();
             globals.map(|(private, var)| (file.id, *private, var))
         });
-        let mut out: Vec<_> = all.collect();
+        let mut out: Vec<_> = globals_of_files.collect();
         out.sort_by_key(|(file, _, v)| (*file, v.name.span.start));
         out
     }
@@ -329,10 +330,10 @@ impl Library {
     /// Whether a function's result can depend on the probe point: `pp()` and similar functions, and the
     /// user's functions that call one of them.
     pub(crate) fn shows_point(&self, name: &str) -> bool {
-        let found = self
+        let point_functions = self
             .point_functions
             .get_or_init(|| point_functions(self.user_functions().map(|f| &**f)));
-        found.contains(name)
+        point_functions.contains(name)
     }
 
     /// The functions of the user's files, private ones too, unsorted.
@@ -354,16 +355,16 @@ impl Library {
 
     /// All public functions with their file, sorted by name and number of parameters.
     pub fn all_functions(&self) -> Vec<(FileId, &Arc<Function>)> {
-        let all = self.all().flat_map(|(file, contents)| {
+        let public = self.all().flat_map(|(file, contents)| {
             let functions = contents.functions.values().flatten();
             functions.map(|f| (file.id, f))
         });
-        let mut all: Vec<_> = all.filter(|(_, f)| !f.private).collect();
-        all.sort_by(|a, b| {
+        let mut public: Vec<_> = public.filter(|(_, f)| !f.private).collect();
+        public.sort_by(|a, b| {
             let key = |f: &Function| (f.name.name.clone(), f.params.len());
             key(a.1).cmp(&key(b.1))
         });
-        all
+        public
     }
 
     /// The files in the order in which they were added, each with whether it is the user's.
@@ -372,26 +373,26 @@ impl Library {
     }
 
     pub(crate) fn probes(&self, file: FileId) -> &[ProbeEntry] {
-        let at = self.by_id.get(&file);
-        at.map_or(&[], |at| &self.contents(*at).probes)
+        let index = self.by_id.get(&file);
+        index.map_or(&[], |index| &self.contents(*index).probes)
     }
 
     /// The alias of exactly that name; a user's first.
     pub(crate) fn alias(&self, name: &str) -> Option<AliasId> {
-        let mut found = None;
+        let mut alias = None;
         for (file, contents) in self.defining(NameKind::Alias, first_component(name)) {
-            let at = contents.alias_names.get(name);
-            let id = at.and_then(|at| self.alias_id(file, *at));
+            let index = contents.alias_names.get(name);
+            let id = index.and_then(|index| self.alias_id(file, *index));
             match id {
                 Some(id) if file.user => return Some(id),
-                _ => found = found.or(id),
+                _ => alias = alias.or(id),
             }
         }
-        found
+        alias
     }
 
-    fn alias_id(&self, file: &LibFile, at: usize) -> Option<AliasId> {
-        Some(AliasId(self.by_id.get(&file.id)?.fit(), at.fit()))
+    fn alias_id(&self, file: &LibFile, index: usize) -> Option<AliasId> {
+        Some(AliasId(self.by_id.get(&file.id)?.fit(), index.fit()))
     }
 
     /// The file of an alias, its location, and its points.
@@ -418,8 +419,8 @@ impl Library {
         seen
     }
 
-    pub(crate) fn alias_entry(&self, AliasId(file, at): AliasId) -> &AliasEntry {
-        &self.contents(file as usize).aliases[at as usize]
+    pub(crate) fn alias_entry(&self, AliasId(file, index): AliasId) -> &AliasEntry {
+        &self.contents(file as usize).aliases[index as usize]
     }
 
     /// All alias names in effect, unsorted.
@@ -445,11 +446,11 @@ impl Library {
         &'a self,
         files: impl Iterator<Item = (&'a LibFile, &'a FileContents)>,
     ) -> impl Iterator<Item = (AliasId, &'a AliasEntry)> {
-        let all = files.flat_map(move |(file, contents)| {
+        let aliases_of_files = files.flat_map(move |(file, contents)| {
             let aliases = contents.aliases.iter().enumerate();
-            aliases.filter_map(move |(at, a)| Some((self.alias_id(file, at)?, a)))
+            aliases.filter_map(move |(index, a)| Some((self.alias_id(file, index)?, a)))
         });
-        all.filter(move |(id, a)| self.alias(&a.name) == Some(*id))
+        aliases_of_files.filter(move |(id, a)| self.alias(&a.name) == Some(*id))
     }
 }
 
@@ -502,8 +503,8 @@ impl FileContents {
             span: a.span,
         });
         for n in &a.names {
-            let (name, at) = (dotted(n), self.aliases.len());
-            self.alias_names.entry(name.clone()).or_insert(at);
+            let (name, index) = (dotted(n), self.aliases.len());
+            self.alias_names.entry(name.clone()).or_insert(index);
             self.aliases.push(AliasEntry {
                 name,
                 len: n.components.len(),

@@ -46,10 +46,10 @@ pub(crate) struct MatchedLocation {
 
 impl CodeMatch {
     /// The point of one location, as a script would write it.
-    pub(crate) fn point(&self, found: &MatchedLocation) -> String {
-        let location = &found.location;
+    pub(crate) fn point(&self, matched: &MatchedLocation) -> String {
+        let location = &matched.location;
         let quoted = |text: &str| literal(&Literal::Str(text.as_bytes().into()));
-        let head = match &found.module.module {
+        let head = match &matched.module.module {
             ProbeModule::Kernel => "kernel".to_owned(),
             ProbeModule::KernelModule(name) => format!("module({})", quoted(name)),
             ProbeModule::File(path) => format!("process({})", quoted(path)),
@@ -285,14 +285,14 @@ const MOST_MARKERS: usize = 40;
 
 /// The error for locations that do not exist.
 fn no_locations(modules: &[FoundModule], what: &Component, why: Option<String>) -> Diagnostic {
-    let of = match modules {
+    let owner = match modules {
         [one] => one.module.to_string(),
         _ => "these modules".to_owned(),
     };
-    let text = location_text(what);
+    let (text, word) = (location_text(what), &what.name);
     let message = match why {
-        Some(why) => format!("cannot probe the {} `{text}` of {of}: {why}", &*what.name),
-        None => format!("no match: {of} has no {} `{text}`", &*what.name),
+        Some(why) => format!("cannot probe the {word} `{text}` of {owner}: {why}"),
+        None => format!("no match: {owner} has no {word} `{text}`"),
     };
     Diagnostic::error(codes::NO_LOCATION, message).at(what.span)
 }
@@ -331,8 +331,8 @@ fn with_way_out(
     let found = |letters| -> Vec<FoundLocation> {
         let query = like(&format!("{}*", start(letters))).filter(|_| !is_pattern(name));
         query.map_or_else(Vec::new, |query| {
-            let of = |m: &FoundModule| facts.locations(&m.module, &query).ok();
-            modules.iter().filter_map(of).flatten().collect()
+            let locations = |m: &FoundModule| facts.locations(&m.module, &query).ok();
+            modules.iter().filter_map(locations).flatten().collect()
         })
     };
     let mut near = found(3);
@@ -361,11 +361,11 @@ fn with_markers(error: Diagnostic, markers: &[FoundLocation]) -> Diagnostic {
     names.sort_unstable();
     names.dedup();
     let shown = names.len().min(MOST_MARKERS);
-    let all = names[..shown].join("`, `");
+    let listed = names[..shown].join("`, `");
     match names.len() - shown {
         0 if shown == 0 => error.note("it has no markers at all"),
-        0 => error.help(format!("its markers are `{all}`")),
-        more => error.help(format!("its markers are `{all}` and {more} more")),
+        0 => error.help(format!("its markers are `{listed}`")),
+        more => error.help(format!("its markers are `{listed}` and {more} more")),
     }
 }
 

@@ -21,13 +21,15 @@ fn owners(facts: &dyn CodeFacts, first: &Component) -> DiagResult<Vec<WatchOwner
         ("process", Some(Literal::Num(_))) => Ok(vec![WatchOwner::Process(process_number(first)?)]),
         ("process", Some(Literal::Str(s))) => {
             let path = String::from_utf8_lossy(s).into();
-            let found = modules(facts, &ModuleQuery::Path(path), first)?;
-            let of = found.into_iter().filter_map(|m| match (m.pid, m.module) {
-                (Some(pid), _) => Some(WatchOwner::Process(pid)),
-                (None, ProbeModule::File(path)) => Some(WatchOwner::Program(path)),
-                _ => None,
-            });
-            Ok(of.collect())
+            let programs = modules(facts, &ModuleQuery::Path(path), first)?;
+            let owners = programs
+                .into_iter()
+                .filter_map(|m| match (m.pid, m.module) {
+                    (Some(pid), _) => Some(WatchOwner::Process(pid)),
+                    (None, ProbeModule::File(path)) => Some(WatchOwner::Program(path)),
+                    _ => None,
+                });
+            Ok(owners.collect())
         }
         _ => Ok(vec![WatchOwner::Kernel]),
     }
@@ -40,8 +42,8 @@ pub(super) fn resolve(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<
     };
     let owners = owners(facts, first)?;
     let mut hits = Vec::new();
-    for of in owners {
-        let event = Event::Watch(watch(facts, comps, data, of)?);
+    for owner in owners {
+        let event = Event::Watch(watch(facts, comps, data, owner)?);
         hits.extend(PointMatch::plain(
             event,
             point_text(comps),

@@ -94,11 +94,13 @@ fn constant(facts: &dyn TypeFacts, text: &str) -> Option<u32> {
 fn family(facts: &dyn TypeFacts, c: &Component) -> DiagResult<u32> {
     let text = literal(c);
     let known = FAMILIES.iter().find(|(name, ..)| **name == *text);
-    let by_name = known.map(|(_, number, there)| (*number, *there));
+    let by_name = known.map(|(_, number, attachable)| (*number, *attachable));
     let by_number = || {
         let number = constant(facts, &text)?;
-        let there = FAMILIES.iter().any(|(_, n, there)| *n == number && *there);
-        Some((number, there))
+        let attachable = FAMILIES
+            .iter()
+            .any(|(_, n, attachable)| *n == number && *attachable);
+        Some((number, attachable))
     };
     match by_name.or_else(by_number) {
         Some((number, true)) => Ok(number),
@@ -117,8 +119,8 @@ fn hook_number(facts: &dyn TypeFacts, c: &Component) -> DiagResult<u32> {
     let text = literal(c);
     let prefixes = ["NF_INET_", "NF_IP_", "NF_IP6_"];
     let short = prefixes.iter().find_map(|p| text.strip_prefix(p));
-    let at = short.and_then(|short| HOOKS.iter().position(|h| *h == short));
-    let number = at.and_then(|at| u32::try_from(at).ok());
+    let index = short.and_then(|short| HOOKS.iter().position(|h| *h == short));
+    let number = index.and_then(|index| u32::try_from(index).ok());
     let by_number = || constant(facts, &text).filter(|n| (*n as usize) < HOOKS.len());
     number.or_else(by_number).ok_or_else(|| {
         let names: Vec<String> = HOOKS.iter().map(|h| format!("NF_INET_{h}")).collect();
@@ -161,7 +163,7 @@ fn packet(facts: &dyn TypeFacts) -> Vec<TargetVar> {
         id.map_or(CTy::int(8, false), |id| CTy::id(id).pointer())
     };
     let verdict = TargetVar::parameter("verdict".into(), TargetSource::Verdict, CTy::int(4, true));
-    let mut all = vec![
+    let mut targets = vec![
         target("skb", vec![LocOp::Arg(SKB)], pointer("sk_buff")),
         target("state", vec![LocOp::Arg(STATE)], pointer("nf_hook_state")),
         TargetVar {
@@ -190,9 +192,9 @@ fn packet(facts: &dyn TypeFacts) -> Vec<TargetVar> {
                 signed: false,
             },
         ];
-        all.push(target(name, ops, CTy::id(m.ty)));
+        targets.push(target(name, ops, CTy::id(m.ty)));
     }
-    all
+    targets
 }
 
 /// Hooks of security modules.

@@ -39,13 +39,13 @@ fn functions(program: &mut Program) {
             *names.entry(&f.name).or_default() += 1;
         }
         let several = |f: &&Func| names.get(&*f.name) > Some(&1);
-        for (at, f) in program.funcs.iter().enumerate().filter(|(_, f)| several(f)) {
+        for (index, f) in program.funcs.iter().enumerate().filter(|(_, f)| several(f)) {
             let same_digest = by_hash.entry(digest(&f.body)).or_default();
             match same_digest.iter().find(|i| program.funcs[**i] == *f) {
                 Some(first) => {
-                    instead.insert(FuncId(at.fit()), FuncId(first.fit()));
+                    instead.insert(FuncId(index.fit()), FuncId(first.fit()));
                 }
-                None => same_digest.push(at),
+                None => same_digest.push(index),
             }
         }
         // Their callers may have become identical.
@@ -82,8 +82,8 @@ impl HandlersByBody {
             .0
             .entry((handler.site, digest(&handler.body)))
             .or_default();
-        for at in &*same_digest {
-            let Some(first) = handlers.get_mut(*at).filter(|h| h.body == handler.body) else {
+        for index in &*same_digest {
+            let Some(first) = handlers.get_mut(*index).filter(|h| h.body == handler.body) else {
                 continue;
             };
             let Event::Code(locations) = &mut first.event else {

@@ -89,8 +89,8 @@ pub(crate) fn groups<'h>(
         // A message about one location names the variables that exist.
         let exists = |t: &str| variables.iter().any(|v| *v.name == *t);
         let strange = hit.locations.len() == 1 && m.targets.iter().any(|t| !exists(t));
-        let all = m.all_targets || strange;
-        let mentioned = |v: &Variable| all || m.targets.contains(own_name(&v.name));
+        let keeps_all = m.all_targets || strange;
+        let mentioned = |v: &Variable| keeps_all || m.targets.contains(own_name(&v.name));
         let variables: Vec<_> = variables
             .into_iter()
             .filter(mentioned)
@@ -114,7 +114,7 @@ pub(crate) fn groups<'h>(
             callers: found.location.callers.clone(),
             variables,
         };
-        let at = *order.entry(key).or_insert_with_key(|key| {
+        let index = *order.entry(key).or_insert_with_key(|key| {
             list.push(LocationGroup {
                 sites: Vec::new(),
                 numbers: Vec::new(),
@@ -128,8 +128,8 @@ pub(crate) fn groups<'h>(
             });
             list.len() - 1
         });
-        list[at].sites.push(found);
-        list[at].numbers.push(number);
+        list[index].sites.push(found);
+        list[index].numbers.push(number);
     }
     list
 }

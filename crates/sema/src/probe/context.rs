@@ -83,8 +83,9 @@ impl BoundCall<'_> {
         if let Some((arg, form)) = self.call.variable(name) {
             return self.argument(arg, form);
         }
-        let mut own = self.call.variables.iter();
-        own.find(|v| v.name == name && (ret || !v.at_return))
+        let mut variables = self.call.variables.iter();
+        variables
+            .find(|v| v.name == name && (ret || !v.at_return))
             .map_or(PlainBinding::Absent, |v| self.value(v.value, ret))
     }
 
@@ -227,8 +228,8 @@ impl ExprBuilder {
         let nr = || self.call("__sys_nr", Vec::new());
         let compat = i64::from(spile_ir::NrSet::COMPAT);
         let is = self.bin(BinOp::Ge, nr(), compat);
-        let own = self.bin(BinOp::Sub, nr(), compat);
-        self.choose(is, own, nr())
+        let nr_of_compat = self.bin(BinOp::Sub, nr(), compat);
+        self.choose(is, nr_of_compat, nr())
     }
 }
 

@@ -234,11 +234,13 @@ impl Derivation<'_> {
             let points = locations.len().fit::<u32>();
             let layer = &self.found.layer;
             let event = code::event(hit, &group, layer.lenient);
-            let own = group.condition(layer.span);
+            let caller_test = group.condition(layer.span);
             self.push(event, shown, code::context(hit, group), points);
             let file = layer.parts.first().map(|part| part.file);
-            if let (Some(own), Some(file), Some(handler)) = (own, file, self.out.last_mut()) {
-                handler.conditions.insert(0, (Arc::new(own), file));
+            if let (Some(caller_test), Some(file), Some(handler)) =
+                (caller_test, file, self.out.last_mut())
+            {
+                handler.conditions.insert(0, (Arc::new(caller_test), file));
             }
         }
     }
@@ -315,16 +317,20 @@ fn groups<'a>(
     m: &Mentions,
     ret: bool,
 ) -> Vec<SyscallGroup<'a>> {
-    let all = facts.syscalls();
+    let syscalls = facts.syscalls();
     // On return the arguments are an addition to SystemTap's variables, so a script's own variable
     // of the same name comes first.
-    let own = |n: &Name| ret && m.writes.contains(n);
+    let assigned = |n: &Name| ret && m.writes.contains(n);
     let fixed = |n: &Name| FIXED.contains(&&**n);
-    let mut reads: Vec<&Name> = m.reads.iter().filter(|n| !own(n) && !fixed(n)).collect();
+    let mut reads: Vec<&Name> = m
+        .reads
+        .iter()
+        .filter(|n| !assigned(n) && !fixed(n))
+        .collect();
     reads.sort();
     let mut targets: Vec<&str> = m.targets.iter().map(|t| &**t).collect();
     targets.sort_unstable();
-    let natives = || all.iter().filter(|c| !c.is_compat());
+    let natives = || syscalls.iter().filter(|c| !c.is_compat());
     // For a few calls a table costs more than it saves.
     let table: Option<FxHashMap<&str, &Syscall>> =
         (calls.len() > FEW).then(|| natives().map(|c| (c.probe, c)).collect());
@@ -334,7 +340,7 @@ fn groups<'a>(
     };
     let mut order: BTreeMap<SyscallGroupKey, usize> = BTreeMap::new();
     let mut list: Vec<SyscallGroup<'a>> = Vec::new();
-    for call in calls.iter().filter_map(|i| all.get(*i)) {
+    for call in calls.iter().filter_map(|i| syscalls.get(*i)) {
         let like = call.is_compat().then(|| native(call.probe)).flatten();
         let meaning = BoundCall { call, native: like };
         let binds: Vec<(Name, PlainBinding)> = reads
@@ -345,8 +351,8 @@ fn groups<'a>(
             binds: key_text(meaning, &binds, &targets, m.all_targets),
             point: if m.point { call.probe } else { "" },
         };
-        let at = *order.entry(key).or_insert(list.len());
-        if at == list.len() {
+        let index = *order.entry(key).or_insert(list.len());
+        if index == list.len() {
             list.push(SyscallGroup {
                 first: call,
                 nrs: Vec::new(),
@@ -356,12 +362,12 @@ fn groups<'a>(
                 binds,
             });
         }
-        let group = &mut list[at];
+        let group = &mut list[index];
         group.nrs.push(call.nr);
         if [NrSet::SOCKETCALL, NrSet::IPC].contains(&call.nr) {
-            group.nrs.extend(unselected_parts(all, calls, call.nr));
+            group.nrs.extend(unselected_parts(syscalls, calls, call.nr));
         }
-        let bare = BareName::of(call, all);
+        let bare = BareName::of(call, syscalls);
         group.own_names &= call.name == call.probe && bare.is_none();
         group.bare.extend(bare);
         group.names.push(call.probe);
@@ -416,8 +422,8 @@ fn call_name(g: &SyscallGroup<'_>, single: Option<&'static str>, make: &ExprBuil
     }
     let nr = || make.call("__sys_nr", Vec::new());
     let number = g.bare.iter().fold(nr(), |otherwise, b| {
-        let own = make.unless_zero(b.word, nr(), make.num(b.other.into()));
-        make.choose(make.bin(BinOp::Eq, nr(), b.nr.into()), own, otherwise)
+        let named = make.unless_zero(b.word, nr(), make.num(b.other.into()));
+        make.choose(make.bin(BinOp::Eq, nr(), b.nr.into()), named, otherwise)
     });
     make.call("__table", vec![make.text(PROBE_NAME_TABLE), number])
 }

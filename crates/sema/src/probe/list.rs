@@ -57,7 +57,7 @@ pub fn list(
     variables: bool,
     diags: &mut Diagnostics,
 ) -> Vec<ListedPoint> {
-    let mut all = Vec::new();
+    let mut listed_points = Vec::new();
     for p in points {
         let entry = PointEntry {
             point: p.clone(),
@@ -72,14 +72,14 @@ pub fn list(
         for d in search.probe(&[entry], &part) {
             diags.push(d);
         }
-        for found in std::mem::take(&mut search.found) {
-            all.append(&mut listed(lib, facts, &found, variables, p.span));
+        for resolved in std::mem::take(&mut search.found) {
+            listed_points.append(&mut listed(lib, facts, &resolved, variables, p.span));
         }
     }
     // Of equal points the first stays.
-    all.sort_by(|a, b| a.point.cmp(&b.point));
-    all.dedup_by(|later, first| later.point == first.point);
-    all
+    listed_points.sort_by(|a, b| a.point.cmp(&b.point));
+    listed_points.dedup_by(|later, first| later.point == first.point);
+    listed_points
 }
 
 fn listed(
@@ -128,8 +128,8 @@ fn listed(
             .collect(),
         PointMatch::SyscallAny { ret } => vec![lister.any_syscall(*ret, span)],
         PointMatch::Syscalls { calls, ret } => {
-            let all = facts.syscalls();
-            let calls = calls.iter().filter_map(|i| all.get(*i));
+            let table = facts.syscalls();
+            let calls = calls.iter().filter_map(|i| table.get(*i));
             calls.map(|call| lister.syscall(call, *ret)).collect()
         }
     }
@@ -175,24 +175,24 @@ impl Lister<'_> {
         variables: bool,
     ) -> ListedPoint {
         let (facts, module) = (self.facts, &location.module.module);
-        let found = match variables {
+        let listed = match variables {
             true => facts
                 .location_variables(module, location.location.id, hit.ret)
                 .or_else(|_| facts.location_locals(module, &location.location, hit.ret)),
             false => Ok(Vec::new()),
         };
-        let found = found.unwrap_or_default();
-        let there = found
+        let listed = listed.unwrap_or_default();
+        let present = listed
             .iter()
             .filter(|v| !matches!(v.loc, VarLocation::Absent(_)) && !v.name.starts_with(COUNT_OF));
-        let spelled = there.map(|v| (v.name.to_string(), CTy::id(v.ty).spell(self.facts)));
+        let spelled = present.map(|v| (v.name.to_string(), CTy::id(v.ty).spell(self.facts)));
         self.line(hit.point(location), Vec::new(), spelled.collect())
     }
 
     fn any_syscall(&self, ret: bool, span: Span) -> ListedPoint {
         let mut m = Mentions::default();
-        let all = ["name", "syscall_nr", "retval", "retstr", "errno", "argstr"];
-        m.reads.extend(all.map(Into::into));
+        let names = ["name", "syscall_nr", "retval", "retstr", "errno", "argstr"];
+        m.reads.extend(names.map(Into::into));
         let ctx = context::syscall_any(&m, ret, self.found.layer.shown.is_some(), span);
         let text = |n: &str| matches!(n, "name" | "retstr" | "argstr");
         let ty = |n: &str| if text(n) { "string" } else { "long" };
@@ -325,8 +325,9 @@ pub fn probe_aliases(lib: &Library) -> Vec<String> {
 /// The lines of `--dump-functions`: `name:type (parameter:type, ...)`.
 pub fn functions(lib: &Library) -> Vec<String> {
     let shown = |f: &Function| !f.name.name.starts_with('_');
-    let all = lib.all_functions();
-    all.iter()
+    let functions = lib.all_functions();
+    functions
+        .iter()
         .filter(|(_, f)| shown(f))
         .map(|(_, f)| signature(f))
         .collect()

@@ -56,9 +56,9 @@ fn current_process_matches(facts: &dyn Facts, process: &Component) -> DiagResult
 /// The condition that the current process runs a file that the pattern matches.
 fn files(facts: &dyn Facts, pattern: &str, c: &Component) -> DiagResult<Expr> {
     let make = ExprBuilder(c.span);
-    let found = modules(facts, &ModuleQuery::Path(pattern.into()), c)?;
+    let modules = modules(facts, &ModuleQuery::Path(pattern.into()), c)?;
     let mut any: Option<Expr> = None;
-    for module in found {
+    for module in modules {
         let ProbeModule::File(path) = module.module else {
             continue;
         };

@@ -617,16 +617,16 @@ pub fn walk_exprs<'a>(list: &'a [HirStmt], f: &mut dyn FnMut(&'a HirExpr)) {
 
 /// Whether a test holds for an expression, or for one in it.
 pub fn any_expr(e: &HirExpr, test: impl Fn(&HirExpr) -> bool) -> bool {
-    let mut found = false;
-    walk_expr(e, &mut |e| found = found || test(e));
-    found
+    let mut holds = false;
+    walk_expr(e, &mut |e| holds = holds || test(e));
+    holds
 }
 
 /// Whether a test holds for an expression of these statements.
 pub fn any_expr_in(list: &[HirStmt], test: impl Fn(&HirExpr) -> bool) -> bool {
-    let mut found = false;
-    walk_exprs(list, &mut |e| found = found || test(e));
-    found
+    let mut holds = false;
+    walk_exprs(list, &mut |e| holds = holds || test(e));
+    holds
 }
 
 /// The lists of statements directly inside a statement.
@@ -670,14 +670,14 @@ pub fn stmt_exprs_mut(s: &mut HirStmt, f: &mut dyn FnMut(&mut HirExpr)) {
 /// The functions that each unit calls or goes on with.
 pub fn callees(tree: &Tree) -> Vec<Vec<UnitIx>> {
     let of_unit = |u: &Unit| {
-        let mut found = Vec::new();
+        let mut called = Vec::new();
         walk_exprs(&u.body, &mut |e| {
             if let HirExprKind::Call { func, .. } = e.kind {
-                found.push(func);
+                called.push(func);
             }
         });
-        found.extend(u.next_alternative());
-        found
+        called.extend(u.next_alternative());
+        called
     };
     tree.units.iter().map(of_unit).collect()
 }

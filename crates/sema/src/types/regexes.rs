@@ -46,13 +46,13 @@ fn message(re: &ScriptRegex, e: &regex::Error) -> Diagnostic {
 }
 
 /// The position in the literal, or the whole literal if it has escapes.
-fn location(re: &ScriptRegex, at: Option<usize>) -> Span {
+fn location(re: &ScriptRegex, offset: Option<usize>) -> Span {
     let whole = re.span;
     let plain = (whole.end - whole.start) as usize == re.pattern.len() + 2;
-    match at.and_then(|at| u32::try_from(at).ok()) {
-        Some(at) if plain && whole.start + 1 + at < whole.end => Span {
-            start: whole.start + 1 + at,
-            end: whole.start + 2 + at,
+    match offset.and_then(|offset| u32::try_from(offset).ok()) {
+        Some(offset) if plain && whole.start + 1 + offset < whole.end => Span {
+            start: whole.start + 1 + offset,
+            end: whole.start + 2 + offset,
             ..whole
         },
         _ => whole,

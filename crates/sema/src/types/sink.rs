@@ -100,16 +100,16 @@ fn steady_node(e: &HirExpr, locals: bool) -> bool {
 
 fn handler(body: &mut Vec<HirStmt>, quiet: &[bool]) {
     flatten(body);
-    let mut at = 0;
+    let mut index = 0;
     // Locals whose only assignment stands before `at`.
     let mut settled = FxHashSet::default();
     for _ in 0..PREFIX {
-        if at >= body.len() {
+        if index >= body.len() {
             break;
         }
         // `@entry` deletes its elements ahead of everything; moved values read no globals.
-        if let HirStmtKind::DeleteElem(..) = body[at].kind {
-            at += 1;
+        if let HirStmtKind::DeleteElem(..) = body[index].kind {
+            index += 1;
             continue;
         }
         let HirStmtKind::Expr(HirExpr {
@@ -120,7 +120,7 @@ fn handler(body: &mut Vec<HirStmt>, quiet: &[bool]) {
                     rhs,
                 },
             ..
-        }) = &body[at].kind
+        }) = &body[index].kind
         else {
             break;
         };
@@ -128,17 +128,17 @@ fn handler(body: &mut Vec<HirStmt>, quiet: &[bool]) {
         let uses = uses(body);
         match motion(l, &rhs, &uses, &settled, quiet) {
             Motion::IntoReads => {
-                body.remove(at);
-                for s in body.iter_mut().skip(at) {
+                body.remove(index);
+                for s in body.iter_mut().skip(index) {
                     stmt_exprs_mut(s, &mut |e| replace(e, l, &rhs));
                 }
             }
-            Motion::Down if let Some(reader) = reader_behind_tests(&body[at + 1..], l) => {
-                body[at..=at + reader].rotate_left(1);
+            Motion::Down if let Some(reader) = reader_behind_tests(&body[index + 1..], l) => {
+                body[index..=index + reader].rotate_left(1);
             }
             _ => {
                 settled.insert(l);
-                at += 1;
+                index += 1;
             }
         }
     }
@@ -191,9 +191,9 @@ fn motion(
     settled: &FxHashSet<LocalIx>,
     quiet: &[bool],
 ) -> Motion {
-    let of = |l: &LocalIx| uses.get(l).copied().unwrap_or_default();
-    let own = of(&l);
-    if own.writes != 1 {
+    let use_of = |l: &LocalIx| uses.get(l).copied().unwrap_or_default();
+    let own_use = use_of(&l);
+    if own_use.writes != 1 {
         return Motion::None;
     }
     let (mut ok, mut size, mut pure_only) = (true, 0, true);
@@ -207,7 +207,7 @@ fn motion(
             }
             // The variables that it depends on must not change on the way.
             HirExprKind::Read(LValue::Local(from)) => {
-                let writes = of(from).writes;
+                let writes = use_of(from).writes;
                 ok &= writes == 0 || (writes == 1 && settled.contains(from));
             }
             HirExprKind::Intr { f, .. } => {
@@ -218,10 +218,10 @@ fn motion(
             _ => pure_only = false,
         }
     });
-    let repeats = own.reads == 1 || (pure_only && size <= CHEAP);
+    let repeats = own_use.reads == 1 || (pure_only && size <= CHEAP);
     match ok {
         false => Motion::None,
-        true if repeats && size <= LARGEST && !own.in_loop => Motion::IntoReads,
+        true if repeats && size <= LARGEST && !own_use.in_loop => Motion::IntoReads,
         true => Motion::Down,
     }
 }

@@ -74,8 +74,8 @@ impl Types {
     }
 
     /// A new variable of a known type.
-    pub fn fresh_of(&mut self, base: Base, at: Span) -> TyVar {
-        self.nodes.push(TyNode::Root(Some((base, at)), false));
+    pub fn fresh_of(&mut self, base: Base, span: Span) -> TyVar {
+        self.nodes.push(TyNode::Root(Some((base, span)), false));
         TyVar(self.nodes.len().fit::<u32>() - 1)
     }
 
@@ -88,10 +88,10 @@ impl Types {
 
     fn find(&mut self, v: TyVar) -> TyVar {
         let root = self.root(v);
-        let mut at = v;
-        while let TyNode::Link(next) = self.nodes[at.0 as usize] {
-            self.nodes[at.0 as usize] = TyNode::Link(root);
-            at = next;
+        let mut node = v;
+        while let TyNode::Link(next) = self.nodes[node.0 as usize] {
+            self.nodes[node.0 as usize] = TyNode::Link(root);
+            node = next;
         }
         root
     }

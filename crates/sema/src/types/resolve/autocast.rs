@@ -84,9 +84,9 @@ pub(super) fn known(origins: &[Origin], facts: &dyn TypeFacts) -> Option<CTy> {
 impl Resolver<'_> {
     /// Notes what may give a variable's value its C type.
     pub(super) fn note_origins(&mut self, lvalue: &LValue, rhs: &HirExpr, cty: Option<CTy>) {
-        let mut found = Vec::new();
-        self.origins(rhs, cty, &mut found);
-        if found.is_empty() {
+        let mut origins = Vec::new();
+        self.origins(rhs, cty, &mut origins);
+        if origins.is_empty() {
             return;
         }
         let noted = match lvalue {
@@ -97,7 +97,7 @@ impl Resolver<'_> {
             }
             LValue::Scalar(_) => return,
         };
-        for origin in found {
+        for origin in origins {
             if !noted.contains(&origin) {
                 noted.push(origin);
             }
@@ -140,9 +140,9 @@ impl Resolver<'_> {
         value: &HirExpr,
         cty: Option<CTy>,
     ) -> Result<CTy, NoType> {
-        let mut found = Vec::new();
-        self.origins(value, cty, &mut found);
-        let types = self.types_of(found);
+        let mut origins = Vec::new();
+        self.origins(value, cty, &mut origins);
+        let types = self.types_of(origins);
         let Some((first, others)) = types.split_first() else {
             return Err(match value.kind {
                 HirExprKind::Read(LValue::Scalar(_)) => NoType::Global,
@@ -191,8 +191,8 @@ impl Resolver<'_> {
             let now = self.stored(g).to_vec();
             late |= self.types_of(now) != self.types_of(then);
         }
-        let all = late.then(|| std::mem::take(&mut self.global_ctypes))?;
-        let types = all
+        let elements = late.then(|| std::mem::take(&mut self.global_ctypes))?;
+        let types = elements
             .into_iter()
             .map(|(g, stored)| (self.tree.globals[g.0].span, self.types_of(stored)));
         Some(types.collect())
@@ -214,15 +214,15 @@ impl Resolver<'_> {
             self.cur = outer;
         }
         let decl = self.functions.get(&key);
-        let mut found = decl.map(|d| d.results.clone()).unwrap_or_default();
+        let mut origins = decl.map(|d| d.results.clone()).unwrap_or_default();
         // The next body of the same signature.
         if let UnitKind::Func {
             next_alt: Some(next),
             ..
         } = &self.tree.units[unit.0].kind
         {
-            found.push(Origin::Call(*next));
+            origins.push(Origin::Call(*next));
         }
-        found
+        origins
     }
 }

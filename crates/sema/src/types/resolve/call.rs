@@ -32,8 +32,8 @@ impl Resolver<'_> {
             true if !self.cur.file.is_built_in() => name.span.file,
             _ => self.cur.file,
         };
-        let found = self.lib.functions(&name.name, from);
-        if found.is_empty() {
+        let functions = self.lib.functions(&name.name, from);
+        if functions.is_empty() {
             if built_in && name.name.starts_with("__") {
                 return self.internal(name, args, span, value);
             }
@@ -43,12 +43,12 @@ impl Resolver<'_> {
             }
             return None;
         }
-        let mut fits: Vec<&FunctionDef> = found
+        let mut fits: Vec<&FunctionDef> = functions
             .iter()
             .filter(|(_, f)| f.params.len() == args.len())
             .collect();
         if fits.is_empty() {
-            self.wrong_count(name, args.len(), &found);
+            self.wrong_count(name, args.len(), &functions);
             return None;
         }
         // Bodies of one signature run by priority, then in source order.
@@ -75,11 +75,11 @@ impl Resolver<'_> {
     /// Warns of the script's bodies behind one without `next`.
     fn warn_unreached(&mut self, bodies: &[FunctionDef]) {
         let goes_on = |f: &ast::Function| {
-            let mut found = false;
+            let mut has_next = false;
             if let ast::FnBody::Block(b) = &f.body {
-                each_stmt(b, |s| found |= matches!(s.kind, ast::StmtKind::Next));
+                each_stmt(b, |s| has_next |= matches!(s.kind, ast::StmtKind::Next));
             }
-            found
+            has_next
         };
         let Some(last) = bodies.iter().position(|(_, f)| !goes_on(f)) else {
             return;
@@ -195,15 +195,15 @@ impl Resolver<'_> {
         });
     }
 
-    fn wrong_count(&mut self, name: &ast::Ident, n: usize, found: &[FunctionDef]) {
-        let mut counts: Vec<usize> = found.iter().map(|(_, f)| f.params.len()).collect();
+    fn wrong_count(&mut self, name: &ast::Ident, n: usize, functions: &[FunctionDef]) {
+        let mut counts: Vec<usize> = functions.iter().map(|(_, f)| f.params.len()).collect();
         counts.sort_unstable();
         counts.dedup();
         let counts: Vec<String> = counts.iter().map(usize::to_string).collect();
         let counts = counts.join(" or ");
         let text = format!("`{}` takes {counts} arguments, not {n}", name.name);
         let mut d = Diagnostic::error(codes::ARGUMENT_COUNT, text).at(name.span);
-        if let Some((file, f)) = found.first()
+        if let Some((file, f)) = functions.first()
             && self.is_user(*file)
         {
             d = d.also(f.name.span, "defined here");
@@ -364,8 +364,9 @@ impl Resolver<'_> {
         let table = match self.tables.get(&name) {
             Some(t) => *t,
             None => {
-                let own = syscall_table(self.facts, &name);
-                let Some(entries) = own.or_else(|| (self.settings.inputs.tables)(&name)) else {
+                let of_machine = syscall_table(self.facts, &name);
+                let Some(entries) = of_machine.or_else(|| (self.settings.inputs.tables)(&name))
+                else {
                     let text = format!("there is no table `{name}`");
                     return self.refuse(codes::INTRINSIC, span, text);
                 };

@@ -76,12 +76,12 @@ impl Resolver<'_> {
         text.lit("[");
         for n in 0..ELEMENTS {
             let shown = element(self, n, false, Pretty::Shallow);
-            let mut own = PrettyText::new(space, span);
-            own.lit(if n > 0 { ", " } else { "" });
-            own.append(shown);
-            let own = self.sprint(own);
+            let mut one = PrettyText::new(space, span);
+            one.lit(if n > 0 { ", " } else { "" });
+            one.append(shown);
+            let one = self.sprint(one);
             let none = self.string_imm(b"", span);
-            let part = self.above(&count, n.into(), [own, none], span);
+            let part = self.above(&count, n.into(), [one, none], span);
             text.append(part);
         }
         let more = self.string_imm(b", ...]", span);

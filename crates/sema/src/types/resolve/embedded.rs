@@ -66,14 +66,14 @@ const SHOWN: usize = 4;
 
 /// The functions that do what this C code does, as far as its words say.
 fn instead(code: &str) -> Vec<&'static str> {
-    let mut found: Vec<&str> = Vec::new();
+    let mut functions: Vec<&str> = Vec::new();
     for (word, function) in INSTEAD {
-        if code.contains(word) && !found.contains(function) {
-            found.push(function);
+        if code.contains(word) && !functions.contains(function) {
+            functions.push(function);
         }
     }
-    found.truncate(SHOWN);
-    found
+    functions.truncate(SHOWN);
+    functions
 }
 
 impl Resolver<'_> {

@@ -246,8 +246,8 @@ impl Resolver<'_> {
     fn store_at_entry(&mut self, value: HirExpr, span: Span) -> (GlobalIx, Vec<HirExpr>) {
         let keys = self.entry_keys(true, span);
         let g = self.entry_array(value.ty, keys.len(), span);
-        let (ty, at) = (value.ty, value.span);
-        let store = set(LValue::Elem(g, keys), value, ty, at);
+        let (ty, value_span) = (value.ty, value.span);
+        let store = set(LValue::Elem(g, keys), value, ty, value_span);
         self.cur.entries.stores.push(store);
         (g, self.entry_keys(false, span))
     }
@@ -321,14 +321,14 @@ impl Resolver<'_> {
             return (Vec::new(), None);
         };
         let mut takes = entries.takes;
-        let all = entries.seen_flags.into_iter().reduce(|a, b| {
+        let all_seen = entries.seen_flags.into_iter().reduce(|a, b| {
             let (and, span) = (true, a.span);
             let (a, b) = (Box::new(a), Box::new(b));
             self.num(HirExprKind::Logic { and, a, b }, span)
         });
-        if let Some(all) = all {
-            let span = all.span;
-            let cond = self.num(HirExprKind::Un(UnOp::Not, Box::new(all)), span);
+        if let Some(all_seen) = all_seen {
+            let span = all_seen.span;
+            let cond = self.num(HirExprKind::Un(UnOp::Not, Box::new(all_seen)), span);
             let count = self.count_unseen(span);
             let kind = HirStmtKind::Next;
             let (then, els) = (vec![count, HirStmt { kind, span }], Vec::new());

@@ -25,13 +25,13 @@ fn without_type(span: Span, what: &str, assigned: bool) -> Diagnostic {
 
 impl Resolver<'_> {
     pub(super) fn finish(&mut self) {
-        for (var, elem, at) in std::mem::take(&mut self.foreach_values) {
+        for (var, elem, span) in std::mem::take(&mut self.foreach_values) {
             match self.types.get(elem) {
-                Some(Base::Stats) => self.set_type(var, Base::Long, at),
-                _ => self.unify(var, elem, at),
+                Some(Base::Stats) => self.set_type(var, Base::Long, span),
+                _ => self.unify(var, elem, span),
             }
         }
-        for (unit, at) in std::mem::take(&mut self.value_calls) {
+        for (unit, span) in std::mem::take(&mut self.value_calls) {
             let u = &mut self.tree.units[unit.0];
             let UnitKind::Func {
                 has_value: has_value @ false,
@@ -47,7 +47,7 @@ impl Resolver<'_> {
                 continue;
             }
             let text = format!("function `{}` returns no value", u.name);
-            let d = Diagnostic::error(codes::NO_VALUE, text).at(at);
+            let d = Diagnostic::error(codes::NO_VALUE, text).at(span);
             let d = if u.user {
                 d.also(u.span, "defined here")
             } else {
@@ -112,7 +112,7 @@ impl Resolver<'_> {
 
     /// Reports statistics in other uses than adding, extractors, `foreach` and `delete`.
     fn statistics_as_values(&mut self) {
-        let mut found: Vec<(Span, String)> = Vec::new();
+        let mut uses: Vec<(Span, String)> = Vec::new();
         for u in &self.tree.units {
             walk_exprs(&u.body, &mut |e| {
                 let lvalue = match &e.kind {
@@ -124,11 +124,11 @@ impl Resolver<'_> {
                         LValue::Local(ix) => &u.locals[ix.0].name,
                         LValue::Scalar(g) | LValue::Elem(g, _) => &self.tree.globals[g.0].name,
                     };
-                    found.push((e.span, name.to_string()));
+                    uses.push((e.span, name.to_string()));
                 }
             });
         }
-        for (span, name) in found {
+        for (span, name) in uses {
             self.report(
                 Diagnostic::error(
                     codes::NOT_A_STATISTIC,

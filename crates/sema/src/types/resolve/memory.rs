@@ -79,36 +79,36 @@ impl Resolver<'_> {
             None if name.contains('/') => ModuleQuery::Path(name.into()),
             None => ModuleQuery::KernelModule(name.into()),
         };
-        let found = self.facts.modules(&query).or_else(|why| match query {
+        let modules = self.facts.modules(&query).or_else(|why| match query {
             ModuleQuery::Path(_) | ModuleQuery::Headers(_) => Err(why),
             _ => self.facts.modules(&ModuleQuery::Path(name.into())),
         })?;
-        Ok(found.into_iter().next().map(|f| f.module))
+        Ok(modules.into_iter().next().map(|f| f.module))
     }
 
     /// The module that a script names; an error where there is none.
     fn named_module(&mut self, name: &str, span: Span) -> Option<ProbeModule> {
-        let found = self.find_module(name);
-        found.unwrap_or_else(|why| self.refuse(codes::NO_MODULE, span, why))
+        let module = self.find_module(name);
+        module.unwrap_or_else(|why| self.refuse(codes::NO_MODULE, span, why))
     }
 
     /// The modules that a script names, separated by colons; those that do not exist are passed
     /// over. An error where none exists.
     fn search_modules(&mut self, names: &str, span: Span) -> Vec<ProbeModule> {
-        let mut found = Vec::new();
+        let mut modules = Vec::new();
         let mut missing = Vec::new();
         for name in names.split(':') {
             match self.find_module(name) {
-                Ok(module) => found.extend(module),
+                Ok(module) => modules.extend(module),
                 Err(why) => missing.push(why),
             }
         }
-        if found.is_empty() {
+        if modules.is_empty() {
             for why in missing {
                 self.error(codes::NO_MODULE, span, why);
             }
         }
-        found
+        modules
     }
 
     /// `@cast(address, "type", "module")`
@@ -120,16 +120,16 @@ impl Resolver<'_> {
     ) -> Option<Typed> {
         let base = self.number(args.first()?);
         let name = self.literal(args, 1, "the type of `@cast`", span)?;
-        let at = args.get(1).map_or(span, |a| a.span);
+        let type_span = args.get(1).map_or(span, |a| a.span);
         let modules = match args.get(2) {
             Some(_) => {
                 let named = self.literal(args, 2, "the module of `@cast`", span);
                 // The first that has the type counts.
-                named.map_or(Vec::new(), |names| self.search_modules(&names, at))
+                named.map_or(Vec::new(), |names| self.search_modules(&names, type_span))
             }
             None => {
-                let own = self.own_module().into_iter();
-                own.chain([ProbeModule::Kernel]).collect()
+                let probed = self.own_module().into_iter();
+                probed.chain([ProbeModule::Kernel]).collect()
             }
         };
         // Without a module the reason was reported.
@@ -146,9 +146,9 @@ impl Resolver<'_> {
                 }
                 _ => None,
             });
-            let of = named.unwrap_or_else(|| first.to_string());
-            let text = format!("type definition `{name}` not found in {of}");
-            let d = Diagnostic::error(codes::NO_TYPE, text).at(at);
+            let place = named.unwrap_or_else(|| first.to_string());
+            let text = format!("type definition `{name}` not found in {place}");
+            let d = Diagnostic::error(codes::NO_TYPE, text).at(type_span);
             let mut similar = modules.iter();
             let similar = similar.find_map(|m| self.facts.similar_type(m, &name));
             self.report(d.help_if(similar.map(|near| format!("did you mean `{near}`?"))));
@@ -177,7 +177,7 @@ impl Resolver<'_> {
             None => self.own_module().unwrap_or(ProbeModule::Kernel),
         };
         let (short, file) = name_and_file(&name);
-        let found = match module {
+        let variable = match module {
             ProbeModule::Kernel if file.is_none() => self.facts.variable(short).map(|v| Variable {
                 name: short.into(),
                 ty: v.ty,
@@ -186,9 +186,9 @@ impl Resolver<'_> {
             }),
             _ => None,
         };
-        let found = found.or_else(|| self.facts.module_variable(&module, short, file));
-        if let Some(found) = found {
-            return self.variable(&found, suffix, space_of_module(&module), span);
+        let variable = variable.or_else(|| self.facts.module_variable(&module, short, file));
+        if let Some(variable) = variable {
+            return self.variable(&variable, suffix, space_of_module(&module), span);
         }
         // The address alone needs no type.
         if let (ProbeModule::Kernel, true, []) = (&module, suffix.addr_of, suffix.access)
@@ -221,22 +221,22 @@ impl Resolver<'_> {
     /// Walks from a variable through member accesses.
     pub(super) fn variable(
         &mut self,
-        found: &Variable,
+        variable: &Variable,
         suffix: Suffix<'_>,
         space: Space,
         span: Span,
     ) -> Option<Typed> {
-        match self.location(&found.loc, CTy::id(found.ty), space, span) {
+        match self.location(&variable.loc, CTy::id(variable.ty), space, span) {
             Ok((base, from)) => self.walk(base, from, suffix, space, span),
             Err(why) => {
-                let text = format!("`{}` is not available here: {why}", found.name);
+                let text = format!("`{}` is not available here: {why}", variable.name);
                 let d = Diagnostic::error(codes::ABSENT_VALUE, text).at(span);
                 let d = match &*why == UNKNOWN_BIAS {
                     true => d
                         .note("the module can be at another address in each process, and this probe is not in the module")
                         .help(format!(
                             "keep `&@var(\"{}\", ...)` of a probe in the module in a global, and read it here by `@cast`",
-                            found.name
+                            variable.name
                         )),
                     false => d,
                 };
@@ -294,9 +294,9 @@ impl Resolver<'_> {
         }
         let mut linked = self.imm(last.1.cast_signed(), span);
         for (site, address) in others.iter().rev() {
-            let here = self.intrinsic_of(Intrinsic::CtxSite, None, span);
+            let site_hit = self.intrinsic_of(Intrinsic::CtxSite, None, span);
             let number = self.imm(i64::from(*site), span);
-            let equal = self.bin(BinOp::Eq, here, number, span);
+            let equal = self.bin(BinOp::Eq, site_hit, number, span);
             let address = self.imm(address.cast_signed(), span);
             linked = self.choose(equal, [address, linked], span);
         }
@@ -349,8 +349,8 @@ impl Resolver<'_> {
                 LocOp::Bias(pc) => self.bias(pc, span)?,
                 LocOp::ThreadPointer(offset) => {
                     let task = self.intrinsic_of(Intrinsic::TaskCurrent, None, span);
-                    let at = self.op_imm(BinOp::Add, task, offset.into(), span);
-                    (self.load(Space::Kernel, at, 8, false, span), 3)
+                    let address = self.op_imm(BinOp::Add, task, offset.into(), span);
+                    (self.load(Space::Kernel, address, 8, false, span), 3)
                 }
                 LocOp::Const(n) => (self.imm(n, span), 1),
                 LocOp::Load { size, signed } => {
@@ -374,8 +374,8 @@ impl Resolver<'_> {
                     (self.num(HirExprKind::Un(op, Box::new(a)), span), n + 1)
                 }
                 LocOp::Pick(n) => {
-                    let at = top.checked_sub(1 + usize::from(n))?;
-                    stack.get(at)?.clone()
+                    let index = top.checked_sub(1 + usize::from(n))?;
+                    stack.get(index)?.clone()
                 }
                 LocOp::Drop => {
                     stack.pop()?;

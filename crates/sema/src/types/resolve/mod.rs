@@ -241,8 +241,8 @@ impl<'a> Resolver<'a> {
             self.trial_failed |= d.severity == spile_syntax::diag::Severity::Error;
             return;
         }
-        let at = d.primary.as_ref().map(|l| l.span).unwrap_or_default();
-        if self.reported.insert((d.code, at, d.message.clone())) {
+        let span = d.primary.as_ref().map(|l| l.span).unwrap_or_default();
+        if self.reported.insert((d.code, span, d.message.clone())) {
             self.diags.push(d);
         }
     }
@@ -359,23 +359,23 @@ impl<'a> Resolver<'a> {
     }
 
     /// Sets the type of `v` to `base`, decided at `at`.
-    fn set_type(&mut self, v: TyVar, base: Base, at: Span) {
-        if let Err(c) = self.types.set(v, base, at) {
-            self.mismatch(c, at);
+    fn set_type(&mut self, v: TyVar, base: Base, span: Span) {
+        if let Err(c) = self.types.set(v, base, span) {
+            self.mismatch(c, span);
         }
     }
 
     /// Unifies `a`, the newer one, at `at`, with `b`.
-    fn unify(&mut self, a: TyVar, b: TyVar, at: Span) {
+    fn unify(&mut self, a: TyVar, b: TyVar, span: Span) {
         if let Err(c) = self.types.unify(a, b) {
-            self.mismatch(c, at);
+            self.mismatch(c, span);
         }
     }
 
-    fn mismatch(&mut self, c: super::unify::Conflict, at: Span) {
+    fn mismatch(&mut self, c: super::unify::Conflict, span: Span) {
         let (before, here) = (c.before.name(), c.here.name());
-        let own = c.before_at == at;
-        let (text, label) = match own {
+        let at_one_place = c.before_at == span;
+        let (text, label) = match at_one_place {
             true => (
                 format!("type mismatch: {before} where {here} is needed"),
                 format!("{here} is needed here"),
@@ -385,11 +385,11 @@ impl<'a> Resolver<'a> {
                 format!("{here} here"),
             ),
         };
-        let mut d = Diagnostic::error(codes::TYPE_MISMATCH, text).label(at, label);
-        if !own {
+        let mut d = Diagnostic::error(codes::TYPE_MISMATCH, text).label(span, label);
+        if !at_one_place {
             d = d.also(c.before_at, format!("{before} because of this"));
         }
-        if c.here_at != at && c.here_at != c.before_at {
+        if c.here_at != span && c.here_at != c.before_at {
             d = d.also(c.here_at, format!("{here} because of this"));
         }
         if c.before == Base::Stats || c.here == Base::Stats {
@@ -489,7 +489,7 @@ impl<'a> Resolver<'a> {
                 return Some(keys.clone());
             }
             let global = &self.tree.globals[g.0];
-            let (name, at) = (global.name.clone(), global.keys_at);
+            let (name, keys_at) = (global.name.clone(), global.keys_at);
             let shown = |n: usize| match n {
                 0 => "no index".to_owned(),
                 1 => "1 index".to_owned(),
@@ -499,7 +499,7 @@ impl<'a> Resolver<'a> {
             let text = format!("`{name}` is used with {now} and with {before}");
             let d = Diagnostic::error(codes::INDEX_COUNT, text);
             let d = d.label(span, format!("{now} here"));
-            self.report(d.also(at, format!("{before} here")));
+            self.report(d.also(keys_at, format!("{before} here")));
             return None;
         }
         let keys: Vec<TyVar> = (0..n).map(|_| self.types.fresh()).collect();

@@ -64,8 +64,8 @@ impl PrettyText {
     }
 
     /// Appends a text.
-    pub(super) fn append(&mut self, own: HirExpr) {
-        self.conv(ConvKind::Str, false, own);
+    pub(super) fn append(&mut self, string: HirExpr) {
+        self.conv(ConvKind::Str, false, string);
     }
 
     fn flush(&mut self) {
@@ -221,10 +221,10 @@ impl Resolver<'_> {
             }
             TypeShape::Array { elem, count } => {
                 return self.elements(text, (elem, count), depth, |this, text, offset| {
-                    let at = u32::try_from(offset).unwrap_or(u32::MAX).saturating_mul(8);
+                    let bit = u32::try_from(offset).unwrap_or(u32::MAX).saturating_mul(8);
                     let object = PieceObject {
                         ty: elem,
-                        first: first.saturating_add(at),
+                        first: first.saturating_add(bit),
                         width: 0,
                     };
                     this.pieces_object(text, pieces, object, depth - 1);
@@ -237,7 +237,7 @@ impl Resolver<'_> {
             1..=64 => self.bits(pieces, (first, bits), signed, text.space, span),
             128 => {
                 let kind = wide_kind(ty.shape(self.facts));
-                let mut word = |at| self.bits(pieces, (at, 64), false, text.space, span)?.ok();
+                let mut word = |bit| self.bits(pieces, (bit, 64), false, text.space, span)?.ok();
                 match (kind, word(first), word(first.saturating_add(64))) {
                     (Some(kind), Some(low), Some(high)) => {
                         return self.append_wide(text, kind, (low, Some(high)));
@@ -477,12 +477,12 @@ impl Resolver<'_> {
                 let TypeShape::Int { size, .. } = CTy::id(m.ty).shape(this.facts) else {
                     return None;
                 };
-                let at = this.offset(addr, i64::from(m.bit_offset / 8), span);
-                Some(this.load_shown(text, at, size, false))
+                let address = this.offset(addr, i64::from(m.bit_offset / 8), span);
+                Some(this.load_shown(text, address, size, false))
             };
             let mut append = |this: &mut Self, text: &mut PrettyText, m: &Member| {
-                let at = this.offset(addr, i64::from(m.bit_offset / 8), span);
-                this.append_object(text, at, CTy::id(m.ty), depth);
+                let address = this.offset(addr, i64::from(m.bit_offset / 8), span);
+                this.append_object(text, address, CTy::id(m.ty), depth);
             };
             return self.append_variant(text, &variants, &mut number, &mut append);
         }
@@ -494,8 +494,8 @@ impl Resolver<'_> {
     fn pretty_member(&mut self, text: &mut PrettyText, addr: &HirExpr, m: &Member, depth: u8) {
         let (ty, span) = (CTy::id(m.ty), text.span);
         if m.bit_size == 0 {
-            let at = self.offset(addr, i64::from(m.bit_offset / 8), span);
-            return self.pretty_object(text, at, ty, depth);
+            let address = self.offset(addr, i64::from(m.bit_offset / 8), span);
+            return self.pretty_object(text, address, ty, depth);
         }
         let TypeShape::Int { size, signed, .. } = ty.shape(self.facts) else {
             return text.lit("?");
@@ -505,53 +505,67 @@ impl Resolver<'_> {
         let width = m.bit_size.min(64) as u8;
         let value = if m.bit_offset % word + m.bit_size <= word {
             let start = m.bit_offset / word * word;
-            let at = self.offset(addr, i64::from(start / 8), span);
-            let raw = self.load_shown(text, at, size.min(8), false);
+            let address = self.offset(addr, i64::from(start / 8), span);
+            let raw = self.load_shown(text, address, size.min(8), false);
             self.extend(raw, (m.bit_offset - start).fit::<u8>(), width, signed, span)
         } else {
-            let at = self.offset(addr, i64::from(m.bit_offset / 8), span);
+            let address = self.offset(addr, i64::from(m.bit_offset / 8), span);
             let shift = (m.bit_offset % 8) as u8;
-            self.crossing_field(&at, (shift, width), signed, text.space, span)
+            self.crossing_field(&address, (shift, width), signed, text.space, span)
         };
         text.conv(integer(signed), false, value);
     }
 
     /// Reads an integer in the memory of a text's objects.
-    fn load_shown(&mut self, text: &PrettyText, at: HirExpr, size: u8, signed: bool) -> HirExpr {
-        self.load(text.space, at, size, signed, text.span)
+    fn load_shown(
+        &mut self,
+        text: &PrettyText,
+        address: HirExpr,
+        size: u8,
+        signed: bool,
+    ) -> HirExpr {
+        self.load(text.space, address, size, signed, text.span)
     }
 
     /// Appends an object in memory.
-    pub(super) fn pretty_object(&mut self, text: &mut PrettyText, at: HirExpr, ty: CTy, depth: u8) {
+    pub(super) fn pretty_object(
+        &mut self,
+        text: &mut PrettyText,
+        address: HirExpr,
+        ty: CTy,
+        depth: u8,
+    ) {
         match ty.shape(self.facts) {
             shape if wide_kind(shape.clone()).is_some_and(WideNumber::is_double_word) => {
-                let high = self.offset(&at, 8, text.span);
+                let high = self.offset(&address, 8, text.span);
                 let high = self.load_shown(text, high, 8, false);
-                let low = self.load_shown(text, at, 8, false);
+                let low = self.load_shown(text, address, 8, false);
                 if let Some(kind) = wide_kind(shape) {
                     self.append_wide(text, kind, (low, Some(high)));
                 }
             }
             TypeShape::Float(size @ (2 | 4 | 8)) => {
-                let value = self.load_shown(text, at, size, false);
+                let value = self.load_shown(text, address, size, false);
                 self.append_float(text, size, value);
             }
             TypeShape::Float(_) => text.lit("?"),
             TypeShape::Int { size, signed, .. } => {
-                let value = self.load_shown(text, at, size, signed);
+                let value = self.load_shown(text, address, size, signed);
                 text.conv(integer(signed), false, value);
             }
             TypeShape::Ptr(to) => {
-                let value = self.load_shown(text, at, 8, false);
+                let value = self.load_shown(text, address, 8, false);
                 self.append_pointer(text, value, to);
             }
             // The object itself could contain a reference to its structure.
             TypeShape::Ref(_) => {
-                let value = self.load_shown(text, at, 8, false);
+                let value = self.load_shown(text, address, 8, false);
                 text.conv(ConvKind::Pointer, false, value);
             }
-            TypeShape::Array { elem, count } => self.pretty_array(text, at, (elem, count), depth),
-            TypeShape::Struct(id, _) => self.pretty_struct(text, &at, id, depth),
+            TypeShape::Array { elem, count } => {
+                self.pretty_array(text, address, (elem, count), depth)
+            }
+            TypeShape::Struct(id, _) => self.pretty_struct(text, &address, id, depth),
             TypeShape::Strided { .. } => text.lit("[...]"),
             TypeShape::Other => text.lit("?"),
         }
@@ -560,7 +574,7 @@ impl Resolver<'_> {
     fn pretty_array(
         &mut self,
         text: &mut PrettyText,
-        at: HirExpr,
+        address: HirExpr,
         (elem, count): (CTy, u32),
         depth: u8,
     ) {
@@ -573,13 +587,13 @@ impl Resolver<'_> {
                 _ => TEXT.min(count.into()),
             };
             let limit = self.imm(limit, span);
-            let read = self.read_string(text.space, at, limit, span);
+            let read = self.read_string(text.space, address, limit, span);
             text.append(read);
             return text.lit("\"");
         }
         self.elements(text, (elem, count), depth, |this, text, offset| {
-            let at = this.offset(&at, offset, span);
-            this.pretty_object(text, at, elem, depth - 1);
+            let address = this.offset(&address, offset, span);
+            this.pretty_object(text, address, elem, depth - 1);
         });
     }
 

@@ -151,8 +151,8 @@ impl Resolver<'_> {
         let last = first.checked_add(width)?;
         let (mut start, mut joined, mut end) = (0, None, first);
         for piece in pieces {
-            let behind = start + 8 * piece.bytes;
-            let (from, to) = (first.max(start), last.min(behind));
+            let piece_end = start + 8 * piece.bytes;
+            let (from, to) = (first.max(start), last.min(piece_end));
             if from < to {
                 let ops = match &piece.value {
                     Ok(ops) => ops,
@@ -175,7 +175,7 @@ impl Resolver<'_> {
                 });
                 end = to;
             }
-            start = behind;
+            start = piece_end;
         }
         match joined {
             Some(value) if end == last => Some(Ok(value)),

@@ -28,16 +28,16 @@ impl Resolver<'_> {
     /// Checks that the condition of a probe point reads global variables and nothing else, since it
     /// is no part of a handler. Files of the library may call functions.
     pub(super) fn check_condition(&mut self, cond: &ast::Expr) {
-        let mut found = Vec::new();
+        let mut names = Vec::new();
         if !self.is_user(self.cur.file) {
             return;
         }
         each_expr(cond, &mut |e: &ast::Expr| match &e.kind {
-            ast::ExprKind::Var(name) => found.push((name.clone(), e.span, false)),
-            ast::ExprKind::Call { name, .. } => found.push((name.name.clone(), e.span, true)),
+            ast::ExprKind::Var(name) => names.push((name.clone(), e.span, false)),
+            ast::ExprKind::Call { name, .. } => names.push((name.name.clone(), e.span, true)),
             _ => {}
         });
-        for (name, span, call) in found {
+        for (name, span, call) in names {
             let text = match call {
                 true => format!("the condition of a probe point must not call `{name}`"),
                 false if self.find_global(&name).is_none() => {
@@ -54,8 +54,8 @@ impl Resolver<'_> {
     }
 
     pub(super) fn rules(&mut self) {
-        let found = check(&self.tree, &std::mem::take(&mut self.conditions));
-        found.into_iter().for_each(|d| self.report(d));
+        let violations = check(&self.tree, &std::mem::take(&mut self.conditions));
+        violations.into_iter().for_each(|d| self.report(d));
         if !self.options.guru {
             self.changes_of_processes();
             self.absolute_addresses();
@@ -74,10 +74,10 @@ impl Resolver<'_> {
         let of_kernel = |c: &ast::Component| matches!(&*c.name, "kernel" | "module" | "kprobe");
         for entry in points {
             let comps = &entry.point.components;
-            let at = comps.iter().find(|c| matches_point(&c.name, "absolute"));
-            if let Some(at) = at.filter(|_| comps.first().is_some_and(of_kernel)) {
+            let absolute = comps.iter().find(|c| matches_point(&c.name, "absolute"));
+            if let Some(absolute) = absolute.filter(|_| comps.first().is_some_and(of_kernel)) {
                 let text = "a probe at an absolute address of the kernel";
-                self.needs_guru(text, "probe any address", at.span);
+                self.needs_guru(text, "probe any address", absolute.span);
             }
         }
     }
@@ -87,7 +87,7 @@ impl Resolver<'_> {
     fn changes_of_processes(&mut self) {
         let changing = reaching(&self.tree, Unit::changes_process);
         let reserved = |func: UnitIx| RESERVED.contains(&&*self.tree.units[func.0].name);
-        let mut found = Vec::new();
+        let mut calls = Vec::new();
         for unit in &self.tree.units {
             walk_exprs(&unit.body, &mut |e| {
                 if let HirExprKind::Call { func, .. } = &e.kind
@@ -95,7 +95,7 @@ impl Resolver<'_> {
                     && self.tree.units[func.0].span.file.is_built_in()
                     && !e.span.file.is_built_in()
                 {
-                    found.push((
+                    calls.push((
                         self.tree.units[func.0].name.clone(),
                         changing[func.0],
                         e.span,
@@ -103,7 +103,7 @@ impl Resolver<'_> {
                 }
             });
         }
-        for (name, changes, span) in found {
+        for (name, changes, span) in calls {
             let (does, what_for) = match changes {
                 true => ("changes a process", CHANGES),
                 false => (
@@ -226,10 +226,10 @@ fn foreach(
 
 /// Whether a unit itself modifies a global variable.
 fn modifies_global(unit: &Unit) -> bool {
-    let mut found = false;
-    changes(&unit.body, &mut |_, _, _| found = true);
+    let mut modifies = false;
+    changes(&unit.body, &mut |_, _, _| modifies = true);
     walk_stmts(&unit.body, &mut |s| {
-        found |= matches!(s.kind, HirStmtKind::DeleteAll(_));
+        modifies |= matches!(s.kind, HirStmtKind::DeleteAll(_));
     });
-    found
+    modifies
 }

@@ -196,9 +196,9 @@ impl Resolver<'_> {
             let (v, cty) = self.typed_expr(e);
             self.unify(v.ty, ret, v.span);
             self.cur.has_value = true;
-            let mut found = std::mem::take(&mut self.cur.results);
-            self.origins(&v, cty, &mut found);
-            self.cur.results = found;
+            let mut origins = std::mem::take(&mut self.cur.results);
+            self.origins(&v, cty, &mut origins);
+            self.cur.results = origins;
             v
         })))
     }

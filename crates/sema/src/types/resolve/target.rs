@@ -184,9 +184,9 @@ impl Resolver<'_> {
         let by_number = || ctx.numbered_argument(short);
         let named = ctx.target(short).or_else(by_number);
         let Some(t) = named.filter(|_| !name.starts_with("$$")) else {
-            if let Some(found) = self.global(short, &ctx) {
-                let space = self.space_of_type(CTy::id(found.ty));
-                return self.variable(&found, suffix, space, span);
+            if let Some(located) = self.global(short, &ctx) {
+                let space = self.space_of_type(CTy::id(located.ty));
+                return self.variable(&located, suffix, space, span);
             }
             return self.unknown_target(name, &ctx, span);
         };
@@ -199,12 +199,12 @@ impl Resolver<'_> {
             return Some((text, None));
         }
         let in_pieces = self.member_in_pieces(&t.source, t.ty, access, space, span);
-        let found = in_pieces.unwrap_or_else(|| {
+        let located = in_pieces.unwrap_or_else(|| {
             let whole = self.source(&t.source, t.ty, space, span);
             whole.map(|base| (base, access))
         });
-        let ((base, from), access) = match found {
-            Ok(found) => found,
+        let ((base, from), access) = match located {
+            Ok(located) => located,
             Err(why) => return self.absent(&format!("`{name}`"), &why, span),
         };
         self.walk(base, from, Suffix { access, ..suffix }, space, span)
@@ -229,8 +229,8 @@ impl Resolver<'_> {
     /// The error of a `$` variable that the context lacks.
     fn unknown_target<T>(&mut self, name: &str, ctx: &HandlerContext, span: Span) -> Option<T> {
         let short = name.trim_start_matches('$');
-        let own = ctx.targets.iter().filter(|t| !t.name.starts_with('('));
-        let names: Vec<String> = own.map(|t| format!("${}", t.name)).collect();
+        let shown = ctx.targets.iter().filter(|t| !t.name.starts_with('('));
+        let names: Vec<String> = shown.map(|t| format!("${}", t.name)).collect();
         let text = format!("unable to find local `{short}`: this probe has no variable `{name}`");
         let mut d = Diagnostic::error(probe_codes::NO_TARGET, text)
             .at(span)
@@ -252,11 +252,11 @@ impl Resolver<'_> {
         };
         let ret = matches!(&self.cur.event, Some(Event::Code(probe)) if probe.ret);
         let short = name.trim_start_matches('$');
-        let own = |t: &TargetVar| matches!(t.kind, VarKind::Return | VarKind::Global);
+        let of_return = |t: &TargetVar| matches!(t.kind, VarKind::Return | VarKind::Global);
         match name {
             "$$vars" | "$$parms" | "$$locals" => ret,
             _ if name.starts_with("$$") => false,
-            _ => ret && ctx.target(short).is_some_and(|t| !own(t)),
+            _ => ret && ctx.target(short).is_some_and(|t| !of_return(t)),
         }
     }
 
@@ -276,8 +276,11 @@ impl Resolver<'_> {
             TargetSource::Decision => (Intrinsic::Decision, None),
             TargetSource::SysNr => {
                 let nr = self.intrinsic_of(Intrinsic::SysNr, None, span);
-                let own = i64::from(spile_ir::NrSet::COMPAT) - 1;
-                return Ok((self.op_imm(BinOp::And, nr, own, span), WalkBase::Value(ty)));
+                let native_bits = i64::from(spile_ir::NrSet::COMPAT) - 1;
+                return Ok((
+                    self.op_imm(BinOp::And, nr, native_bits, span),
+                    WalkBase::Value(ty),
+                ));
             }
             TargetSource::Loc(loc) => return self.location(loc, ty, space, span),
         };
@@ -333,8 +336,8 @@ impl Resolver<'_> {
                     ShownForm::Text(self.wide_object(base, w, t.ty, space, span))
                 }
                 Ok(w) => {
-                    let all = Suffix::new(&[], false, pretty);
-                    match self.counted_text((&base, from), &w, all, space, span) {
+                    let whole = Suffix::new(&[], false, pretty);
+                    match self.counted_text((&base, from), &w, whole, space, span) {
                         Some(text) => ShownForm::Text(text),
                         None => ShownForm::Value(self.apply(base, w, space, span)),
                     }
@@ -402,14 +405,14 @@ impl Resolver<'_> {
                 WalkStep::Deref => self.load(space, v, 8, false, span),
                 WalkStep::Strided { data, terms, of } => {
                     let object = (&v, of);
-                    let mut at = self.of_object(&data, object, space, span);
+                    let mut address = self.of_object(&data, object, space, span);
                     for (index, stride) in terms {
                         let index = self.number(&index);
                         let stride = self.of_object(&stride, object, space, span);
                         let step = self.bin(BinOp::Mul, index, stride, span);
-                        at = self.bin(BinOp::Add, at, step, span);
+                        address = self.bin(BinOp::Add, address, step, span);
                     }
-                    at
+                    address
                 }
             };
         }

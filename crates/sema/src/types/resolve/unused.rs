@@ -32,21 +32,21 @@ fn address<T>(node: &T) -> usize {
 /// Reads are counted once. What is left out takes its reads away, so that what only served it is found
 /// next: mostly in the same round, which goes from the last statement to the first.
 pub(super) fn find(bodies: &[(&StmtBlock, bool)], is_local: &dyn Fn(&Name) -> bool) -> Unused {
-    let mut found = Unused::default();
+    let mut unused = Unused::default();
     for (body, _) in bodies {
-        found.block(body);
+        unused.block(body);
     }
-    found.leaving = true;
+    unused.leaving = true;
     for _ in 0..ROUNDS {
-        let before = found.len();
+        let before = unused.len();
         for (body, _) in bodies.iter().filter(|b| b.1) {
-            found.mark_all(&body.stmts, is_local);
+            unused.mark_all(&body.stmts, is_local);
         }
-        if found.len() == before {
+        if unused.len() == before {
             break;
         }
     }
-    found
+    unused
 }
 
 impl Unused {
@@ -226,7 +226,7 @@ pub(super) fn changed(e: &Expr) -> Option<Change<'_>> {
 
 /// Whether an expression does nothing but compute a value. What a function does is not known yet.
 fn is_pure(e: &Expr) -> bool {
-    let own = match &e.kind {
+    let node_is_pure = match &e.kind {
         ExprKind::Assign { .. }
         | ExprKind::StatAdd { .. }
         | ExprKind::IncDec { .. }
@@ -241,8 +241,8 @@ fn is_pure(e: &Expr) -> bool {
         ExprKind::At { op: spile_syntax::ast::AtOp::Entry, .. } => return true,
         _ => true,
     };
-    let mut pure = own;
-    if own {
+    let mut pure = node_is_pure;
+    if node_is_pure {
         visit::each_child(e, |c| pure &= is_pure(c));
     }
     pure

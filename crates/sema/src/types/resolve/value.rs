@@ -86,8 +86,8 @@ impl Resolver<'_> {
         rhs: &ast::Expr,
         (span, used): (Span, bool),
     ) -> Option<HirExpr> {
-        let found = self.cur.ctx.as_ref()?.target("verdict")?;
-        let of_packet = matches!(found.source, TargetSource::Verdict);
+        let verdict = self.cur.ctx.as_ref()?.target("verdict")?;
+        let of_packet = matches!(verdict.source, TargetSource::Verdict);
         if plain_target(lhs) != Some("$verdict") || !of_packet {
             return None;
         }

@@ -23,35 +23,38 @@ impl Resolver<'_> {
         append: &mut dyn FnMut(&mut Self, &mut PrettyText, &Member),
     ) {
         let span = text.span;
-        let there = variants.discriminant.as_ref().and_then(|member| {
+        let discriminant = variants.discriminant.as_ref().and_then(|member| {
             let bits = self.discriminant_bits(member)?;
             Some((number(self, text, member)?, bits))
         });
-        if variants.variants.len() > MOST || (there.is_none() && variants.variants.len() != 1) {
+        if variants.variants.len() > MOST
+            || (discriminant.is_none() && variants.variants.len() != 1)
+        {
             return text.lit("{...}");
         }
         // The conditional expression grows from its last alternative: the variant for all other values.
         let (known, other): (Vec<_>, Vec<_>) =
             variants.variants.iter().partition(|v| v.value.is_some());
-        let mut whole = (other.is_empty() && there.is_some()).then(|| self.string_imm(b"?", span));
+        let mut whole =
+            (other.is_empty() && discriminant.is_some()).then(|| self.string_imm(b"?", span));
         for variant in other.into_iter().chain(known) {
-            let mut own = PrettyText::new(text.space, span);
+            let mut shown = PrettyText::new(text.space, span);
             for (n, member) in variant.members.iter().enumerate() {
-                own.lit(if n > 0 { ", " } else { "" });
-                own.lit(&member.name);
+                shown.lit(if n > 0 { ", " } else { "" });
+                shown.lit(&member.name);
                 if !self.is_empty(member) {
-                    append(self, &mut own, member);
+                    append(self, &mut shown, member);
                 }
             }
-            let own = self.sprint(own);
-            whole = Some(match (whole, variant.value, &there) {
+            let shown = self.sprint(shown);
+            whole = Some(match (whole, variant.value, &discriminant) {
                 (Some(rest), Some(value), Some((number, bits))) => {
                     let value = value.cast_unsigned() & (u64::MAX >> (64 - bits));
                     let value = self.imm(value.cast_signed(), span);
                     let equal = self.bin(BinOp::Eq, number.clone(), value, span);
-                    self.choose(equal, [own, rest], span)
+                    self.choose(equal, [shown, rest], span)
                 }
-                _ => own,
+                _ => shown,
             });
         }
         if let Some(whole) = whole {

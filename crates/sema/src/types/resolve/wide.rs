@@ -72,9 +72,9 @@ impl Resolver<'_> {
         span: Span,
     ) -> HirExpr {
         let last = FinalAccess::Address;
-        let at = self.apply(base, MemberWalk { last, ..walk }, space, span);
+        let address = self.apply(base, MemberWalk { last, ..walk }, space, span);
         let mut text = PrettyText::new(space, span);
-        self.pretty_object(&mut text, at, ty, 0);
+        self.pretty_object(&mut text, address, ty, 0);
         self.sprint(text)
     }
 
@@ -133,7 +133,7 @@ impl Resolver<'_> {
     /// A bit field from the bytes at an address that have it; the first bit is below `shift` others.
     pub(super) fn crossing_field(
         &mut self,
-        at: &HirExpr,
+        address: &HirExpr,
         (shift, width): (u8, u8),
         signed: bool,
         space: Space,
@@ -145,7 +145,7 @@ impl Resolver<'_> {
         let mut done = 0;
         while done < bytes {
             let size = 1i64 << (bytes - done).min(8).ilog2();
-            let part = self.op_imm(BinOp::Add, at.clone(), done, span);
+            let part = self.op_imm(BinOp::Add, address.clone(), done, span);
             let part = self.load(space, part, size.fit::<u8>(), false, span);
             let by = 8 * done - i64::from(shift);
             let op = if by < 0 { BinOp::UShr } else { BinOp::Shl };

@@ -93,10 +93,10 @@ impl Resolver<'_> {
         &mut self,
         register: RegisterVariable,
         assigned: Assigned,
-        at: Span,
+        lhs_span: Span,
         (span, used): (Span, bool),
     ) -> HirExpr {
-        self.needs_guru(WRITE, CHANGES, at);
+        self.needs_guru(WRITE, CHANGES, lhs_span);
         if used {
             let text = "an assignment to a variable of a program has no value of its own";
             let d = Diagnostic::error(codes::NO_VALUE, text).at(span);
@@ -122,10 +122,10 @@ impl Resolver<'_> {
     fn set_decision(
         &mut self,
         (op, _, rhs): Assigned,
-        at: Span,
+        lhs_span: Span,
         (span, used): (Span, bool),
     ) -> HirExpr {
-        self.needs_guru(WRITE, "decide for the security modules", at);
+        self.needs_guru(WRITE, "decide for the security modules", lhs_span);
         let wrong = match op {
             Some(_) => Some("a decision can be set with `=` only"),
             None if used => Some("an assignment to a decision has no value of its own"),
