@@ -8,7 +8,7 @@ use crate::token::{Tok, Token};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Comment {
     /// Its text; line comments without the newline and trailing blanks.
-    pub at: Range<usize>,
+    pub range: Range<usize>,
     /// `#` or `//`: it ends its line.
     pub line: bool,
     /// Number of newlines before it.
@@ -21,7 +21,7 @@ pub(super) struct SpacedToken {
     /// Its kind; [`Tok::Eof`] for the last.
     pub kind: Tok,
     /// Its text.
-    pub at: Range<usize>,
+    pub range: Range<usize>,
     /// Comments since the token before.
     pub comments: Vec<Comment>,
     /// Number of newlines between the last comment, or else the token before, and this token.
@@ -52,14 +52,14 @@ pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<SpacedToken> {
         .iter()
         .map(|t| (t.kind, t.span.start as usize..t.span.end as usize));
     let last = (Tok::Eof, text.len()..text.len());
-    for (kind, at) in spans.chain([last]) {
-        let adjacent = at.start == end;
-        let wide = at.start > end + 1;
-        let (comments, newlines) = gap(text, end..at.start);
-        end = at.end;
+    for (kind, range) in spans.chain([last]) {
+        let adjacent = range.start == end;
+        let wide = range.start > end + 1;
+        let (comments, newlines) = gap(text, end..range.start);
+        end = range.end;
         out.push(SpacedToken {
             kind,
-            at,
+            range,
             comments,
             newlines,
             adjacent,
@@ -72,9 +72,9 @@ pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<SpacedToken> {
 /// The comments of a gap, and the number of newlines after the last one.
 fn gap(text: &str, range: Range<usize>) -> (Vec<Comment>, usize) {
     let bytes = text.as_bytes();
-    let (mut comments, mut newlines, mut at) = (Vec::new(), 0, range.start);
-    while at < range.end {
-        let rest = &bytes[at..range.end];
+    let (mut comments, mut newlines, mut offset) = (Vec::new(), 0, range.start);
+    while offset < range.end {
+        let rest = &bytes[offset..range.end];
         let (len, line) = match rest {
             [b'#', ..] | [b'/', b'/', ..] => {
                 let len = rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
@@ -86,22 +86,22 @@ fn gap(text: &str, range: Range<usize>) -> (Vec<Comment>, usize) {
             }
             [b, ..] => {
                 newlines += usize::from(*b == b'\n');
-                at += 1;
+                offset += 1;
                 continue;
             }
             [] => break,
         };
         let end = match line {
-            true => at + rest[..len].trim_ascii_end().len(),
-            false => at + len,
+            true => offset + rest[..len].trim_ascii_end().len(),
+            false => offset + len,
         };
         comments.push(Comment {
-            at: at..end,
+            range: offset..end,
             line,
             newlines,
         });
         newlines = 0;
-        at += len;
+        offset += len;
     }
     (comments, newlines)
 }

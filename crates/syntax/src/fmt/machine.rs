@@ -78,7 +78,7 @@ pub(super) struct TokenLayout {
 
 /// See the module's documentation.
 pub(super) struct FormatMachine<'a> {
-    all: &'a [SpacedToken],
+    tokens: &'a [SpacedToken],
     /// For each `{`: its `}` is on the same line.
     flat: Vec<bool>,
     stack: Vec<OpenFrame>,
@@ -93,10 +93,10 @@ pub(super) struct FormatMachine<'a> {
 }
 
 impl<'a> FormatMachine<'a> {
-    pub(super) fn new(all: &'a [SpacedToken], text: &str) -> Self {
-        let flat = flat_braces(all, text);
+    pub(super) fn new(tokens: &'a [SpacedToken], text: &str) -> Self {
+        let flat = flat_braces(tokens, text);
         FormatMachine {
-            all,
+            tokens,
             flat,
             stack: Vec::new(),
             conds: Vec::new(),
@@ -108,7 +108,7 @@ impl<'a> FormatMachine<'a> {
     }
 
     fn kind(&self, i: usize) -> Tok {
-        self.all.get(i).map_or(Tok::Eof, |e| e.kind)
+        self.tokens.get(i).map_or(Tok::Eof, |e| e.kind)
     }
 
     fn previous(&self, i: usize) -> Tok {
@@ -196,7 +196,7 @@ impl<'a> FormatMachine<'a> {
     /// Called when token `i` was written, with the end column of its text and the line's
     /// indentation.
     pub(super) fn written(&mut self, i: usize, column: usize, line_indent: usize) {
-        let hangs = self.all.get(i + 1).is_none_or(SpacedToken::broken);
+        let hangs = self.tokens.get(i + 1).is_none_or(SpacedToken::broken);
         let extra = self.extra;
         let is_open = matches!(self.kind(i), Tok::LParen | Tok::LBracket | Tok::LBrace);
         match self.stack.last_mut() {
@@ -314,7 +314,7 @@ impl<'a> FormatMachine<'a> {
                 matches!(self.previous(i), Tok::Str | Tok::ArgStr | Tok::ArgQuoted)
             }
             Tok::LParen => matches!(self.previous(i), Tok::Ident | Tok::AtIdent | Tok::Arg),
-            Tok::Inc | Tok::Dec => !self.all[i].is_first_on_line(),
+            Tok::Inc | Tok::Dec => !self.tokens[i].is_first_on_line(),
             Tok::LBracket | Tok::Arrow | Tok::Comma | Tok::Question | Tok::Colon => true,
             Tok::KwIn | Tok::KwLimit => true,
             _ => is_binary(kind),
@@ -430,7 +430,10 @@ impl<'a> FormatMachine<'a> {
         // `@define` is seven bytes long, and a name and its body follow.
         let named = matches!(self.kind(i + 1), Tok::Ident) || self.kind(i + 1).is_keyword();
         let bodied = matches!(self.kind(i + 2), Tok::PpOpen | Tok::LParen);
-        self.all[i].at.len() == "@define".len() && named && bodied && !self.all[i + 1].adjacent
+        self.tokens[i].range.len() == "@define".len()
+            && named
+            && bodied
+            && !self.tokens[i + 1].adjacent
     }
 
     /// The body of an `if` or a loop.
@@ -446,7 +449,7 @@ impl<'a> FormatMachine<'a> {
                 self.decision(TokenClass::Suffix, parent + LEVEL)
             }
             _ => {
-                let own_line = self.all[i].broken();
+                let own_line = self.tokens[i].broken();
                 self.pos = StmtPosition::Start;
                 let d = self.begin(i, kind);
                 // `else if`, or everything on one line: the next lines are indented below the head.
@@ -486,7 +489,7 @@ impl<'a> FormatMachine<'a> {
         self.stack.truncate(at);
         self.pos = StmtPosition::Done;
         self.after_block = !flat;
-        let empty = self.previous(i) == Tok::LBrace && self.all[i].comments.is_empty();
+        let empty = self.previous(i) == Tok::LBrace && self.tokens[i].comments.is_empty();
         let (class, line) = match (empty, flat) {
             (true, _) => (TokenClass::Close, LineBreak::Never),
             (false, true) => (TokenClass::Brace, LineBreak::Free),
@@ -612,16 +615,16 @@ impl<'a> FormatMachine<'a> {
 }
 
 /// For each token, whether it is a `{` with its `}` on the same line.
-fn flat_braces(all: &[SpacedToken], text: &str) -> Vec<bool> {
-    let mut flat = vec![false; all.len()];
+fn flat_braces(tokens: &[SpacedToken], text: &str) -> Vec<bool> {
+    let mut flat = vec![false; tokens.len()];
     let (mut open, mut marks): (Vec<(usize, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
     let mut line = 0;
-    for (i, e) in all.iter().enumerate() {
+    for (i, e) in tokens.iter().enumerate() {
         let within = |r: &std::ops::Range<usize>| text[r.clone()].matches('\n').count();
         line += e.newlines
             + e.comments
                 .iter()
-                .map(|c| c.newlines + within(&c.at))
+                .map(|c| c.newlines + within(&c.range))
                 .sum::<usize>();
         match e.kind {
             Tok::LBrace => open.push((i, line)),
@@ -637,7 +640,7 @@ fn flat_braces(all: &[SpacedToken], text: &str) -> Vec<bool> {
             _ => {}
         }
         if e.kind == Tok::Embedded {
-            line += within(&e.at);
+            line += within(&e.range);
         }
     }
     flat

@@ -30,7 +30,7 @@ use crate::pretty;
 use crate::source::Sources;
 use crate::token::{Tok, Token};
 
-use gaps::{Comment, SpacedToken, elements};
+use gaps::{Comment, SpacedToken};
 use lines::{OutputLines, columns};
 use machine::{FormatMachine, LineBreak, TokenClass, TokenLayout};
 
@@ -54,11 +54,11 @@ pub enum FormatRefusal {
 pub fn format(bytes: &[u8]) -> Result<Vec<u8>, FormatRefusal> {
     let (sources, file, tokens) = lexed(bytes)?;
     let text = sources.text(file);
-    let all = elements(text, &tokens);
+    let elements = gaps::elements(text, &tokens);
     let out = OutputState {
         bytes,
         text,
-        all: &all,
+        tokens: &elements,
         lines: OutputLines::default(),
         cursor: (0, 0),
     }
@@ -66,7 +66,10 @@ pub fn format(bytes: &[u8]) -> Result<Vec<u8>, FormatRefusal> {
     let (again_sources, again, again_tokens) = lexed(&out).map_err(|_| FormatRefusal::Changed)?;
     let again_text = again_sources.text(again);
     let same = same_tokens((text, &tokens), (again_text, &again_tokens))
-        && comments(text, &all).eq(comments(again_text, &elements(again_text, &again_tokens)));
+        && comments(text, &elements).eq(comments(
+            again_text,
+            &gaps::elements(again_text, &again_tokens),
+        ));
     same.then_some(out).ok_or(FormatRefusal::Changed)
 }
 
@@ -150,10 +153,13 @@ fn same_tokens(a: (&str, &[Token]), b: (&str, &[Token])) -> bool {
 }
 
 /// The comments without the blanks at both ends of their lines.
-fn comments<'a>(text: &'a str, all: &'a [SpacedToken]) -> impl Iterator<Item = String> + use<'a> {
-    let each = all.iter().flat_map(|e| &e.comments);
+fn comments<'a>(
+    text: &'a str,
+    elements: &'a [SpacedToken],
+) -> impl Iterator<Item = String> + use<'a> {
+    let each = elements.iter().flat_map(|e| &e.comments);
     each.map(|c| {
-        text[c.at.clone()]
+        text[c.range.clone()]
             .lines()
             .map(str::trim)
             .collect::<Vec<_>>()
@@ -165,7 +171,7 @@ fn comments<'a>(text: &'a str, all: &'a [SpacedToken]) -> impl Iterator<Item = S
 struct OutputState<'a> {
     bytes: &'a [u8],
     text: &'a str,
-    all: &'a [SpacedToken],
+    tokens: &'a [SpacedToken],
     lines: OutputLines,
     /// The last offset whose column was computed, and its column.
     cursor: (usize, usize),
@@ -173,15 +179,15 @@ struct OutputState<'a> {
 
 impl OutputState<'_> {
     fn run(mut self) -> Result<Vec<u8>, FormatRefusal> {
-        let mut machine = FormatMachine::new(self.all, self.text);
+        let mut machine = FormatMachine::new(self.tokens, self.text);
         let mut before = TokenClass::Open;
-        for i in 0..self.all.len() {
+        for i in 0..self.tokens.len() {
             let d = machine.decide(i);
             if machine.overflow {
                 return Err(FormatRefusal::TooDeep);
             }
             let commented = self.comments(i, d);
-            if self.all[i].kind == Tok::Eof {
+            if self.tokens[i].kind == Tok::Eof {
                 break;
             }
             self.token(i, d, before, commented);
@@ -198,17 +204,17 @@ impl OutputState<'_> {
 
     /// Writes the comments before token `i`; returns whether there are any.
     fn comments(&mut self, i: usize, d: TokenLayout) -> bool {
-        let all = self.all;
-        for (n, c) in all[i].comments.iter().enumerate() {
+        let tokens = self.tokens;
+        for (n, c) in tokens[i].comments.iter().enumerate() {
             let own_line = c.newlines > 0 || self.lines.ended();
             if own_line {
-                let blank = c.newlines > 1 && !(n == 0 && d.tight && all[i].kind != Tok::RBrace);
-                let opened = n == 0 && i > 0 && all[i - 1].kind == Tok::LBrace;
+                let blank = c.newlines > 1 && !(n == 0 && d.tight && tokens[i].kind != Tok::RBrace);
+                let opened = n == 0 && i > 0 && tokens[i - 1].kind == Tok::LBrace;
                 self.lines.start(d.comments, blank && !opened);
             }
             if c.line && !self.lines.at_start() {
-                let col = self.column_of(c.at.start);
-                self.lines.trailing(&self.bytes[c.at.clone()], col);
+                let col = self.column_of(c.range.start);
+                self.lines.trailing(&self.bytes[c.range.clone()], col);
             } else {
                 if !self.lines.at_start() {
                     self.lines.push(b" ", " ");
@@ -216,16 +222,16 @@ impl OutputState<'_> {
                 self.comment(c);
             }
         }
-        !all[i].comments.is_empty()
+        !tokens[i].comments.is_empty()
     }
 
     /// Writes a comment; its further lines keep their position relative to the first.
     fn comment(&mut self, c: &Comment) {
-        let (was, is) = (self.column_of(c.at.start), self.lines.column());
-        let mut at = c.at.start;
-        for (n, line) in self.text[c.at.clone()].split('\n').enumerate() {
-            let (from, to) = (at, at + line.len());
-            at = to + 1;
+        let (was, is) = (self.column_of(c.range.start), self.lines.column());
+        let mut offset = c.range.start;
+        for (n, line) in self.text[c.range.clone()].split('\n').enumerate() {
+            let (from, to) = (offset, offset + line.len());
+            offset = to + 1;
             if n == 0 {
                 let end = from + line.trim_ascii_end().len();
                 self.push(from..end);
@@ -257,7 +263,7 @@ impl OutputState<'_> {
     }
 
     fn token(&mut self, i: usize, d: TokenLayout, before: TokenClass, commented: bool) {
-        let e = &self.all[i];
+        let e = &self.tokens[i];
         let breaks = match d.line {
             LineBreak::Free => e.is_first_on_line(),
             LineBreak::Must => true,
@@ -278,16 +284,16 @@ impl OutputState<'_> {
                 self.lines.push(blanks.as_bytes(), blanks);
             }
         }
-        self.push(self.all[i].at.clone());
+        self.push(self.tokens[i].range.clone());
     }
 
     /// Whether a blank separates token `i` from the one before.
     fn spaced(&self, i: usize, before: TokenClass, class: TokenClass) -> bool {
         use TokenClass::*;
-        let Some(previous) = i.checked_sub(1).map(|p| &self.all[p]) else {
+        let Some(previous) = i.checked_sub(1).map(|p| &self.tokens[p]) else {
             return false;
         };
-        let e = &self.all[i];
+        let e = &self.tokens[i];
         if matches!(before, AsIs | PointComma) && class == AsIs {
             return !e.adjacent;
         }
@@ -296,7 +302,11 @@ impl OutputState<'_> {
         }
         let tight = matches!(before, Open | OpenTight | Prefix | Tight)
             || matches!(class, Close | Suffix | PointComma | Tight | OpenTight);
-        !tight || merges(&self.text[previous.at.clone()], &self.text[e.at.clone()])
+        !tight
+            || merges(
+                &self.text[previous.range.clone()],
+                &self.text[e.range.clone()],
+            )
     }
 }
 

@@ -413,12 +413,12 @@ impl<'a> Parser<'a> {
             let index = (t?.expansion as usize).checked_sub(1)?;
             self.expansions.get(index).copied()
         };
-        let here = call(self.tokens.get(self.pos));
+        let current = call(self.tokens.get(self.pos));
         let before = self
             .pos
             .checked_sub(1)
             .and_then(|i| call(self.tokens.get(i)));
-        self.diags.push(match (here, before) {
+        self.diags.push(match (current, before) {
             (Some(call), _) => d.also(call, "it comes from here"),
             (None, Some(call)) => d.also(call, "the tokens before it come from here"),
             _ => d,

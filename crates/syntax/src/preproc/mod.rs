@@ -189,7 +189,7 @@ fn arg_number(sources: &Sources, t: &Token) -> Option<usize> {
 
 /// The meaning of names at a location: the parameters of the macro whose body contains it.
 struct MacroScope {
-    of: Arc<Macro>,
+    definition: Arc<Macro>,
     args: Vec<Arc<[Token]>>,
     /// The scope of the macro's call.
     parent: Option<Rc<MacroScope>>,
@@ -425,7 +425,7 @@ impl<'a> Preproc<'a> {
             return true;
         }
         if let Some(s) = &scope
-            && let Some(i) = s.of.params.iter().position(|p| **p == *name)
+            && let Some(i) = s.definition.params.iter().position(|p| **p == *name)
         {
             let tokens = s.args[i].clone();
             let parent = s.parent.clone();
@@ -461,7 +461,7 @@ impl<'a> Preproc<'a> {
     fn invoke(&mut self, t: Token, m: Arc<Macro>, scope: Option<Rc<MacroScope>>) {
         let mut up = scope.as_ref();
         while let Some(s) = up {
-            if Arc::ptr_eq(&s.of, &m) {
+            if Arc::ptr_eq(&s.definition, &m) {
                 let message = format!("`@{}` uses itself", m.name);
                 let d = Diagnostic::error(codes::MACRO_RECURSION, message);
                 self.diags.push(d.at(t.span).also(m.span, "defined here"));
@@ -495,7 +495,7 @@ impl<'a> Preproc<'a> {
         let expansion = self.expansion(t.span);
         let tokens = m.body.clone();
         let scope = MacroScope {
-            of: m,
+            definition: m,
             args,
             parent: scope,
             depth,

@@ -19,7 +19,7 @@ impl FormatMachine<'_> {
         let simple = self.in_simple() || self.in_head() == Some(ItemFrame::Global);
         if !define
             && simple
-            && self.all[i].is_first_on_line()
+            && self.tokens[i].is_first_on_line()
             && matches!(self.pos, StmtPosition::After | StmtPosition::End)
         {
             self.stack.pop();
