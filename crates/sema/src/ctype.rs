@@ -301,7 +301,7 @@ pub enum WalkStep {
         /// The indexes, each with the distance of neighbours.
         terms: Vec<(Box<Expr>, Arc<[ObjectOp]>)>,
         /// The array, or a type beside it: where [`ObjectOp::Count`] numbers types.
-        of: CTy,
+        array: CTy,
     },
 }
 
@@ -543,7 +543,7 @@ impl Walker<'_> {
             self.steps.push(WalkStep::Strided {
                 data: [ObjectOp::Object].into(),
                 terms: vec![(Box::new(e.clone()), step.into())],
-                of: elem,
+                array: elem,
             });
             return Ok(WalkPosition::Object(elem));
         }
@@ -598,7 +598,7 @@ impl Walker<'_> {
             _ => self.steps.push(WalkStep::Strided {
                 data,
                 terms: vec![term],
-                of: ty,
+                array: ty,
             }),
         }
         Some(match indexes + 1 < strides.len() {
@@ -676,7 +676,7 @@ impl Walker<'_> {
                 self.steps.push(WalkStep::Strided {
                     data,
                     terms,
-                    of: ty,
+                    array: ty,
                 });
                 (FinalAccess::Address, elem.pointer())
             }

@@ -12,7 +12,7 @@ pub(super) struct Builder<'l, 'a> {
     pub(super) l: &'l mut Lower<'a>,
     pub(super) unit: UnitIx,
     pub(super) body: Body,
-    at: BlockId,
+    current: BlockId,
     pub(super) catch: Option<BlockId>,
     /// Targets of `break` and `continue`.
     pub(super) loops: Vec<(BlockId, BlockId)>,
@@ -48,14 +48,14 @@ impl<'l, 'a> Builder<'l, 'a> {
             l,
             unit,
             body,
-            at: BlockId(0),
+            current: BlockId(0),
             catch: None,
             loops: Vec::new(),
             names,
             saved: Vec::new(),
             tick: None,
         };
-        b.at = b.block();
+        b.current = b.block();
         b
     }
 
@@ -142,12 +142,12 @@ impl<'l, 'a> Builder<'l, 'a> {
 
     /// Makes `b` the current block.
     pub(super) fn switch_to_block(&mut self, b: BlockId) {
-        self.at = b;
+        self.current = b;
     }
 
     /// Ends the current block.
     pub(super) fn end(&mut self, term: Term) {
-        self.body.blocks[self.at.index()].term = term;
+        self.body.blocks[self.current.index()].term = term;
     }
 
     /// Ends the current block with a jump to `to`, which becomes the current one.
@@ -170,9 +170,9 @@ impl<'l, 'a> Builder<'l, 'a> {
 
     pub(super) fn emit_at(&mut self, inst: Inst, site: SiteId) {
         // A `try` of the library gives the replacement for unreadable memory itself.
-        let own = self.source().user || self.catch.is_none();
+        let raises = self.source().user || self.catch.is_none();
         match inst.dst() {
-            Some(dst) if self.l.how.faults_are_nothing && own && inst.reads_memory() => {
+            Some(dst) if self.l.how.faults_are_nothing && raises && inst.reads_memory() => {
                 self.emit_or_zero(dst, inst, site);
             }
             _ => self.push(inst, site),
@@ -180,7 +180,9 @@ impl<'l, 'a> Builder<'l, 'a> {
     }
 
     fn push(&mut self, inst: Inst, site: SiteId) {
-        self.body.blocks[self.at.index()].insts.push((inst, site));
+        self.body.blocks[self.current.index()]
+            .insts
+            .push((inst, site));
     }
 
     /// An instruction that gives 0 or "" if it fails.
@@ -201,13 +203,16 @@ impl<'l, 'a> Builder<'l, 'a> {
     /// Counts one statement.
     pub(super) fn tick(&mut self, span: Span) {
         if let Some((block, n)) = self.tick
-            && block == self.at
+            && block == self.current
             && let Some((Inst::Tick { n }, _)) = self.body.blocks[block.index()].insts.get_mut(n)
         {
             *n += 1;
             return;
         }
-        self.tick = Some((self.at, self.body.blocks[self.at.index()].insts.len()));
+        self.tick = Some((
+            self.current,
+            self.body.blocks[self.current.index()].insts.len(),
+        ));
         self.emit(Inst::Tick { n: 1 }, span);
     }
 

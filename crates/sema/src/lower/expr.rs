@@ -267,8 +267,8 @@ impl Builder<'_, '_> {
                 let table = self.l.table(*table);
                 self.emit(Inst::TableGet { dst, table, idx }, e.span);
             }
-            HirExprKind::Match { re, text } => {
-                let text = self.value(text);
+            HirExprKind::Match { re, string } => {
+                let text = self.value(string);
                 let Some((re, keep)) = self.l.regex(*re) else {
                     return;
                 };
@@ -339,9 +339,9 @@ impl Builder<'_, '_> {
                 self.emit_at(Inst::Bin { dst, op: *op, a, b }, site);
             }
             HirExprKind::Cmp(op, x, y) => {
-                let text = self.is_str(x);
+                let strings = self.is_str(x);
                 let (a, b) = self.two_operands(x, y);
-                match text {
+                match strings {
                     true => self.emit(Inst::StrCmp { dst, op: *op, a, b }, e.span),
                     false => self.binary(dst, number_cmp(*op), a, b, e.span),
                 }

@@ -86,8 +86,8 @@ impl Builder<'_, '_> {
                     match &a.kind {
                         HirExprKind::Str(s) => literal(&mut pieces, s),
                         _ => {
-                            let text = self.l.types.get(a.ty) == Some(Base::Str);
-                            let kind = if text { ConvKind::Str } else { ConvKind::Dec };
+                            let string = self.l.types.get(a.ty) == Some(Base::Str);
+                            let kind = if string { ConvKind::Str } else { ConvKind::Dec };
                             pieces.push(Piece::Conv(plain_conversion(kind)));
                             rest.push(a.clone());
                         }

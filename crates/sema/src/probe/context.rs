@@ -140,7 +140,7 @@ impl ExprBuilder {
         self.expr(ExprKind::Num(n))
     }
 
-    pub(crate) fn text(&self, s: &str) -> Expr {
+    pub(crate) fn string(&self, s: &str) -> Expr {
         self.expr(ExprKind::Str(s.as_bytes().into()))
     }
 
@@ -182,7 +182,7 @@ impl ExprBuilder {
         Some(match *b {
             PlainBinding::Absent | PlainBinding::TextOnly => return None,
             PlainBinding::Number(n) => self.num(n),
-            PlainBinding::Literal(text) => self.text(text),
+            PlainBinding::Literal(text) => self.string(text),
             PlainBinding::Function(name, ref args) => {
                 let args = args.iter().map(|arg| self.value(arg));
                 self.call(name, args.collect::<Option<_>>()?)

@@ -413,8 +413,8 @@ fn key_text(
 fn call_name(g: &SyscallGroup<'_>, single: Option<&'static str>, make: &ExprBuilder) -> Expr {
     if let Some(one) = single {
         let other = g.bare.first().map(|b| (b.word, b.name));
-        return other.map_or(make.text(one), |(word, name)| {
-            make.unless_zero(word, make.text(one), make.text(name))
+        return other.map_or(make.string(one), |(word, name)| {
+            make.unless_zero(word, make.string(one), make.string(name))
         });
     }
     if g.own_names {
@@ -425,7 +425,7 @@ fn call_name(g: &SyscallGroup<'_>, single: Option<&'static str>, make: &ExprBuil
         let named = make.unless_zero(b.word, nr(), make.num(b.other.into()));
         make.choose(make.bin(BinOp::Eq, nr(), b.nr.into()), named, otherwise)
     });
-    make.call("__table", vec![make.text(PROBE_NAME_TABLE), number])
+    make.call("__table", vec![make.string(PROBE_NAME_TABLE), number])
 }
 
 fn group_context(g: &SyscallGroup<'_>, m: &Mentions, ret: bool, span: Span) -> HandlerContext {

@@ -101,7 +101,7 @@ fn listed(
     let lister = Lister {
         facts,
         found,
-        own: vars.into_iter().collect(),
+        alias_vars: vars.into_iter().collect(),
     };
     match &found.hit {
         PointMatch::Event { point, ctx, .. } => {
@@ -140,7 +140,7 @@ struct Lister<'a> {
     facts: &'a dyn Facts,
     found: &'a ResolvedPoint,
     /// The variables that the aliases set.
-    own: Vec<(String, &'static str)>,
+    alias_vars: Vec<(String, &'static str)>,
 }
 
 impl Lister<'_> {
@@ -151,7 +151,7 @@ impl Lister<'_> {
         mut vars: Vec<(String, &'static str)>,
         targets: Vec<(String, String)>,
     ) -> ListedPoint {
-        vars.extend_from_slice(&self.own);
+        vars.extend_from_slice(&self.alias_vars);
         let alias = self.found.layer.alias.as_deref();
         ListedPoint {
             point: alias.map_or(point, str::to_owned),

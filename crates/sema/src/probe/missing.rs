@@ -60,16 +60,16 @@ fn report(lib: &Library, layer: &AliasLayer, alias: &str, m: &Mentions, diags: &
         if diags.iter().any(|d| d.message == text) {
             continue;
         }
-        let mut read = FirstRead { name, at: None };
+        let mut read = FirstRead { name, span: None };
         let parts = layer.parts.iter().filter(|p| lib.is_user(p.file));
         parts.for_each(|p| read.block(&p.body));
         let conditions = layer.conditions.iter().filter(|(_, f)| lib.is_user(*f));
         conditions.for_each(|(c, _)| read.expr(c));
-        let Some(at) = read.at else { continue };
+        let Some(span) = read.span else { continue };
         diags.push(
             Diagnostic::error(codes::NOT_SET, text)
                 .label(
-                    at,
+                    span,
                     "SystemTap sets it, and here it would always be 0 or \"\"",
                 )
                 .note(why)
@@ -81,13 +81,13 @@ fn report(lib: &Library, layer: &AliasLayer, alias: &str, m: &Mentions, diags: &
 /// The first read of a variable.
 struct FirstRead<'a> {
     name: &'a Name,
-    at: Option<Span>,
+    span: Option<Span>,
 }
 
 impl Visitor for FirstRead<'_> {
     fn expr(&mut self, e: &Expr) {
-        if self.at.is_none() && matches!(&e.kind, ExprKind::Var(name) if name == self.name) {
-            self.at = Some(e.span);
+        if self.span.is_none() && matches!(&e.kind, ExprKind::Var(name) if name == self.name) {
+            self.span = Some(e.span);
         }
         walk_expr(self, e);
     }

@@ -421,10 +421,10 @@ pub enum HirExprKind {
     /// On numbers or strings.
     Cmp(CmpOp, Box<HirExpr>, Box<HirExpr>),
     Concat(Box<HirExpr>, Box<HirExpr>),
-    /// `text =~ "..."`
+    /// `string =~ "..."`
     Match {
         re: usize,
-        text: Box<HirExpr>,
+        string: Box<HirExpr>,
     },
     /// `&&` and `||`
     Logic {
@@ -536,7 +536,7 @@ macro_rules! children {
             | HirExprKind::Intr { args, .. }
             | HirExprKind::Print { args, .. } => args.$iter().for_each(f),
             HirExprKind::Table { idx: a, .. }
-            | HirExprKind::Match { text: a, .. }
+            | HirExprKind::Match { string: a, .. }
             | HirExprKind::Raise(a)
             | HirExprKind::Un(_, a)
             | HirExprKind::Load { addr: a, .. } => f(a),

@@ -228,7 +228,7 @@ impl Resolver<'_> {
                 let below = with(BinOp::Lt, id, first + count);
                 let inner = with(BinOp::Add, id, i64::from(*inside) - first);
                 let (a, b) = (Box::new(above), Box::new(below));
-                let within = self.num(HirExprKind::Logic { and: true, a, b }, span);
+                let within = self.int(HirExprKind::Logic { and: true, a, b }, span);
                 self.choose(within, [inner, others], span)
             })
     }
@@ -337,7 +337,7 @@ impl Resolver<'_> {
         }
         let kind = HirExprKind::Intr { f, args };
         Some(match info.ret {
-            Some(ValueKind::Long) => self.num(kind, span),
+            Some(ValueKind::Long) => self.int(kind, span),
             Some(ValueKind::Str) => self.str(kind, span),
             None => self.valueless(kind, span, value),
         })
@@ -375,7 +375,7 @@ impl Resolver<'_> {
                 self.tree.tables.len() - 1
             }
         };
-        let idx = Box::new(self.number(idx));
+        let idx = Box::new(self.integer(idx));
         Some(self.str(HirExprKind::Table { table, idx }, span))
     }
 }

@@ -260,7 +260,7 @@ impl Resolver<'_> {
         self.set_type(seen_ty, Base::Long, span);
         let delete: Vec<Option<HirExpr>> = keys.into_iter().map(Some).collect();
         let keys = delete.clone();
-        let has = self.num(HirExprKind::In { g, keys }, span);
+        let has = self.int(HirExprKind::In { g, keys }, span);
         let takes = &mut self.cur.entries.takes;
         takes.push(set(LValue::Local(seen), has, seen_ty, span));
         let kind = HirStmtKind::DeleteElem(g, delete);
@@ -324,11 +324,11 @@ impl Resolver<'_> {
         let all_seen = entries.seen_flags.into_iter().reduce(|a, b| {
             let (and, span) = (true, a.span);
             let (a, b) = (Box::new(a), Box::new(b));
-            self.num(HirExprKind::Logic { and, a, b }, span)
+            self.int(HirExprKind::Logic { and, a, b }, span)
         });
         if let Some(all_seen) = all_seen {
             let span = all_seen.span;
-            let cond = self.num(HirExprKind::Un(UnOp::Not, Box::new(all_seen)), span);
+            let cond = self.int(HirExprKind::Un(UnOp::Not, Box::new(all_seen)), span);
             let count = self.count_unseen(span);
             let kind = HirStmtKind::Next;
             let (then, els) = (vec![count, HirStmt { kind, span }], Vec::new());

@@ -45,7 +45,7 @@ impl Resolver<'_> {
                 print.unwrap_or_else(|| self.bad(e.span))
             }
             ast::ExprKind::Ternary(c, a, b) => {
-                let c = self.number(c);
+                let c = self.integer(c);
                 if let HirExprKind::Num(n) = c.kind {
                     return self.effect(if n != 0 { a } else { b });
                 }
@@ -61,34 +61,35 @@ impl Resolver<'_> {
         }
     }
 
-    /// An expression of type number.
-    pub(super) fn number(&mut self, e: &ast::Expr) -> HirExpr {
+    /// An expression whose type is an integer.
+    pub(super) fn integer(&mut self, e: &ast::Expr) -> HirExpr {
         let v = self.expr(e);
         self.set_type(v.ty, Base::Long, v.span);
         v
     }
 
+    /// An expression whose type is a string.
     pub(super) fn string(&mut self, e: &ast::Expr) -> HirExpr {
         let v = self.expr(e);
         self.set_type(v.ty, Base::Str, v.span);
         v
     }
 
-    /// A number node.
-    pub(super) fn num(&mut self, kind: HirExprKind, span: Span) -> HirExpr {
+    /// A node that is an integer.
+    pub(super) fn int(&mut self, kind: HirExprKind, span: Span) -> HirExpr {
         let ty = self.types.fresh_of(Base::Long, span);
         HirExpr { kind, ty, span }
     }
 
-    /// A string node.
+    /// A node that is a string.
     pub(super) fn str(&mut self, kind: HirExprKind, span: Span) -> HirExpr {
         let ty = self.types.fresh_of(Base::Str, span);
         HirExpr { kind, ty, span }
     }
 
-    /// A number that is known.
+    /// An integer that is known.
     pub(super) fn imm(&mut self, n: i64, span: Span) -> HirExpr {
-        self.num(HirExprKind::Num(n), span)
+        self.int(HirExprKind::Num(n), span)
     }
 
     /// A string that is known.
@@ -98,7 +99,7 @@ impl Resolver<'_> {
 
     /// `a op b`
     pub(super) fn bin(&mut self, op: BinOp, a: HirExpr, b: HirExpr, span: Span) -> HirExpr {
-        self.num(HirExprKind::Bin(op, Box::new(a), Box::new(b)), span)
+        self.int(HirExprKind::Bin(op, Box::new(a), Box::new(b)), span)
     }
 
     /// `condition ? yes : no`, with the type of the first alternative.
@@ -110,7 +111,7 @@ impl Resolver<'_> {
 
     /// An intrinsic whose result is a number, or that has none.
     pub(super) fn intr(&mut self, f: Intrinsic, args: Vec<HirExpr>, span: Span) -> HirExpr {
-        self.num(HirExprKind::Intr { f, args }, span)
+        self.int(HirExprKind::Intr { f, args }, span)
     }
 
     /// The stand-in for an expression with an error.
@@ -149,17 +150,17 @@ impl Resolver<'_> {
                 pattern,
                 pattern_span,
             } => {
-                let text = Box::new(self.string(subject));
+                let string = Box::new(self.string(subject));
                 let re = self.tree.regexes.len();
                 self.tree.regexes.push(ScriptRegex {
                     pattern: pattern.clone(),
                     span: *pattern_span,
                     compiled: None,
                 });
-                let matched = self.num(HirExprKind::Match { re, text }, span);
+                let matched = self.int(HirExprKind::Match { re, string }, span);
                 Some(match negated {
                     false => matched,
-                    true => self.num(HirExprKind::Un(UnOp::Not, Box::new(matched)), span),
+                    true => self.int(HirExprKind::Un(UnOp::Not, Box::new(matched)), span),
                 })
             }
             ast::ExprKind::Stat { op, arg, params } => self.stat(*op, arg, params, span),
@@ -211,7 +212,7 @@ impl Resolver<'_> {
             prefix,
             inc,
         };
-        Some(self.num(kind, span))
+        Some(self.int(kind, span))
     }
 
     fn read_var(&mut self, name: &ast::Name, span: Span) -> (HirExpr, Option<CTy>) {
@@ -241,8 +242,8 @@ impl Resolver<'_> {
                 return self.refuse(codes::INDEX_COUNT, span, text);
             };
             let lvalue = self.histogram(base)?;
-            let idx = Box::new(self.number(idx));
-            return Some(self.num(HirExprKind::HistGet { lvalue, idx }, span));
+            let idx = Box::new(self.integer(idx));
+            return Some(self.int(HirExprKind::HistGet { lvalue, idx }, span));
         }
         let (lvalue, ty) = self.element(base, keys, span)?;
         if let Some((g, _)) = lvalue.global() {
@@ -316,7 +317,7 @@ impl Resolver<'_> {
     }
 
     fn unary(&mut self, op: ast::UnOp, a: &ast::Expr, span: Span) -> HirExpr {
-        let a = self.number(a);
+        let a = self.integer(a);
         let folded = match (op, &a.kind) {
             (ast::UnOp::Plus, _) => return a,
             (ast::UnOp::Neg, HirExprKind::Num(n)) => Some(n.wrapping_neg()),
@@ -332,7 +333,7 @@ impl Resolver<'_> {
             ast::UnOp::Not => UnOp::Not,
             ast::UnOp::BitNot => UnOp::BitNot,
         };
-        self.num(HirExprKind::Un(op, Box::new(a)), span)
+        self.int(HirExprKind::Un(op, Box::new(a)), span)
     }
 
     fn binary(&mut self, op: ast::BinOp, a: &ast::Expr, b: &ast::Expr, span: Span) -> HirExpr {
@@ -354,9 +355,9 @@ impl Resolver<'_> {
                 Some(v) => HirExprKind::Num(i64::from(v)),
                 None => HirExprKind::Cmp(op, Box::new(a), Box::new(b)),
             };
-            return self.num(kind, span);
+            return self.int(kind, span);
         }
-        let (a, b) = (self.number(a), self.number(b));
+        let (a, b) = (self.integer(a), self.integer(b));
         // `num_op` knows every remaining operator.
         let op = num_op(op).unwrap_or(BinOp::Add);
         let kind = match (&a.kind, &b.kind) {
@@ -364,25 +365,25 @@ impl Resolver<'_> {
             _ => None,
         };
         let kind = kind.unwrap_or_else(|| HirExprKind::Bin(op, Box::new(a), Box::new(b)));
-        self.num(kind, span)
+        self.int(kind, span)
     }
 
     fn logic(&mut self, and: bool, a: &ast::Expr, b: &ast::Expr, span: Span) -> HirExpr {
-        let a = self.number(a);
+        let a = self.integer(a);
         if let HirExprKind::Num(n) = a.kind {
             // The right side of `0 && x` and `1 || x` is dead, and not resolved.
             if (n == 0) == and {
                 return self.imm(i64::from(!and), span);
             }
-            let b = self.number(b);
+            let b = self.integer(b);
             if let HirExprKind::Num(n) = b.kind {
                 return self.imm(i64::from(n != 0), span);
             }
             let zero = Box::new(self.imm(0, span));
-            return self.num(HirExprKind::Cmp(CmpOp::Ne, Box::new(b), zero), span);
+            return self.int(HirExprKind::Cmp(CmpOp::Ne, Box::new(b), zero), span);
         }
-        let (a, b) = (Box::new(a), Box::new(self.number(b)));
-        self.num(HirExprKind::Logic { and, a, b }, span)
+        let (a, b) = (Box::new(a), Box::new(self.integer(b)));
+        self.int(HirExprKind::Logic { and, a, b }, span)
     }
 
     fn ternary(
@@ -392,7 +393,7 @@ impl Resolver<'_> {
         b: &ast::Expr,
         span: Span,
     ) -> (HirExpr, Option<CTy>) {
-        let c = self.number(c);
+        let c = self.integer(c);
         if let HirExprKind::Num(n) = c.kind {
             return self.typed_expr(if n != 0 { a } else { b });
         }
@@ -446,13 +447,13 @@ impl Resolver<'_> {
 
     fn stat_add(&mut self, lhs: &ast::Expr, rhs: &ast::Expr, span: Span) -> Option<HirExpr> {
         let lvalue = self.lvalue(lhs, true, false);
-        let rhs = Box::new(self.number(rhs));
+        let rhs = Box::new(self.integer(rhs));
         let (lvalue, ty) = lvalue?;
         if let LValue::Local(_) = lvalue {
             return self.not_statistic(lhs);
         }
         self.set_type(ty, Base::Stats, lhs.span);
-        Some(self.num(HirExprKind::StatAdd { lvalue, rhs }, span))
+        Some(self.int(HirExprKind::StatAdd { lvalue, rhs }, span))
     }
 
     fn not_statistic<T>(&mut self, e: &ast::Expr) -> Option<T> {
@@ -467,7 +468,7 @@ impl Resolver<'_> {
         let types = self.global_keys(g, keys.len(), span)?;
         self.tree.globals[g.0].read = true;
         let keys = self.keys(keys, &types);
-        Some(self.num(HirExprKind::In { g, keys }, span))
+        Some(self.int(HirExprKind::In { g, keys }, span))
     }
 
     /// The operand of an extractor such as `@count(...)`.
@@ -519,7 +520,7 @@ impl Resolver<'_> {
             what: self.extract(g, op),
             shift: shift.clamp(0, 62).fit(),
         };
-        Some(self.num(kind, span))
+        Some(self.int(kind, span))
     }
 
     /// The statistic in `@hist_log(x)`, whose histogram is noted.

@@ -118,7 +118,7 @@ impl Resolver<'_> {
         suffix: Suffix<'_>,
         span: Span,
     ) -> Option<Typed> {
-        let base = self.number(args.first()?);
+        let base = self.integer(args.first()?);
         let name = self.literal(args, 1, "the type of `@cast`", span)?;
         let type_span = args.get(1).map_or(span, |a| a.span);
         let modules = match args.get(2) {
@@ -371,7 +371,7 @@ impl Resolver<'_> {
                         LocOp::Neg => UnOp::Neg,
                         _ => UnOp::BitNot,
                     };
-                    (self.num(HirExprKind::Un(op, Box::new(a)), span), n + 1)
+                    (self.int(HirExprKind::Un(op, Box::new(a)), span), n + 1)
                 }
                 LocOp::Pick(n) => {
                     let index = top.checked_sub(1 + usize::from(n))?;

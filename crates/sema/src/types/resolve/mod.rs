@@ -542,7 +542,7 @@ impl<'a> Resolver<'a> {
         for (cond, file) in &d.conditions {
             self.enter_file(*file);
             self.check_condition(cond);
-            let cond = self.number(cond);
+            let cond = self.integer(cond);
             let span = cond.span;
             self.conditions.push(cond.clone());
             if let HirExprKind::Num(n) = cond.kind

@@ -118,7 +118,7 @@ fn string_reader(space: Space) -> Intrinsic {
 }
 
 /// The conversion of an integer.
-fn integer(signed: bool) -> ConvKind {
+fn conversion(signed: bool) -> ConvKind {
     match signed {
         true => ConvKind::Dec,
         false => ConvKind::Unsigned,
@@ -251,7 +251,7 @@ impl Resolver<'_> {
             (Some(Ok(value)), TypeShape::Ptr(to)) => self.append_pointer(text, value, to),
             (Some(Ok(value)), TypeShape::Ref(_)) => text.conv(ConvKind::Pointer, false, value),
             (Some(Ok(value)), TypeShape::Float(size)) => self.append_float(text, size, value),
-            (Some(Ok(value)), _) => text.conv(integer(signed), false, value),
+            (Some(Ok(value)), _) => text.conv(conversion(signed), false, value),
             _ => text.lit("?"),
         }
     }
@@ -323,7 +323,7 @@ impl Resolver<'_> {
     /// Appends a value in a register; pointers to structures and strings are followed.
     fn pretty_value(&mut self, text: &mut PrettyText, value: HirExpr, ty: CTy, depth: u8) {
         match ty.shape(self.facts) {
-            TypeShape::Int { signed, .. } => text.conv(integer(signed), false, value),
+            TypeShape::Int { signed, .. } => text.conv(conversion(signed), false, value),
             TypeShape::Ptr(to) => match to.shape(self.facts) {
                 TypeShape::Struct(..) => self.append_object(text, value, to, depth),
                 _ => self.append_pointer(text, value, to),
@@ -513,7 +513,7 @@ impl Resolver<'_> {
             let shift = (m.bit_offset % 8) as u8;
             self.crossing_field(&address, (shift, width), signed, text.space, span)
         };
-        text.conv(integer(signed), false, value);
+        text.conv(conversion(signed), false, value);
     }
 
     /// Reads an integer in the memory of a text's objects.
@@ -551,7 +551,7 @@ impl Resolver<'_> {
             TypeShape::Float(_) => text.lit("?"),
             TypeShape::Int { size, signed, .. } => {
                 let value = self.load_shown(text, address, size, signed);
-                text.conv(integer(signed), false, value);
+                text.conv(conversion(signed), false, value);
             }
             TypeShape::Ptr(to) => {
                 let value = self.load_shown(text, address, 8, false);

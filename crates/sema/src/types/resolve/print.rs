@@ -34,7 +34,7 @@ impl Resolver<'_> {
         };
         Some(match to_string {
             true => self.str(kind, span),
-            false => self.num(kind, span),
+            false => self.int(kind, span),
         })
     }
 
@@ -45,7 +45,7 @@ impl Resolver<'_> {
         span: Span,
     ) -> (PrintForm, Vec<HirExpr>) {
         if op.char {
-            let args = args.iter().map(|a| self.number(a)).collect();
+            let args = args.iter().map(|a| self.integer(a)).collect();
             return (PrintForm::Char, args);
         }
         let (delim, rest) = match args {

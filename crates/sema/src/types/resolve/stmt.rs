@@ -100,7 +100,7 @@ impl Resolver<'_> {
                 }
             }
             ast::StmtKind::While { cond, body } => HirStmtKind::Loop {
-                cond: Some(self.number(cond)),
+                cond: Some(self.integer(cond)),
                 step: None,
                 body: self.in_loop(body),
             },
@@ -117,7 +117,7 @@ impl Resolver<'_> {
                         kind: HirStmtKind::Expr(e),
                     });
                 }
-                let cond = cond.as_ref().map(|c| self.number(c));
+                let cond = cond.as_ref().map(|c| self.integer(c));
                 let body = self.in_loop(body);
                 let step = step.as_ref().filter(|e| !self.leave_out(e));
                 let step = step.map(|e| self.effect(e));
@@ -176,7 +176,7 @@ impl Resolver<'_> {
         then: &ast::Stmt,
         els: Option<&ast::Stmt>,
     ) -> Option<HirStmtKind> {
-        let cond = self.number(cond);
+        let cond = self.integer(cond);
         Some(match (&cond.kind, els) {
             (HirExprKind::Num(0), None) => return None,
             (HirExprKind::Num(0), Some(e)) => HirStmtKind::Block(self.nested(e)),
@@ -310,7 +310,7 @@ impl Resolver<'_> {
             (Some(s), None) => self.sort(s, global, key_types.len()),
             (None, _) => None,
         };
-        let limit = f.limit.as_ref().map(|e| self.number(e));
+        let limit = f.limit.as_ref().map(|e| self.integer(e));
         pre.extend(self.in_loop(&f.body));
         Some(HirStmtKind::Foreach(Box::new(HirForeach {
             keys,

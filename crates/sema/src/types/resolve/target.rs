@@ -398,16 +398,16 @@ impl Resolver<'_> {
             v = match step {
                 WalkStep::Add(n) => self.op_imm(BinOp::Add, v, n, span),
                 WalkStep::Index { expr, scale } => {
-                    let i = self.number(&expr);
+                    let i = self.integer(&expr);
                     let i = self.op_imm(BinOp::Mul, i, scale.into(), span);
                     self.bin(BinOp::Add, v, i, span)
                 }
                 WalkStep::Deref => self.load(space, v, 8, false, span),
-                WalkStep::Strided { data, terms, of } => {
-                    let object = (&v, of);
+                WalkStep::Strided { data, terms, array } => {
+                    let object = (&v, array);
                     let mut address = self.of_object(&data, object, space, span);
                     for (index, stride) in terms {
-                        let index = self.number(&index);
+                        let index = self.integer(&index);
                         let stride = self.of_object(&stride, object, space, span);
                         let step = self.bin(BinOp::Mul, index, stride, span);
                         address = self.bin(BinOp::Add, address, step, span);
@@ -459,7 +459,7 @@ impl Resolver<'_> {
             size,
             signed,
         };
-        self.num(kind, span)
+        self.int(kind, span)
     }
 
     /// Bits `shift .. shift + width` of a number, extended.
@@ -568,7 +568,7 @@ impl Resolver<'_> {
         let [size, addr] = args else {
             return None;
         };
-        let (size, addr) = (self.number(size), self.number(addr));
+        let (size, addr) = (self.integer(size), self.integer(addr));
         let HirExprKind::Num(n @ (1 | 2 | 4 | 8)) = size.kind else {
             let text = "the size has to be 1, 2, 4 or 8";
             return self.refuse(codes::BAD_OPERAND, size.span, text);

@@ -92,7 +92,7 @@ impl Resolver<'_> {
             return None;
         }
         self.needs_guru(WRITE, "decide about packets", lhs.span);
-        let rhs = self.number(rhs);
+        let rhs = self.integer(rhs);
         let wrong = match op {
             Some(_) => Some("`$verdict` can be set with `=` only"),
             None if used => Some("an assignment to `$verdict` has no value of its own"),

@@ -99,7 +99,7 @@ impl Resolver<'_> {
         let lost = self.bin(BinOp::Xor, high, implied, span);
         let func = self.check_function(span);
         let args = vec![lost];
-        let check = self.num(HirExprKind::Call { func, args }, span);
+        let check = self.int(HirExprKind::Call { func, args }, span);
         self.bin(BinOp::Add, low, check, span)
     }
 
@@ -117,7 +117,7 @@ impl Resolver<'_> {
         }
         let text = b"the number has more than 64 bits; its text ($ behind the variable) has all";
         let text = self.string_imm(text, span);
-        let fail = self.num(HirExprKind::Raise(Box::new(text)), span);
+        let fail = self.int(HirExprKind::Raise(Box::new(text)), span);
         let zero = self.imm(0, span);
         let statement = |kind| HirStmt { kind, span };
         let cond = self.parameter(unit, span);

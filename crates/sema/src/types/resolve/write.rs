@@ -34,7 +34,7 @@ impl Resolver<'_> {
         }
         let before = (self.diags.error_count(), self.trial_failed);
         let (old, _) = self.typed_expr(lhs);
-        let rhs = self.number(rhs);
+        let rhs = self.integer(rhs);
         if before != (self.diags.error_count(), self.trial_failed) {
             return Some(self.bad(span));
         }
