@@ -35,7 +35,6 @@ const HOMES: &[(&str, &str)] = &[
         "crates/runtime/src/host/tests/simulated/script.rs",
         "the processor of the simulated host",
     ),
-    ("crates/profile/src/testgen.rs", "a profile for tests"),
 ];
 
 /// Parts of names that only processors have.

@@ -18,7 +18,6 @@
 //! | [`report`] | text: the summary, the table by thread, differences; machines |
 //! | [`noise`] | what interrupts a program that only computes |
 //! | [`system`] | what a machine did: processors, interrupts, processes |
-//! | `testgen` | made-up profiles, for tests |
 
 #![cfg_attr(not(test), warn(clippy::cast_lossless))]
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
@@ -37,8 +36,6 @@ pub mod report;
 pub mod run;
 pub mod sleeping_threads;
 pub mod system;
-#[cfg(any(test, feature = "testgen"))]
-pub mod testgen;
 pub mod time;
 pub mod timeline;
 

@@ -1,8 +1,10 @@
 //! Files: a reader reads what the writer wrote, and the intact part of damaged files.
 
+mod testgen;
+
 use proptest::prelude::*;
 use spile_profile::file::{FileNote, UnusableFile, Writer, find, name, read};
-use spile_profile::{Header, Profile, testgen};
+use spile_profile::{Header, Profile};
 
 /// A file with `accounts` of increasing size, and the position after each account's line.
 fn written(profile: &Profile, accounts: usize) -> (Vec<u8>, Vec<usize>) {

@@ -1,12 +1,14 @@
 //! Reports: snapshots of the example's, and that they fit any width.
 
+mod testgen;
+
 use proptest::prelude::*;
 use serde_json::Value;
 use spile_profile::html::html;
 use spile_profile::json::json;
 use spile_profile::model::RecordingEnd;
 use spile_profile::report::{diff, text, threads, time};
-use spile_profile::{Profile, Run, testgen};
+use spile_profile::{Profile, Run};
 use unicode_width::UnicodeWidthStr as _;
 
 fn one() -> Run {

@@ -1,11 +1,13 @@
 //! Tables add up: the parts of each row to its time, and rows to their totals.
 
+mod testgen;
+
 use proptest::prelude::*;
+use spile_profile::Run;
 use spile_profile::model::{
     CallParts, CallTotals, Process, Profile, ROOT, Thread, TimePart, TimeParts,
 };
 use spile_profile::run::{OUTSIDE, Summary};
-use spile_profile::{Run, testgen};
 
 /// Limits the numbers so that they can be added up.
 fn modest(mut profile: Profile) -> Profile {

@@ -1,13 +1,17 @@
 //! `spile report` and `spile diff` as a user starts them, on files of synthetic runs. They need no
 //! privilege.
 
+#[allow(dead_code, reason = "what only tests of the reports use")]
+#[path = "../../profile/tests/testgen/mod.rs"]
+mod testgen;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use spile_profile::Profile;
 use spile_profile::file::{Writer, name};
 use spile_profile::model::Options;
-use spile_profile::{Profile, testgen};
 
 fn spile(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_spile"))

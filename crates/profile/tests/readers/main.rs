@@ -3,6 +3,8 @@
 
 mod browser;
 mod page;
+#[path = "../testgen/mod.rs"]
+mod testgen;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -12,7 +14,7 @@ use std::process::Command;
 use serde_json::Value;
 use spile_profile::export::{ExportFormat, FORMATS};
 use spile_profile::run::ContextIndex;
-use spile_profile::{BLOCKED, PREEMPTED, READY, Run, TimedEvent, testgen};
+use spile_profile::{BLOCKED, PREEMPTED, READY, Run, TimedEvent};
 use tools::{output, tools};
 
 /// Four ranks on two nodes.

@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use spile_profile::html::html;
-use spile_profile::{Profile, Run, TimedEvent, testgen};
+use spile_profile::{Profile, Run, TimedEvent};
 
 use super::browser::browser;
+use super::testgen;
 
 /// The actions of a user, appended to the page's own program.
 const HANDS: &str = r##"

@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 
 use spile_cast::Cast;
 
-use crate::model::*;
+use spile_profile::model::*;
 
 /// A generator of random numbers (xorshift64*), the same on all machines.
 #[derive(Debug)]
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// A generator with a seed, which may be any number.
-    pub fn new(seed: u64) -> Random {
+    pub(crate) fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// A number below `bound`; 0 if `bound` is 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -27,7 +27,7 @@ impl Random {
     }
 
     /// A number from `low` to `high - 1`.
-    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low))
     }
 }
@@ -54,7 +54,7 @@ const WORKER: &[CallSample] = &[
 /// Rank `rank` of `ranks` of an OpenMP program with `threads` threads, on two nodes. It has two
 /// parallel regions, the second with work that is uneven over ranks and threads, a barrier in each,
 /// and MPI calls of the first thread; with stacks and a trace.
-pub fn example(rank: u32, ranks: u32, threads: u32) -> Profile {
+pub(crate) fn example(rank: u32, ranks: u32, threads: u32) -> Profile {
     let mut random = Random::new(u64::from(rank) + 7);
     let pid = 4_000 + rank * 100;
     let wall = 2_000_000_000;
@@ -412,7 +412,7 @@ const NAMES: [&str; 8] = [
 
 /// A random profile: names that break formats, numbers near the limits, calls in contexts without a
 /// row, calls of threads without a row.
-pub fn random(seed: u64, size: u64) -> Profile {
+pub(crate) fn random(seed: u64, size: u64) -> Profile {
     let random = &mut Random::new(seed);
     let mut profile = Profile {
         header: Header {
