@@ -31,10 +31,8 @@ impl Dwarf {
         if entry.tag() != gimli::DW_TAG_structure_type || !two_pointers {
             return None;
         }
-        let mut members = self.children(die).into_iter().filter_map(|child| {
-            let (_, e) = self.entry(child)?;
-            (e.tag() == gimli::DW_TAG_member).then_some((child, e))
-        });
+        let children = self.child_entries(die);
+        let mut members = children.filter(|(_, e)| e.tag() == gimli::DW_TAG_member);
         let (first, second) = (members.next()?, members.next()?);
         let named = |(die, e): &(Die, Entry), name| self.name(*die, e) == Some(name);
         if !named(&first, "P_ARRAY") || !named(&second, "P_BOUNDS") || members.next().is_some() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::code::Control;
 use crate::dwarf::Dwarf;
+use crate::entries::Walk;
 use crate::functions::{FunctionLocation, LocationKinds, Pattern};
 use crate::unit::{Die, Entry, flag};
 
@@ -68,51 +69,34 @@ impl Dwarf {
 
     fn list_calls(&self, function: Die, calls: &mut Calls) -> Option<()> {
         let unit = self.unit(function.part, function.unit)?;
-        let first = gimli::UnitOffset(function.offset);
-        let mut raw = unit.entries_raw(Some(first)).ok()?;
-        let mut entry = gimli::DebuggingInformationEntry::null();
         let mut origin = None;
-        // The depth of an inlined copy, or of a nested function, whose entries are passed over.
-        let mut passed = None;
-        loop {
-            let (offset, depth) = (raw.next_offset(), raw.next_depth());
-            let any = raw.read_entry(&mut entry).ok()?;
-            if passed.is_some_and(|p| depth <= p) {
-                passed = None;
-            }
-            let at = Die {
-                offset: offset.0,
-                ..function
-            };
-            if any && at == function {
-                calls.described = described(&entry);
-                origin = crate::dwarf::origin(self, at, &entry);
-            } else if any && passed.is_none() {
-                match entry.tag() {
-                    // Its calls are the function's own.
-                    gimli::DW_TAG_inlined_subroutine if self.goes_on(at, &entry, origin) => {}
-                    gimli::DW_TAG_inlined_subroutine => {
-                        passed = Some(depth);
-                        calls.list.extend(self.inlined_call(at, &entry));
-                    }
-                    gimli::DW_TAG_subprogram => passed = Some(depth),
-                    gimli::DW_TAG_call_site | gimli::DW_TAG_GNU_call_site => {
-                        calls.described = true;
-                        calls.list.extend(self.call_site(at, &unit, &entry));
-                    }
-                    _ => {}
+        self.walk(function, |_, die, entry| {
+            match entry.tag() {
+                _ if die == function => {
+                    calls.described = described(entry);
+                    origin = self.origin(die, entry);
                 }
+                // Its calls are the function's own.
+                gimli::DW_TAG_inlined_subroutine if self.goes_on(die, entry, origin) => {}
+                gimli::DW_TAG_inlined_subroutine => {
+                    calls.list.extend(self.inlined_call(die, entry));
+                    return Walk::Behind;
+                }
+                gimli::DW_TAG_subprogram => return Walk::Behind,
+                gimli::DW_TAG_call_site | gimli::DW_TAG_GNU_call_site => {
+                    calls.described = true;
+                    calls.list.extend(self.call_site(die, &unit, entry));
+                }
+                _ => {}
             }
-            if raw.next_depth() <= 0 || raw.is_empty() {
-                return Some(());
-            }
-        }
+            Walk::Inside
+        })
     }
 
     /// Whether an inlined copy belongs to the call of the function around, of which this is the
     /// abstract entry.
     fn goes_on(&self, at: Die, entry: &Entry, around: Option<Die>) -> bool {
-        let origin = crate::dwarf::origin(self, at, entry);
+        let origin = self.origin(at, entry);
         origin.is_some_and(|origin| around == Some(origin) && self.continues(entry, origin))
     }
 
@@ -186,29 +170,14 @@ impl Dwarf {
     /// The location where an inlined copy begins.
     #[must_use]
     pub fn inlined_copy(&self, die: Die) -> Option<FunctionLocation> {
-        let (unit, entry) = self.entry(die)?;
-        let code = self.code(die, &unit, &entry);
-        let start = self.entry_pc(die, &unit, &entry, &code)?;
-        let name = self.name(die, &entry)?;
-        let (file, line) = self.function_location(die, &entry);
+        let name = self.name(die, &self.entry(die)?.1)?;
         let abstract_entry = self.outermost_origin(die);
         let index = self.index();
         let named = index.named(self, name).find(|e| e.die == abstract_entry);
-        let mut scopes = named.map_or_else(Vec::new, |e| index.scopes(self, &e));
-        scopes.reverse();
-        scopes.push(name);
-        Some(FunctionLocation {
-            name: name.into(),
-            qualified: scopes.join("::").into(),
-            die,
-            entry: start,
-            body: start,
-            inlined: true,
-            file,
-            line,
-            external: false,
-            inexact: None,
-        })
+        let scopes = named.map_or_else(Vec::new, |e| index.scopes(self, &e));
+        let mut location = self.locate_code(die, name, scopes)?;
+        location.external = false;
+        (location.entry != 0).then_some(location)
     }
 
     fn linkage_name(&self, die: Die) -> Option<&'static str> {

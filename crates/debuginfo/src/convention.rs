@@ -88,25 +88,19 @@ impl Dwarf {
             return by == gimli::DW_CC_pass_by_reference;
         }
         let name = self.name(class, entry).unwrap_or("");
-        self.children(class).into_iter().any(|child| {
-            let Some((_, e)) = self.entry(child) else {
-                return false;
-            };
-            match e.tag() {
-                gimli::DW_TAG_subprogram => {
-                    e.has_attr(gimli::DW_AT_virtuality) || self.copies(child, &e, class, name)
-                }
-                gimli::DW_TAG_inheritance if e.has_attr(gimli::DW_AT_virtuality) => true,
-                gimli::DW_TAG_inheritance | gimli::DW_TAG_member => {
-                    // Static members are not part of the object; they are declarations of their
-                    // own.
-                    let inner = self
-                        .element(child, &e)
-                        .filter(|_| depth < MAX_NESTING && !flag(&e, gimli::DW_AT_external));
-                    inner.is_some_and(|(d, e)| is_class(&e) && self.by_reference(d, &e, depth + 1))
-                }
-                _ => false,
+        self.child_entries(class).any(|(child, e)| match e.tag() {
+            gimli::DW_TAG_subprogram => {
+                e.has_attr(gimli::DW_AT_virtuality) || self.copies(child, &e, class, name)
             }
+            gimli::DW_TAG_inheritance if e.has_attr(gimli::DW_AT_virtuality) => true,
+            gimli::DW_TAG_inheritance | gimli::DW_TAG_member => {
+                // Static members are not part of the object; they are declarations of their own.
+                let inner = self
+                    .element(child, &e)
+                    .filter(|_| depth < MAX_NESTING && !flag(&e, gimli::DW_AT_external));
+                inner.is_some_and(|(d, e)| is_class(&e) && self.by_reference(d, &e, depth + 1))
+            }
+            _ => false,
         })
     }
 
@@ -137,11 +131,8 @@ impl Dwarf {
         if Some(name) != class_name.split('<').next() {
             return false;
         }
-        let given = self.children(die).into_iter().filter_map(|c| {
-            let (_, e) = self.entry(c)?;
-            let own =
-                e.tag() == gimli::DW_TAG_formal_parameter && !flag(&e, gimli::DW_AT_artificial);
-            own.then_some((c, e))
+        let given = self.child_entries(die).filter(|(_, e)| {
+            e.tag() == gimli::DW_TAG_formal_parameter && !flag(e, gimli::DW_AT_artificial)
         });
         let given: Vec<_> = given.take(2).collect();
         let [(parameter, e)] = &given[..] else {

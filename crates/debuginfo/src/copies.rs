@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::caches::ScopeKind;
-use crate::dwarf::{Dwarf, origin};
+use crate::dwarf::Dwarf;
 use crate::flow::Flow;
 use crate::functions::FunctionLocation;
 use crate::lines::{LineRow, LineTable};
 use crate::module::DebugFile;
-use crate::unit::{Die, number_of};
+use crate::unit::{Die, contains, number_of};
 
 /// Maximum number of instructions that are looked at for the copies of a function in another one.
 const MAX_WORK: usize = 100_000_000;
@@ -80,7 +80,7 @@ type Starts = (BTreeSet<u64>, Option<Inexact>);
 
 impl InlinedCopy {
     fn has(&self, address: u64) -> bool {
-        self.code.iter().any(|r| r.0 <= address && address < r.1)
+        contains(&self.code, address)
     }
 }
 
@@ -95,13 +95,12 @@ impl Dwarf {
             let dwarf = self.forms(die.part, die.unit);
             dwarf.attr_address(&unit, v).ok().flatten()
         });
-        let inside = |a: &u64| around.iter().any(|r| r.0 <= *a && *a < r.1);
         Some(InlinedCopy {
             die,
             function,
             code,
             start,
-            named: named.filter(inside),
+            named: named.filter(|address| contains(&around, *address)),
             around: around.first().map_or(start, |r| r.0),
         })
     }
@@ -151,8 +150,9 @@ impl<'d> CopyStarts<'d> {
                 group.iter().map(|c| ([c.start].into(), large)).collect()
             }
             (Some(flow), _) => {
-                let start = |c| self.unmarked(flow, c, &around);
-                group.iter().map(start).collect()
+                let start = |c| self.first(flow, c, &around);
+                let starts = group.iter().map(start);
+                starts.map(|(start, why)| ([start].into(), why)).collect()
             }
         };
         for (copy, (at, inexact)) in group.iter().zip(starts) {
@@ -301,7 +301,7 @@ impl<'d> CopyStarts<'d> {
         let scopes = self.dwarf.scopes_at(mark);
         let of = |die: Die| {
             let (_, entry) = self.dwarf.entry(die)?;
-            origin(self.dwarf, die, &entry)
+            self.dwarf.origin(die, &entry)
         };
         let function = group.first()?.function.die;
         let inlined = scopes.iter().filter(|s| s.kind == ScopeKind::Inlined);
@@ -315,11 +315,6 @@ impl<'d> CopyStarts<'d> {
     }
 
     /// The first instruction of a copy without marks, and why hits there are not the calls.
-    fn unmarked(&self, flow: &Flow, copy: &InlinedCopy, around: &Around) -> Starts {
-        let (start, inexact) = self.first(flow, copy, around);
-        ([start].into(), inexact)
-    }
-
     fn first(&self, flow: &Flow, copy: &InlinedCopy, around: &Around) -> (u64, Option<Inexact>) {
         let inside: Vec<bool> = flow.all.iter().map(|i| copy.has(i.address)).collect();
         let reached = flow.reached(&|n| inside[n]);
@@ -396,9 +391,7 @@ impl Around {
         let scopes = dwarf.scopes_at(self.start);
         let own = scopes.iter().find(|s| s.kind == ScopeKind::Function)?;
         let same = dwarf.outermost_origin(own.die) == dwarf.outermost_origin(function);
-        let (unit, entry) = dwarf.entry(own.die).filter(|_| same)?;
-        let code = dwarf.code(own.die, &unit, &entry);
-        dwarf.entry_pc(own.die, &unit, &entry, &code)
+        dwarf.start_of(own.die).filter(|_| same)
     }
 
     /// Whether an instruction is in a loop of the copy itself.
@@ -425,7 +418,7 @@ impl Around {
 pub fn begins_with_loop(module: &DebugFile, entry: u64) -> bool {
     let dwarf = module.dwarf();
     let mut parts = dwarf.map_or_else(Vec::new, |d| d.function_ranges(entry));
-    if !parts.iter().any(|r| r.0 <= entry && entry < r.1) {
+    if !contains(&parts, entry) {
         parts = crate::exits::extent(module, entry).into_iter().collect();
     }
     let flow = Flow::decode(module.image(), &parts, entry);

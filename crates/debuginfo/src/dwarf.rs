@@ -362,12 +362,7 @@ impl Dwarf {
             }
             let mut again = parsed.entries_raw(Some(offset)).ok()?;
             again.read_entry(&mut entry).ok()?;
-            let die = Die {
-                part: 0,
-                unit,
-                offset: offset.0,
-            };
-            each(die, &entry);
+            each(Die::of_file(unit, offset.0), &entry);
         }
         Some(())
     }
@@ -405,21 +400,15 @@ impl Dwarf {
         };
         split.neighbours(from.unit).iter().find_map(|&unit| {
             let offset = within(part.headers.get(unit as usize)?, offset)?;
-            Some(Die {
-                unit,
-                offset,
-                ..from
-            })
+            let part = from.part;
+            Some(Die { part, unit, offset })
         })
     }
 
     /// The entry that a reference attribute of `from`'s unit points to.
     pub(crate) fn refer(&self, from: Die, value: AttributeValue<R>) -> Option<Die> {
         match value {
-            AttributeValue::UnitRef(o) => Some(Die {
-                offset: o.0,
-                ..from
-            }),
+            AttributeValue::UnitRef(o) => Some(from.with_offset(o.0)),
             AttributeValue::DebugInfoRef(o) => self.die_near(from, o.0),
             AttributeValue::DebugInfoRefSup(o) if self.parts.len() > 1 => self.die_at(1, o.0),
             AttributeValue::DebugTypesRef(s) => self.signatures().get(&s.0).copied(),
@@ -438,14 +427,7 @@ impl Dwarf {
                 | UnitType::SplitType {
                     type_signature,
                     type_offset,
-                } => Some((
-                    type_signature.0,
-                    Die {
-                        part: 0,
-                        unit: i.fit(),
-                        offset: type_offset.0,
-                    },
-                )),
+                } => Some((type_signature.0, Die::of_file(i.fit(), type_offset.0))),
                 _ => None,
             });
             all.collect()
@@ -463,13 +445,13 @@ impl Dwarf {
         if let Some(v) = entry.attr_value(name) {
             return Some((die, v));
         }
-        let mut at = origin(self, die, entry)?;
+        let mut at = self.origin(die, entry)?;
         for _ in 0..MAX_CHAIN {
             let (_, entry) = self.entry(at)?;
             if let Some(v) = entry.attr_value(name) {
                 return Some((at, v));
             }
-            at = origin(self, at, &entry)?;
+            at = self.origin(at, &entry)?;
         }
         None
     }
@@ -623,12 +605,4 @@ pub(crate) fn ranges_of(dwarf: &gimli::Dwarf<R>, unit: &Unit) -> Option<gimli::R
     entries.next_entry().ok()?;
     ends(dwarf, unit, entries.current()?).then_some(())?;
     dwarf.unit_ranges(unit).ok()
-}
-
-/// The entry that this one completes.
-pub(crate) fn origin(dwarf: &Dwarf, die: Die, entry: &Entry) -> Option<Die> {
-    let value = entry
-        .attr_value(gimli::DW_AT_abstract_origin)
-        .or_else(|| entry.attr_value(gimli::DW_AT_specification))?;
-    dwarf.refer(die, value)
 }

@@ -83,17 +83,11 @@ impl Dwarf {
 
     /// The scopes around a function that are in another function or are it, innermost first.
     fn scopes_around(&self, of: Die) -> Vec<Scope> {
-        let mut at = Some(of);
-        for _ in 0..4 {
-            let Some(die) = at else { break };
-            let nested = self.nested(die).and_then(|n| n.get(&die.offset).cloned());
-            if let Some(scopes) = nested {
-                return scopes;
-            }
-            let next = self.entry(die);
-            at = next.and_then(|(_, entry)| crate::dwarf::origin(self, die, &entry));
-        }
-        Vec::new()
+        let nested = |die: Die| self.nested(die)?.get(&die.offset).cloned();
+        self.origins(of)
+            .take(4)
+            .find_map(nested)
+            .unwrap_or_default()
     }
 
     /// The function or instance with the abstract entry of `function` whose code at an address the
@@ -148,15 +142,13 @@ impl Dwarf {
                 "debugging information has no static link (DW_AT_static_link) that leads there",
             ));
         };
-        let code = self.code(function, unit, entry);
         let mut context = LocContext {
             dwarf: self,
             die: function,
             unit,
             pc: address,
             function: Some(function),
-            at_entry: frame.is_none()
-                && self.entry_pc(function, unit, entry, &code) == Some(address),
+            at_entry: frame.is_none() && self.start_of(function) == Some(address),
             outer: frame,
         };
         let register = self.main.abi().map(|abi| LocStep::Reg(abi.static_link));
@@ -228,7 +220,7 @@ fn list_nested(any: Die, unit: &Unit, found: &mut ScopesAround) -> Option<()> {
             gimli::DW_TAG_lexical_block => ScopeKind::Block,
             _ => continue,
         };
-        let die = Die { offset, ..any };
+        let die = any.with_offset(offset);
         around.push((depth, Scope { kind, die }));
     }
     Some(())

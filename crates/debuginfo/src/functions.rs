@@ -9,7 +9,7 @@ use crate::copies::{CopyStarts, Inexact, InlinedCopy};
 use crate::dwarf::Dwarf;
 use crate::index::{ANONYMOUS, NameKind, NamedEntry};
 use crate::lines::path_matches;
-use crate::unit::{Die, Entry, MAX_CHAIN, Unit, number_of};
+use crate::unit::{Die, Entry, Unit, contains, number_of};
 
 /// A name or pattern.
 #[derive(Clone, Copy)]
@@ -265,35 +265,41 @@ impl Dwarf {
 
     /// A function of the index. Its addresses are 0 if it has no out-of-line code.
     fn function(&self, found: &NamedEntry) -> Option<FunctionLocation> {
-        let (unit, entry) = self.entry(found.die)?;
-        let code = self.code(found.die, &unit, &entry);
-        let start = self.entry_pc(found.die, &unit, &entry, &code);
-        if found.kind == NameKind::Function && start.is_none() {
-            return None;
-        }
-        let mut scopes = self.index().scopes(self, found);
-        scopes.reverse();
-        scopes.push(found.name);
-        let (file, line) = self.function_location(found.die, &entry);
-        let start = start.unwrap_or(0);
-        let body = if found.kind == NameKind::Function {
-            self.after_prologue(found.die, &unit, &entry, start, &code)
-        } else {
-            start
+        let location = self.locate_code(found.die, found.name, self.index().scopes(self, found))?;
+        (found.kind != NameKind::Function || location.entry != 0).then_some(location)
+    }
+
+    /// The code of a function or of an inlined instance, with its scopes, innermost first. Its
+    /// addresses are 0 if it has none.
+    pub(crate) fn locate_code<'n>(
+        &self,
+        die: Die,
+        name: &'n str,
+        mut scopes: Vec<&'n str>,
+    ) -> Option<FunctionLocation> {
+        let (unit, entry) = self.entry(die)?;
+        let code = self.code(die, &unit, &entry);
+        let start = self.entry_pc(die, &unit, &entry, &code);
+        let body = match start {
+            Some(start) if entry.tag() == gimli::DW_TAG_subprogram => {
+                self.after_prologue(die, &unit, &entry, start, &code)
+            }
+            start => start.unwrap_or(0),
         };
-        let external = self
-            .attr(found.die, &entry, gimli::DW_AT_external)
-            .is_some_and(|(_, v)| v == gimli::AttributeValue::Flag(true));
+        scopes.reverse();
+        scopes.push(name);
+        let (file, line) = self.function_location(die, &entry);
+        let external = self.attr(die, &entry, gimli::DW_AT_external);
         Some(FunctionLocation {
-            name: found.name.into(),
+            name: name.into(),
             qualified: scopes.join("::").into(),
-            die: found.die,
-            entry: start,
+            die,
+            entry: start.unwrap_or(0),
             body,
-            inlined: false,
+            inlined: entry.tag() == gimli::DW_TAG_inlined_subroutine,
             file,
             line,
-            external,
+            external: external.is_some_and(|(_, v)| v == gimli::AttributeValue::Flag(true)),
             inexact: None,
         })
     }
@@ -303,26 +309,16 @@ impl Dwarf {
     pub fn function_starting_at(&self, address: u64) -> Option<FunctionLocation> {
         let scopes = self.scopes_at(address);
         let scope = scopes.iter().find(|s| s.kind == ScopeKind::Function)?;
-        let (unit, entry) = self.entry(scope.die)?;
-        let code = self.code(scope.die, &unit, &entry);
-        let start = self.entry_pc(scope.die, &unit, &entry, &code);
-        if start != Some(address) {
-            return None;
-        }
-        let name: Arc<str> = self.name(scope.die, &entry)?.into();
-        let (file, line) = self.function_location(scope.die, &entry);
-        Some(FunctionLocation {
-            qualified: name.clone(),
-            name,
-            die: scope.die,
-            entry: address,
-            body: self.after_prologue(scope.die, &unit, &entry, address, &code),
-            inlined: false,
-            file,
-            line,
-            external: true,
-            inexact: None,
-        })
+        let name = self.name(scope.die, &self.entry(scope.die)?.1)?;
+        let mut location = self.locate_code(scope.die, name, Vec::new())?;
+        location.external = true;
+        (location.entry == address).then_some(location)
+    }
+
+    /// The first instruction of an entry's code that is executed.
+    pub(crate) fn start_of(&self, die: Die) -> Option<u64> {
+        let (unit, entry) = self.entry(die)?;
+        self.entry_pc(die, &unit, &entry, &self.code(die, &unit, &entry))
     }
 
     /// The first instruction that is executed.
@@ -348,7 +344,7 @@ impl Dwarf {
                 }
             }
         });
-        let inside = |a: &u64| code.iter().any(|r| r.0 <= *a && *a < r.1);
+        let inside = |a: &u64| contains(code, *a);
         Some(given.filter(inside).unwrap_or(first))
     }
 
@@ -414,47 +410,6 @@ impl Dwarf {
         for group in groups.values() {
             starts.add(group, locations);
         }
-    }
-
-    /// The direct children of an entry.
-    pub(crate) fn children(&self, die: Die) -> Vec<Die> {
-        let mut found = Vec::new();
-        let _ = self.list_children(die, &mut found);
-        found
-    }
-
-    fn list_children(&self, die: Die, found: &mut Vec<Die>) -> Option<()> {
-        let unit = self.unit(die.part, die.unit)?;
-        let mut cursor = unit.entries_at_offset(gimli::UnitOffset(die.offset)).ok()?;
-        // The entry itself, then its first child.
-        cursor.next_entry().ok()?;
-        if !cursor.current()?.has_children() {
-            return None;
-        }
-        cursor.next_entry().ok()?;
-        while let Some(child) = cursor.current() {
-            found.push(Die {
-                offset: child.offset().0,
-                ..die
-            });
-            cursor.next_sibling().ok()?;
-        }
-        Some(())
-    }
-
-    /// The abstract entry that describes a function with code.
-    pub(crate) fn outermost_origin(&self, die: Die) -> Die {
-        let mut at = die;
-        for _ in 0..MAX_CHAIN {
-            let next = self
-                .entry(at)
-                .and_then(|(_, e)| crate::dwarf::origin(self, at, &e));
-            match next {
-                Some(n) => at = n,
-                None => break,
-            }
-        }
-        at
     }
 
     /// File and line of the call that an inlined instance replaces.

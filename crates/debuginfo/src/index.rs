@@ -223,8 +223,7 @@ impl Index {
         Some(NamedEntry {
             die: Die {
                 part,
-                unit,
-                offset: self.word(at + 3) as usize,
+                ..Die::of_file(unit, self.word(at + 3) as usize)
             },
             kind: *KINDS.get((meta & 0xff) as usize)?,
             name: string(dwarf, (part, unit), name)?,
@@ -290,11 +289,10 @@ impl Index {
         let behind = first_index(self.code, |i| wide(at(i)) > address);
         let below = (0..behind).rev().take(MAX_NESTED);
         let i = below.into_iter().find(|&i| address < wide(at(i) + 2))?;
-        Some(Die {
-            part: 0,
-            unit: self.word(at(i) + 4),
-            offset: self.word(at(i) + 5) as usize,
-        })
+        Some(Die::of_file(
+            self.word(at(i) + 4),
+            self.word(at(i) + 5) as usize,
+        ))
     }
 
     /// The inlined instances of an abstract entry, in order.
@@ -309,11 +307,7 @@ impl Index {
         let start = first_index(self.inlined, |i| key(i) >= wanted);
         (start..self.inlined)
             .take_while(move |&i| key(i) == wanted)
-            .map(move |i| Die {
-                part: 0,
-                unit: self.word(at(i) + 2),
-                offset: self.word(at(i) + 3) as usize,
-            })
+            .map(move |i| Die::of_file(self.word(at(i) + 2), self.word(at(i) + 3) as usize))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::dwarf::Dwarf;
+use crate::entries::Walk;
 use crate::functions::Pattern;
 use crate::unit::Die;
 
@@ -33,39 +34,22 @@ impl Dwarf {
     ) -> Option<()> {
         let unit = self.unit(function.part, function.unit)?;
         let dwarf = self.forms(function.part, function.unit);
-        let first = gimli::UnitOffset(function.offset);
-        let mut raw = unit.entries_raw(Some(first)).ok()?;
-        let mut entry = gimli::DebuggingInformationEntry::null();
-        // The depth of a nested function, whose labels are its own.
-        let mut passed = None;
-        loop {
-            let (offset, depth) = (raw.next_offset(), raw.next_depth());
-            let any = raw.read_entry(&mut entry).ok()?;
-            if passed.is_some_and(|p| depth <= p) {
-                passed = None;
+        self.walk(function, |_, die, entry| {
+            // The labels of a nested function are its own.
+            if entry.tag() == gimli::DW_TAG_subprogram && die != function {
+                return Walk::Behind;
             }
-            if any && passed.is_none() && entry.tag() == gimli::DW_TAG_subprogram {
-                passed = Some(depth).filter(|_| offset.0 != function.offset);
-            }
-            if any && passed.is_none() && entry.tag() == gimli::DW_TAG_label {
-                let die = Die {
-                    offset: offset.0,
-                    ..function
-                };
+            if entry.tag() == gimli::DW_TAG_label {
                 let address = entry
                     .attr_value(gimli::DW_AT_low_pc)
                     .and_then(|v| dwarf.attr_address(&unit, v).ok().flatten());
-                let label = self.name(die, &entry).filter(|label| name.matches(label));
-                if let (Some(address), Some(label)) = (address, label) {
-                    found.push(LabelLocation {
-                        name: label.into(),
-                        address,
-                    });
-                }
+                let label = self.name(die, entry).filter(|label| name.matches(label));
+                found.extend(address.zip(label).map(|(address, label)| LabelLocation {
+                    name: label.into(),
+                    address,
+                }));
             }
-            if raw.next_depth() <= 0 || raw.is_empty() {
-                return Some(());
-            }
-        }
+            Walk::Inside
+        })
     }
 }

@@ -54,11 +54,9 @@ impl Dwarf {
                     if entry.tag() != gimli::DW_TAG_imported_unit {
                         break;
                     }
-                    let from = Die {
-                        part,
-                        unit: number,
-                        offset: entry.offset().0,
-                    };
+                    let offset = entry.offset().0;
+                    let unit = number;
+                    let from = Die { part, unit, offset };
                     let to = entry.attr_value(gimli::DW_AT_import);
                     if let Some(to) = to.and_then(|to| self.refer(from, to)) {
                         found.entry((to.part, to.unit)).or_insert((part, number));

@@ -25,6 +25,7 @@ pub mod demangle;
 mod dwarf;
 pub mod dynamic;
 mod enclosing;
+mod entries;
 mod error;
 pub mod exits;
 mod find;

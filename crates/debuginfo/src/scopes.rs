@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, PoisonError};
 
-use gimli::{AttributeValue, EntriesRaw, UnitOffset};
-
 use crate::caches::{Functions, Scope, ScopeKind};
 use crate::dwarf::Dwarf;
-use crate::unit::{Die, Entry, R, Unit};
+use crate::entries::Walk;
+use crate::unit::{Die, Entry, Unit, contains};
 
 /// Maximum nesting that is followed.
 const MAX_DEPTH: usize = 128;
@@ -58,11 +57,7 @@ impl Dwarf {
         let i = functions.partition_point(|f| f.0 <= address);
         let inside = |f: &&(u64, u64, usize)| address < f.1;
         let f = functions[..i].iter().rev().take(64).find(inside)?;
-        Some(Die {
-            part: 0,
-            unit,
-            offset: f.2,
-        })
+        Some(Die::of_file(unit, f.2))
     }
 
     /// The code of the function at an address, in parts.
@@ -105,99 +100,43 @@ impl Dwarf {
         unit: &Unit,
         scopes: &mut Vec<Scope>,
     ) -> Option<()> {
-        let mut raw = unit.entries_raw(Some(UnitOffset(function.offset))).ok()?;
-        let mut entry = gimli::DebuggingInformationEntry::null();
         // Entries at this depth may contain the address; deeper ones are in scopes that do not.
         let mut level = 0;
-        // The depth at which the reader started.
-        let mut base = 0;
-        while !raw.is_empty() {
-            let depth = base + raw.next_depth();
-            let offset = raw.next_offset();
-            if !raw.read_entry(&mut entry).ok()? {
-                // The end of the innermost scope found: no other can contain the address.
-                if base + raw.next_depth() < level {
-                    break;
-                }
-                continue;
-            }
-            if depth == 0 {
-                level = 1;
-                if !entry.has_children() {
-                    break;
-                }
-                continue;
-            }
-            if depth != level {
-                continue;
-            }
+        self.walk(function, |depth, die, entry| {
             let kind = match entry.tag() {
-                gimli::DW_TAG_inlined_subroutine => Some(ScopeKind::Inlined),
-                gimli::DW_TAG_lexical_block => Some(ScopeKind::Block),
-                _ => None,
-            };
-            let Some(kind) = kind else {
-                pass(&mut raw, &mut base, depth, unit, &entry)?;
-                continue;
-            };
-            let die = Die {
-                offset: offset.0,
-                ..function
-            };
-            let inside = |&(start, end): &(u64, u64)| start <= address && address < end;
-            let code = self.code(die, unit, &entry);
-            // A block without addresses of its own covers the same code as its parent.
-            let covers = code.is_empty() && kind == ScopeKind::Block && !has_code(&entry);
-            if code.iter().any(inside)
-                || (covers && entry.has_children() && self.covers(address, die, unit))
-            {
-                scopes.push(Scope { kind, die });
-                if !entry.has_children() || scopes.len() > MAX_DEPTH {
-                    break;
+                _ if die == function => {
+                    level = 1;
+                    return Walk::Inside;
                 }
-                level += 1;
-            } else {
-                pass(&mut raw, &mut base, depth, unit, &entry)?;
+                // The end of the innermost scope found: no other can contain the address.
+                _ if depth < level => return Walk::Stop,
+                gimli::DW_TAG_inlined_subroutine => ScopeKind::Inlined,
+                gimli::DW_TAG_lexical_block => ScopeKind::Block,
+                _ => return Walk::Behind,
+            };
+            let code = self.code(die, unit, entry);
+            // A block without addresses of its own covers the same code as its parent.
+            let covers = code.is_empty() && kind == ScopeKind::Block && !has_code(entry);
+            if !(contains(&code, address) || covers && self.covers(address, die, unit)) {
+                return Walk::Behind;
             }
-        }
-        Some(())
+            scopes.push(Scope { kind, die });
+            level += 1;
+            match scopes.len() > MAX_DEPTH {
+                true => Walk::Stop,
+                false => Walk::Inside,
+            }
+        })
     }
 
     /// Whether a scope inside a block without addresses contains the address.
     fn covers(&self, address: u64, block: Die, unit: &Unit) -> bool {
-        let mut inner = Vec::new();
-        let _ = self.descend_flat(address, block, unit, &mut inner);
-        !inner.is_empty()
-    }
-
-    fn descend_flat(
-        &self,
-        address: u64,
-        block: Die,
-        unit: &Unit,
-        found: &mut Vec<Die>,
-    ) -> Option<()> {
-        let mut raw = unit.entries_raw(Some(UnitOffset(block.offset))).ok()?;
-        let mut entry = gimli::DebuggingInformationEntry::null();
-        while !raw.is_empty() {
-            let offset = raw.next_offset();
-            let any = raw.read_entry(&mut entry).ok()?;
-            if raw.next_depth() <= 0 {
-                break;
-            }
-            if any && offset.0 != block.offset {
-                let die = Die {
-                    offset: offset.0,
-                    ..block
-                };
-                let inside = |&(start, end): &(u64, u64)| start <= address && address < end;
-                if self.code(die, unit, &entry).iter().any(inside) {
-                    found.push(die);
-                    break;
-                }
-            }
-        }
-        Some(())
+        let mut found = false;
+        let _ = self.walk(block, |_, die, entry| {
+            found = contains(&self.code(die, unit, entry), address);
+            if found { Walk::Stop } else { Walk::Inside }
+        });
+        found
     }
 
     /// The part of a chain of scopes that belongs to one function or inlined instance: the scope
@@ -212,24 +151,6 @@ impl Dwarf {
         let more = chain[start + 1..].iter().position(is_code);
         &chain[start..more.map_or(chain.len(), |n| start + 1 + n)]
     }
-}
-
-/// Skips the children of an entry, where the entry gives their length.
-fn pass<'a>(
-    raw: &mut EntriesRaw<'a, R>,
-    base: &mut isize,
-    depth: isize,
-    unit: &'a Unit,
-    entry: &Entry,
-) -> Option<()> {
-    if entry.has_children()
-        && let Some(AttributeValue::UnitRef(to)) = entry.attr_value(gimli::DW_AT_sibling)
-        && to.0 > raw.next_offset().0
-    {
-        *raw = unit.entries_raw(Some(to)).ok()?;
-        *base = depth;
-    }
-    Some(())
 }
 
 fn has_code(entry: &Entry) -> bool {

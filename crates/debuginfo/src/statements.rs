@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::caches::ScopeKind;
 use crate::dwarf::Dwarf;
-use crate::functions::Pattern;
+use crate::functions::{FunctionLocation, Pattern};
 use crate::lines::path_matches;
 use crate::unit::Die;
 
@@ -126,7 +126,8 @@ impl Dwarf {
             LineQuery::Plus(_) | LineQuery::All => None,
         };
         let mut best: BTreeMap<(Die, u32), StatementLocation> = BTreeMap::new();
-        let mut infos: HashMap<Die, Option<FunctionInfo>> = HashMap::new();
+        let mut infos: HashMap<Die, Option<FunctionLocation>> = HashMap::new();
+        let info = |die| self.locate_code(die, self.name(die, &self.entry(die)?.1)?, Vec::new());
         for row in table
             .rows
             .iter()
@@ -145,15 +146,14 @@ impl Dwarf {
             let chain = chain.iter().filter(|s| s.kind != ScopeKind::Block);
             let chain: Vec<Die> = chain.map(|s| s.die).collect();
             for &die in &chain {
-                infos.entry(die).or_insert_with(|| self.info(die));
+                infos.entry(die).or_insert_with(|| info(die));
             }
             let path = &table.files[row.file as usize];
-            let info = |die: &Die| Some((*die, infos.get(die)?.as_ref()?));
             let functions = chain
                 .iter()
-                .filter_map(info)
-                .filter(|(die, i)| function.matches_in(i.name, || self.scope_names(*die)));
-            let Some((die, info)) = owner(functions, path, row.line) else {
+                .filter_map(|die| infos.get(die)?.as_ref())
+                .filter(|f| function.matches_in(&f.name, || self.scope_names(f.die)));
+            let Some(info) = owner(functions, path, row.line) else {
                 continue;
             };
             if matches!(lines, LineQuery::Plus(n) if row.line != info.line.saturating_add(n)) {
@@ -166,13 +166,13 @@ impl Dwarf {
             };
             let location = StatementLocation {
                 address,
-                die,
-                name: info.name.into(),
+                die: info.die,
+                name: info.name.clone(),
                 file: table.files[row.file as usize].clone(),
                 line: row.line,
             };
             let kept = best
-                .entry((die, row.line))
+                .entry((info.die, row.line))
                 .or_insert_with(|| location.clone());
             if location.address < kept.address {
                 *kept = location;
@@ -195,25 +195,6 @@ impl Dwarf {
         found
             .map(|f| self.index().scopes(self, &f))
             .unwrap_or_default()
-    }
-
-    fn info(&self, die: Die) -> Option<FunctionInfo> {
-        let (unit, entry) = self.entry(die)?;
-        let code = self.code(die, &unit, &entry);
-        let start = self.entry_pc(die, &unit, &entry, &code).unwrap_or(0);
-        let body = if entry.tag() == gimli::DW_TAG_subprogram {
-            self.after_prologue(die, &unit, &entry, start, &code)
-        } else {
-            start
-        };
-        let (file, line) = self.function_location(die, &entry);
-        Some(FunctionInfo {
-            name: self.name(die, &entry)?,
-            file,
-            line,
-            entry: start,
-            body,
-        })
     }
 
     /// First and last line of a function's own code in the file that declares it.
@@ -245,23 +226,12 @@ impl Dwarf {
 /// Compilers attribute lines of the enclosing function to inlined code, so the line belongs to the
 /// function that is declared nearest above it.
 fn owner<'i>(
-    functions: impl Iterator<Item = (Die, &'i FunctionInfo)>,
+    functions: impl Iterator<Item = &'i FunctionLocation>,
     path: &Arc<str>,
     line: u32,
-) -> Option<(Die, &'i FunctionInfo)> {
-    functions.max_by_key(
-        |(_, i)| match i.file.as_ref() == Some(path) && i.line <= line {
-            true => i.line,
-            false => 0,
-        },
-    )
-}
-
-/// Cached properties of a function.
-struct FunctionInfo {
-    name: &'static str,
-    file: Option<Arc<str>>,
-    line: u32,
-    entry: u64,
-    body: u64,
+) -> Option<&'i FunctionLocation> {
+    functions.max_by_key(|f| match f.file.as_ref() == Some(path) && f.line <= line {
+        true => f.line,
+        false => 0,
+    })
 }

@@ -126,13 +126,9 @@ impl Dwarf {
     /// The entry that a function at an address has for a variable of its abstract instance.
     fn instance_of(&self, variable: Die, address: u64) -> Die {
         let scopes = self.scopes_at(address);
-        let mut children = scopes.iter().rev().flat_map(|s| self.children(s.die));
-        let instance = children.find(|child| {
-            self.entry(*child)
-                .and_then(|(_, e)| crate::dwarf::origin(self, *child, &e))
-                .is_some_and(|origin| origin == variable)
-        });
-        instance.unwrap_or(variable)
+        let mut children = scopes.iter().rev().flat_map(|s| self.child_entries(s.die));
+        let instance = children.find(|(child, e)| self.origin(*child, e) == Some(variable));
+        instance.map_or(variable, |(die, _)| die)
     }
 
     /// The variable whose value is the whole expression, as gcc's link-time optimisation has it.

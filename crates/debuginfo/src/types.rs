@@ -228,11 +228,9 @@ impl Dwarf {
 
     /// The dimensions of an array.
     pub(crate) fn dimensions(&self, array: Die) -> Vec<(Die, Entry)> {
-        let children = self.children(array).into_iter().take(32);
-        let entries = children.filter_map(|c| Some((c, self.entry(c)?.1)));
-        entries
-            .filter(|(_, e)| e.tag() == gimli::DW_TAG_subrange_type)
-            .collect()
+        let children = self.child_entries(array).take(32);
+        let dimensions = children.filter(|(_, e)| e.tag() == gimli::DW_TAG_subrange_type);
+        dimensions.collect()
     }
 
     /// An array without its first `skip` dimensions.
@@ -318,10 +316,7 @@ impl Dwarf {
         if depth > MAX_NESTING {
             return;
         }
-        for child in self.children(die) {
-            let Some((_, entry)) = self.entry(child) else {
-                continue;
-            };
+        for (child, entry) in self.child_entries(die) {
             if matches!(
                 entry.tag(),
                 gimli::DW_TAG_variant_part | gimli::DW_TAG_variant
@@ -431,18 +426,13 @@ impl Dwarf {
     }
 
     fn enum_values_of(&self, die: Die) -> Vec<(Arc<str>, i64)> {
-        let constant = |child: Die| {
-            let (_, e) = self.entry(child)?;
-            if e.tag() != gimli::DW_TAG_enumerator {
-                return None;
-            }
+        let children = self.child_entries(die);
+        let constants = children.filter(|(_, e)| e.tag() == gimli::DW_TAG_enumerator);
+        let constant = |(child, e): (Die, Entry)| {
             let value = e.attr_value(gimli::DW_AT_const_value)?;
             Some((self.name(child, &e)?.into(), constant(&value)?))
         };
-        self.children(die)
-            .into_iter()
-            .filter_map(constant)
-            .collect()
+        constants.filter_map(constant).collect()
     }
 
     /// A type by its name in C or C++: `struct x`, `union x`, `enum x`, `class x`, a typedef, a

@@ -21,6 +21,19 @@ pub struct Die {
     pub(crate) offset: usize,
 }
 
+impl Die {
+    /// An entry of the file itself.
+    pub(crate) fn of_file(unit: u32, offset: usize) -> Die {
+        let part = 0;
+        Die { part, unit, offset }
+    }
+
+    /// Another entry of the same unit.
+    pub(crate) fn with_offset(self, offset: usize) -> Die {
+        Die { offset, ..self }
+    }
+}
+
 /// Loads the sections of a file, and keeps the bytes of compressed ones.
 pub(crate) struct SectionLoader {
     owned: Vec<Box<[u8]>>,
@@ -88,4 +101,9 @@ pub(crate) fn number_of(entry: &Entry, name: gimli::DwAt) -> Option<u64> {
 /// Whether a flag is set.
 pub(crate) fn flag(entry: &Entry, name: gimli::DwAt) -> bool {
     matches!(entry.attr_value(name), Some(AttributeValue::Flag(true)))
+}
+
+/// Whether one of these ranges of addresses contains an address.
+pub(crate) fn contains(ranges: &[(u64, u64)], address: u64) -> bool {
+    ranges.iter().any(|r| (r.0..r.1).contains(&address))
 }

@@ -88,30 +88,17 @@ impl Dwarf {
 
     pub(crate) fn list(&self, scope: &Scope, found: &mut Vec<DwarfVariable>) {
         let mut seen = HashSet::new();
-        for child in self.children(scope.die) {
-            if let Some((_, entry)) = self.entry(child) {
-                if let Some(origin) = crate::dwarf::origin(self, child, &entry) {
-                    seen.insert(origin);
-                }
-                self.take(child, &entry, found);
-            }
+        for (child, entry) in self.child_entries(scope.die) {
+            seen.extend(self.origin(child, &entry));
+            self.take(child, &entry, found);
         }
         // Variables that the compiler left out of the instance, to report them.
-        let mut origin = self
-            .entry(scope.die)
-            .and_then(|(_, e)| crate::dwarf::origin(self, scope.die, &e));
-        for _ in 0..2 {
-            let Some(die) = origin else { break };
-            for child in self.children(die) {
-                if let Some((_, entry)) = self.entry(child)
-                    && !seen.contains(&child)
-                {
+        for die in self.origins(scope.die).skip(1).take(2) {
+            for (child, entry) in self.child_entries(die) {
+                if !seen.contains(&child) {
                     self.take(child, &entry, found);
                 }
             }
-            origin = self
-                .entry(die)
-                .and_then(|(_, e)| crate::dwarf::origin(self, die, &e));
         }
     }
 
@@ -264,17 +251,13 @@ impl Dwarf {
             .ok_or_else(Unavailable::optimised)?;
         let chain = self.scopes_at(address);
         let function = outer.map(|o| o.0).or(chain.first().map(|s| s.die));
-        let starts = |die: Die| {
-            let (unit, entry) = self.entry(die)?;
-            self.entry_pc(die, &unit, &entry, &self.code(die, &unit, &entry))
-        };
         let context = LocContext {
             dwarf: self,
             die: at,
             unit: &unit,
             pc: address,
             function,
-            at_entry: outer.is_none() && function.and_then(starts) == Some(address),
+            at_entry: outer.is_none() && function.and_then(|f| self.start_of(f)) == Some(address),
             outer: outer.map(|o| o.1),
         };
         context.attribute(value)

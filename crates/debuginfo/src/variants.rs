@@ -12,7 +12,7 @@ impl Dwarf {
     #[must_use]
     pub fn variants(&self, id: TypeId) -> Option<Variants> {
         let (whole, _) = self.definition_of(id)?;
-        let children = self.entries(whole);
+        let children: Vec<_> = self.child_entries(whole).collect();
         let named =
             |(d, e): &(Die, Entry)| e.tag() == gimli::DW_TAG_member && self.name(*d, e).is_some();
         if children.iter().any(named) {
@@ -29,7 +29,7 @@ impl Dwarf {
             None => None,
         };
         let mut variants = Vec::new();
-        for (die, entry) in self.entries(*part) {
+        for (die, entry) in self.child_entries(*part) {
             if entry.tag() != gimli::DW_TAG_variant {
                 continue;
             }
@@ -51,12 +51,5 @@ impl Dwarf {
             discriminant,
             variants,
         })
-    }
-
-    fn entries(&self, die: Die) -> Vec<(Die, Entry)> {
-        let children = self.children(die).into_iter();
-        children
-            .filter_map(|c| Some((c, self.entry(c)?.1)))
-            .collect()
     }
 }

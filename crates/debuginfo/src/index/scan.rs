@@ -107,21 +107,14 @@ fn set_scopes(
     for e in entries.iter().filter(|e| e.kind == NameKind::Inline) {
         let die = Die {
             part: e.part,
-            unit: e.unit,
-            offset: e.offset as usize,
+            ..Die::of_file(e.unit, e.offset as usize)
         };
         scopes.insert(die, e.scope);
     }
     for &(i, origin) in foreign {
-        let mut at = Some(origin);
-        for _ in 0..MAX_CHAIN {
-            let Some(die) = at else { break };
-            if let Some(&scope) = scopes.get(&die).filter(|s| **s != NONE) {
-                entries[i].scope = scope;
-                break;
-            }
-            let next = dwarf.entry(die);
-            at = next.and_then(|(_, entry)| crate::dwarf::origin(dwarf, die, &entry));
+        let mut known = dwarf.origins(origin).filter_map(|die| scopes.get(&die));
+        if let Some(scope) = known.find(|scope| **scope != NONE) {
+            entries[i].scope = *scope;
         }
     }
 }

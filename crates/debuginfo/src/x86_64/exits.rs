@@ -8,6 +8,7 @@ use spile_abi::X86_64;
 use crate::cfi::{self, Cfa, frame_at_entry};
 use crate::exits::{FunctionExits, TailJump, code, extent};
 use crate::module::DebugFile;
+use crate::unit::contains;
 
 /// Maximum number of parts of one function.
 const MAX_PARTS: usize = 16;
@@ -18,7 +19,7 @@ pub(super) fn find(
     entry: u64,
     code: &[(u64, u64)],
 ) -> Result<FunctionExits, String> {
-    let exact = code.iter().any(|r| r.0 <= entry && entry < r.1);
+    let exact = contains(code, entry);
     let mut function = FunctionDecoder {
         module,
         entry,
@@ -61,7 +62,7 @@ impl FunctionDecoder<'_> {
             self.decode_part(part)?;
         }
         let mut inside = self.all.values().filter_map(to);
-        match inside.any(|t| within(&self.parts, t) && !self.all.contains_key(&t)) {
+        match inside.any(|t| contains(&self.parts, t) && !self.all.contains_key(&t)) {
             true => Err("it has data among its instructions".into()),
             false => Ok(()),
         }
@@ -71,7 +72,7 @@ impl FunctionDecoder<'_> {
     fn part_missing(&self) -> Option<(u64, u64)> {
         let mut out = self.all.values().filter(|_| !self.exact);
         out.find_map(|i| {
-            let target = to(i).filter(|t| !within(&self.parts, *t))?;
+            let target = to(i).filter(|t| !contains(&self.parts, *t))?;
             self.part_at(i.ip(), target)
         })
     }
@@ -152,7 +153,7 @@ impl FunctionDecoder<'_> {
                     exits.jumps.push(TailJump { at: *at, to: None });
                 }
                 FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => match to(i) {
-                    Some(t) if within(&self.parts, t) => {}
+                    Some(t) if contains(&self.parts, t) => {}
                     to => exits.jumps.push(TailJump { at: *at, to }),
                 },
                 _ => {}
@@ -249,8 +250,4 @@ fn to(i: &Instruction) -> Option<u64> {
         FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
     );
     jumps.then(|| i.near_branch_target())
-}
-
-fn within(parts: &[(u64, u64)], address: u64) -> bool {
-    parts.iter().any(|r| r.0 <= address && address < r.1)
 }
