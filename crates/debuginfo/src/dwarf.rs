@@ -1,12 +1,13 @@
 //! The DWARF of a module: its units, read when a query needs them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use gimli::{AttributeValue, Section as _, SectionId, UnitHeader, UnitOffset, UnitType};
 use spile_cast::Cast;
 
+use crate::caches::{Caches, UnitRange};
 use crate::find::SearchPaths;
 use crate::image::Image;
 use crate::lines::LineTable;
@@ -15,10 +16,6 @@ use crate::unit::{Die, Entry, MAX_CHAIN, R, SectionLoader, Unit};
 
 /// Number of bytes of `.debug_info` after which a pass over all of it releases the memory.
 pub(crate) const CHUNK: usize = 1 << 20;
-/// Maximum number of parsed units in the cache.
-const MAX_UNITS_KEPT: usize = 256;
-/// Maximum number of file paths in the cache.
-const MAX_FILES_KEPT: usize = 4096;
 
 /// One file with DWARF.
 pub(crate) struct DwarfPart {
@@ -36,44 +33,11 @@ pub(crate) struct DwarfPart {
 
 /// The DWARF of a module.
 pub struct Dwarf {
-    parsed: Mutex<HashMap<(u8, u32), Arc<Unit>>>,
-    /// The position of a caller that asks for variables location by location: a part, and its first unit
-    /// whose memory was not released.
-    looked: Mutex<(u8, u32)>,
-    lines: Mutex<LineTables>,
-    ranges: OnceLock<Vec<UnitRange>>,
-    signatures: OnceLock<HashMap<u64, Die>>,
-    pub(crate) importers: OnceLock<crate::caches::Importers>,
-    /// The cached index.
-    pub(crate) kept: OnceLock<Option<crate::caches::Index>>,
-    /// The new index, where none was cached.
-    pub(crate) index: OnceLock<crate::caches::Index>,
+    // Points into the parts; declared first, so dropped first.
+    pub(crate) caches: Caches,
     pub(crate) index_path: Option<std::path::PathBuf>,
-    pub(crate) tables: crate::caches::FunctionTables,
-    pub(crate) chains: crate::caches::ScopeChains,
-    pub(crate) nested: crate::caches::NestedFunctions,
-    /// The stubs of the functions that profilers have every function call first.
-    pub(crate) profiler_hooks: OnceLock<Vec<u64>>,
-    /// Where the parts of split functions begin.
-    pub(crate) split: OnceLock<HashSet<u64>>,
-    files: Mutex<FilePaths>,
-    pub(crate) types: crate::caches::TypeNumbers,
     parts: Vec<DwarfPart>,
     pub(crate) main: Arc<Image>,
-}
-
-/// File paths by unit and DWARF's number.
-type FilePaths = HashMap<(u8, u32, u64), Option<Arc<str>>>;
-
-/// Line tables of units; `None` for damaged ones.
-type LineTables = HashMap<(u8, u32), Option<Arc<LineTable>>>;
-
-/// Code of a unit. `reach` is the largest end so far, in order of starts.
-struct UnitRange {
-    start: u64,
-    end: u64,
-    reach: u64,
-    unit: u32,
 }
 
 impl DwarfPart {
@@ -148,22 +112,8 @@ impl Dwarf {
         let mut parts = vec![own];
         parts.extend(alt);
         Dwarf {
-            parsed: Mutex::default(),
-            looked: Mutex::default(),
-            lines: Mutex::default(),
-            ranges: OnceLock::new(),
-            importers: OnceLock::new(),
-            signatures: OnceLock::new(),
-            kept: OnceLock::new(),
-            index: OnceLock::new(),
+            caches: Caches::default(),
             index_path: search.index_path(image),
-            tables: crate::caches::FunctionTables::default(),
-            chains: crate::caches::ScopeChains::default(),
-            nested: crate::caches::NestedFunctions::default(),
-            split: OnceLock::new(),
-            profiler_hooks: OnceLock::new(),
-            files: Mutex::default(),
-            types: crate::caches::TypeNumbers::default(),
             parts,
             main: main.clone(),
         }
@@ -289,56 +239,33 @@ impl Dwarf {
 
     /// For queries on one location after the other: see [`Dwarf::passed`].
     pub(crate) fn release_visited(&self, die: Die) {
-        let mut from = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let looked = self.caches.looked.lock();
+        let mut from = looked.unwrap_or_else(PoisonError::into_inner);
         self.release_passed(die, &mut from);
     }
 
     /// A unit; `None` if it is damaged.
     pub(crate) fn unit(&self, part: u8, unit: u32) -> Option<Arc<Unit>> {
-        let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(u) = parsed.get(&(part, unit)) {
-            return Some(u.clone());
-        }
-        let u = Arc::new(self.parse(part, unit)?);
-        if parsed.len() >= MAX_UNITS_KEPT {
-            parsed.clear();
-        }
-        parsed.insert((part, unit), u.clone());
-        Some(u)
+        let parse = || Some(Arc::new(self.parse(part, unit)?));
+        self.caches.units.get_or_make((part, unit), parse)
     }
 
     /// The line table of a unit.
     pub(crate) fn lines(&self, part: u8, unit: u32) -> Option<Arc<LineTable>> {
-        let mut all = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(l) = all.get(&(part, unit)) {
-            return l.clone();
-        }
-        let lines = self
-            .unit(part, unit)
-            .map(|u| Arc::new(LineTable::read(self.line_forms(part, unit), &u)));
-        if all.len() >= MAX_UNITS_KEPT {
-            all.clear();
-        }
-        all.insert((part, unit), lines.clone());
-        lines
+        let read = |u: Arc<Unit>| Arc::new(LineTable::read(self.line_forms(part, unit), &u));
+        let table = || Some(self.unit(part, unit).map(read));
+        self.caches.lines.get_or_make((part, unit), table)?
     }
 
     /// The path of a file by DWARF's number in the unit.
     pub(crate) fn file_name(&self, die: Die, number: u64) -> Option<Arc<str>> {
-        let lock = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (die.part, die.unit, number);
-        if let Some(path) = lock().get(&key) {
-            return path.clone();
-        }
-        let unit = self.unit(die.part, die.unit)?;
-        let path = crate::lines::file(self.line_forms(die.part, die.unit), &unit, number);
-        let path: Option<Arc<str>> = path.filter(|p| !p.is_empty()).map(Into::into);
-        let mut all = lock();
-        if all.len() >= MAX_FILES_KEPT {
-            all.clear();
-        }
-        all.insert(key, path.clone());
-        path
+        let path = || {
+            let unit = self.unit(die.part, die.unit)?;
+            let path = crate::lines::file(self.line_forms(die.part, die.unit), &unit, number);
+            Some(path.filter(|p| !p.is_empty()).map(Into::into))
+        };
+        self.caches.files.get_or_make(key, path)?
     }
 
     /// Calls `f` for each entry of a unit of part 0 that has the tag. `None` where the rest of the
@@ -417,7 +344,7 @@ impl Dwarf {
     }
 
     fn signatures(&self) -> &HashMap<u64, Die> {
-        self.signatures.get_or_init(|| {
+        self.caches.signatures.get_or_init(|| {
             let headers = self.headers(0).iter().enumerate();
             let all = headers.filter_map(|(i, h)| match h.type_() {
                 UnitType::Type {
@@ -490,7 +417,7 @@ impl Dwarf {
 
     /// The unit whose code contains an address.
     pub(crate) fn unit_at(&self, address: u64) -> Option<u32> {
-        let ranges = self.ranges.get_or_init(|| self.unit_ranges());
+        let ranges = self.caches.ranges.get_or_init(|| self.unit_ranges());
         let mut i = ranges.partition_point(|r| r.start <= address);
         while let Some(before) = i.checked_sub(1) {
             i = before;

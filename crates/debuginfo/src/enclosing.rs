@@ -3,7 +3,7 @@
 //! one around it is in the same frame.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use gimli::{AttributeValue, Operation};
 
@@ -17,7 +17,6 @@ use crate::variables::DwarfVariable;
 
 /// Maximum nesting that is followed.
 const MAX_DEPTH: usize = 128;
-const MAX_TABLES: usize = 64;
 
 /// How a function reaches a variable of one around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,21 +178,11 @@ impl Dwarf {
     }
 
     fn nested(&self, die: Die) -> Option<Arc<ScopesAround>> {
-        let key = (die.part, die.unit);
-        let lock = || self.nested.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = lock().get(&key) {
-            return Some(found.clone());
-        }
-        let unit = self.unit(die.part, die.unit)?;
-        let mut found = HashMap::new();
-        let _ = list_nested(die, &unit, &mut found);
-        let found = Arc::new(found);
-        let mut all = lock();
-        if all.len() >= MAX_TABLES {
-            all.clear();
-        }
-        all.insert(key, found.clone());
-        Some(found)
+        self.caches.nested.get_or_make((die.part, die.unit), || {
+            let mut found = HashMap::new();
+            let _ = list_nested(die, &*self.unit(die.part, die.unit)?, &mut found);
+            Some(Arc::new(found))
+        })
     }
 }
 

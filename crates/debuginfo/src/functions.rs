@@ -113,17 +113,20 @@ impl Dwarf {
     pub(crate) fn index(&self) -> &Index {
         match self.kept_index() {
             Some(index) => index,
-            None => self.index.get_or_init(|| Index::build(self)),
+            None => self.caches.index.get_or_init(|| Index::build(self)),
         }
     }
 
     fn kept_index(&self) -> Option<&Index> {
-        self.kept.get_or_init(|| Index::cached(self)).as_ref()
+        self.caches
+            .kept
+            .get_or_init(|| Index::cached(self))
+            .as_ref()
     }
 
     /// The index, if it was made or cached.
     pub(crate) fn ready_index(&self) -> Option<&Index> {
-        self.kept_index().or_else(|| self.index.get())
+        self.kept_index().or_else(|| self.caches.index.get())
     }
 
     /// Functions by name and by a pattern for (an end of) the path of their source file, in order

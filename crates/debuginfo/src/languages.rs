@@ -19,7 +19,11 @@ impl Dwarf {
             if let Some(language) = self.own_language(at.0, at.1) {
                 return Some(language);
             }
-            at = *self.importers.get_or_init(|| self.imports()).get(&at)?;
+            at = *self
+                .caches
+                .importers
+                .get_or_init(|| self.imports())
+                .get(&at)?;
         }
         None
     }

@@ -47,7 +47,7 @@ impl Dwarf {
     /// Whether a function with code, of which this is the name, is entered only in the course of
     /// another call of that name.
     pub(crate) fn is_part(&self, die: Die, unit: &Unit, name: R) -> bool {
-        let parts = self.split.get_or_init(|| self.split_parts());
+        let parts = self.caches.split.get_or_init(|| self.split_parts());
         if parts.is_empty() {
             return false;
         }

@@ -60,9 +60,8 @@ impl Dwarf {
 
     /// The parameters that have a single location in memory.
     fn parameter_slots(&self, die: Die, unit: &Unit, base: Option<(Base, i64)>) -> Vec<Slot> {
-        let children = self.children(die).into_iter().take(MAX_PARAMETERS);
-        let slots = children.filter_map(|child| {
-            let (_, entry) = self.entry(child)?;
+        let children = self.child_entries(die).take(MAX_PARAMETERS);
+        let slots = children.filter_map(|(child, entry)| {
             let location = operations(unit, &entry, gimli::DW_AT_location);
             let (base, offset) = match *location.first()? {
                 FrameOffset { offset } => {
@@ -144,7 +143,7 @@ impl Dwarf {
 
     /// The stubs of the functions that profilers have every function call first, in front of its parameters' stores.
     fn hooks_of_profilers(&self) -> &[u64] {
-        self.profiler_hooks.get_or_init(|| {
+        self.caches.profiler_hooks.get_or_init(|| {
             let stubs = plt::entries(&self.main).into_iter();
             let hooks = stubs.filter(|stub| PROFILER_HOOKS.contains(&stub.name));
             hooks.map(|stub| stub.address).collect()

@@ -1,6 +1,6 @@
 //! The scopes around an address: the function, inlined instances in it, blocks.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::caches::{Functions, Scope, ScopeKind};
 use crate::dwarf::Dwarf;
@@ -10,39 +10,18 @@ use crate::unit::{Die, Entry, Unit, contains};
 /// Maximum nesting that is followed.
 const MAX_DEPTH: usize = 128;
 
-const MAX_TABLES: usize = 256;
-
-const MAX_CHAINS: usize = 1024;
-
 impl Dwarf {
     /// The functions with code of a unit.
     pub(crate) fn functions_of(&self, unit: u32) -> Option<Functions> {
-        let mut all = self.tables.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(f) = all.get(&unit) {
-            return Some(f.clone());
-        }
-        let parsed = self.unit(0, unit)?;
-        let mut found = Vec::new();
-        let _ = self.list_functions(unit, &parsed, &mut found);
-        found.sort_unstable();
-        let found = Arc::new(found);
-        if all.len() >= MAX_TABLES {
-            all.clear();
-        }
-        all.insert(unit, found.clone());
-        Some(found)
-    }
-
-    fn list_functions(
-        &self,
-        unit: u32,
-        parsed: &Unit,
-        found: &mut Vec<(u64, u64, usize)>,
-    ) -> Option<()> {
-        Dwarf::each_tagged(unit, parsed, gimli::DW_TAG_subprogram, |die, entry| {
-            for (start, end) in self.code(die, parsed, entry) {
-                found.push((start, end, die.offset));
-            }
+        self.caches.functions.get_or_make(unit, || {
+            let parsed = self.unit(0, unit)?;
+            let mut found = Vec::new();
+            let _ = Dwarf::each_tagged(unit, &parsed, gimli::DW_TAG_subprogram, |die, entry| {
+                let code = self.code(die, &parsed, entry).into_iter();
+                found.extend(code.map(|(start, end)| (start, end, die.offset)));
+            });
+            found.sort_unstable();
+            Some(Arc::new(found))
         })
     }
 
@@ -69,27 +48,18 @@ impl Dwarf {
 
     /// The scopes that contain an address, outermost (the function) first; empty if there are none.
     pub(crate) fn scopes_at(&self, address: u64) -> Arc<[Scope]> {
-        let lock = || self.chains.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(chain) = lock().get(&address) {
-            return chain.clone();
-        }
-        let mut scopes = Vec::new();
-        if let Some(die) = self.function_around(address)
-            && let Some(unit) = self.unit(die.part, die.unit)
-        {
-            scopes.push(Scope {
-                kind: ScopeKind::Function,
-                die,
-            });
-            let _ = self.descend(address, die, &unit, &mut scopes);
-        }
-        let chain: Arc<[Scope]> = scopes.into();
-        let mut all = lock();
-        if all.len() >= MAX_CHAINS {
-            all.clear();
-        }
-        all.insert(address, chain.clone());
-        chain
+        let chain = self.caches.scopes.get_or_make(address, || {
+            let mut scopes = Vec::new();
+            if let Some(die) = self.function_around(address)
+                && let Some(unit) = self.unit(die.part, die.unit)
+            {
+                let kind = ScopeKind::Function;
+                scopes.push(Scope { kind, die });
+                let _ = self.descend(address, die, &unit, &mut scopes);
+            }
+            Some(scopes.into())
+        });
+        chain.unwrap_or_default()
     }
 
     /// Adds the scopes within `function` that contain an address.

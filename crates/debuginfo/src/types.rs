@@ -1,11 +1,11 @@
 //! Types of the DWARF by small numbers: their kinds, members and names in C.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use gimli::{AttributeValue, DwTag};
 use spile_cast::Cast;
 
-use crate::caches::{TypeId, TypeKey};
+use crate::caches::{TypeId, TypeKey, TypeTable};
 use crate::dwarf::Dwarf;
 use crate::index::{ANONYMOUS, NameKind};
 use crate::unit::{Die, Entry, MAX_CHAIN, constant, flag, number, number_of};
@@ -48,7 +48,7 @@ pub type Member = spile_ctype::Member<TypeId>;
 
 impl Dwarf {
     fn intern(&self, key: TypeKey) -> TypeId {
-        let mut table = self.types.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.type_table();
         if let Some(&id) = table.ids.get(&key) {
             return id;
         }
@@ -62,8 +62,13 @@ impl Dwarf {
     }
 
     fn key(&self, id: TypeId) -> Option<TypeKey> {
-        let table = self.types.0.lock().unwrap_or_else(PoisonError::into_inner);
-        table.keys.get((id as usize).checked_sub(1)?).copied()
+        let keys = &self.type_table().keys;
+        keys.get((id as usize).checked_sub(1)?).copied()
+    }
+
+    fn type_table(&self) -> MutexGuard<'_, TypeTable> {
+        let table = self.caches.types.lock();
+        table.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The type of an entry (variable, member, function's result).
