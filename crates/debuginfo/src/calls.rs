@@ -146,15 +146,11 @@ impl Dwarf {
         let Some(name) = self.name(function, &entry) else {
             return Vec::new();
         };
-        let exact = Pattern {
-            text: name,
-            glob: None,
-        };
         let outline = LocationKinds {
             outline: true,
             inlined: false,
         };
-        let mut locations = self.functions(exact, None, outline);
+        let mut locations = self.functions(Pattern::exact(name), None, outline);
         let abstract_entry = self.outermost_origin(function);
         let same = |p: &FunctionLocation| self.outermost_origin(p.die) == abstract_entry;
         if locations.iter().any(same) {

@@ -112,9 +112,7 @@ impl UnwindRow {
 }
 
 /// The `.eh_frame` of a file, and the base addresses of its pointers.
-pub(crate) fn eh_frame(
-    image: &Image,
-) -> Option<(EhFrame<EndianSlice<'_, LittleEndian>>, BaseAddresses)> {
+fn eh_frame(image: &Image) -> Option<(EhFrame<R<'static>>, BaseAddresses)> {
     let (address, bytes) = image.loaded_section(".eh_frame")?;
     let text = image.loaded_section(".text").map_or(0, |t| t.0);
     let bases = BaseAddresses::default()
@@ -152,10 +150,8 @@ pub fn rows(image: &Image, debug: Option<&Image>) -> Vec<UnwindRow> {
 /// functions.
 #[must_use]
 pub fn row_for(image: &Image, debug: Option<&Image>, address: u64) -> Option<UnwindRow> {
-    match by_header(image, address) {
-        Some(row) => Some(row),
-        None => row_at(&rows(image, debug), address).copied(),
-    }
+    let row = by_header(image, address);
+    row.or_else(|| row_at(&rows(image, debug), address).copied())
 }
 
 /// The row at one address through `.eh_frame_hdr`; `None` also if the file has no such table.
@@ -200,19 +196,15 @@ fn with_header<T>(
         &gimli::FrameDescriptionEntry<R<'static>>,
     ) -> Option<T>,
 ) -> Option<T> {
-    let (at, bytes) = image.loaded_section(".eh_frame")?;
-    let (hdr_at, hdr) = image.loaded_section(".eh_frame_hdr")?;
-    let bases = BaseAddresses::default()
-        .set_eh_frame(at)
-        .set_eh_frame_hdr(hdr_at);
-    let mut section = EhFrame::new(bytes, LittleEndian);
-    section.set_address_size(8);
+    let (section, bases) = eh_frame(image)?;
+    let (header_start, hdr) = image.loaded_section(".eh_frame_hdr")?;
+    let bases = bases.set_eh_frame_hdr(header_start);
     let header = gimli::EhFrameHdr::new(hdr, LittleEndian)
         .parse(&bases, 8)
         .ok()?;
     // Not by `fde_for_address`, whose subtraction is unchecked (gimli 0.34).
     let found = header.table()?.lookup(address, &bases).ok()?;
-    let offset = found.direct().ok()?.checked_sub(at)?;
+    let offset = found.direct().ok()?.checked_sub(bases.eh_frame.section?)?;
     let offset = gimli::EhFrameOffset(usize::try_from(offset).ok()?);
     let fde = section
         .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)

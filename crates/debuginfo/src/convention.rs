@@ -5,7 +5,7 @@ use gimli::AttributeValue;
 use crate::caches::TypeId;
 use crate::dwarf::Dwarf;
 use crate::types::CType;
-use crate::unit::{Die, Entry, flag, number_of};
+use crate::unit::{Die, Entry, flag, number_of, root};
 
 /// Size of a register in bytes.
 const WORD: u32 = 8;
@@ -160,11 +160,7 @@ impl Dwarf {
         let Some(unit) = self.unit(die.part, die.unit) else {
             return false;
         };
-        let mut entries = unit.entries();
-        let _ = entries.next_entry();
-        let by = entries
-            .current()
-            .and_then(|e| e.attr_value(gimli::DW_AT_producer));
+        let by = root(&unit).and_then(|e| e.attr_value(gimli::DW_AT_producer));
         let forms = self.forms(die.part, die.unit);
         let by = by.and_then(|v| forms.attr_string(&unit, v).ok());
         by.is_some_and(|name| name.slice().starts_with(b"GNU "))

@@ -138,21 +138,15 @@ impl<'d> CopyStarts<'d> {
         };
         let marks = self.marks(group, &around);
         let large = around.flow.as_ref().map_or(0, |f| f.all.len()) * group.len() > MAX_WORK;
-        let known = match &around.flow {
-            Some(flow) if !large => self.marked(group, &marks, flow, &around),
-            _ => None,
-        };
-        let starts = match (&around.flow, known) {
-            (_, Some(starts)) => starts,
-            (None, _) => group.iter().map(|c| ([c.start].into(), None)).collect(),
-            (_, _) if large => {
-                let large = Some(Inexact::TooLarge);
-                group.iter().map(|c| ([c.start].into(), large)).collect()
-            }
-            (Some(flow), _) => {
-                let start = |c| self.first(flow, c, &around);
-                let starts = group.iter().map(start);
+        let marked = |flow| self.marked(group, &marks, flow, &around);
+        let starts = match &around.flow {
+            Some(flow) if !large => marked(flow).unwrap_or_else(|| {
+                let starts = group.iter().map(|c| self.first(flow, c, &around));
                 starts.map(|(start, why)| ([start].into(), why)).collect()
+            }),
+            _ => {
+                let why = large.then_some(Inexact::TooLarge);
+                group.iter().map(|c| ([c.start].into(), why)).collect()
             }
         };
         for (copy, (at, inexact)) in group.iter().zip(starts) {

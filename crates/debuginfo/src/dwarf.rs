@@ -12,7 +12,7 @@ use crate::find::SearchPaths;
 use crate::image::Image;
 use crate::lines::LineTable;
 use crate::split::{MissingUnits, SplitFiles};
-use crate::unit::{Die, Entry, MAX_CHAIN, R, SectionLoader, Unit};
+use crate::unit::{Die, Entry, MAX_CHAIN, R, SectionLoader, Unit, root};
 
 /// Number of bytes of `.debug_info` after which a pass over all of it releases the memory.
 pub(crate) const CHUNK: usize = 1 << 20;
@@ -383,14 +383,16 @@ impl Dwarf {
         None
     }
 
+    /// A string attribute in the unit of `die`, as a part of its section.
+    fn string(&self, die: Die, value: AttributeValue<R>) -> Option<R> {
+        let unit = self.unit(die.part, die.unit)?;
+        let forms = self.forms(die.part, die.unit);
+        forms.attr_string(&unit, value).ok()
+    }
+
     /// A string attribute's text in the unit of `die`.
     pub(crate) fn text(&self, die: Die, value: AttributeValue<R>) -> Option<&'static str> {
-        let unit = self.unit(die.part, die.unit)?;
-        let text = self
-            .forms(die.part, die.unit)
-            .attr_string(&unit, value)
-            .ok()?;
-        std::str::from_utf8(text.slice()).ok()
+        std::str::from_utf8(self.string(die, value)?.slice()).ok()
     }
 
     /// The name of an entry, or of the entry that it completes.
@@ -411,8 +413,7 @@ impl Dwarf {
     pub(crate) fn name_text(&self, die: Die) -> Option<R> {
         let (_, entry) = self.entry(die)?;
         let (at, value) = self.name_attr(die, &entry)?;
-        let unit = self.unit(at.part, at.unit)?;
-        self.forms(at.part, at.unit).attr_string(&unit, value).ok()
+        self.string(at, value)
     }
 
     /// The unit whose code contains an address.
@@ -528,8 +529,6 @@ fn ends(dwarf: &gimli::Dwarf<R>, unit: &Unit, entry: &Entry) -> bool {
 
 /// The code of a unit.
 pub(crate) fn ranges_of(dwarf: &gimli::Dwarf<R>, unit: &Unit) -> Option<gimli::RangeIter<R>> {
-    let mut entries = unit.entries();
-    entries.next_entry().ok()?;
-    ends(dwarf, unit, entries.current()?).then_some(())?;
+    ends(dwarf, unit, &root(unit)?).then_some(())?;
     dwarf.unit_ranges(unit).ok()
 }

@@ -60,7 +60,5 @@ pub(crate) fn extent(module: &DebugFile, entry: u64) -> Option<(u64, u64)> {
 /// The file's bytes from one linked address to another.
 pub(crate) fn code(image: &Image, start: u64, end: u64) -> Option<&[u8]> {
     let length = end.checked_sub(start).filter(|l| *l <= MAX_BYTES)?;
-    let from = usize::try_from(image.file_offset(start)?).ok()?;
-    let whole = image.bytes();
-    whole.get(from..from.checked_add(usize::try_from(length).ok()?)?)
+    image.bytes_at(start, usize::try_from(length).ok()?)
 }

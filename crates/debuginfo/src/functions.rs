@@ -20,7 +20,13 @@ pub struct Pattern<'a> {
     pub glob: Option<fn(&str, &str) -> bool>,
 }
 
-impl Pattern<'_> {
+impl<'a> Pattern<'a> {
+    /// This name and no other.
+    #[must_use]
+    pub fn exact(text: &'a str) -> Pattern<'a> {
+        Pattern { text, glob: None }
+    }
+
     pub(crate) fn matches(&self, name: &str) -> bool {
         self.matches_one(self.text, name)
     }
@@ -246,13 +252,9 @@ impl Dwarf {
 
     fn find_functions(&self, name: Pattern<'_>) -> Vec<NamedEntry> {
         let index = self.index();
-        let last = name.text.rsplit("::").next().unwrap_or("");
         let kinds = [NameKind::Function, NameKind::Inline];
-        let fits = |f: &NamedEntry| {
-            kinds.contains(&f.kind) && name.matches_in(f.name, || index.scopes(self, f))
-        };
         if name.glob.is_none() {
-            return index.named(self, last).filter(fits).collect();
+            return self.named(name.text, &kinds);
         }
         // Equal names are adjacent.
         let mut last = ("", name.matches(""));
@@ -261,9 +263,22 @@ impl Dwarf {
             if simple && last.0 != f.name {
                 last = (f.name, name.matches(f.name));
             }
-            if simple { last.1 } else { fits(f) }
+            match simple {
+                true => last.1,
+                false => name.matches_in(f.name, || index.scopes(self, f)),
+            }
         };
         index.all(self, &kinds).filter(fits).collect()
+    }
+
+    /// The entries of a name, which may name scopes around them, too.
+    pub(crate) fn named(&self, name: &str, kinds: &[NameKind]) -> Vec<NamedEntry> {
+        let (index, pattern) = (self.index(), Pattern::exact(name));
+        let last = name.rsplit("::").next().unwrap_or("");
+        let fits = |f: &NamedEntry| {
+            kinds.contains(&f.kind) && pattern.matches_in(f.name, || index.scopes(self, f))
+        };
+        index.named(self, last).filter(fits).collect()
     }
 
     /// A function of the index. Its addresses are 0 if it has no out-of-line code.

@@ -5,7 +5,7 @@ use spile_cast::Cast;
 
 use crate::caches::Importers;
 use crate::dwarf::Dwarf;
-use crate::unit::{Die, number_of};
+use crate::unit::{Die, number_of, root};
 
 /// Maximum number of units that import one another.
 const MAX_IMPORTS: usize = 8;
@@ -29,13 +29,10 @@ impl Dwarf {
     }
 
     fn own_language(&self, part: u8, unit: u32) -> Option<gimli::DwLang> {
-        let unit = self.unit(part, unit)?;
-        let mut entries = unit.entries();
-        entries.next_entry().ok()?;
-        let entry = entries.current()?;
+        let entry = root(&*self.unit(part, unit)?)?;
         match entry.attr_value(gimli::DW_AT_language)? {
             AttributeValue::Language(l) => Some(l),
-            _ => number_of(entry, gimli::DW_AT_language)
+            _ => number_of(&entry, gimli::DW_AT_language)
                 .and_then(|n| u16::try_from(n).ok())
                 .map(gimli::DwLang),
         }

@@ -147,19 +147,10 @@ pub(crate) fn has_file(
     let Some(program) = unit.line_program.as_ref() else {
         return false;
     };
-    let header = program.header();
-    let text = |value| {
-        let text = dwarf.attr_string(unit, value).ok();
-        text.map_or(Default::default(), |t| String::from_utf8_lossy(t.slice()))
-    };
-    let base = unit.comp_dir.map(|d| String::from_utf8_lossy(d.slice()));
-    header.file_names().iter().any(|file| {
-        let name = text(file.path_name());
-        last(name.rsplit('/').next().unwrap_or("")) && {
-            let dir = file.directory(header).map(text).unwrap_or_default();
-            let dir = join(base.as_deref().unwrap_or(""), &dir);
-            whole(&join(&dir, &name))
-        }
+    program.header().file_names().iter().any(|file| {
+        let name = dwarf.attr_string(unit, file.path_name()).ok();
+        let name = name.map_or(Default::default(), |t| String::from_utf8_lossy(t.slice()));
+        last(name.rsplit('/').next().unwrap_or("")) && whole(&path(dwarf, unit, file))
     })
 }
 

@@ -81,6 +81,30 @@ pub enum Location {
     },
 }
 
+/// Maximum number of words of a known value.
+const MAX_WORDS: usize = 512;
+
+impl Location {
+    /// A value with these bytes, in words of 8 bytes where it has more.
+    pub(crate) fn known(bytes: &[u8]) -> Location {
+        if bytes.len() <= 8 {
+            return Location::Value(vec![LocStep::Const(little_endian(bytes))]);
+        }
+        let words = bytes.chunks(8).take(MAX_WORDS);
+        let words = words.map(|word| (word.len() as u64, Some(Location::known(word))));
+        Location::Pieces(words.collect())
+    }
+}
+
+/// Up to 8 bytes as a number.
+pub(crate) fn little_endian(bytes: &[u8]) -> i64 {
+    let mut word = [0; 8];
+    for (w, b) in word.iter_mut().zip(bytes) {
+        *w = *b;
+    }
+    i64::from_le_bytes(word)
+}
+
 /// The reason why a variable cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable(pub String);

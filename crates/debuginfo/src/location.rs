@@ -6,7 +6,7 @@ use spile_cast::Cast;
 use crate::cfi::{self, Cfa};
 use crate::dwarf::Dwarf;
 use crate::enclosing::OuterFrame;
-use crate::loc_program::{LocBinary, LocStep, Location, Unavailable};
+use crate::loc_program::{LocBinary, LocStep, Location, Unavailable, little_endian};
 use crate::thread_local;
 use crate::unit::{Die, R, Unit, number_of};
 
@@ -460,6 +460,10 @@ impl Evaluator<'_, '_> {
         use crate::loc_program::LocBinary as B;
         let die = self.context.die;
         let dwarf = self.context.dwarf.forms(die.part, die.unit);
+        let indexed = |index| {
+            let word = dwarf.address(self.context.unit, index);
+            word.map_err(|_| Unavailable::damaged())
+        };
         match op {
             Operation::Nop => {}
             Operation::UnsignedConstant { value } => {
@@ -467,18 +471,11 @@ impl Evaluator<'_, '_> {
             }
             Operation::SignedConstant { value } => self.push(vec![LocStep::Const(value)])?,
             Operation::Address { address } => self.address(address)?,
-            Operation::AddressIndex { index } => {
-                let a = dwarf
-                    .address(self.context.unit, index)
-                    .map_err(|_| Unavailable::damaged())?;
-                self.address(a)?;
-            }
+            Operation::AddressIndex { index } => self.address(indexed(index)?)?,
             Operation::ConstantIndex { index } => {
-                let a = dwarf
-                    .address(self.context.unit, index)
-                    .map_err(|_| Unavailable::damaged())?;
-                self.indexed = Some(a.cast_signed());
-                self.push(vec![LocStep::Const(a.cast_signed())])?;
+                let value = indexed(index)?.cast_signed();
+                self.indexed = Some(value);
+                self.push(vec![LocStep::Const(value)])?;
             }
             Operation::Register { register } => {
                 self.context.register(register)?;
@@ -534,7 +531,7 @@ impl Evaluator<'_, '_> {
                 let p = self.pop()?;
                 self.result = Some(Location::Value(p));
             }
-            Operation::ImplicitValue { data } => self.implicit(data),
+            Operation::ImplicitValue { data } => self.result = Some(Location::known(data.slice())),
             Operation::ImplicitPointer { value, byte_offset } => {
                 let value = AttributeValue::DebugInfoRef(value);
                 let to = self.context.dwarf.refer(self.context.die, value);
@@ -633,19 +630,6 @@ impl Evaluator<'_, '_> {
         }
     }
 
-    fn implicit(&mut self, data: R) {
-        let bytes = data.slice();
-        if bytes.len() <= 8 {
-            self.result = Some(Location::Value(vec![LocStep::Const(little_endian(bytes))]));
-        } else {
-            let words = bytes.chunks(8).map(|w| {
-                let value = Location::Value(vec![LocStep::Const(little_endian(w))]);
-                (w.len() as u64, Some(value))
-            });
-            self.result = Some(Location::Pieces(words.take(MAX_OPS).collect()));
-        }
-    }
-
     fn piece(&mut self, bits: u64, from: Option<u64>) -> Result<(), Unavailable> {
         if !bits.is_multiple_of(8) || from.unwrap_or(0) != 0 {
             return Err(Unavailable::new("it is in pieces that are no whole bytes"));
@@ -673,15 +657,6 @@ impl Evaluator<'_, '_> {
             None => Ok(Location::Address(self.pop()?)),
         }
     }
-}
-
-/// Up to 8 bytes as a number.
-pub(crate) fn little_endian(bytes: &[u8]) -> i64 {
-    let mut word = [0; 8];
-    for (w, b) in word.iter_mut().zip(bytes) {
-        *w = *b;
-    }
-    i64::from_le_bytes(word)
 }
 
 #[cfg(test)]

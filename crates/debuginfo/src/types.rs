@@ -7,7 +7,7 @@ use spile_cast::Cast;
 
 use crate::caches::{TypeId, TypeKey, TypeTable};
 use crate::dwarf::Dwarf;
-use crate::index::{ANONYMOUS, NameKind};
+use crate::index::NameKind;
 use crate::unit::{Die, Entry, MAX_CHAIN, constant, flag, number, number_of};
 
 /// Maximum number of types with numbers, beyond that of any real file: a hostile file does not fill memory.
@@ -74,8 +74,8 @@ impl Dwarf {
     /// The type of an entry (variable, member, function's result).
     #[must_use]
     pub fn type_of(&self, die: Die) -> TypeId {
-        let found = self.entry(die).and_then(|(_, e)| self.type_die(die, &e));
-        found.map_or(0, |d| self.intern(TypeKey::Die(d)))
+        let entry = self.entry(die);
+        entry.map_or(0, |(_, e)| self.target_of(die, &e))
     }
 
     pub(crate) fn type_die(&self, die: Die, entry: &Entry) -> Option<Die> {
@@ -285,9 +285,7 @@ impl Dwarf {
     #[must_use]
     pub fn members(&self, id: TypeId) -> Vec<Member> {
         let mut found = Vec::new();
-        if let Some(TypeKey::Die(die)) = self.key(id)
-            && let Some((die, entry)) = self.strip(die)
-        {
+        if let Some((die, entry)) = self.definition_of(id) {
             if entry.tag() == gimli::DW_TAG_ptr_to_member_type {
                 return self.words(&["__pfn", "__delta"]);
             }
@@ -421,13 +419,8 @@ impl Dwarf {
     /// The constants of an enumeration.
     #[must_use]
     pub fn enum_values(&self, id: TypeId) -> Vec<(Arc<str>, i64)> {
-        match self.key(id) {
-            Some(TypeKey::Die(die)) => self
-                .strip(die)
-                .map(|(d, _)| self.enum_values_of(d))
-                .unwrap_or_default(),
-            _ => Vec::new(),
-        }
+        let whole = self.definition_of(id);
+        whole.map_or_else(Vec::new, |(die, _)| self.enum_values_of(die))
     }
 
     fn enum_values_of(&self, die: Die) -> Vec<(Arc<str>, i64)> {
@@ -456,10 +449,10 @@ impl Dwarf {
         let name = name.strip_prefix("const ").unwrap_or(name).trim();
         let (word, rest) = name.split_once(' ').unwrap_or(("", name));
         let rest = rest.trim();
-        let kinds: &[NameKind] = match word {
-            "struct" | "class" => &[NameKind::Struct],
-            "union" => &[NameKind::Union],
-            "enum" => &[NameKind::Enum],
+        let kind = match word {
+            "struct" | "class" => NameKind::Struct,
+            "union" => NameKind::Union,
+            "enum" => NameKind::Enum,
             _ => {
                 let all = [
                     NameKind::Typedef,
@@ -472,10 +465,10 @@ impl Dwarf {
                 spellings.extend(basic_spellings(name));
                 return spellings
                     .iter()
-                    .find_map(|s| all.iter().find_map(|&k| self.find_type(s, &[k])));
+                    .find_map(|s| all.iter().find_map(|&k| self.find_type(s, k)));
             }
         };
-        self.find_type(rest, kinds)
+        self.find_type(rest, kind)
     }
 
     /// The names of all types that have one, without basic types.
@@ -490,30 +483,8 @@ impl Dwarf {
         self.index().all(self, &kinds).map(|f| f.name).collect()
     }
 
-    fn find_type(&self, name: &str, kinds: &[NameKind]) -> Option<TypeId> {
-        let mut parts = name.rsplit("::");
-        let last = parts.next()?;
-        let around: Vec<&str> = parts.collect();
-        let index = self.index();
-        let fits = |f: &crate::index::NamedEntry| {
-            kinds.contains(&f.kind) && {
-                let scopes = index.scopes(self, f);
-                around
-                    .iter()
-                    .zip(
-                        scopes
-                            .iter()
-                            .filter(|s| **s != ANONYMOUS || around.contains(s))
-                            .map(Some)
-                            .chain(std::iter::repeat(None)),
-                    )
-                    .all(|(a, s)| match s {
-                        Some(s) => a == s,
-                        None => a.is_empty(),
-                    })
-            }
-        };
-        let found = index.named(self, last).find(fits)?;
+    fn find_type(&self, name: &str, kind: NameKind) -> Option<TypeId> {
+        let found = self.named(name, &[kind]).into_iter().next()?;
         Some(self.intern(TypeKey::Die(found.die)))
     }
 
@@ -546,10 +517,7 @@ impl Dwarf {
         let Some((_, entry)) = self.entry(die) else {
             return with("?");
         };
-        let to = || {
-            self.type_die(die, &entry)
-                .map_or(0, |d| self.intern(TypeKey::Die(d)))
-        };
+        let to = || self.target_of(die, &entry);
         let name = || {
             let name = self.name(die, &entry).or_else(|| {
                 // The type's own unit has the name.

@@ -77,6 +77,13 @@ impl SectionLoader {
     }
 }
 
+/// The first entry of a unit, in which all others are.
+pub(crate) fn root(unit: &Unit) -> Option<Entry> {
+    let mut entries = unit.entries();
+    entries.next_entry().ok()?;
+    entries.current().cloned()
+}
+
 /// A small unsigned number, in any form.
 pub(crate) fn number(value: AttributeValue<R>) -> Option<u64> {
     value

@@ -13,7 +13,7 @@ use crate::functions::Pattern;
 use crate::index::NameKind;
 use crate::lines::path_matches;
 use crate::loc_program::{LocStep, Location, Unavailable};
-use crate::location::{LocContext, little_endian};
+use crate::location::LocContext;
 use crate::types::CType;
 use crate::unit::{self, Die, Entry};
 
@@ -113,11 +113,8 @@ impl Dwarf {
         };
         if found.len() < MAX_VARIABLES && !found.iter().any(|v| v.die == die) {
             found.push(DwarfVariable {
-                name: name.into(),
-                die,
                 parameter,
-                ty: self.type_of(die),
-                reached: None,
+                ..self.new_variable(name, die)
             });
         }
     }
@@ -158,33 +155,22 @@ impl Dwarf {
     #[must_use]
     pub fn variable_at(&self, die: Die) -> DwarfVariable {
         let name = self.entry(die).and_then(|(_, e)| self.name(die, &e));
+        self.new_variable(name.unwrap_or(""), die)
+    }
+
+    fn globals(&self, name: &str) -> Vec<DwarfVariable> {
+        let found = self.named(name, &[NameKind::Variable]).into_iter();
+        found.map(|f| self.new_variable(f.name, f.die)).collect()
+    }
+
+    fn new_variable(&self, name: &str, die: Die) -> DwarfVariable {
         DwarfVariable {
-            name: name.unwrap_or("").into(),
+            name: name.into(),
             die,
             parameter: false,
             ty: self.type_of(die),
             reached: None,
         }
-    }
-
-    fn globals(&self, name: &str) -> Vec<DwarfVariable> {
-        let last = name.rsplit("::").next().unwrap_or(name);
-        let pattern = Pattern {
-            text: name,
-            glob: None,
-        };
-        let index = self.index();
-        let fits = |f: &crate::index::NamedEntry| {
-            f.kind == NameKind::Variable && pattern.matches_in(f.name, || index.scopes(self, f))
-        };
-        let found = index.named(self, last).filter(fits).map(|f| DwarfVariable {
-            name: f.name.into(),
-            die: f.die,
-            parameter: false,
-            ty: self.type_of(f.die),
-            reached: None,
-        });
-        found.collect()
     }
 
     /// The path of the source file of a unit.
@@ -269,7 +255,7 @@ impl Dwarf {
     fn widened(&self, constant: Location, ty: TypeId) -> Location {
         match (&constant, self.ctype(ty)) {
             (Location::Value(ops), CType::Int { size: 16, .. }) => match ops[..] {
-                [LocStep::Const(low)] => Location::Pieces(words([low, low >> 63])),
+                [LocStep::Const(low)] => Location::known(&i128::from(low).to_le_bytes()),
                 _ => constant,
             },
             _ => constant,
@@ -277,32 +263,13 @@ impl Dwarf {
     }
 }
 
-/// Words of 8 bytes, the low one first.
-fn words(words: [i64; 2]) -> Vec<(u64, Option<Location>)> {
-    words.map(|n| (8, Some(word(n)))).into()
-}
-
-/// A word with a known value.
-fn word(value: i64) -> Location {
-    Location::Value(vec![LocStep::Const(value)])
-}
-
 fn constant(value: AttributeValue<crate::unit::R>) -> Result<Location, Unavailable> {
     if let Some(n) = unit::constant(&value) {
-        return Ok(word(n));
+        return Ok(Location::known(&n.to_le_bytes()));
     }
     match value {
-        AttributeValue::Data16(n) => {
-            let bytes = n.to_le_bytes();
-            let (low, high) = bytes.split_at(8);
-            Ok(Location::Pieces(words([low, high].map(little_endian))))
-        }
-        AttributeValue::Block(b) if b.len() <= 8 => Ok(word(little_endian(b.slice()))),
-        AttributeValue::Block(b) => {
-            let words = b.slice().chunks(8).take(512);
-            let words = words.map(|w| (w.len() as u64, Some(word(little_endian(w)))));
-            Ok(Location::Pieces(words.collect()))
-        }
+        AttributeValue::Data16(n) => Ok(Location::known(&n.to_le_bytes())),
+        AttributeValue::Block(b) => Ok(Location::known(b.slice())),
         _ => Err(Unavailable::new("it is a constant without a number")),
     }
 }

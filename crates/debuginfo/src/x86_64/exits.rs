@@ -115,19 +115,15 @@ impl FunctionDecoder<'_> {
             let mut here = symbols.starting_at(self.entry);
             here.any(|s| s.name == first).then_some(())
         };
-        let end = |start: u64, size: u64| Some((start, start.checked_add(size)?));
         if let Some(s) = symbol
             && s.size > 0
             && own(s.name).is_some()
         {
-            return end(s.address, s.size);
+            return Some((s.address, s.address.checked_add(s.size)?));
         }
         let (here, there) = (self.frame(from)?, self.frame(target)?);
-        if here == there && here != frame_at_entry(&X86_64) {
-            let (start, end) = cfi::function_at(self.module.image(), target)?;
-            return Some((start, end));
-        }
-        None
+        let part = || cfi::function_at(self.module.image(), target);
+        (here == there && here != frame_at_entry(&X86_64)).then(part)?
     }
 
     fn frame(&self, at: u64) -> Option<Cfa> {
