@@ -44,7 +44,6 @@ mod loc_program;
 mod location;
 mod map;
 mod module;
-mod needed;
 mod partial;
 pub mod plt;
 pub mod processors;

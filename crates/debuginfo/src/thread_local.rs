@@ -8,10 +8,7 @@ use crate::dynamic;
 use crate::image::Image;
 use crate::loc_program::{LocBinary, LocStep, Unavailable};
 
-/// Tags of `.dynamic` (generic ABI).
-const SONAME: u64 = 14;
-const FLAGS_1: u64 = 0x6fff_fffb;
-/// The file is a position-independent executable.
+/// In the dynamic linker's table: the file is a position-independent executable.
 const FLAG_PIE: u64 = 0x0800_0000;
 
 const ADD: LocStep = LocStep::Binary(LocBinary::Add);
@@ -127,17 +124,10 @@ fn is_executable(image: &Image) -> bool {
     if !image.position_independent() {
         return true;
     }
-    let Some((_, table)) = image.loaded_section(".dynamic") else {
-        return image.is_program();
-    };
-    let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
-    let mut entries = table
-        .chunks_exact(16)
-        .map(|entry| (number(entry), number(&entry[8..])))
-        .take_while(|entry| entry.0 != 0);
-    let named = entries.clone().any(|entry| entry.0 == SONAME);
-    entries.any(|(tag, value)| tag == FLAGS_1 && value & FLAG_PIE != 0)
-        || image.is_program() && !named
+    let entries = image.dynamic_entries();
+    let named = entries.iter().any(|entry| entry.0 == elf::DT_SONAME);
+    let pie = |(tag, value): &(_, u64)| *tag == elf::DT_FLAGS_1 && value & FLAG_PIE != 0;
+    entries.iter().any(pie) || image.is_program() && !named
 }
 
 /// A word that the loader fills for a variable of the module itself.
