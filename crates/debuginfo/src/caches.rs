@@ -77,10 +77,8 @@ pub(crate) struct UnitRange {
 /// The index of a module's DWARF.
 pub(crate) struct Index {
     pub(crate) blob: Blob,
-    pub(crate) entries: usize,
-    pub(crate) scopes: usize,
-    pub(crate) code: usize,
-    pub(crate) inlined: usize,
+    /// The number of rows of each table.
+    pub(crate) rows: [usize; 4],
 }
 
 /// The first index for which `holds` is true; it is true for all after it.

@@ -3,11 +3,13 @@
 //! Only servers in the user's `DEBUGINFOD_URLS` are asked. `https` needs a TLS library, and none
 //! exists in Rust alone, so it is refused with a note that names two ways out.
 
-use crate::trust;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use crate::map::write_whole;
+use crate::trust;
 
 /// Maximum wait for a connection, and for the whole answer.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -41,7 +43,7 @@ pub(crate) fn fetch(
             ));
             continue;
         }
-        match download(&url, &dir, &path) {
+        match download(&url, &path) {
             Ok(()) => return Some(path),
             Err(e) => notes.push(format!("{url}: {e}")),
         }
@@ -51,29 +53,14 @@ pub(crate) fn fetch(
     None
 }
 
-/// Fetches into a file next to `path` and renames it, so that a broken connection leaves no partial
-/// file.
-fn download(url: &str, dir: &Path, path: &Path) -> io::Result<()> {
+/// Fetches a file; a broken connection leaves no part of it.
+fn download(url: &str, path: &Path) -> io::Result<()> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_connect(Some(CONNECT))
         .timeout_global(Some(WHOLE))
         .build()
         .into();
     let answer = agent.get(url).call().map_err(io::Error::other)?;
-    let part = dir.join(format!("part.{}", std::process::id()));
-    let copied = (|| {
-        let mut file = File::create(&part)?;
-        let mut body = answer
-            .into_body()
-            .into_with_config()
-            .limit(MAX_FILE)
-            .reader();
-        io::copy(&mut body, &mut file)?;
-        file.flush()?;
-        fs::rename(&part, path)
-    })();
-    if copied.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    copied
+    let body = answer.into_body().into_with_config().limit(MAX_FILE);
+    write_whole(path, |file| io::copy(&mut body.reader(), file).map(|_| ()))
 }

@@ -13,8 +13,7 @@
 
 mod scan;
 
-use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use gimli::Section as _;
@@ -22,7 +21,7 @@ use spile_cast::Cast;
 
 use crate::caches::{Index, first_index};
 use crate::dwarf::{Dwarf, DwarfPart};
-use crate::map::{Blob, MappedFile};
+use crate::map::{Blob, MappedFile, write_whole};
 use crate::split::SplitFiles;
 use crate::unit::{Die, R};
 
@@ -33,6 +32,13 @@ const ENTRY: usize = 6;
 const SCOPE: usize = 4;
 const CODE: usize = 6;
 const INLINED: usize = 4;
+/// Number of words of a row of each table.
+const WIDTHS: [usize; 4] = [ENTRY, SCOPE, CODE, INLINED];
+/// The tables.
+const ENTRIES: usize = 0;
+const SCOPES: usize = 1;
+const FUNCTIONS: usize = 2;
+const INSTANCES: usize = 3;
 /// Flag in the unit number of an abstract entry: it is in the other part.
 const PART: u32 = 1 << 31;
 /// Maximum number of function ranges examined below an address. Ranges that begin between the
@@ -175,59 +181,59 @@ impl Index {
         let _ = tables.put(stamp, &mut bytes);
         Index::read(Blob::Heap(bytes), stamp).unwrap_or(Index {
             blob: Blob::Heap(Vec::new()),
-            entries: 0,
-            scopes: 0,
-            code: 0,
-            inlined: 0,
+            rows: [0; 4],
         })
     }
 
     fn read(blob: Blob, stamp: [u32; 4]) -> Option<Index> {
-        let mut index = Index {
-            blob,
-            entries: 0,
-            scopes: 0,
-            code: 0,
-            inlined: 0,
-        };
+        let rows = [0; 4];
+        let mut index = Index { blob, rows };
         if !(0..4).all(|i| index.word(i) == stamp[i]) {
             return None;
         }
-        let [entries, scopes, code, inlined] = [4, 5, 6, 7].map(|i| index.word(i) as usize);
-        let words = HEADER + entries * ENTRY + scopes * SCOPE + code * CODE + inlined * INLINED;
-        if index.blob.bytes().len() != words * 4 {
+        index.rows = [4, 5, 6, 7].map(|i| index.word(i) as usize);
+        if index.blob.bytes().len() != index.start(WIDTHS.len()) * 4 {
             return None;
         }
-        (index.entries, index.scopes) = (entries, scopes);
-        (index.code, index.inlined) = (code, inlined);
         Some(index)
     }
 
-    fn word(&self, at: usize) -> u32 {
-        let bytes = self.blob.bytes().get(at * 4..at * 4 + 4);
+    /// The first word of a table; of one past the last the end.
+    fn start(&self, table: usize) -> usize {
+        let before = self.rows.iter().zip(WIDTHS).take(table);
+        before.fold(HEADER, |sum, (rows, width)| sum + rows * width)
+    }
+
+    /// The first word of a row.
+    fn position(&self, table: usize, row: usize) -> usize {
+        self.start(table) + row * WIDTHS[table]
+    }
+
+    fn word(&self, n: usize) -> u32 {
+        let bytes = self.blob.bytes().get(n * 4..n * 4 + 4);
         bytes
             .and_then(|b| b.try_into().ok())
             .map_or(0, u32::from_le_bytes)
     }
 
     fn entry(&self, dwarf: &Dwarf, i: usize) -> Option<NamedEntry> {
-        let at = HEADER + i * ENTRY;
-        let meta = self.word(at + 5);
+        let first = self.position(ENTRIES, i);
+        let meta = self.word(first + 5);
         let part = (meta >> 16).low8();
         let section = meta >> 8 & 0xff;
-        let unit = self.word(at + 2);
+        let unit = self.word(first + 2);
         let name = StringRef {
             section,
-            offset: self.word(at + 1),
+            offset: self.word(first + 1),
         };
         Some(NamedEntry {
             die: Die {
                 part,
-                ..Die::of_file(unit, self.word(at + 3) as usize)
+                ..Die::of_file(unit, self.word(first + 3) as usize)
             },
             kind: *KINDS.get((meta & 0xff) as usize)?,
             name: string(dwarf, (part, unit), name)?,
-            scope: self.word(at + 4),
+            scope: self.word(first + 4),
         })
     }
 
@@ -238,9 +244,10 @@ impl Index {
         name: &'a str,
     ) -> impl Iterator<Item = NamedEntry> + 'a {
         let wanted = hash(name.as_bytes());
-        let low = first_index(self.entries, |i| self.word(HEADER + i * ENTRY) >= wanted);
-        (low..self.entries)
-            .take_while(move |&i| self.word(HEADER + i * ENTRY) == wanted)
+        let hash_of = |i: usize| self.word(self.position(ENTRIES, i));
+        let low = first_index(self.rows[ENTRIES], |i| hash_of(i) >= wanted);
+        (low..self.rows[ENTRIES])
+            .take_while(move |&i| hash_of(i) == wanted)
             .filter_map(move |i| self.entry(dwarf, i))
             .filter(move |f| f.name == name)
     }
@@ -251,9 +258,10 @@ impl Index {
         dwarf: &'a Dwarf,
         kinds: &'a [NameKind],
     ) -> impl Iterator<Item = NamedEntry> + 'a {
-        (0..self.entries)
+        (0..self.rows[ENTRIES])
             .filter(move |i| {
-                let kind = KINDS.get((self.word(HEADER + i * ENTRY + 5) & 0xff) as usize);
+                let meta = self.word(self.position(ENTRIES, *i) + 5);
+                let kind = KINDS.get((meta & 0xff) as usize);
                 kind.is_some_and(|k| kinds.contains(k))
             })
             .filter_map(move |i| self.entry(dwarf, i))
@@ -262,9 +270,9 @@ impl Index {
     /// The names of the scopes around, innermost first.
     pub(crate) fn scopes(&self, dwarf: &Dwarf, found: &NamedEntry) -> Vec<&'static str> {
         let mut names = Vec::new();
-        let mut at = found.scope;
-        while (at as usize) < self.scopes && names.len() < MAX_DEPTH {
-            let word = HEADER + self.entries * ENTRY + at as usize * SCOPE;
+        let mut scope = found.scope as usize;
+        while scope < self.rows[SCOPES] && names.len() < MAX_DEPTH {
+            let word = self.position(SCOPES, scope);
             let meta = self.word(word + 1);
             let name = StringRef {
                 section: meta & 0xffff,
@@ -274,7 +282,7 @@ impl Index {
             let unit = ((meta >> 16).low8(), self.word(word + 3));
             let text = (!unnamed).then(|| string(dwarf, unit, name));
             names.push(text.flatten().unwrap_or(ANONYMOUS));
-            at = self.word(word + 2);
+            scope = self.word(word + 2) as usize;
         }
         names
     }
@@ -283,31 +291,29 @@ impl Index {
 impl Index {
     /// The function whose code contains an address; of several the one that begins last.
     pub(crate) fn function_at(&self, address: u64) -> Option<Die> {
-        let table = HEADER + self.entries * ENTRY + self.scopes * SCOPE;
-        let at = |i: usize| table + i * CODE;
+        let row = |i: usize| self.position(FUNCTIONS, i);
         let wide = |w: usize| u64::from(self.word(w)) | u64::from(self.word(w + 1)) << 32;
-        let behind = first_index(self.code, |i| wide(at(i)) > address);
+        let behind = first_index(self.rows[FUNCTIONS], |i| wide(row(i)) > address);
         let below = (0..behind).rev().take(MAX_NESTED);
-        let i = below.into_iter().find(|&i| address < wide(at(i) + 2))?;
+        let i = below.into_iter().find(|&i| address < wide(row(i) + 2))?;
         Some(Die::of_file(
-            self.word(at(i) + 4),
-            self.word(at(i) + 5) as usize,
+            self.word(row(i) + 4),
+            self.word(row(i) + 5) as usize,
         ))
     }
 
     /// The inlined instances of an abstract entry, in order.
     pub(crate) fn instances(&self, of: Die) -> impl Iterator<Item = Die> {
-        let table = HEADER + self.entries * ENTRY + self.scopes * SCOPE + self.code * CODE;
-        let at = move |i: usize| table + i * INLINED;
+        let row = move |i: usize| self.position(INSTANCES, i);
         let wanted = (
             of.unit | if of.part == 0 { 0 } else { PART },
             u32::try_from(of.offset).unwrap_or(NONE),
         );
-        let key = move |i: usize| (self.word(at(i)), self.word(at(i) + 1));
-        let start = first_index(self.inlined, |i| key(i) >= wanted);
-        (start..self.inlined)
+        let key = move |i: usize| (self.word(row(i)), self.word(row(i) + 1));
+        let start = first_index(self.rows[INSTANCES], |i| key(i) >= wanted);
+        (start..self.rows[INSTANCES])
             .take_while(move |&i| key(i) == wanted)
-            .map(move |i| Die::of_file(self.word(at(i) + 2), self.word(at(i) + 3) as usize))
+            .map(move |i| Die::of_file(self.word(row(i) + 2), self.word(row(i) + 3) as usize))
     }
 }
 
@@ -349,17 +355,7 @@ fn write(path: &Path, put: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io:
     if let Some(dir) = path.parent() {
         crate::trust::own_folder(dir)?;
     }
-    let part = path.with_extension(format!("part{}", std::process::id()));
-    let written = (|| {
-        let mut file = BufWriter::new(fs::File::create(&part)?);
-        put(&mut file)?;
-        file.into_inner()?;
-        fs::rename(&part, path)
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written
+    write_whole(path, put)
 }
 
 /// The section with a string.

@@ -1,7 +1,8 @@
-//! The bytes of a file, mapped instead of read: only pages in use cost memory.
+//! The bytes of a file, mapped instead of read, so that only pages in use cost memory; and files that are
+//! written as a whole.
 
-use std::fs::File;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -84,6 +85,24 @@ impl Drop for MappedFile {
         // SAFETY: made by mmap with this length, unmapped once.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
+}
+
+/// Writes a file so that others see all of it or nothing, whatever happens meanwhile.
+pub(crate) fn write_whole(
+    path: &Path,
+    put: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let part = path.with_extension(format!("part{}", std::process::id()));
+    let written = (|| {
+        let mut file = BufWriter::new(File::create(&part)?);
+        put(&mut file)?;
+        file.into_inner()?;
+        fs::rename(&part, path)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
 }
 
 /// Bytes that do not move while this value lives.
