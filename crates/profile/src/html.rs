@@ -19,11 +19,12 @@ const COLUMNS: usize = 120;
 /// The page.
 pub fn html(run: &Run) -> String {
     let summary = run.summary();
-    let part = |(key, part): (&&str, TimePart)| json!({ "key": key, "name": part.name(), "short": part.short() });
+    let part =
+        |part: TimePart| json!({ "key": part.key(), "name": part.name(), "short": part.short() });
     let data = json!({
         "report": json::report(run, &summary),
         "head": head(run, &summary, COLUMNS),
-        "parts": json::PARTS.iter().zip(TimePart::ALL).map(part).collect::<Vec<_>>(),
+        "parts": TimePart::ALL.map(part),
         "trees": trees(run),
         "trace": timeline::trace(run),
         "failed": failed(run),

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::model::{CallParts, Ns};
+use crate::model::{CallParts, Ns, TimePart};
 use crate::report::{ComparedValues, differences};
 use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, Run, Summary, TimeSum};
 
@@ -117,22 +117,11 @@ fn recording(profile: &crate::Profile) -> Value {
     })
 }
 
-/// The fields of the parts of time, in the order of [`crate::model::TimePart::ALL`].
-pub(crate) const PARTS: [&str; 8] = [
-    "user",
-    "syscall_cpu",
-    "blocked",
-    "runnable",
-    "fault_minor",
-    "fault_major",
-    "irq",
-    "softirq",
-];
-
-fn parts(all: &[Ns; 8]) -> Value {
-    let all = PARTS.iter().zip(all);
-    let all = all.map(|(name, ns)| ((*name).to_owned(), Value::from(*ns)));
-    Value::Object(all.collect())
+/// Times in the order of [`TimePart::ALL`].
+fn parts(times: &[Ns; 8]) -> Value {
+    let parts = TimePart::ALL.iter().zip(times);
+    let fields = parts.map(|(part, ns)| (part.key().to_owned(), Value::from(*ns)));
+    Value::Object(fields.collect())
 }
 
 fn sum(sum: &TimeSum) -> Value {

@@ -1,7 +1,7 @@
 //! Several profiles of one run as one: sums by rank, node, thread, call and region; their
 //! imbalance; the rank that the others wait for.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::model::{
     CallParts, CallTotals, Context, ContextKind, Ns, Profile, ROOT, RecorderCost, Thread, TimePart,
@@ -41,8 +41,7 @@ impl TimeSum {
 
     /// The time of one part.
     pub fn part(&self, part: TimePart) -> Ns {
-        let all = TimePart::ALL.iter().zip(self.parts);
-        all.filter(|(p, _)| **p == part).map(|(_, ns)| ns).sum()
+        self.parts[part as usize]
     }
 }
 
@@ -253,11 +252,9 @@ impl Run {
     /// The reasons why regions are missing, if the options did not exclude them; without
     /// duplicates.
     pub fn regions_missing(&self) -> Vec<String> {
-        let whys = self.profiles.iter();
-        let mut all: Vec<String> = whys.filter_map(Profile::regions_missing).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
+        let profiles = self.profiles.iter();
+        let reasons: BTreeSet<String> = profiles.filter_map(Profile::regions_missing).collect();
+        reasons.into_iter().collect()
     }
 
     /// Sums up the run; threads that only sleep are set apart.
@@ -317,16 +314,13 @@ impl Run {
         let mut ranks = Vec::new();
         for (profile, asleep) in self.profiles.iter().zip(asleep) {
             let host = profile.header.host.as_str();
-            let mut rank = Entity {
-                title: profile.title(),
+            let entity = |title| Entity {
+                title,
                 host: host.to_owned(),
                 ..Entity::default()
             };
-            let node = nodes.entry(host).or_insert_with(|| Entity {
-                title: host.to_owned(),
-                host: host.to_owned(),
-                ..Entity::default()
-            });
+            let mut rank = entity(profile.title());
+            let node = nodes.entry(host).or_insert_with(|| entity(host.to_owned()));
             let at_ns = profile.data.at_ns;
             let waits = Waits::new(profile);
             out.mpi |= waits.mpi();

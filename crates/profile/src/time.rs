@@ -79,7 +79,7 @@ pub enum TimePart {
 }
 
 impl TimePart {
-    /// All of them, in the order of reports.
+    /// All of them, in the order of reports and of their numbers.
     pub const ALL: [TimePart; 8] = [
         TimePart::User,
         TimePart::SyscallCpu,
@@ -112,24 +112,44 @@ impl TimePart {
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
-        self.names().0
+        self.names()[0]
+    }
+
+    /// Its name in a line of all parts.
+    pub(crate) fn brief(self) -> &'static str {
+        self.names()[1]
     }
 
     /// Its column title in tables.
     pub fn short(self) -> &'static str {
-        self.names().1
+        self.names()[2]
     }
 
-    fn names(self) -> (&'static str, &'static str) {
+    /// Its field in JSON.
+    pub(crate) fn key(self) -> &'static str {
+        self.names()[3]
+    }
+
+    fn names(self) -> [&'static str; 4] {
         match self {
-            TimePart::User => ("user code", "user"),
-            TimePart::SyscallCpu => ("system calls on a CPU", "sys cpu"),
-            TimePart::Blocked => ("blocked", "blocked"),
-            TimePart::Runnable => ("waiting for a CPU", "runnable"),
-            TimePart::FaultMinor => ("minor page faults", "minflt"),
-            TimePart::FaultMajor => ("major page faults", "majflt"),
-            TimePart::Irq => ("interrupts", "irq"),
-            TimePart::Softirq => ("soft interrupts", "softirq"),
+            TimePart::User => ["user code", "user", "user", "user"],
+            TimePart::SyscallCpu => [
+                "system calls on a CPU",
+                "calls on CPU",
+                "sys cpu",
+                "syscall_cpu",
+            ],
+            TimePart::Blocked => ["blocked", "blocked", "blocked", "blocked"],
+            TimePart::Runnable => [
+                "waiting for a CPU",
+                "waiting for CPU",
+                "runnable",
+                "runnable",
+            ],
+            TimePart::FaultMinor => ["minor page faults", "minor faults", "minflt", "fault_minor"],
+            TimePart::FaultMajor => ["major page faults", "major faults", "majflt", "fault_major"],
+            TimePart::Irq => ["interrupts", "interrupts", "irq", "irq"],
+            TimePart::Softirq => ["soft interrupts", "softirqs", "softirq", "softirq"],
         }
     }
 }

@@ -34,7 +34,9 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     if summary.ranks {
         out += &units("Ranks", &summary.units, width, top);
     }
-    out += &failed_ranks(run, width);
+    if let Some(said) = failed(run) {
+        out += &format!("\n{}", paragraph(&said, "  ", width));
+    }
     if !summary.programs.is_empty() {
         out += &programs(&summary.programs, width, top);
     }
@@ -46,13 +48,6 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     out += &recorders(run, width);
     out += &lost(&summary, width);
     out
-}
-
-/// The ranks that ended without success, in lines.
-fn failed_ranks(run: &Run, width: usize) -> String {
-    failed(run).map_or_else(String::new, |said| {
-        format!("\n{}", paragraph(&said, "  ", width))
-    })
 }
 
 /// The ranks that ended without success, the first to end first: others often end because of it.
@@ -99,35 +94,17 @@ fn missing(run: &Run, width: usize) -> String {
 /// The cost of the recordings themselves.
 fn recorders(run: &Run, width: usize) -> String {
     let RecorderCost { cpu, displaced } = run.recorder();
-    match cpu {
-        0 => String::new(),
-        _ => {
-            "\n".to_owned()
-                + &paragraph(
-                    &format!(
-                        "spile itself used {} of processor time while it recorded; threads that could have \
-                 run made space for it {}",
-                        time(cpu),
-                        counted(displaced, "time"),
-                    ),
-                    "  ",
-                    width,
-                )
-        }
+    if cpu == 0 {
+        return String::new();
     }
+    let said = format!(
+        "spile itself used {} of processor time while it recorded; threads that could have run made \
+         space for it {}",
+        time(cpu),
+        counted(displaced, "time"),
+    );
+    format!("\n{}", paragraph(&said, "  ", width))
 }
-
-/// Short names of parts in the order of [`TimePart::ALL`], so that several fit on a line.
-const BRIEF: [&str; 8] = [
-    "user",
-    "calls on CPU",
-    "blocked",
-    "waiting for CPU",
-    "minor faults",
-    "major faults",
-    "interrupts",
-    "softirqs",
-];
 
 /// At most five lines: the recorded command, the parts of its time, the calls and regions with most
 /// of it, and the rank that the others wait for.
@@ -186,15 +163,10 @@ fn command_line(run: &Run, summary: &Summary, width: usize) -> String {
 /// The parts of the threads' time, the largest first.
 fn time_line(summary: &Summary, width: usize) -> String {
     let wall = summary.all.wall as f64;
-    let mut parts: Vec<(f64, &str)> = TimePart::ALL
-        .iter()
-        .zip(BRIEF)
-        .map(|(p, name)| (summary.all.part(*p) as f64, name))
-        .filter(|(ns, _)| *ns > 0.0)
-        .collect();
-    parts.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let parts = parts.iter();
-    let parts = parts.map(|(ns, name)| format!("{} {name}", percent(*ns, wall)));
+    let mut parts = TimePart::ALL.map(|part| (summary.all.part(part), part));
+    parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+    let parts = parts.iter().filter(|(ns, _)| *ns > 0);
+    let parts = parts.map(|(ns, part)| format!("{} {}", percent(*ns as f64, wall), part.brief()));
     let start = format!("Threads' time {}: ", time(summary.all.wall));
     clauses(&start, &parts.collect::<Vec<_>>(), width)
 }
