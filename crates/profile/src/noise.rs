@@ -46,6 +46,27 @@ pub struct Cpu {
     pub lengths: BTreeMap<u32, u64>,
 }
 
+impl Cause {
+    /// Adds a number of events of a source, their time and the longest of them.
+    pub(crate) fn add_to(
+        sums: &mut BTreeMap<Source, Cause>,
+        source: &Source,
+        count: u64,
+        ns: Ns,
+        max: Ns,
+    ) {
+        let cause = sums.entry(source.clone()).or_insert_with(|| Cause {
+            source: source.clone(),
+            count: 0,
+            ns: 0,
+            max: 0,
+        });
+        cause.count += count;
+        cause.ns += ns;
+        cause.max = cause.max.max(max);
+    }
+}
+
 impl Cpu {
     /// The noise as parts per million of the time.
     #[must_use]
@@ -203,17 +224,7 @@ impl GapShares {
 
     /// Adds the shares to the sums by cause; `rest` is the cause of time outside of events.
     fn add_to(&self, causes: &mut BTreeMap<Source, Cause>, sources: &[Source], rest: &Source) {
-        let mut add = |source: &Source, ns: Ns| {
-            let cause = causes.entry(source.clone()).or_insert_with(|| Cause {
-                source: source.clone(),
-                count: 0,
-                ns: 0,
-                max: 0,
-            });
-            cause.count += 1;
-            cause.ns += ns;
-            cause.max = cause.max.max(ns);
-        };
+        let mut add = |source: &Source, ns: Ns| Cause::add_to(causes, source, 1, ns, ns);
         let mut outside = self.outside;
         for (source, ns) in &self.events {
             match sources.get(*source) {

@@ -43,30 +43,17 @@ pub fn differences(a: &Run, b: &Run) -> Differences {
     let comparable = has_regions(a) == has_regions(b);
     // (A thread that only sleeps in one run may work a little in the other.)
     let (a, b) = (a.summary_of_all(), b.summary_of_all());
-    let of_groups = |groups: &[CallGroup]| -> Vec<(String, ComparedValues)> {
-        let side = |g: &CallGroup| ComparedValues {
-            ns: g.time(),
-            count: g.count,
-        };
-        groups.iter().map(|g| (g.name.clone(), side(g))).collect()
-    };
-    let of_times = |summary: &Summary| -> Vec<(String, ComparedValues)> {
-        let side = |r: &Region| ComparedValues {
-            ns: r.exclusive,
-            count: r.entries,
-        };
-        let times = summary.times.iter();
-        times.map(|r| (r.name.clone(), side(r))).collect()
-    };
+    let group = |g: &CallGroup| (g.name.clone(), g.time(), g.count);
+    let region = |r: &Region| (r.name.clone(), r.exclusive, r.entries);
     let mut regions = match a.times.is_empty() || b.times.is_empty() {
-        true => pairs(of_groups(&a.regions), of_groups(&b.regions)),
-        false => pairs(of_times(&a), of_times(&b)),
+        true => pairs(&a.regions, &b.regions, group),
+        false => pairs(&a.times, &b.times, region),
     };
     if !comparable || regions.iter().all(|(name, _)| name == OUTSIDE) {
         regions.clear();
     }
     Differences {
-        calls: pairs(of_groups(&a.calls), of_groups(&b.calls)),
+        calls: pairs(&a.calls, &b.calls, group),
         regions,
         notes,
         a,
@@ -74,13 +61,14 @@ pub fn differences(a: &Run, b: &Run) -> Differences {
     }
 }
 
-fn pairs(a: Vec<(String, ComparedValues)>, b: Vec<(String, ComparedValues)>) -> ComparedPairs {
+/// The values of both runs by name; `values` gives a row's name, time and number.
+fn pairs<T>(a: &[T], b: &[T], values: impl Fn(&T) -> (String, Ns, u64)) -> ComparedPairs {
     let mut all: BTreeMap<String, (ComparedValues, ComparedValues)> = BTreeMap::new();
-    for (name, side) in a {
-        all.entry(name).or_default().0 = side;
+    for (name, ns, count) in a.iter().map(&values) {
+        all.entry(name).or_default().0 = ComparedValues { ns, count };
     }
-    for (name, side) in b {
-        all.entry(name).or_default().1 = side;
+    for (name, ns, count) in b.iter().map(&values) {
+        all.entry(name).or_default().1 = ComparedValues { ns, count };
     }
     let mut all: ComparedPairs = all.into_iter().collect();
     all.sort_by_key(|(_, (a, b))| std::cmp::Reverse(b.ns.abs_diff(a.ns)));
@@ -91,18 +79,16 @@ fn pairs(a: Vec<(String, ComparedValues)>, b: Vec<(String, ComparedValues)>) -> 
 fn notes(a: &Run, b: &Run) -> Vec<String> {
     let mut notes = Vec::new();
     let asked = |run: &Run| {
-        let mut all: Vec<&str> = Vec::new();
+        let mut options: BTreeSet<&str> = BTreeSet::new();
         for profile in &run.profiles {
-            all.extend(profile.header.options.names());
+            options.extend(profile.header.options.names());
             if profile.header.command.is_empty() && profile.header.pid.is_some() {
-                all.push("-p");
+                options.insert("-p");
             }
         }
-        all.sort_unstable();
-        all.dedup();
-        match all.is_empty() {
+        match options.is_empty() {
             true => "no options".to_owned(),
-            false => all.join(" "),
+            false => options.into_iter().collect::<Vec<_>>().join(" "),
         }
     };
     let kernels = |run: &Run| properties(run, |p| p.header.kernel.clone());
@@ -158,41 +144,34 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
         ],
         width,
     );
-    let most = found
-        .calls
-        .iter()
-        .take(5)
-        .filter(|(_, (a, b))| a.ns != b.ns);
+    let most = found.calls.iter().take(5);
     let most: Vec<String> = most
+        .filter(|(_, (a, b))| a.ns != b.ns)
         .map(|(name, (a, b))| format!("{name} {}", signed_difference(a.ns, b.ns)))
         .collect();
-    out += &clauses(
-        "Most change: ",
-        if most.is_empty() { &[] } else { &most },
-        width,
-    );
+    out += &clauses("Most change: ", &most, width);
 
     let side = |ns| ComparedValues { ns, count: 0 };
-    let mut parts: Vec<(&str, (ComparedValues, ComparedValues))> = TimePart::ALL
-        .iter()
-        .map(|p| (p.name(), (side(a.all.part(*p)), side(b.all.part(*p)))))
+    let parts = TimePart::ALL.map(|p| (p.name(), a.all.part(p), b.all.part(p)));
+    let parts = parts
+        .into_iter()
+        .chain([("wall time", a.all.wall, b.all.wall)]);
+    let rows: ComparedPairs = parts
+        .map(|(name, a, b)| (name.to_owned(), (side(a), side(b))))
         .collect();
-    parts.push(("wall time", (side(a.all.wall), side(b.all.wall))));
-    let rows = parts.iter().map(|(name, sides)| (*name, *sides));
-    out += &table("Where the time went", "threads' time", "calls", rows, width);
-    let rows = found.calls.iter().take(top).map(|(n, s)| (n.as_str(), *s));
-    out += &table("Calls", "call", "calls", rows, width);
+    let time_heads = ["threads' time", "calls A", "calls B"];
+    out += &table("Where the time went", time_heads, &rows, width);
+    let call_heads = ["call", "calls A", "calls B"];
+    out += &table("Calls", call_heads, first(&found.calls, top), width);
     if !found.regions.is_empty() {
-        let rows = found
-            .regions
-            .iter()
-            .take(top)
-            .map(|(n, s)| (n.as_str(), *s));
-        let (title, counts) = match a.times.is_empty() || b.times.is_empty() {
-            true => ("Regions (their time in calls)", "calls"),
-            false => ("Regions (their own time)", "entries"),
+        let (title, heads) = match a.times.is_empty() || b.times.is_empty() {
+            true => (
+                "Regions (their time in calls)",
+                ["region", "calls A", "calls B"],
+            ),
+            false => ("Regions (their own time)", ["region", "count A", "count B"]),
         };
-        out += &table(title, "region", counts, rows, width);
+        out += &table(title, heads, first(&found.regions, top), width);
     }
     for (name, lost) in [("A", &a.lost), ("B", &b.lost)] {
         for (what, n) in lost {
@@ -202,35 +181,25 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
     out
 }
 
-fn table<'a>(
+fn first<T>(rows: &[T], top: usize) -> &[T] {
+    &rows[..rows.len().min(top)]
+}
+
+/// A table, with the heads of the names and of both counts.
+fn table(
     title: &str,
-    what: &'static str,
-    counts: &str,
-    rows: impl Iterator<Item = (&'a str, (ComparedValues, ComparedValues))>,
+    [name, count_a, count_b]: [&'static str; 3],
+    rows: &[(String, (ComparedValues, ComparedValues))],
     width: usize,
 ) -> String {
     let mut table = TextTable::new(&[
-        (what, 0),
+        (name, 0),
         ("A", 0),
         ("B", 0),
         ("change", 0),
         ("relative", 1),
-        (
-            if counts == "calls" {
-                "calls A"
-            } else {
-                "count A"
-            },
-            2,
-        ),
-        (
-            if counts == "calls" {
-                "calls B"
-            } else {
-                "count B"
-            },
-            2,
-        ),
+        (count_a, 2),
+        (count_b, 2),
     ]);
     table.narrow = 24;
     for (name, (a, b)) in rows {

@@ -76,22 +76,19 @@ fn cpus(noise: &Noise, width: usize) -> String {
 
 /// Causes over all processors, with the share of each.
 fn causes(noise: &Noise, width: usize, top: usize) -> String {
-    let mut sums: BTreeMap<&Source, Cause> = BTreeMap::new();
+    let mut sums: BTreeMap<Source, Cause> = BTreeMap::new();
     let mut on: BTreeMap<&Source, Vec<(u32, u64)>> = BTreeMap::new();
     for cpu in &noise.cpus {
         for cause in &cpu.causes {
-            let sum = sums.entry(&cause.source).or_insert_with(|| Cause {
-                source: cause.source.clone(),
-                count: 0,
-                ns: 0,
-                max: 0,
-            });
-            sum.count += cause.count;
-            sum.ns += cause.ns;
-            sum.max = sum.max.max(cause.max);
-            on.entry(&cause.source)
-                .or_default()
-                .push((cpu.cpu, cause.count));
+            let Cause {
+                source,
+                count,
+                ns,
+                max,
+            } = cause;
+            Cause::add_to(&mut sums, source, *count, *ns, *max);
+            let counts = on.entry(source).or_default();
+            counts.push((cpu.cpu, *count));
         }
     }
     let wall: u64 = noise.cpus.iter().map(|c| c.wall).sum();
@@ -108,7 +105,7 @@ fn causes(noise: &Noise, width: usize, top: usize) -> String {
         ("on processors", 4),
     ]);
     for (source, cause) in order.iter().take(top) {
-        let most = on[*source].iter().map(|(cpu, n)| format!("{cpu}: {n}"));
+        let most = on[source].iter().map(|(cpu, n)| format!("{cpu}: {n}"));
         table.rows.push(vec![
             source.name.clone(),
             match source.kind {
