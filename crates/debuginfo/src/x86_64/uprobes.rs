@@ -112,35 +112,17 @@ impl When {
 }
 
 /// One line of the table.
-struct Rule {
-    encodings: &'static [Encoding],
-    /// Empty for all.
-    maps: &'static [u8],
-    /// Ranges, both ends included.
-    bytes: &'static [(u8, u8)],
-    when: When,
+struct Rule(
+    &'static [Encoding],
+    /// Opcode maps; empty for all.
+    &'static [u8],
+    /// Ranges of opcodes, both ends included.
+    &'static [(u8, u8)],
+    When,
     /// The first version with the behaviour.
-    since: KernelVersion,
-    verdict: Verdict,
-}
-
-const fn rule(
-    encodings: &'static [Encoding],
-    maps: &'static [u8],
-    bytes: &'static [(u8, u8)],
-    when: When,
-    since: KernelVersion,
-    verdict: Verdict,
-) -> Rule {
-    Rule {
-        encodings,
-        maps,
-        bytes,
-        when,
-        since,
-        verdict,
-    }
-}
+    KernelVersion,
+    Verdict,
+);
 
 const OLDEST: KernelVersion = KernelVersion { major: 0, minor: 0 };
 const LINUX_6_18: KernelVersion = KernelVersion {
@@ -170,44 +152,44 @@ const RULES: &[Rule] = {
     use Verdict::{OverwritesRedZone, Refused, Wrong};
     use When::{Always, FiveBytes, Next, Prefix, Reg, RexB};
     &[
-        rule(&[Encoding::Unknown], &[], ALL_BYTES, Always, OLDEST, Wrong(UNKNOWN)),
-        rule(ANY, &[], ALL_BYTES, Prefix(&[0x26, 0x2e, 0x36, 0x3e, 0xf0]), OLDEST,
+        Rule(&[Encoding::Unknown], &[], ALL_BYTES, Always, OLDEST, Wrong(UNKNOWN)),
+        Rule(ANY, &[], ALL_BYTES, Prefix(&[0x26, 0x2e, 0x36, 0x3e, 0xf0]), OLDEST,
             Refused("refuses for its `lock` or segment prefix")),
-        rule(LEGACY, &[0], REFUSED, Always, OLDEST, Refused("refuses as privileged, invalid, or an interrupt")),
-        rule(VECTOR, &[], REFUSED, Always, OLDEST, Refused(MISREAD)),
+        Rule(LEGACY, &[0], REFUSED, Always, OLDEST, Refused("refuses as privileged, invalid, or an interrupt")),
+        Rule(VECTOR, &[], REFUSED, Always, OLDEST, Refused(MISREAD)),
         // Loads of the stack segment, and what looks so: `vpmaskmovd` stores of two registers.
-        rule(LEGACY, &[0], &[(0x8e, 0x8e)], Reg(&[2]), OLDEST, Refused("refuses, because it holds interrupts back")),
-        rule(VECTOR, &[], &[(0x8e, 0x8e)], Reg(&[2]), OLDEST, Refused(MISREAD)),
-        rule(LEGACY, &[0], &[(0x70, 0x7f), (0xe8, 0xe9), (0xeb, 0xeb)], Prefix(&[0x66]), OLDEST,
+        Rule(LEGACY, &[0], &[(0x8e, 0x8e)], Reg(&[2]), OLDEST, Refused("refuses, because it holds interrupts back")),
+        Rule(VECTOR, &[], &[(0x8e, 0x8e)], Reg(&[2]), OLDEST, Refused(MISREAD)),
+        Rule(LEGACY, &[0], &[(0x70, 0x7f), (0xe8, 0xe9), (0xeb, 0xeb)], Prefix(&[0x66]), OLDEST,
             Refused("refuses for its prefix 66")),
-        rule(LEGACY, &[1], &[(0x80, 0x8f)], Prefix(&[0x66]), OLDEST, Refused("refuses for its prefix 66")),
-        rule(VECTOR, &[], &[(0x70, 0x7f), (0xe8, 0xe9), (0xeb, 0xeb)], Always, OLDEST,
+        Rule(LEGACY, &[1], &[(0x80, 0x8f)], Prefix(&[0x66]), OLDEST, Refused("refuses for its prefix 66")),
+        Rule(VECTOR, &[], &[(0x70, 0x7f), (0xe8, 0xe9), (0xeb, 0xeb)], Always, OLDEST,
             Wrong("takes for a jump or call and does not execute")),
-        rule(VECTOR, &[], &[(0x90, 0x90)], Always, OLDEST, Wrong("takes for a no-operation and does not execute")),
+        Rule(VECTOR, &[], &[(0x90, 0x90)], Always, OLDEST, Wrong("takes for a no-operation and does not execute")),
         // `xchg %r8, %rax`
-        rule(LEGACY, &[0], &[(0x90, 0x90)], RexB, OLDEST, Wrong("takes for a no-operation and does not execute")),
-        rule(VECTOR, &[], &[(0x9d, 0x9d)], Always, OLDEST,
+        Rule(LEGACY, &[0], &[(0x90, 0x90)], RexB, OLDEST, Wrong("takes for a no-operation and does not execute")),
+        Rule(VECTOR, &[], &[(0x9d, 0x9d)], Always, OLDEST,
             Wrong("takes for `popf`, and leaves the program in single-step mode")),
-        rule(VECTOR, &[], &[(0xc2, 0xc3), (0xca, 0xcb)], Always, OLDEST,
+        Rule(VECTOR, &[], &[(0xc2, 0xc3), (0xca, 0xcb)], Always, OLDEST,
             Wrong("takes for a return, and continues at the wrong address")),
-        rule(LEGACY, &[0], &[(0x9c, 0x9c)], Always, OLDEST,
+        Rule(LEGACY, &[0], &[(0x9c, 0x9c)], Always, OLDEST,
             Wrong("executes in single-step mode, which the pushed flags show")),
-        rule(LEGACY, &[1], &[(0x05, 0x05), (0x07, 0x07), (0x34, 0x35)], Always, OLDEST,
+        Rule(LEGACY, &[1], &[(0x05, 0x05), (0x07, 0x07), (0x34, 0x35)], Always, OLDEST,
             Wrong("executes elsewhere, where a child process would begin, too")),
-        rule(LEGACY, &[0], &[(0xa4, 0xa7), (0xaa, 0xaf)], Prefix(&[0xf2, 0xf3]), OLDEST,
+        Rule(LEGACY, &[0], &[(0xa4, 0xa7), (0xaa, 0xaf)], Prefix(&[0xf2, 0xf3]), OLDEST,
             Wrong("single-steps, so that each of its repetitions is a hit")),
         // The kernel's decoder knows these without the prefixes only, and so does not see a memory
         // operand that is relative to the instruction.
-        rule(LEGACY, &[1], &[(0x2b, 0x2b), (0x41, 0x42), (0x44, 0x47), (0x4a, 0x4b), (0x90, 0x93), (0x98, 0x99)],
+        Rule(LEGACY, &[1], &[(0x2b, 0x2b), (0x41, 0x42), (0x44, 0x47), (0x4a, 0x4b), (0x90, 0x93), (0x98, 0x99)],
             Prefix(&[0xf2, 0xf3]), OLDEST, Wrong("reads as an instruction without memory operand")),
         // Far returns, calls and jumps; `xbegin`; 3DNow!
-        rule(LEGACY, &[0], &[(0xca, 0xcb)], Always, OLDEST, Wrong(UNKNOWN)),
-        rule(LEGACY, &[0], &[(0xff, 0xff)], Reg(&[3, 5]), OLDEST, Wrong(UNKNOWN)),
-        rule(LEGACY, &[0], &[(0xc7, 0xc7)], Next(0xf8), OLDEST, Wrong("single-steps, which aborts every transaction")),
-        rule(LEGACY, &[1], &[(0x0f, 0x0f)], Always, OLDEST, Wrong(UNKNOWN)),
+        Rule(LEGACY, &[0], &[(0xca, 0xcb)], Always, OLDEST, Wrong(UNKNOWN)),
+        Rule(LEGACY, &[0], &[(0xff, 0xff)], Reg(&[3, 5]), OLDEST, Wrong(UNKNOWN)),
+        Rule(LEGACY, &[0], &[(0xc7, 0xc7)], Next(0xf8), OLDEST, Wrong("single-steps, which aborts every transaction")),
+        Rule(LEGACY, &[1], &[(0x0f, 0x0f)], Always, OLDEST, Wrong(UNKNOWN)),
         // Five-byte no-operations become calls.
-        rule(LEGACY, &[1], &[(0x1f, 0x1f)], FiveBytes, LINUX_6_18, OverwritesRedZone),
-        rule(LEGACY, &[0], &[(0x90, 0x90)], FiveBytes, LINUX_6_18, OverwritesRedZone),
+        Rule(LEGACY, &[1], &[(0x1f, 0x1f)], FiveBytes, LINUX_6_18, OverwritesRedZone),
+        Rule(LEGACY, &[0], &[(0x90, 0x90)], FiveBytes, LINUX_6_18, OverwritesRedZone),
     ]
 };
 
@@ -216,17 +198,16 @@ pub(crate) fn verdict(instruction: &[u8], kernel: KernelVersion) -> Verdict {
     let Some(op) = Opcode::new(instruction) else {
         return Verdict::Wrong("cannot decode");
     };
-    let fits = |r: &&Rule| {
-        r.encodings.contains(&op.encoding)
-            && (r.maps.is_empty() || r.maps.contains(&op.map))
-            && r.bytes.iter().any(|&(a, b)| (a..=b).contains(&op.byte))
-            && r.since <= kernel
-            && r.when.holds(&op)
-    };
-    RULES
+    let fitting = RULES
         .iter()
-        .find(fits)
-        .map_or(Verdict::Right, |r| r.verdict)
+        .find(|Rule(encodings, maps, bytes, when, since, _)| {
+            encodings.contains(&op.encoding)
+                && (maps.is_empty() || maps.contains(&op.map))
+                && bytes.iter().any(|&(a, b)| (a..=b).contains(&op.byte))
+                && *since <= kernel
+                && when.holds(&op)
+        });
+    fitting.map_or(Verdict::Right, |rule| rule.5)
 }
 
 #[cfg(test)]
