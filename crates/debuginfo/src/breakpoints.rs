@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::cfi;
 use crate::code::{Control, ProbedInstruction};
-use crate::exits::code;
+use crate::exits::{code, instructions};
 use crate::module::DebugFile;
 use crate::plt;
 use crate::symbols::{ElfSymbol, SymbolKind};
@@ -185,13 +185,8 @@ impl<'m> Breakpoints<'m> {
         let module = self.module;
         self.decoded.entry(range.0).or_insert_with(|| {
             let mut found = Decoded::default();
-            let bytes = code(module.image(), range.0, range.1).unwrap_or_default();
-            let known = module.image().instructions();
-            let all = known.map(|known| (known.decode)(bytes, range.0, bytes.len()));
-            for i in all.into_iter().flatten() {
-                if i.control == Control::Invalid {
-                    break;
-                }
+            let all = instructions(module.image(), range.0, range.1).into_iter();
+            for i in all.take_while(|i| i.control != Control::Invalid) {
                 found.starts.push(i.address);
                 match i.control {
                     Control::Call(_) => found.calls = true,

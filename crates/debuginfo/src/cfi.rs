@@ -394,38 +394,38 @@ fn cfa<'a, S: UnwindSection<R<'a>>>(section: &S, rule: &CfaRule<usize>, abi: &Ab
 
 /// Recognises the forms of expressions that compilers and linkers emit.
 fn cfa_expression(ops: &[Operation<R<'_>>], abi: &Abi) -> Option<Cfa> {
-    if let [
+    let [
         Operation::RegisterOffset {
             register, offset, ..
         },
         rest @ ..,
     ] = ops
-    {
-        let (register, offset) = (register.0, i32::try_from(*offset).ok()?);
-        return match rest {
-            [] => Some(Cfa::Register { register, offset }),
-            [Operation::Deref { size: 8, .. }] => Some(Cfa::Deref { register, offset }),
-            [
-                Operation::RegisterOffset { .. },
-                mask,
-                Operation::And,
-                byte,
-                Operation::Ge,
-                shift,
-                Operation::Shl,
-                Operation::Plus,
-            ] if frame_at_entry(abi) == (Cfa::Register { register, offset })
-                && small(mask) == Some(15)
-                && small(shift) == Some(3) =>
-            {
-                Some(Cfa::Plt {
-                    byte: u8::try_from(small(byte)?).ok()?,
-                })
-            }
-            _ => None,
-        };
+    else {
+        return None;
+    };
+    let (register, offset) = (register.0, i32::try_from(*offset).ok()?);
+    match rest {
+        [] => Some(Cfa::Register { register, offset }),
+        [Operation::Deref { size: 8, .. }] => Some(Cfa::Deref { register, offset }),
+        [
+            Operation::RegisterOffset { .. },
+            mask,
+            Operation::And,
+            byte,
+            Operation::Ge,
+            shift,
+            Operation::Shl,
+            Operation::Plus,
+        ] if frame_at_entry(abi) == (Cfa::Register { register, offset })
+            && small(mask) == Some(15)
+            && small(shift) == Some(3) =>
+        {
+            Some(Cfa::Plt {
+                byte: u8::try_from(small(byte)?).ok()?,
+            })
+        }
+        _ => None,
     }
-    None
 }
 
 fn small(op: &Operation<R<'_>>) -> Option<u64> {

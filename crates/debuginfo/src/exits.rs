@@ -2,6 +2,7 @@
 //! instead. An ambiguous case is refused or reported as unknown.
 
 use crate::cfi;
+use crate::code::Instruction;
 use crate::image::Image;
 use crate::module::DebugFile;
 use crate::symbols::ElfSymbol;
@@ -55,6 +56,14 @@ pub(crate) fn extent(module: &DebugFile, entry: u64) -> Option<(u64, u64)> {
         }
     };
     Some((entry, end))
+}
+
+/// The instructions from one linked address to another; none if their code or the processor's
+/// instructions are not known.
+pub(crate) fn instructions(image: &Image, start: u64, end: u64) -> Vec<Instruction> {
+    let bytes = code(image, start, end).unwrap_or_default();
+    let known = image.instructions();
+    known.map_or_else(Vec::new, |known| (known.decode)(bytes, start, bytes.len()))
 }
 
 /// The file's bytes from one linked address to another.

@@ -33,6 +33,11 @@ pub struct Segment {
     pub executable: bool,
 }
 
+/// The distance of a number from the start of a range, if it is in it.
+fn distance(number: u64, start: u64, size: u64) -> Option<u64> {
+    number.checked_sub(start).filter(|d| *d < size)
+}
+
 /// A 64-bit little-endian ELF file.
 pub struct Image {
     // Points into `blob`; declared before it, so dropped before it.
@@ -138,13 +143,11 @@ impl Image {
     /// File offset of a linked address, as uprobes need it.
     #[must_use]
     pub fn file_offset(&self, address: u64) -> Option<u64> {
-        let inside = |s: &&Segment| {
-            address
-                .checked_sub(s.address)
-                .is_some_and(|d| d < s.file_size)
-        };
-        let s = self.segments.iter().find(inside)?;
-        s.offset.checked_add(address - s.address)
+        let mut segments = self.segments.iter();
+        segments.find_map(|s| {
+            s.offset
+                .checked_add(distance(address, s.address, s.file_size)?)
+        })
     }
 
     /// Whether it is a Go program, also if it is stripped.
@@ -156,19 +159,11 @@ impl Image {
     /// Linked address of a file offset; that of the executable segment if several contain it.
     #[must_use]
     pub fn address_of_offset(&self, offset: u64) -> Option<u64> {
-        let inside = |s: &&Segment| {
-            offset
-                .checked_sub(s.offset)
-                .is_some_and(|d| d < s.file_size)
-        };
-        let mut all = self.segments.iter().filter(inside);
-        let first = all.next()?;
-        let s = if first.executable {
-            first
-        } else {
-            all.find(|s| s.executable).unwrap_or(first)
-        };
-        s.address.checked_add(offset - s.offset)
+        let inside = |s: &&Segment| distance(offset, s.offset, s.file_size).is_some();
+        let segments = || self.segments.iter().filter(inside);
+        let code = segments().find(|s| s.executable);
+        let segment = code.or_else(|| segments().next())?;
+        segment.address.checked_add(offset - segment.offset)
     }
 
     /// Linked address in the part of a segment after its file content (`.bss`), by the offset that
@@ -193,12 +188,9 @@ impl Image {
     /// itself.
     #[must_use]
     pub fn is_code(&self, address: u64) -> bool {
-        self.segments.iter().any(|s| {
-            s.executable
-                && address
-                    .checked_sub(s.address)
-                    .is_some_and(|d| d < s.file_size.max(s.mem_size))
-        })
+        let inside =
+            |s: &Segment| distance(address, s.address, s.file_size.max(s.mem_size)).is_some();
+        self.segments.iter().any(|s| s.executable && inside(s))
     }
 
     /// The loaded sections of a relocatable file (a kernel module) with their assigned addresses.

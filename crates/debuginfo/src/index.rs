@@ -68,6 +68,20 @@ pub(crate) enum NameKind {
     Base,
 }
 
+impl NameKind {
+    /// The kind of types with a tag; `None` for types that have no name of their own.
+    pub(crate) fn of_type(tag: gimli::DwTag) -> Option<NameKind> {
+        Some(match tag {
+            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type => NameKind::Struct,
+            gimli::DW_TAG_union_type => NameKind::Union,
+            gimli::DW_TAG_enumeration_type => NameKind::Enum,
+            gimli::DW_TAG_typedef => NameKind::Typedef,
+            gimli::DW_TAG_base_type => NameKind::Base,
+            _ => return None,
+        })
+    }
+}
+
 const KINDS: [NameKind; 8] = [
     NameKind::Function,
     NameKind::Inline,

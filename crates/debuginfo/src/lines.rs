@@ -37,7 +37,14 @@ impl LineTable {
         let Some(program) = unit.line_program.clone() else {
             return LineTable::default();
         };
-        let files = files(dwarf, unit);
+        let header = program.header();
+        let paths = header
+            .file_names()
+            .iter()
+            .map(|file| path(dwarf, unit, file).into());
+        // Before DWARF 5 files count from 1.
+        let unnumbered = (header.version() < 5).then(|| "".into());
+        let files = unnumbered.into_iter().chain(paths).collect();
         let mut rows = Vec::new();
         let mut iter = program.rows();
         // The first row of the current sequence, and whether the linker kept its code.
@@ -91,22 +98,6 @@ impl LineTable {
         let to = self.rows.partition_point(|r| r.address < end);
         self.rows.get(from..to).unwrap_or(&[])
     }
-}
-
-/// The paths of the files of a unit, by number.
-fn files(dwarf: &gimli::Dwarf<R>, unit: &Unit) -> Vec<Arc<str>> {
-    let Some(program) = unit.line_program.as_ref() else {
-        return Vec::new();
-    };
-    let header = program.header();
-    let mut files = Vec::new();
-    // Before DWARF 5 files count from 1.
-    if header.version() < 5 {
-        files.push("".into());
-    }
-    let all = header.file_names().iter();
-    files.extend(all.map(|file| path(dwarf, unit, file).into()));
-    files
 }
 
 /// The path of one file, without the others.

@@ -102,10 +102,7 @@ impl Dwarf {
 
     /// Whether an instruction of some code calls or jumps to an address.
     fn goes_to(&self, (start, end): (u64, u64), address: u64) -> bool {
-        let bytes = crate::exits::code(&self.main, start, end).unwrap_or_default();
-        self.main.instructions().is_some_and(|known| {
-            let all = (known.decode)(bytes, start, bytes.len());
-            all.iter().any(|i| i.control.target() == Some(address))
-        })
+        let all = crate::exits::instructions(&self.main, start, end);
+        all.iter().any(|i| i.control.target() == Some(address))
     }
 }

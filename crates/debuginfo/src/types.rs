@@ -84,23 +84,31 @@ impl Dwarf {
     }
 
     /// The type itself without typedefs and qualifiers; its definition if there is one.
-    pub(crate) fn strip(&self, mut die: Die) -> Option<(Die, Entry)> {
+    pub(crate) fn strip(&self, die: Die) -> Option<(Die, Entry)> {
+        let (die, entry) = self.unwrapped(die)??;
+        let partial =
+            flag(&entry, gimli::DW_AT_declaration) || entry.has_attr(gimli::DW_AT_signature);
+        if partial
+            && let Some(whole) = self.definition(die, &entry)
+            && whole != die
+        {
+            let (_, entry) = self.entry(whole)?;
+            return Some((whole, entry));
+        }
+        Some((die, entry))
+    }
+
+    /// The type itself without typedefs and qualifiers; `Some(None)` for void (`const void`).
+    fn unwrapped(&self, mut die: Die) -> Option<Option<(Die, Entry)>> {
         for _ in 0..MAX_CHAIN * 2 {
             let (_, entry) = self.entry(die)?;
-            if is_wrapper(entry.tag()) {
-                die = self.type_die(die, &entry)?;
-                continue;
+            if !is_wrapper(entry.tag()) {
+                return Some(Some((die, entry)));
             }
-            let partial =
-                flag(&entry, gimli::DW_AT_declaration) || entry.has_attr(gimli::DW_AT_signature);
-            if partial
-                && let Some(whole) = self.definition(die, &entry)
-                && whole != die
-            {
-                let (_, entry) = self.entry(whole)?;
-                return Some((whole, entry));
+            match self.type_die(die, &entry) {
+                Some(wrapped) => die = wrapped,
+                None => return Some(None),
             }
-            return Some((die, entry));
         }
         None
     }
@@ -111,26 +119,9 @@ impl Dwarf {
             return self.refer(die, v);
         }
         let name = self.name(die, entry)?;
-        let kind = kind_of(entry.tag())?;
+        let kind = NameKind::of_type(entry.tag())?;
         let mut all = self.index().named(self, name);
         all.find(|f| f.kind == kind).map(|f| f.die)
-    }
-
-    /// Whether a stripped type is void (`const void`).
-    fn is_void(&self, mut die: Die) -> bool {
-        for _ in 0..MAX_CHAIN * 2 {
-            let Some((_, entry)) = self.entry(die) else {
-                return false;
-            };
-            if !is_wrapper(entry.tag()) {
-                return entry.tag() == gimli::DW_TAG_unspecified_type;
-            }
-            match self.type_die(die, &entry) {
-                Some(d) => die = d,
-                None => return true,
-            }
-        }
-        false
     }
 
     /// The type without typedefs and qualifiers.
@@ -146,7 +137,7 @@ impl Dwarf {
             Some(TypeKey::Dimension(die, n)) => self.array(die, n).unwrap_or(CType::Unknown),
             Some(TypeKey::Die(die)) => match self.strip(die) {
                 Some((die, entry)) => self.describe(die, &entry).unwrap_or(CType::Unknown),
-                None if self.is_void(die) => CType::Void,
+                None if matches!(self.unwrapped(die), Some(None)) => CType::Void,
                 None => CType::Unknown,
             },
         }
@@ -344,7 +335,8 @@ impl Dwarf {
                 continue;
             }
             if let Some((inner, e)) = self.definition_of(member.ty)
-                && kind_of(e.tag()).is_some_and(|k| matches!(k, NameKind::Struct | NameKind::Union))
+                && NameKind::of_type(e.tag())
+                    .is_some_and(|k| matches!(k, NameKind::Struct | NameKind::Union))
             {
                 self.add_members(inner, member.bit_offset, depth + 1, found);
             }
@@ -654,17 +646,6 @@ fn is_wrapper(tag: DwTag) -> bool {
             | gimli::DW_TAG_packed_type
             | gimli::DW_TAG_immutable_type
     )
-}
-
-fn kind_of(tag: DwTag) -> Option<NameKind> {
-    Some(match tag {
-        gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type => NameKind::Struct,
-        gimli::DW_TAG_union_type => NameKind::Union,
-        gimli::DW_TAG_enumeration_type => NameKind::Enum,
-        gimli::DW_TAG_typedef => NameKind::Typedef,
-        gimli::DW_TAG_base_type => NameKind::Base,
-        _ => return None,
-    })
 }
 
 /// The names that compilers use for a basic type that C can spell in several ways.

@@ -453,11 +453,7 @@ impl ScanPass<'_> {
             }
             gimli::DW_TAG_subprogram => NameKind::Function,
             gimli::DW_TAG_variable | gimli::DW_TAG_member => NameKind::Variable,
-            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type => NameKind::Struct,
-            gimli::DW_TAG_union_type => NameKind::Union,
-            gimli::DW_TAG_enumeration_type => NameKind::Enum,
-            gimli::DW_TAG_typedef => NameKind::Typedef,
-            _ => NameKind::Base,
+            tag => NameKind::of_type(tag)?,
         };
         match kind {
             NameKind::Function | NameKind::Inline | NameKind::Variable => {
