@@ -125,8 +125,8 @@ impl<'m> Breakpoints<'m> {
         let Some(range) = range else {
             // The assembler itself wrote the address of a marker, if it has what a marker has.
             let nop = |i: ProbedInstruction| i.instruction.nop;
-            let here = self.instruction(address);
-            return match location == LocationUse::Marker && here.is_ok_and(nop) {
+            let instruction = self.instruction(address);
+            return match location == LocationUse::Marker && instruction.is_ok_and(nop) {
                 true => Ok(()),
                 false => Err(format!(
                     "nothing says in which function {address:#x} is, so no instruction is known to \
@@ -134,12 +134,12 @@ impl<'m> Breakpoints<'m> {
                 )),
             };
         };
-        let all = &self.decode(range).starts;
-        let at = all.partition_point(|start| *start < address);
-        let near = at.checked_sub(1).and_then(|i| all.get(i));
+        let starts = &self.decode(range).starts;
+        let position = starts.partition_point(|start| *start < address);
+        let near = position.checked_sub(1).and_then(|i| starts.get(i));
         let near: Vec<String> = near
             .into_iter()
-            .chain(all.get(at))
+            .chain(starts.get(position))
             .map(|a| format!("{a:#x}"))
             .collect();
         Err(format!(
@@ -218,18 +218,18 @@ impl<'m> Breakpoints<'m> {
     /// The first instruction behind an entry that can be probed instead: those before it change
     /// neither arguments nor memory, and nothing jumps between.
     fn behind(&mut self, address: u64, range: Range) -> Option<u64> {
-        let mut at = address;
+        let mut current = address;
         for _ in 0..MAX_SKIPPED {
-            let i = self.instruction(at).ok()?;
+            let i = self.instruction(current).ok()?;
             let right = self.verdict_at(&i, Some(range)) == Verdict::Right;
-            if right && at != address {
-                let only = self.is_only_entry([address, at], range);
-                return only.then_some(at);
+            if right && current != address {
+                let only = self.is_only_entry([address, current], range);
+                return only.then_some(current);
             }
             if !i.leaves_arguments {
                 return None;
             }
-            at = i.instruction.next;
+            current = i.instruction.next;
         }
         None
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::code::Control;
 use crate::dwarf::Dwarf;
-use crate::entries::Walk;
+use crate::entries::Next;
 use crate::functions::{FunctionLocation, LocationKinds, Pattern};
 use crate::unit::{Die, Entry, flag};
 
@@ -70,7 +70,7 @@ impl Dwarf {
     fn list_calls(&self, function: Die, calls: &mut Calls) -> Option<()> {
         let unit = self.unit(function.part, function.unit)?;
         let mut origin = None;
-        self.walk(function, |_, die, entry| {
+        self.visit(function, |_, die, entry| {
             match entry.tag() {
                 _ if die == function => {
                     calls.described = described(entry);
@@ -80,55 +80,61 @@ impl Dwarf {
                 gimli::DW_TAG_inlined_subroutine if self.goes_on(die, entry, origin) => {}
                 gimli::DW_TAG_inlined_subroutine => {
                     calls.list.extend(self.inlined_call(die, entry));
-                    return Walk::Behind;
+                    return Next::Behind;
                 }
-                gimli::DW_TAG_subprogram => return Walk::Behind,
+                gimli::DW_TAG_subprogram => return Next::Behind,
                 gimli::DW_TAG_call_site | gimli::DW_TAG_GNU_call_site => {
                     calls.described = true;
                     calls.list.extend(self.call_site(die, &unit, entry));
                 }
                 _ => {}
             }
-            Walk::Inside
+            Next::Inside
         })
     }
 
     /// Whether an inlined copy belongs to the call of the function around, of which this is the
     /// abstract entry.
-    fn goes_on(&self, at: Die, entry: &Entry, around: Option<Die>) -> bool {
-        let origin = self.origin(at, entry);
+    fn goes_on(&self, copy: Die, entry: &Entry, around: Option<Die>) -> bool {
+        let origin = self.origin(copy, entry);
         origin.is_some_and(|origin| around == Some(origin) && self.continues(entry, origin))
     }
 
-    fn inlined_call(&self, at: Die, entry: &Entry) -> Option<DescribedCall> {
+    fn inlined_call(&self, copy: Die, entry: &Entry) -> Option<DescribedCall> {
         Some(DescribedCall {
-            name: self.name(at, entry)?.into(),
-            kind: CallKind::Inlined(at),
+            name: self.name(copy, entry)?.into(),
+            kind: CallKind::Inlined(copy),
         })
     }
 
     /// The call of a call site; `None` for calls through pointers.
-    fn call_site(&self, at: Die, unit: &crate::unit::Unit, entry: &Entry) -> Option<DescribedCall> {
+    fn call_site(
+        &self,
+        site: Die,
+        unit: &crate::unit::Unit,
+        entry: &Entry,
+    ) -> Option<DescribedCall> {
         let value = entry
             .attr_value(gimli::DW_AT_call_origin)
             .or_else(|| entry.attr_value(gimli::DW_AT_abstract_origin))?;
-        let function = self.refer(at, value)?;
+        let function = self.refer(site, value)?;
         let (_, called) = self.entry(function)?;
         let name = self.name(function, &called)?.into();
-        let dwarf = self.forms(at.part, at.unit);
+        let dwarf = self.forms(site.part, site.unit);
         let address = |name| {
             let value = entry.attr_value(name)?;
             dwarf.attr_address(unit, value).ok().flatten()
         };
-        let behind = address(gimli::DW_AT_call_return_pc).or_else(|| address(gimli::DW_AT_low_pc));
+        let return_address =
+            address(gimli::DW_AT_call_return_pc).or_else(|| address(gimli::DW_AT_low_pc));
         let jumps =
             flag(entry, gimli::DW_AT_call_tail_call) || flag(entry, gimli::DW_AT_GNU_tail_call);
         let kind = if jumps {
-            let here = address(gimli::DW_AT_call_pc).map(JumpAt::Here);
-            let jump = here.or(behind.map(JumpAt::Before))?;
+            let instruction = address(gimli::DW_AT_call_pc).map(JumpAt::Here);
+            let jump = instruction.or(return_address.map(JumpAt::Before))?;
             CallKind::Jumped { function, jump }
         } else {
-            let returns_to = behind?;
+            let returns_to = return_address?;
             CallKind::Called {
                 function,
                 returns_to,
@@ -178,8 +184,8 @@ impl Dwarf {
 
     fn linkage_name(&self, die: Die) -> Option<&'static str> {
         let (_, entry) = self.entry(die)?;
-        let (at, value) = self.attr(die, &entry, gimli::DW_AT_linkage_name)?;
-        self.text(at, value)
+        let (holder, value) = self.attr(die, &entry, gimli::DW_AT_linkage_name)?;
+        self.text(holder, value)
     }
 
     /// The address of a jump to a function's first instruction that ends its caller.
@@ -187,15 +193,16 @@ impl Dwarf {
     pub fn jump_to(&self, jump: JumpAt, target: u64) -> Option<u64> {
         let known = self.main.instructions()?;
         known.jumps.iter().find_map(|&size| {
-            let at = match jump {
-                JumpAt::Here(at) => at,
-                JumpAt::Before(behind) => behind.checked_sub(size)?,
+            let address = match jump {
+                JumpAt::Here(address) => address,
+                JumpAt::Before(end) => end.checked_sub(size)?,
             };
-            let code = self.main.bytes_at(at, usize::try_from(size).ok()?)?;
-            let [i] = (known.decode)(code, at, 1)[..] else {
+            let code = self.main.bytes_at(address, usize::try_from(size).ok()?)?;
+            let [i] = (known.decode)(code, address, 1)[..] else {
                 return None;
             };
-            (i.control == Control::Jump(target) && i.next == at.wrapping_add(size)).then_some(at)
+            (i.control == Control::Jump(target) && i.next == address.wrapping_add(size))
+                .then_some(address)
         })
     }
 }

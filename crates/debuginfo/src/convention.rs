@@ -171,7 +171,7 @@ impl Dwarf {
     fn classify(
         &self,
         ty: TypeId,
-        at: u32,
+        offset: u32,
         words: &mut [ReturnWord],
         left: &mut usize,
         depth: usize,
@@ -189,8 +189,8 @@ impl Dwarf {
             CType::Array { elem, count } => {
                 for n in 0..count {
                     let step = n.checked_mul(self.bytes(elem, depth)?)?.checked_mul(8)?;
-                    let at = at.checked_add(step)?;
-                    if !self.classify(elem, at, words, left, depth + 1)? {
+                    let offset = offset.checked_add(step)?;
+                    if !self.classify(elem, offset, words, left, depth + 1)? {
                         return Some(false);
                     }
                 }
@@ -198,11 +198,11 @@ impl Dwarf {
             }
             CType::Struct { .. } => {
                 for m in self.members(ty) {
-                    let at = at.checked_add(m.bit_offset)?;
+                    let offset = offset.checked_add(m.bit_offset)?;
                     if m.bit_size > 0 {
-                        let last = at.checked_add(m.bit_size - 1)?;
-                        classify_bits(words, at, last, ReturnWord::Integer)?;
-                    } else if !self.classify(m.ty, at, words, left, depth + 1)? {
+                        let last = offset.checked_add(m.bit_size - 1)?;
+                        classify_bits(words, offset, last, ReturnWord::Integer)?;
+                    } else if !self.classify(m.ty, offset, words, left, depth + 1)? {
                         return Some(false);
                     }
                 }
@@ -211,10 +211,10 @@ impl Dwarf {
             CType::Strided { .. } | CType::Void | CType::Func | CType::Unknown => return None,
         };
         let bits = size.checked_mul(8).filter(|b| *b > 0)?;
-        if !at.is_multiple_of(bits) {
+        if !offset.is_multiple_of(bits) {
             return Some(false);
         }
-        classify_bits(words, at, at.checked_add(bits - 1)?, kind)?;
+        classify_bits(words, offset, offset.checked_add(bits - 1)?, kind)?;
         Some(true)
     }
 

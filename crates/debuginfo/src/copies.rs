@@ -293,18 +293,18 @@ impl<'d> CopyStarts<'d> {
     /// that of a part of a function that was split.
     fn owner(&self, mark: u64, group: &[InlinedCopy]) -> Option<usize> {
         let scopes = self.dwarf.scopes_at(mark);
-        let of = |die: Die| {
+        let origin_of = |die: Die| {
             let (_, entry) = self.dwarf.entry(die)?;
             self.dwarf.origin(die, &entry)
         };
         let function = group.first()?.function.die;
         let inlined = scopes.iter().filter(|s| s.kind == ScopeKind::Inlined);
-        let mut same = inlined.rev().filter(|s| of(s.die) == Some(function));
+        let mut same = inlined.rev().filter(|s| origin_of(s.die) == Some(function));
         if let Some(innermost) = same.next() {
             return group.iter().position(|c| c.die == innermost.die);
         }
-        let behind = |c: &InlinedCopy| c.code.iter().map(|r| r.0).filter(|s| *s >= mark).min();
-        let next = |n: &usize| behind(&group[*n]).unwrap_or(u64::MAX);
+        let next_start = |c: &InlinedCopy| c.code.iter().map(|r| r.0).filter(|s| *s >= mark).min();
+        let next = |n: &usize| next_start(&group[*n]).unwrap_or(u64::MAX);
         (0..group.len()).min_by_key(next)
     }
 
@@ -322,10 +322,10 @@ impl<'d> CopyStarts<'d> {
         // No-operations in front of a loop around align it, and are executed once.
         let padding = flow.all[first..].iter();
         let padding = padding.take_while(|i| i.nop);
-        let behind = first + padding.count();
+        let after_padding = first + padding.count();
         let in_own = |n: usize| around.is_in_loop_of(copy, flow.all[n].address);
-        let first = match inside.get(behind) {
-            Some(true) if !in_own(behind) => behind,
+        let first = match inside.get(after_padding) {
+            Some(true) if !in_own(after_padding) => after_padding,
             _ => first,
         };
         let start = flow.all[first].address;
@@ -338,10 +338,10 @@ impl<'d> CopyStarts<'d> {
         }
         let mut own_loops = BTreeSet::new();
         for round in flow.loops(&|n| n != first) {
-            let own = round.iter().filter(|n| inside[**n]).count();
-            if own == round.len() {
+            let inside_count = round.iter().filter(|n| inside[**n]).count();
+            if inside_count == round.len() {
                 own_loops.extend(round);
-            } else if own > 0 {
+            } else if inside_count > 0 {
                 return (start, Some(Inexact::Moved));
             }
         }
@@ -383,26 +383,27 @@ impl Around {
     /// Where it begins, if it is this function, too.
     fn entry_of(&self, dwarf: &Dwarf, function: Die) -> Option<u64> {
         let scopes = dwarf.scopes_at(self.start);
-        let own = scopes.iter().find(|s| s.kind == ScopeKind::Function)?;
-        let same = dwarf.outermost_origin(own.die) == dwarf.outermost_origin(function);
-        dwarf.start_of(own.die).filter(|_| same)
+        let scope = scopes.iter().find(|s| s.kind == ScopeKind::Function)?;
+        let same = dwarf.outermost_origin(scope.die) == dwarf.outermost_origin(function);
+        dwarf.start_of(scope.die).filter(|_| same)
     }
 
     /// Whether an instruction is in a loop of the copy itself.
     fn is_in_loop_of(&self, copy: &InlinedCopy, address: u64) -> bool {
         let Some(flow) = &self.flow else { return false };
-        let Some(at) = flow.at(address).filter(|n| self.in_loops.contains(n)) else {
+        let Some(index) = flow.at(address).filter(|n| self.in_loops.contains(n)) else {
             return false;
         };
-        let own = flow.loops(&|n| copy.has(flow.all[n].address));
-        own.iter().any(|l| l.contains(&at))
+        let loops = flow.loops(&|n| copy.has(flow.all[n].address));
+        loops.iter().any(|l| l.contains(&index))
     }
 
     /// Whether a copy in a loop calculates in vectors.
     fn has_vectors(&self, copy: &InlinedCopy) -> Option<Inexact> {
         let flow = self.flow.as_ref()?;
-        let mut own = self.in_loops.iter().map(|n| &flow.all[*n]);
-        own.any(|i| copy.has(i.address) && i.packed)
+        let mut instructions = self.in_loops.iter().map(|n| &flow.all[*n]);
+        instructions
+            .any(|i| copy.has(i.address) && i.packed)
             .then_some(Inexact::Vectors)
     }
 }

@@ -57,10 +57,10 @@ impl DwarfPart {
         // Reading every header makes the kernel map the pages around it.
         let mut kept = 0;
         while let Ok(Some(h)) = units.next() {
-            let at = h.debug_info_offset().map_or(0, |o| o.0);
-            if at - kept.min(at) >= CHUNK {
-                file.release(whole.get(kept..at).unwrap_or(&[]));
-                kept = at;
+            let offset = h.debug_info_offset().map_or(0, |o| o.0);
+            if offset - kept.min(offset) >= CHUNK {
+                file.release(whole.get(kept..offset).unwrap_or(&[]));
+                kept = offset;
             }
             headers.push(h);
         }
@@ -95,8 +95,8 @@ impl DwarfPart {
     fn own_header(&self, unit: u32) -> Option<UnitHeader<R>> {
         let split = self.split.as_ref();
         let skeleton = split.and_then(|s| s.skeleton(unit));
-        let own = || self.headers[..self.own].get(unit as usize).copied();
-        skeleton.or_else(own)
+        let header = || self.headers[..self.own].get(unit as usize).copied();
+        skeleton.or_else(header)
     }
 }
 
@@ -189,30 +189,30 @@ impl Dwarf {
 
     /// Ranges of consecutive units of about [`CHUNK`] bytes.
     pub(crate) fn chunks(&self, part: u8) -> Vec<Range<u32>> {
-        let (mut all, mut start, mut bytes) = (Vec::new(), 0, 0usize);
+        let (mut ranges, mut start, mut bytes) = (Vec::new(), 0, 0usize);
         for (unit, header) in (0..).zip(self.headers(part)) {
             bytes = bytes.saturating_add(header.length_including_self());
             if bytes >= CHUNK {
-                all.push(start..unit + 1);
+                ranges.push(start..unit + 1);
                 (start, bytes) = (unit + 1, 0);
             }
         }
-        all.push(start..self.headers(part).len().fit::<u32>());
-        all
+        ranges.push(start..self.headers(part).len().fit::<u32>());
+        ranges
     }
 
     /// Releases the memory of units that a pass is done with.
     pub(crate) fn release_units(&self, part: u8, units: &Range<u32>) {
         let part = self.part(part);
-        let at = |unit: u32| Some(part.own_header(unit)?.debug_info_offset()?.0);
+        let offset_of = |unit: u32| Some(part.own_header(unit)?.debug_info_offset()?.0);
         if let Some(split) = &part.split {
             units.clone().for_each(|unit| split.release(unit));
         }
-        let Some(from) = at(units.start) else {
+        let Some(from) = offset_of(units.start) else {
             return;
         };
         let whole = part.dwarf.debug_info.reader().slice();
-        let to = at(units.end).unwrap_or(whole.len());
+        let to = offset_of(units.end).unwrap_or(whole.len());
         part.release(whole.get(from..to).unwrap_or(&[]));
     }
 
@@ -303,16 +303,16 @@ impl Dwarf {
 
     /// The entry at an offset in `.debug_info` of a part.
     pub(crate) fn die_at(&self, part: u8, offset: usize) -> Option<Die> {
-        let own = self.part(part);
+        let file = self.part(part);
         let start = |h: &UnitHeader<R>| h.debug_info_offset().map_or(usize::MAX, |o| o.0);
-        let behind = |unit: usize| {
-            own.own_header(unit.fit::<u32>())
+        let is_behind = |unit: usize| {
+            file.own_header(unit.fit::<u32>())
                 .is_none_or(|h| start(&h) > offset)
         };
-        let unit = crate::caches::first_index(own.own, behind)
+        let unit = crate::caches::first_index(file.own, is_behind)
             .checked_sub(1)?
             .fit::<u32>();
-        within(&own.own_header(unit)?, offset).map(|offset| Die { part, unit, offset })
+        within(&file.own_header(unit)?, offset).map(|offset| Die { part, unit, offset })
     }
 
     /// The entry at an offset in the `.debug_info` that a unit is in.
@@ -346,7 +346,7 @@ impl Dwarf {
     fn signatures(&self) -> &HashMap<u64, Die> {
         self.caches.signatures.get_or_init(|| {
             let headers = self.headers(0).iter().enumerate();
-            let all = headers.filter_map(|(i, h)| match h.type_() {
+            let known = headers.filter_map(|(i, h)| match h.type_() {
                 UnitType::Type {
                     type_signature,
                     type_offset,
@@ -357,7 +357,7 @@ impl Dwarf {
                 } => Some((type_signature.0, Die::of_file(i.fit(), type_offset.0))),
                 _ => None,
             });
-            all.collect()
+            known.collect()
         })
     }
 
@@ -372,13 +372,13 @@ impl Dwarf {
         if let Some(v) = entry.attr_value(name) {
             return Some((die, v));
         }
-        let mut at = self.origin(die, entry)?;
+        let mut holder = self.origin(die, entry)?;
         for _ in 0..MAX_CHAIN {
-            let (_, entry) = self.entry(at)?;
+            let (_, entry) = self.entry(holder)?;
             if let Some(v) = entry.attr_value(name) {
-                return Some((at, v));
+                return Some((holder, v));
             }
-            at = self.origin(at, &entry)?;
+            holder = self.origin(holder, &entry)?;
         }
         None
     }
@@ -397,8 +397,8 @@ impl Dwarf {
 
     /// The name of an entry, or of the entry that it completes.
     pub(crate) fn name(&self, die: Die, entry: &Entry) -> Option<&'static str> {
-        let (at, value) = self.name_attr(die, entry)?;
-        self.text(at, value)
+        let (holder, value) = self.name_attr(die, entry)?;
+        self.text(holder, value)
     }
 
     fn name_attr(&self, die: Die, entry: &Entry) -> Option<(Die, AttributeValue<R>)> {
@@ -412,8 +412,8 @@ impl Dwarf {
     /// The name of an entry as a part of its section.
     pub(crate) fn name_text(&self, die: Die) -> Option<R> {
         let (_, entry) = self.entry(die)?;
-        let (at, value) = self.name_attr(die, &entry)?;
-        self.string(at, value)
+        let (holder, value) = self.name_attr(die, &entry)?;
+        self.string(holder, value)
     }
 
     /// The unit whose code contains an address.

@@ -19,8 +19,8 @@ pub struct NeededLibraries {
 impl NeededLibraries {
     /// [`NeededLibraries::folders`] resolved for a file at that path.
     pub fn folders_from(&self, file: &Path) -> Vec<PathBuf> {
-        let own = file.parent().unwrap_or(Path::new("/")).to_string_lossy();
-        let location = |d: &String| d.replace("${ORIGIN}", &own).replace("$ORIGIN", &own);
+        let folder = file.parent().unwrap_or(Path::new("/")).to_string_lossy();
+        let location = |d: &String| d.replace("${ORIGIN}", &folder).replace("$ORIGIN", &folder);
         self.folders.iter().map(|d| location(d).into()).collect()
     }
 }

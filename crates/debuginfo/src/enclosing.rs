@@ -32,25 +32,28 @@ pub(crate) type OuterFrame = Result<Vec<LocStep>, Unavailable>;
 
 impl Dwarf {
     /// Variables of the functions around a function, inner ones first.
-    pub(crate) fn enclosing_variables(&self, address: u64, of: Die) -> Vec<DwarfVariable> {
+    pub(crate) fn enclosing_variables(&self, address: u64, nested: Die) -> Vec<DwarfVariable> {
         let mut found: Vec<DwarfVariable> = Vec::new();
         let mut hidden: HashSet<Arc<str>> = HashSet::new();
         let mut add = |mut more: Vec<DwarfVariable>, function: Die| {
             more.retain(|v| hidden.insert(v.name.clone()));
             found.extend(more.into_iter().map(|v| DwarfVariable {
                 parameter: false,
-                reached: Some(Reached { from: of, function }),
+                reached: Some(Reached {
+                    from: nested,
+                    function,
+                }),
                 ..v
             }));
         };
-        let around = self.scopes_around(of);
+        let around = self.scopes_around(nested);
         let mut blocks = Vec::new();
         for scope in around {
             blocks.push(scope);
             if scope.kind == ScopeKind::Block {
                 continue;
             }
-            let function = self.instance_around(address, of, scope.die);
+            let function = self.instance_around(address, nested, scope.die);
             match function {
                 // It is in the same frame.
                 Some(die) => add(self.own_variables(address, Some(die)), die),
@@ -81,9 +84,9 @@ impl Dwarf {
     }
 
     /// The scopes around a function that are in another function or are it, innermost first.
-    fn scopes_around(&self, of: Die) -> Vec<Scope> {
+    fn scopes_around(&self, function: Die) -> Vec<Scope> {
         let nested = |die: Die| self.nested(die)?.get(&die.offset).cloned();
-        self.origins(of)
+        self.origins(function)
             .take(4)
             .find_map(nested)
             .unwrap_or_default()
@@ -91,9 +94,9 @@ impl Dwarf {
 
     /// The function or instance with the abstract entry of `function` whose code at an address the
     /// function `of` is inlined into.
-    fn instance_around(&self, address: u64, of: Die, function: Die) -> Option<Die> {
+    fn instance_around(&self, address: u64, nested: Die, function: Die) -> Option<Die> {
         let chain = self.scopes_at(address);
-        let inside = chain.iter().position(|s| s.die == of)?;
+        let inside = chain.iter().position(|s| s.die == nested)?;
         let origin = self.outermost_origin(function);
         let mut outer = chain[..inside].iter().rev();
         let same =
@@ -103,25 +106,27 @@ impl Dwarf {
 
     /// The frame base of a function around, followed by the static links from function to function.
     fn outer_frame(&self, reached: Reached, address: u64) -> OuterFrame {
-        let mut at = reached.from;
+        let mut function = reached.from;
         let mut frame: Option<OuterFrame> = None;
         for scope in self.scopes_around(reached.from) {
             if scope.kind == ScopeKind::Block {
                 continue;
             }
-            let (unit, entry) = self.entry(at).ok_or_else(Unavailable::optimised)?;
-            frame = Some(self.static_link(at, &unit, &entry, address, frame.as_ref()));
-            at = scope.die;
-            if at == reached.function {
+            let (unit, entry) = self.entry(function).ok_or_else(Unavailable::optimised)?;
+            frame = Some(self.static_link(function, &unit, &entry, address, frame.as_ref()));
+            function = scope.die;
+            if function == reached.function {
                 break;
             }
         }
-        let name = self.entry(at).and_then(|(_, e)| self.name(at, &e));
-        let of = format!("it is in the frame of `{}`", name.unwrap_or("?"));
+        let name = self
+            .entry(function)
+            .and_then(|(_, e)| self.name(function, &e));
+        let place = format!("it is in the frame of `{}`", name.unwrap_or("?"));
         match frame {
             Some(Ok(frame)) => Ok(frame),
-            Some(Err(Unavailable(why))) => Err(Unavailable(format!("{of}, and {why}"))),
-            None => Err(Unavailable(format!("{of}, which is not known here"))),
+            Some(Err(Unavailable(why))) => Err(Unavailable(format!("{place}, and {why}"))),
+            None => Err(Unavailable(format!("{place}, which is not known here"))),
         }
     }
 

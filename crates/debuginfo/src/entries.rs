@@ -5,13 +5,13 @@ use gimli::{AttributeValue, UnitOffset};
 use crate::dwarf::Dwarf;
 use crate::unit::{Die, Entry, MAX_CHAIN};
 
-/// Where a walk over entries goes on.
-pub(crate) enum Walk {
-    /// In the entry.
+/// The entry that is visited next.
+pub(crate) enum Next {
+    /// The first one in the entry.
     Inside,
-    /// Behind the entry and all that is in it.
+    /// The one behind the entry and all that is in it.
     Behind,
-    /// Nowhere.
+    /// None.
     Stop,
 }
 
@@ -47,10 +47,10 @@ impl Dwarf {
 
     /// Visits an entry, whose depth is 0, and those in it, in their order. `None` where the rest is
     /// unreadable.
-    pub(crate) fn walk(
+    pub(crate) fn visit(
         &self,
         root: Die,
-        mut visit: impl FnMut(isize, Die, &Entry) -> Walk,
+        mut each: impl FnMut(isize, Die, &Entry) -> Next,
     ) -> Option<()> {
         let unit = self.unit(root.part, root.unit)?;
         let mut raw = unit.entries_raw(Some(UnitOffset(root.offset))).ok()?;
@@ -62,10 +62,10 @@ impl Dwarf {
             let any = raw.read_entry(&mut entry).ok()?;
             if any && passed.is_none_or(|passed| depth <= passed) {
                 passed = None;
-                match visit(depth, root.with_offset(offset.0), &entry) {
-                    Walk::Inside => {}
-                    Walk::Behind => passed = Some(depth),
-                    Walk::Stop => return Some(()),
+                match each(depth, root.with_offset(offset.0), &entry) {
+                    Next::Inside => {}
+                    Next::Behind => passed = Some(depth),
+                    Next::Stop => return Some(()),
                 }
             }
             if passed == Some(depth)

@@ -126,12 +126,12 @@ impl SearchPaths {
         let hex = hex(id);
         let (first, rest) = hex.split_at(2);
         let file = format!(".build-id/{first}/{rest}{ends}");
-        let own = self.roots.iter().map(|r| r.join(&file));
+        let in_roots = self.roots.iter().map(|r| r.join(&file));
         let global = self.roots().map(|r| r.join(DEBUG_ROOT).join(&file));
         // An empty file stands for one that servers lack.
         let fetched = self.client.iter().map(|c| c.join(&hex).join("debuginfo"));
         let fetched = fetched.filter(|p| p.metadata().is_ok_and(|m| m.len() > 0));
-        global.chain(own).chain(fetched).collect()
+        global.chain(in_roots).chain(fetched).collect()
     }
 
     /// The file that `.gnu_debugaltlink` (dwz) of an image names.

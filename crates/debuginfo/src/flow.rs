@@ -87,20 +87,20 @@ impl Flow {
             self.next[n] == [Some(n.fit::<u32>() + 1), None]
                 && !self.targets.contains(&(n.fit::<u32>() + 1))
         };
-        let behind = (from..self.all.len()).take_while(goes_on).map(|n| n + 1);
+        let after = (from..self.all.len()).take_while(goes_on).map(|n| n + 1);
         let before = (0..from).rev().take_while(goes_on);
-        behind.chain(before).find(|n| wanted(*n))
+        after.chain(before).find(|n| wanted(*n))
     }
 
     /// Whether a jump leads to an instruction.
     pub(crate) fn is_jumped_to(&self, address: u64) -> bool {
-        let Some(at) = self.at(address) else {
+        let Some(index) = self.at(address) else {
             return false;
         };
         let jumps = self.next.iter().zip(&self.all);
         jumps
             .into_iter()
-            .any(|(next, i)| next[1] == Some(at.fit::<u32>()) && i.address >= address)
+            .any(|(next, i)| next[1] == Some(index.fit::<u32>()) && i.address >= address)
     }
 
     /// Follows the function from its start, and gives the first `wanted` instruction on each path.

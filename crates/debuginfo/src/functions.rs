@@ -142,19 +142,19 @@ impl Dwarf {
         &self,
         name: Pattern<'_>,
         file: Option<Pattern<'_>>,
-        which: LocationKinds,
+        kinds: LocationKinds,
     ) -> Vec<FunctionLocation> {
         let mut locations = Vec::new();
         // Abstract entries whose instances are wanted.
         let mut inlines: HashMap<Die, Arc<FunctionLocation>> = HashMap::new();
-        let mut all = self.find_functions(name);
+        let mut entries = self.find_functions(name);
         // Unit by unit, so that each is parsed once.
-        all.sort_by_key(|f| f.die);
+        entries.sort_by_key(|f| f.die);
         let index = self.index();
         let mut files = HashMap::new();
         let mut from = (0, 0);
         let units = file.map(|f| self.units_with(f));
-        for found in all {
+        for found in entries {
             let in_unit = |units: &Vec<bool>| {
                 found.die.part != 0 || units.get(found.die.unit as usize).is_some_and(|u| *u)
             };
@@ -162,8 +162,8 @@ impl Dwarf {
                 continue;
             }
             self.release_passed(found.die, &mut from);
-            let outline = which.outline && found.kind == NameKind::Function;
-            let inlined = which.inlined && index.instances(found.die).next().is_some();
+            let outline = kinds.outline && found.kind == NameKind::Function;
+            let inlined = kinds.inlined && index.instances(found.die).next().is_some();
             if !outline && !inlined {
                 continue;
             }
@@ -204,16 +204,16 @@ impl Dwarf {
         };
         let whole = |path: &str| path_matches(path, &|p| file.matches(p));
         let dwarf = &self.part(0).dwarf;
-        let mut all = vec![false; self.headers(0).len()];
+        let mut matching = vec![false; self.headers(0).len()];
         for units in self.chunks(0) {
             for unit in units.clone() {
-                let own = self.parse_own(unit);
-                all[unit as usize] =
-                    own.is_some_and(|u| crate::lines::has_file(dwarf, &u, &may_be, &whole));
+                let parsed = self.parse_own(unit);
+                matching[unit as usize] =
+                    parsed.is_some_and(|u| crate::lines::has_file(dwarf, &u, &may_be, &whole));
             }
             self.release_units(0, &units);
         }
-        all
+        matching
     }
 
     /// Whether an entry is declared in a file that matches the pattern. `known` caches the answers
@@ -228,13 +228,13 @@ impl Dwarf {
         let Some((_, entry)) = self.entry(die) else {
             return false;
         };
-        let Some((at, number)) = self.declaring_file(die, &entry) else {
+        let Some((holder, number)) = self.declaring_file(die, &entry) else {
             let (file, _) = self.function_location(die, &entry);
             return matches(file.as_deref().unwrap_or(""));
         };
-        let key = (at.part, at.unit, number);
+        let key = (holder.part, holder.unit, number);
         *known.entry(key).or_insert_with(|| {
-            let path = self.file_name(at, number);
+            let path = self.file_name(holder, number);
             matches(path.as_deref().unwrap_or(""))
         })
     }
@@ -242,12 +242,12 @@ impl Dwarf {
     /// The number of the file of a declaration, and an entry of the unit that the number belongs
     /// to.
     fn declaring_file(&self, die: Die, entry: &Entry) -> Option<(Die, u64)> {
-        let (at, value) = self.attr(die, entry, gimli::DW_AT_decl_file)?;
+        let (holder, value) = self.attr(die, entry, gimli::DW_AT_decl_file)?;
         let number = match value {
             gimli::AttributeValue::FileIndex(i) => i,
             v => v.udata_value()?,
         };
-        Some((at, number))
+        Some((holder, number))
     }
 
     fn find_functions(&self, name: Pattern<'_>) -> Vec<NamedEntry> {
@@ -370,7 +370,7 @@ impl Dwarf {
     pub(crate) fn declaration_location(&self, die: Die, entry: &Entry) -> (Option<Arc<str>>, u32) {
         let file = self
             .declaring_file(die, entry)
-            .and_then(|(at, number)| self.file_name(at, number));
+            .and_then(|(holder, number)| self.file_name(holder, number));
         let line = self
             .attr(die, entry, gimli::DW_AT_decl_line)
             .and_then(|(_, v)| v.udata_value())

@@ -80,8 +80,8 @@ impl CodeReader<'_> {
                     called.extend(Some(to).filter(outside));
                     continue;
                 }
-                Reference::Address(at) => Some(at),
-                Reference::Word(at) => self.word(at),
+                Reference::Address(address) => Some(address),
+                Reference::Word(address) => self.word(address),
             };
             let taken = taken.filter(outside);
             found.extend(taken.filter(|a| begins_function(self.module, *a)));
@@ -92,15 +92,15 @@ impl CodeReader<'_> {
     fn word(&self, slot: u64) -> Option<u64> {
         let image = self.module.image();
         let words = self.words.get_or_init(|| {
-            let all = relocations::of(image).into_iter();
-            all.map(|r| (r.slot, r.value)).collect()
+            let filled = relocations::of(image).into_iter();
+            filled.map(|r| (r.slot, r.value)).collect()
         });
         match words.get(&slot) {
             Some(SlotValue::Own(address)) => Some(*address),
             Some(SlotValue::Symbol { name, .. }) => {
                 let mut named = self.module.symbols().named(name);
-                let own = named.find(|s| s.kind == SymbolKind::Func && s.dynamic);
-                own.map(|s| s.address)
+                let function = named.find(|s| s.kind == SymbolKind::Func && s.dynamic);
+                function.map(|s| s.address)
             }
             Some(SlotValue::Chosen(_)) => None,
             None => {

@@ -242,9 +242,9 @@ impl Image {
     /// type unit in a section of its own.
     pub(crate) fn joined_sections(&self, name: &str) -> Option<Cow<'static, [u8]>> {
         let named = |s: &ElfSection64<'static, '_, LittleEndian>| s.name() == Ok(name);
-        let mut all = self.elf.sections().filter(named);
-        let mut joined = self.unpack(&all.next()?)?;
-        for more in all {
+        let mut sections = self.elf.sections().filter(named);
+        let mut joined = self.unpack(&sections.next()?)?;
+        for more in sections {
             joined.to_mut().extend_from_slice(&self.unpack(&more)?);
         }
         Some(joined)

@@ -307,8 +307,8 @@ impl Index {
     pub(crate) fn function_at(&self, address: u64) -> Option<Die> {
         let row = |i: usize| self.position(FUNCTIONS, i);
         let wide = |w: usize| u64::from(self.word(w)) | u64::from(self.word(w + 1)) << 32;
-        let behind = first_index(self.rows[FUNCTIONS], |i| wide(row(i)) > address);
-        let below = (0..behind).rev().take(MAX_NESTED);
+        let after = first_index(self.rows[FUNCTIONS], |i| wide(row(i)) > address);
+        let below = (0..after).rev().take(MAX_NESTED);
         let i = below.into_iter().find(|&i| address < wide(row(i) + 2))?;
         Some(Die::of_file(
             self.word(row(i) + 4),
@@ -317,11 +317,11 @@ impl Index {
     }
 
     /// The inlined instances of an abstract entry, in order.
-    pub(crate) fn instances(&self, of: Die) -> impl Iterator<Item = Die> {
+    pub(crate) fn instances(&self, origin: Die) -> impl Iterator<Item = Die> {
         let row = move |i: usize| self.position(INSTANCES, i);
         let wanted = (
-            of.unit | if of.part == 0 { 0 } else { PART },
-            u32::try_from(of.offset).unwrap_or(NONE),
+            origin.unit | if origin.part == 0 { 0 } else { PART },
+            u32::try_from(origin.offset).unwrap_or(NONE),
         );
         let key = move |i: usize| (self.word(row(i)), self.word(row(i) + 1));
         let start = first_index(self.rows[INSTANCES], |i| key(i) >= wanted);
@@ -394,11 +394,11 @@ fn string(dwarf: &Dwarf, unit: (u8, u32), name: StringRef) -> Option<&'static st
 
 /// The location of a string.
 fn location(dwarf: &Dwarf, unit: (u8, u32), text: R) -> Option<StringRef> {
-    let at = text.slice().as_ptr() as usize;
+    let address = text.slice().as_ptr() as usize;
     (0..5).find_map(|s| {
-        let all = section(dwarf, unit, s)?.slice();
-        let offset = at.checked_sub(all.as_ptr() as usize)?;
-        (offset < all.len()).then_some(StringRef {
+        let bytes = section(dwarf, unit, s)?.slice();
+        let offset = address.checked_sub(bytes.as_ptr() as usize)?;
+        (offset < bytes.len()).then_some(StringRef {
             section: s,
             offset: u32::try_from(offset).ok()?,
         })

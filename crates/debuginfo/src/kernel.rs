@@ -118,8 +118,8 @@ pub struct ModuleListings(Arc<Mutex<HashMap<PathBuf, ByModule>>>);
 impl ModuleListings {
     /// Files of a module in a directory and below it.
     fn files(&self, folder: &Path, module: &str) -> Vec<PathBuf> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let files = all.entry(folder.to_owned());
+        let mut listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = listings.entry(folder.to_owned());
         let files = files.or_insert_with(|| modules_below(folder));
         files.get(module).cloned().unwrap_or_default()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::dwarf::Dwarf;
-use crate::entries::Walk;
+use crate::entries::Next;
 use crate::functions::Pattern;
 use crate::unit::Die;
 
@@ -34,10 +34,10 @@ impl Dwarf {
     ) -> Option<()> {
         let unit = self.unit(function.part, function.unit)?;
         let dwarf = self.forms(function.part, function.unit);
-        self.walk(function, |_, die, entry| {
+        self.visit(function, |_, die, entry| {
             // The labels of a nested function are its own.
             if entry.tag() == gimli::DW_TAG_subprogram && die != function {
-                return Walk::Behind;
+                return Next::Behind;
             }
             if entry.tag() == gimli::DW_TAG_label {
                 let address = entry
@@ -49,7 +49,7 @@ impl Dwarf {
                     address,
                 }));
             }
-            Walk::Inside
+            Next::Inside
         })
     }
 }

@@ -14,16 +14,16 @@ impl Dwarf {
     /// The language of an entry's unit. dwz moves entries that several units have to units without a
     /// language, which these import.
     pub(crate) fn language(&self, die: Die) -> Option<gimli::DwLang> {
-        let mut at = (die.part, die.unit);
+        let mut unit = (die.part, die.unit);
         for _ in 0..MAX_IMPORTS {
-            if let Some(language) = self.own_language(at.0, at.1) {
+            if let Some(language) = self.own_language(unit.0, unit.1) {
                 return Some(language);
             }
-            at = *self
+            unit = *self
                 .caches
                 .importers
                 .get_or_init(|| self.imports())
-                .get(&at)?;
+                .get(&unit)?;
         }
         None
     }

@@ -56,7 +56,7 @@ struct Evaluator<'a, 'c> {
 /// A path through an expression that continues at a later operation.
 struct PendingPath {
     /// Offset of that operation.
-    at: usize,
+    target: usize,
     /// Not 0 where this path is taken.
     condition: LocProgram,
     stack: Vec<LocProgram>,
@@ -168,8 +168,8 @@ impl LocContext<'_> {
         };
         let mut ops = expression.operations(self.unit.encoding());
         for step in 0.. {
-            let at = ops.offset_from(&expression);
-            machine.join_paths(at)?;
+            let offset = ops.offset_from(&expression);
+            machine.join_paths(offset)?;
             let op = match ops.next() {
                 Ok(Some(op)) => op,
                 Ok(None) => break,
@@ -178,10 +178,10 @@ impl LocContext<'_> {
             if step > MAX_STEPS {
                 return Err(Unavailable::damaged());
             }
-            let behind = ops.offset_from(&expression);
+            let next_offset = ops.offset_from(&expression);
             match op {
-                Operation::Bra { target } => machine.branch(behind, target)?,
-                Operation::Skip { target } => machine.skip(behind, target)?,
+                Operation::Bra { target } => machine.branch(next_offset, target)?,
+                Operation::Skip { target } => machine.skip(next_offset, target)?,
                 op => machine.step(op, depth)?,
             }
         }
@@ -305,9 +305,9 @@ fn register_offset(register: u16, offset: i64) -> LocProgram {
 }
 
 /// The target of a jump, which must be later.
-fn forward_target(behind: usize, target: i16) -> Result<usize, Unavailable> {
-    let far = usize::try_from(target).map_err(|_| Unavailable::new("its location has loops"))?;
-    Ok(behind.saturating_add(far))
+fn forward_target(next_offset: usize, distance: i16) -> Result<usize, Unavailable> {
+    let far = usize::try_from(distance).map_err(|_| Unavailable::new("its location has loops"))?;
+    Ok(next_offset.saturating_add(far))
 }
 
 impl Evaluator<'_, '_> {
@@ -350,10 +350,10 @@ impl Evaluator<'_, '_> {
     fn thread_local(&mut self) -> Result<(), Unavailable> {
         let mut offset = self.pop()?;
         let image = &self.context.dwarf.main;
-        if let ([LocStep::Const(o)], Some(at)) = (&mut offset[..], self.indexed)
-            && *o == at
+        if let ([LocStep::Const(o)], Some(constant)) = (&mut offset[..], self.indexed)
+            && *o == constant
         {
-            *o = thread_local::offset_of_index(image, at)?;
+            *o = thread_local::offset_of_index(image, constant)?;
         }
         let mut p = thread_local::block(image)?;
         p.extend(offset);
@@ -393,28 +393,28 @@ impl Evaluator<'_, '_> {
 
     /// `DW_OP_bra`: two paths, which meet at the jump's target. Compilers emit it for minimum and
     /// maximum, and only jump forwards.
-    fn branch(&mut self, behind: usize, target: i16) -> Result<(), Unavailable> {
-        let at = forward_target(behind, target)?;
+    fn branch(&mut self, next_offset: usize, distance: i16) -> Result<(), Unavailable> {
+        let target = forward_target(next_offset, distance)?;
         let condition = self.pop()?;
         let stack = self.stack.clone();
         self.defer_path(PendingPath {
-            at,
+            target,
             condition,
             stack,
         })
     }
 
     /// `DW_OP_skip` at the end of one of two paths: the other one begins after it.
-    fn skip(&mut self, behind: usize, target: i16) -> Result<(), Unavailable> {
-        let at = forward_target(behind, target)?;
-        let Some(mut other) = self.waiting.pop().filter(|w| w.at == behind) else {
+    fn skip(&mut self, next_offset: usize, distance: i16) -> Result<(), Unavailable> {
+        let target = forward_target(next_offset, distance)?;
+        let Some(mut other) = self.waiting.pop().filter(|w| w.target == next_offset) else {
             return Err(Unavailable::new("its location has jumps"));
         };
         let not = [LocStep::Const(0), LocStep::Binary(LocBinary::Eq)];
         other.condition.extend(not);
         let stack = std::mem::replace(&mut self.stack, other.stack);
         self.defer_path(PendingPath {
-            at,
+            target,
             condition: other.condition,
             stack,
         })
@@ -422,7 +422,9 @@ impl Evaluator<'_, '_> {
 
     fn defer_path(&mut self, way: PendingPath) -> Result<(), Unavailable> {
         // Paths that are not nested would meet in another order.
-        if self.waiting.last().is_some_and(|w| w.at < way.at) || self.waiting.len() > MAX_WAYS {
+        if self.waiting.last().is_some_and(|w| w.target < way.target)
+            || self.waiting.len() > MAX_WAYS
+        {
             return Err(Unavailable::new("its location has jumps"));
         }
         self.waiting.push(way);
@@ -430,14 +432,14 @@ impl Evaluator<'_, '_> {
     }
 
     /// Joins the paths that meet at an operation: where they differ, the condition selects.
-    fn join_paths(&mut self, at: usize) -> Result<(), Unavailable> {
+    fn join_paths(&mut self, offset: usize) -> Result<(), Unavailable> {
         use crate::loc_program::LocBinary as B;
-        while let Some(way) = self.waiting.pop_if(|w| w.at <= at) {
-            let own = std::mem::take(&mut self.stack);
-            if own.len() != way.stack.len() || way.at != at {
+        while let Some(way) = self.waiting.pop_if(|w| w.target <= offset) {
+            let stack = std::mem::take(&mut self.stack);
+            if stack.len() != way.stack.len() || way.target != offset {
                 return Err(Unavailable::damaged());
             }
-            for (b, a) in own.into_iter().zip(way.stack) {
+            for (b, a) in stack.into_iter().zip(way.stack) {
                 if a == b {
                     self.push(b)?;
                     continue;

@@ -40,7 +40,7 @@ impl MappedFile {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "empty file"));
         }
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let at = unsafe {
+        let address = unsafe {
             mmap(
                 std::ptr::null_mut(),
                 len,
@@ -50,7 +50,7 @@ impl MappedFile {
                 0,
             )?
         };
-        let start = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at 0"))?;
+        let start = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at 0"))?;
         let changed = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
         Ok(MappedFile {
             start,

@@ -29,14 +29,15 @@ impl Dwarf {
         let Some((_, declared)) = self.entry(function) else {
             return false;
         };
-        let at = |name| {
+        let declared_number = |name| {
             let (_, value) = self.attr(function, &declared, name)?;
             value.udata_value()
         };
-        if at(gimli::DW_AT_decl_line) != Some(call) {
+        if declared_number(gimli::DW_AT_decl_line) != Some(call) {
             return false;
         }
-        let columns = number_of(copy, gimli::DW_AT_call_column).zip(at(gimli::DW_AT_decl_column));
+        let columns = number_of(copy, gimli::DW_AT_call_column)
+            .zip(declared_number(gimli::DW_AT_decl_column));
         match columns {
             Some((call, declared)) => call == declared,
             // A function on a single line may call itself there; calls in the source have entries.

@@ -29,8 +29,8 @@ pub fn entries(image: &Image) -> Vec<PltEntry<'_>> {
             continue;
         };
         let mut last = None;
-        for at in (0..code.len()).step_by(step) {
-            let Some(slot) = (known.stub_slot)(base, code, at) else {
+        for offset in (0..code.len()).step_by(step) {
+            let Some(slot) = (known.stub_slot)(base, code, offset) else {
                 continue;
             };
             // A stub of 16 bytes in a section with a step of 8 is listed once.
@@ -40,7 +40,7 @@ pub fn entries(image: &Image) -> Vec<PltEntry<'_>> {
                 last = Some(slot);
                 found.push(PltEntry {
                     name,
-                    address: base.wrapping_add(at as u64),
+                    address: base.wrapping_add(offset as u64),
                 });
             }
         }

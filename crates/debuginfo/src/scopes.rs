@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::caches::{Functions, Scope, ScopeKind};
 use crate::dwarf::Dwarf;
-use crate::entries::Walk;
+use crate::entries::Next;
 use crate::unit::{Die, Entry, Unit, contains};
 
 /// Maximum nesting that is followed.
@@ -72,29 +72,29 @@ impl Dwarf {
     ) -> Option<()> {
         // Entries at this depth may contain the address; deeper ones are in scopes that do not.
         let mut level = 0;
-        self.walk(function, |depth, die, entry| {
+        self.visit(function, |depth, die, entry| {
             let kind = match entry.tag() {
                 _ if die == function => {
                     level = 1;
-                    return Walk::Inside;
+                    return Next::Inside;
                 }
                 // The end of the innermost scope found: no other can contain the address.
-                _ if depth < level => return Walk::Stop,
+                _ if depth < level => return Next::Stop,
                 gimli::DW_TAG_inlined_subroutine => ScopeKind::Inlined,
                 gimli::DW_TAG_lexical_block => ScopeKind::Block,
-                _ => return Walk::Behind,
+                _ => return Next::Behind,
             };
             let code = self.code(die, unit, entry);
             // A block without addresses of its own covers the same code as its parent.
             let covers = code.is_empty() && kind == ScopeKind::Block && !has_code(entry);
             if !(contains(&code, address) || covers && self.covers(address, die, unit)) {
-                return Walk::Behind;
+                return Next::Behind;
             }
             scopes.push(Scope { kind, die });
             level += 1;
             match scopes.len() > MAX_DEPTH {
-                true => Walk::Stop,
-                false => Walk::Inside,
+                true => Next::Stop,
+                false => Next::Inside,
             }
         })
     }
@@ -102,18 +102,18 @@ impl Dwarf {
     /// Whether a scope inside a block without addresses contains the address.
     fn covers(&self, address: u64, block: Die, unit: &Unit) -> bool {
         let mut found = false;
-        let _ = self.walk(block, |_, die, entry| {
+        let _ = self.visit(block, |_, die, entry| {
             found = contains(&self.code(die, unit, entry), address);
-            if found { Walk::Stop } else { Walk::Inside }
+            if found { Next::Stop } else { Next::Inside }
         });
         found
     }
 
     /// The part of a chain of scopes that belongs to one function or inlined instance: the scope
     /// itself and the blocks directly inside.
-    pub(crate) fn own_scopes(chain: &[Scope], of: Option<Die>) -> &[Scope] {
+    pub(crate) fn own_scopes(chain: &[Scope], function: Option<Die>) -> &[Scope] {
         let is_code = |s: &Scope| s.kind != ScopeKind::Block;
-        let start = match of {
+        let start = match function {
             Some(die) => chain.iter().position(|s| s.die == die),
             None => chain.iter().rposition(is_code),
         };

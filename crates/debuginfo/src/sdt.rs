@@ -74,7 +74,9 @@ pub fn markers(data: &[u8]) -> Result<Vec<Marker>, Malformed> {
             };
             let semaphore = match raw.semaphore {
                 0 => 0,
-                at => offset_of(&segments, at.wrapping_add(moved), false).unwrap_or(0),
+                semaphore => {
+                    offset_of(&segments, semaphore.wrapping_add(moved), false).unwrap_or(0)
+                }
             };
             let mut symbol = |name: &str| {
                 let table = symbols.get_or_insert_with(|| symbol_table(&file));
@@ -184,13 +186,13 @@ impl Reader {
     fn note(self, desc: &[u8]) -> Option<RawNote> {
         let width = if self.wide { 8 } else { 4 };
         let (addresses, strings) = desc.split_at_checked(3 * width)?;
-        let mut at = addresses.chunks_exact(width).map(|b| self.number(b));
+        let mut numbers = addresses.chunks_exact(width).map(|b| self.number(b));
         let mut texts = strings.split(|b| *b == 0);
         let mut text = || Some(std::str::from_utf8(texts.next()?).ok()?.to_owned());
         Some(RawNote {
-            site: at.next()?,
-            base: at.next()?,
-            semaphore: at.next()?,
+            site: numbers.next()?,
+            base: numbers.next()?,
+            semaphore: numbers.next()?,
             provider: text()?,
             name: text()?,
             args: text()?,

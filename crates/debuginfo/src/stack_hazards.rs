@@ -114,8 +114,8 @@ fn symbol_hazard(image: &Image, linked_statically: bool) -> Option<String> {
         let wanted = linked_statically || symbol.is_undefined(endian);
         let name = symbol.name(endian, table.strings()).unwrap_or_default();
         let name = String::from_utf8_lossy(name);
-        if wanted && let Some(what) = meaning(&name) {
-            return Some(format!("it has `{name}`, which {what}"));
+        if wanted && let Some(effect) = meaning(&name) {
+            return Some(format!("it has `{name}`, which {effect}"));
         }
     }
     None
@@ -128,7 +128,7 @@ fn meaning(name: &str) -> Option<&'static str> {
     };
     FUNCTIONS
         .iter()
-        .find_map(|(names, what)| names.iter().any(is).then_some(*what))
+        .find_map(|(names, effect)| names.iter().any(is).then_some(*effect))
 }
 
 /// The first instruction that sets the stack pointer to another stack, or makes a system call.
@@ -150,8 +150,8 @@ fn instruction_hazard(image: &Image, known: &Instructions) -> Option<String> {
         if seen > MAX_CODE {
             return Some("it has too much code to be examined".into());
         }
-        if let Some((at, what)) = (known.hazard)(code, section.sh_addr(endian)) {
-            return Some(format!("its code at {at:#x} {what}"));
+        if let Some((address, effect)) = (known.hazard)(code, section.sh_addr(endian)) {
+            return Some(format!("its code at {address:#x} {effect}"));
         }
     }
     (seen == 0).then(|| "its code is not known".into())

@@ -91,12 +91,12 @@ impl Dwarf {
             let units = 0..self.own_units();
             return units.filter(has).filter(|u| self.has_code(*u)).collect();
         }
-        let which = crate::functions::LocationKinds {
+        let kinds = crate::functions::LocationKinds {
             outline: true,
             inlined: true,
         };
         let units: BTreeSet<u32> = self
-            .functions(function, None, which)
+            .functions(function, None, kinds)
             .iter()
             .map(|p| p.die.unit)
             .collect();
@@ -185,8 +185,8 @@ impl Dwarf {
         let name = self.entry(die).and_then(|(_, e)| self.name(die, &e));
         let abstract_die = self.outermost_origin(die);
         let found = name.and_then(|n| {
-            let mut all = self.index().named(self, n);
-            all.find(|f| {
+            let mut named = self.index().named(self, n);
+            named.find(|f| {
                 f.die == die
                     || f.die == abstract_die
                     || self.outermost_origin(f.die) == abstract_die
@@ -205,10 +205,10 @@ impl Dwarf {
         let table = self.lines(die.part, die.unit)?;
         let (mut low, mut high) = (line, line);
         for (start, end) in self.code(die, &unit, &entry) {
-            let own = |r: &&crate::lines::LineRow| {
+            let is_own = |r: &&crate::lines::LineRow| {
                 r.line != 0 && !r.end && table.file(u64::from(r.file)) == file.as_ref()
             };
-            for row in table.within(start, end).iter().filter(own) {
+            for row in table.within(start, end).iter().filter(is_own) {
                 // Code inlined from above the function is not the function's.
                 if row.line >= line {
                     high = high.max(row.line);

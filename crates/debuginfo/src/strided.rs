@@ -54,9 +54,9 @@ impl Dwarf {
         for _ in 0..MAX_LEVELS {
             let array = self.array_of(at);
             let mut take = |skip: Option<usize>, id: TypeId| {
-                let (die, own) = array?;
+                let (die, skipped) = array?;
                 let dimensions = self.dimensions(die);
-                let (at, dimension) = dimensions.get(skip.unwrap_or(own.into()))?;
+                let (at, dimension) = dimensions.get(skip.unwrap_or(skipped.into()))?;
                 if self.elements(*at, dimension) == 0 && has_bound(dimension) {
                     found.push((id, *at));
                 }
@@ -278,16 +278,16 @@ impl Dwarf {
 
     /// The number of elements of one dimension, by a program about the array; `None` where it has no end
     /// or something else has it.
-    fn count_of_object(&self, at: Die, dimension: &Entry) -> Option<Arc<[ObjectOp]>> {
-        let program = |name| self.object_program(at, dimension.attr_value(name)?);
+    fn count_of_object(&self, die: Die, dimension: &Entry) -> Option<Arc<[ObjectOp]>> {
+        let program = |name| self.object_program(die, dimension.attr_value(name)?);
         if let Some(count) = program(gimli::DW_AT_count) {
             return Some(count);
         }
-        let program = |name| Some(self.with_sign_of_index(program(name)?, at));
+        let program = |name| Some(self.with_sign_of_index(program(name)?, die));
         let mut count = program(gimli::DW_AT_upper_bound)?.to_vec();
         match dimension.has_attr(gimli::DW_AT_lower_bound) {
             true => count.extend(program(gimli::DW_AT_lower_bound)?.iter()),
-            false => count.push(ObjectOp::Const(self.first_index(at))),
+            false => count.push(ObjectOp::Const(self.first_index(die))),
         }
         count.extend([ObjectOp::Sub, ObjectOp::Const(1), ObjectOp::Add]);
         Some(count.into())
@@ -328,34 +328,34 @@ impl Dwarf {
         };
         let unit = self.unit(die.part, die.unit)?;
         let mut ops = expression.operations(unit.encoding());
-        let mut found = Vec::new();
+        let mut program = Vec::new();
         while let Some(op) = ops.next().ok()? {
             match op {
-                Operation::PushObjectAddress => found.push(ObjectOp::Object),
+                Operation::PushObjectAddress => program.push(ObjectOp::Object),
                 Operation::UnsignedConstant { value } => {
-                    found.push(ObjectOp::Const(value.cast_signed()))
+                    program.push(ObjectOp::Const(value.cast_signed()))
                 }
-                Operation::SignedConstant { value } => found.push(ObjectOp::Const(value)),
+                Operation::SignedConstant { value } => program.push(ObjectOp::Const(value)),
                 Operation::PlusConstant { value } => {
-                    found.extend([ObjectOp::Const(value.cast_signed()), ObjectOp::Add]);
+                    program.extend([ObjectOp::Const(value.cast_signed()), ObjectOp::Add]);
                 }
                 Operation::Deref {
                     size: size @ (1 | 2 | 4 | 8),
                     space: false,
                     ..
-                } => found.push(ObjectOp::Load {
+                } => program.push(ObjectOp::Load {
                     size,
                     signed: false,
                 }),
-                Operation::Plus => found.push(ObjectOp::Add),
-                Operation::Minus => found.push(ObjectOp::Sub),
-                Operation::Mul => found.push(ObjectOp::Mul),
+                Operation::Plus => program.push(ObjectOp::Add),
+                Operation::Minus => program.push(ObjectOp::Sub),
+                Operation::Mul => program.push(ObjectOp::Mul),
                 _ => return None,
             }
-            if found.len() > MAX_OPS {
+            if program.len() > MAX_OPS {
                 return None;
             }
         }
-        Some(found.into())
+        Some(program.into())
     }
 }

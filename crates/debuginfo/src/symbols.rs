@@ -73,25 +73,25 @@ impl<'a> ElfSymbols<'a> {
     /// The symbols of all these files together, without duplicates.
     #[must_use]
     pub fn new(images: &[&'a Image]) -> ElfSymbols<'a> {
-        let mut all = Vec::new();
+        let mut symbols = Vec::new();
         for image in images {
-            read(image, true, &mut all);
-            read(image, false, &mut all);
+            read(image, true, &mut symbols);
+            read(image, false, &mut symbols);
         }
-        ElfSymbols::sorted(all)
+        ElfSymbols::sorted(symbols)
     }
 
     /// The symbols that a file exports, which are few compared to all symbols of a large program.
     #[must_use]
     pub fn exported(image: &'a Image) -> ElfSymbols<'a> {
-        let mut all = Vec::new();
-        read(image, true, &mut all);
-        ElfSymbols::sorted(all)
+        let mut symbols = Vec::new();
+        read(image, true, &mut symbols);
+        ElfSymbols::sorted(symbols)
     }
 
-    fn sorted(mut all: Vec<ElfSymbol<'a>>) -> ElfSymbols<'a> {
-        all.sort_unstable_by_key(|s| (s.address, s.binding, s.name, s.kind, !s.dynamic));
-        all.dedup_by(|b, a| {
+    fn sorted(mut symbols: Vec<ElfSymbol<'a>>) -> ElfSymbols<'a> {
+        symbols.sort_unstable_by_key(|s| (s.address, s.binding, s.name, s.kind, !s.dynamic));
+        symbols.dedup_by(|b, a| {
             let same = a.address == b.address && a.name == b.name && a.kind == b.kind;
             if same {
                 a.size = a.size.max(b.size);
@@ -101,16 +101,20 @@ impl<'a> ElfSymbols<'a> {
             same
         });
         let mut code: Vec<u32> = Vec::new();
-        for (i, s) in all.iter().enumerate() {
-            let before = code.last().map(|&l| &all[l as usize]);
+        for (i, s) in symbols.iter().enumerate() {
+            let before = code.last().map(|&l| &symbols[l as usize]);
             let function = matches!(s.kind, SymbolKind::Func | SymbolKind::IFunc);
             if function && before.is_none_or(|b| b.address != s.address) {
                 code.push(i.fit::<u32>());
             }
         }
-        let mut by_name: Vec<u32> = (0..all.len().fit::<u32>()).collect();
-        by_name.sort_unstable_by_key(|&i| (all[i as usize].name, all[i as usize].binding));
-        ElfSymbols { all, code, by_name }
+        let mut by_name: Vec<u32> = (0..symbols.len().fit::<u32>()).collect();
+        by_name.sort_unstable_by_key(|&i| (symbols[i as usize].name, symbols[i as usize].binding));
+        ElfSymbols {
+            all: symbols,
+            code,
+            by_name,
+        }
     }
 
     /// All of them, in order of address.
@@ -126,10 +130,10 @@ impl<'a> ElfSymbols<'a> {
 
     /// The symbols of a name, global ones first.
     pub fn named<'s>(&'s self, name: &str) -> impl Iterator<Item = &'s ElfSymbol<'a>> {
-        let at = |i: &u32| &self.all[*i as usize];
-        let from = self.by_name.partition_point(|i| at(i).name < name);
-        let to = from + self.by_name[from..].partition_point(|i| at(i).name <= name);
-        self.by_name[from..to].iter().map(at)
+        let symbol = |i: &u32| &self.all[*i as usize];
+        let from = self.by_name.partition_point(|i| symbol(i).name < name);
+        let to = from + self.by_name[from..].partition_point(|i| symbol(i).name <= name);
+        self.by_name[from..to].iter().map(symbol)
     }
 
     /// The symbols at an address, the best name first.
@@ -143,12 +147,12 @@ impl<'a> ElfSymbols<'a> {
     /// size extends to the next one.
     #[must_use]
     pub fn function_at(&self, address: u64) -> Option<(&ElfSymbol<'a>, u64)> {
-        let at = |i: u32| &self.all[i as usize];
-        let mut i = self.code.partition_point(|&i| at(i).address <= address);
+        let symbol = |i: u32| &self.all[i as usize];
+        let mut i = self.code.partition_point(|&i| symbol(i).address <= address);
         // A nested function (a second entry) may end before the outer one.
         for _ in 0..8 {
             i = i.checked_sub(1)?;
-            let s = at(self.code[i]);
+            let s = symbol(self.code[i]);
             let offset = address - s.address;
             if offset < s.size || (s.size == 0 && offset < 1 << 20) {
                 return Some((s, offset));
@@ -172,13 +176,13 @@ impl<'a> ElfSymbols<'a> {
 }
 
 /// Adds the defined symbols of one of a file's two tables.
-fn read<'a>(image: &'a Image, dynamic: bool, all: &mut Vec<ElfSymbol<'a>>) {
+fn read<'a>(image: &'a Image, dynamic: bool, symbols: &mut Vec<ElfSymbol<'a>>) {
     let e = LittleEndian;
     let table = match dynamic {
         true => image.elf().elf_dynamic_symbol_table(),
         false => image.elf().elf_symbol_table(),
     };
-    all.reserve(table.len());
+    symbols.reserve(table.len());
     for sym in table.iter() {
         let address = image.symbol_address(sym);
         let kind = match sym.st_type() {
@@ -199,7 +203,7 @@ fn read<'a>(image: &'a Image, dynamic: bool, all: &mut Vec<ElfSymbol<'a>>) {
         };
         // Linkers append versions to names here, `name@@VERSION`.
         let name = match name.find('@') {
-            Some(at) if !dynamic => &name[..at],
+            Some(index) if !dynamic => &name[..index],
             _ => name,
         };
         if name.is_empty() {
@@ -210,7 +214,7 @@ fn read<'a>(image: &'a Image, dynamic: bool, all: &mut Vec<ElfSymbol<'a>>) {
             elf::STB_WEAK => Binding::Weak,
             _ => Binding::Global,
         };
-        all.push(ElfSymbol {
+        symbols.push(ElfSymbol {
             name,
             address,
             size: sym.st_size(e),

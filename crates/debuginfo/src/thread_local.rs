@@ -162,8 +162,8 @@ fn slot_of(image: &Image, kind: u32, local: bool) -> Option<Slot> {
                 None => 0,
                 Some(index) => {
                     let symbol = symbols.as_ref()?.symbol(index).ok()?;
-                    let own = !local || symbol.st_bind() == elf::STB_LOCAL;
-                    if symbol.st_shndx(e) == elf::SHN_UNDEF || !own {
+                    let wanted = !local || symbol.st_bind() == elf::STB_LOCAL;
+                    if symbol.st_shndx(e) == elf::SHN_UNDEF || !wanted {
                         return None;
                     }
                     symbol.st_value(e)

@@ -28,11 +28,11 @@ pub fn own_folder(path: &Path) -> io::Result<PathBuf> {
 
 fn own_folder_at(path: &Path) -> io::Result<PathBuf> {
     // The directories above are checked before anything is made there.
-    let there = path.ancestors().find(|p| p.exists());
-    let there = there.unwrap_or(Path::new("/"));
-    let mut real = there.canonicalize()?;
+    let existing = path.ancestors().find(|p| p.exists());
+    let existing = existing.unwrap_or(Path::new("/"));
+    let mut real = existing.canonicalize()?;
     check_ancestors(&real)?;
-    if there != path {
+    if existing != path {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         real = path.canonicalize()?;
         check_ancestors(&real)?;
@@ -61,23 +61,23 @@ pub fn own_tree(path: &Path) -> io::Result<PathBuf> {
         if !seen.insert(path.clone()) {
             continue;
         }
-        let at = |e: io::Error| match e.kind() {
+        let named = |e: io::Error| match e.kind() {
             io::ErrorKind::PermissionDenied if e.raw_os_error().is_none() => e,
             kind => io::Error::new(kind, format!("{}: {e}", path.display())),
         };
-        check_ancestors(path.parent().unwrap_or(Path::new("/"))).map_err(at)?;
-        let found = path.symlink_metadata().map_err(at)?;
-        if found.uid() != user() && found.uid() != 0 {
+        check_ancestors(path.parent().unwrap_or(Path::new("/"))).map_err(named)?;
+        let metadata = path.symlink_metadata().map_err(named)?;
+        if metadata.uid() != user() && metadata.uid() != 0 {
             return Err(refusal(&path, ANOTHERS));
         }
-        if others_write(&found) {
+        if others_write(&metadata) {
             return Err(refusal(&path, WRITABLE));
         }
-        if found.is_dir() {
-            for entry in path.read_dir().map_err(at)? {
-                todo.push(entry?.path().canonicalize().map_err(at)?);
+        if metadata.is_dir() {
+            for entry in path.read_dir().map_err(named)? {
+                todo.push(entry?.path().canonicalize().map_err(named)?);
             }
-        } else if !found.is_file() {
+        } else if !metadata.is_file() {
             return Err(refusal(&path, "is neither a file nor a folder"));
         }
     }
@@ -88,27 +88,27 @@ pub fn own_tree(path: &Path) -> io::Result<PathBuf> {
 /// requires.
 #[must_use]
 pub fn is_own(path: &Path) -> bool {
-    let there = path.ancestors().find(|p| p.exists());
-    let Some(there) = there.and_then(|p| p.canonicalize().ok()) else {
+    let existing = path.ancestors().find(|p| p.exists());
+    let Some(existing) = existing.and_then(|p| p.canonicalize().ok()) else {
         return false;
     };
-    let own = |m: Metadata| {
+    let trusted = |m: Metadata| {
         let whole = !path.exists() || (m.uid() == user() || m.uid() == 0) && !others_write(&m);
         m.is_dir() && whole
     };
-    check_ancestors(&there).is_ok() && there.symlink_metadata().is_ok_and(own)
+    check_ancestors(&existing).is_ok() && existing.symlink_metadata().is_ok_and(trusted)
 }
 
 /// [`is_own`], cached for each path: only this user and root can change the answer.
 pub(crate) fn is_own_once(path: &Path) -> bool {
     static KNOWN: Mutex<BTreeMap<PathBuf, bool>> = Mutex::new(BTreeMap::new());
     let mut checked = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(own) = checked.get(path) {
-        return *own;
+    if let Some(answer) = checked.get(path) {
+        return *answer;
     }
-    let own = is_own(path);
-    checked.insert(path.to_owned(), own);
-    own
+    let answer = is_own(path);
+    checked.insert(path.to_owned(), answer);
+    answer
 }
 
 /// Whether only this user and root can change the meaning of a path without symbolic links: from

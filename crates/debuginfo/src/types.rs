@@ -79,8 +79,8 @@ impl Dwarf {
     }
 
     pub(crate) fn type_die(&self, die: Die, entry: &Entry) -> Option<Die> {
-        let (at, value) = self.attr(die, entry, gimli::DW_AT_type)?;
-        self.refer(at, value)
+        let (holder, value) = self.attr(die, entry, gimli::DW_AT_type)?;
+        self.refer(holder, value)
     }
 
     /// The type itself without typedefs and qualifiers; its definition if there is one.
@@ -120,8 +120,8 @@ impl Dwarf {
         }
         let name = self.name(die, entry)?;
         let kind = NameKind::of_type(entry.tag())?;
-        let mut all = self.index().named(self, name);
-        all.find(|f| f.kind == kind).map(|f| f.die)
+        let mut named = self.index().named(self, name);
+        named.find(|f| f.kind == kind).map(|f| f.die)
     }
 
     /// The type without typedefs and qualifiers.
@@ -282,9 +282,9 @@ impl Dwarf {
             }
             if let Some(size) = complex_part(&entry) {
                 let parts = [("real", 0), ("imaginary", size)];
-                let part = |(name, at): (&str, u8)| Member {
+                let part = |(name, offset): (&str, u8)| Member {
                     name: name.into(),
-                    bit_offset: 8 * u32::from(at),
+                    bit_offset: 8 * u32::from(offset),
                     bit_size: 0,
                     ty: self.intern(TypeKey::Part(size)),
                 };
@@ -446,7 +446,7 @@ impl Dwarf {
             "union" => NameKind::Union,
             "enum" => NameKind::Enum,
             _ => {
-                let all = [
+                let kinds = [
                     NameKind::Typedef,
                     NameKind::Base,
                     NameKind::Struct,
@@ -457,7 +457,7 @@ impl Dwarf {
                 spellings.extend(basic_spellings(name));
                 return spellings
                     .iter()
-                    .find_map(|s| all.iter().find_map(|&k| self.find_type(s, k)));
+                    .find_map(|s| kinds.iter().find_map(|&k| self.find_type(s, k)));
             }
         };
         self.find_type(rest, kind)
@@ -527,7 +527,7 @@ impl Dwarf {
             gimli::DW_TAG_array_type => self.spell_array(die, 0, inner, depth),
             gimli::DW_TAG_ptr_to_member_type => {
                 let class = self.attr(die, &entry, gimli::DW_AT_containing_type);
-                let class = class.and_then(|(at, v)| self.refer(at, v));
+                let class = class.and_then(|(holder, v)| self.refer(holder, v));
                 let class = class.and_then(|d| self.name(d, &self.entry(d)?.1));
                 self.spell(
                     to(),

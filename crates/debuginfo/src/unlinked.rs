@@ -84,8 +84,8 @@ impl SectionLayout {
     }
 
     fn section(&self, index: usize) -> Option<&PlacedSection> {
-        let at = self.sections.binary_search_by_key(&index, |p| p.index);
-        self.sections.get(at.ok()?)
+        let position = self.sections.binary_search_by_key(&index, |p| p.index);
+        self.sections.get(position.ok()?)
     }
 
     /// The address of a symbol of a loaded section.
@@ -124,8 +124,10 @@ impl SectionLayout {
                 _ => continue,
             };
             let size = usize::from(r.size() / 8);
-            let at = usize::try_from(offset).unwrap_or(usize::MAX);
-            let to = at.checked_add(size).and_then(|end| bytes.get_mut(at..end));
+            let start = usize::try_from(offset).unwrap_or(usize::MAX);
+            let to = start
+                .checked_add(size)
+                .and_then(|end| bytes.get_mut(start..end));
             if let (Some(to), true) = (to, size <= 8) {
                 to.copy_from_slice(&value.to_le_bytes()[..size]);
             }

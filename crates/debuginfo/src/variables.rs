@@ -45,25 +45,25 @@ impl DwarfVariable {
 
 impl Dwarf {
     /// Parameters and locals visible to code at an address, inner ones first, those of one scope in
-    /// their order. `of` is the function or inlined instance that the address is probed for; `None`
+    /// their order. `function` is the function or inlined instance that the address is probed for; `None`
     /// means the innermost one. Variables of functions around a nested function follow.
     #[must_use]
-    pub fn variables(&self, address: u64, of: Option<Die>) -> Vec<DwarfVariable> {
-        let mut found = self.own_variables(address, of);
-        if let Some(of) = of.or_else(|| self.function_at(address)) {
-            let mut outer = self.enclosing_variables(address, of);
+    pub fn variables(&self, address: u64, function: Option<Die>) -> Vec<DwarfVariable> {
+        let mut found = self.own_variables(address, function);
+        if let Some(function) = function.or_else(|| self.function_at(address)) {
+            let mut outer = self.enclosing_variables(address, function);
             outer.retain(|o| !found.iter().any(|v| v.name == o.name));
             found.extend(outer);
         }
         found
     }
 
-    pub(crate) fn own_variables(&self, address: u64, of: Option<Die>) -> Vec<DwarfVariable> {
+    pub(crate) fn own_variables(&self, address: u64, function: Option<Die>) -> Vec<DwarfVariable> {
         let chain = self.scopes_at(address);
         let mut found: Vec<DwarfVariable> = Vec::new();
-        let mut scopes: Vec<Scope> = Dwarf::own_scopes(&chain, of).to_vec();
+        let mut scopes: Vec<Scope> = Dwarf::own_scopes(&chain, function).to_vec();
         // The instance does not contain the address: its own variables.
-        if let (true, Some(die)) = (scopes.is_empty(), of) {
+        if let (true, Some(die)) = (scopes.is_empty(), function) {
             scopes.push(Scope {
                 kind: ScopeKind::Inlined,
                 die,
@@ -74,13 +74,13 @@ impl Dwarf {
             self.list(scope, &mut found);
             // A variable of an outer scope that an inner one hides.
             let inner: HashSet<Arc<str>> = found[..first].iter().map(|v| v.name.clone()).collect();
-            let mut at = 0;
+            let mut index = 0;
             found.retain(|v| {
-                at += 1;
-                at <= first || !inner.contains(&v.name)
+                index += 1;
+                index <= first || !inner.contains(&v.name)
             });
         }
-        if let Some(die) = of {
+        if let Some(die) = function {
             self.release_visited(die);
         }
         found
@@ -122,16 +122,21 @@ impl Dwarf {
     /// A variable by name at an address: a parameter or local, a static variable of the unit, or a
     /// global one of the module.
     #[must_use]
-    pub fn variable(&self, name: &str, address: u64, of: Option<Die>) -> Option<DwarfVariable> {
+    pub fn variable(
+        &self,
+        name: &str,
+        address: u64,
+        function: Option<Die>,
+    ) -> Option<DwarfVariable> {
         let local = self
-            .variables(address, of)
+            .variables(address, function)
             .into_iter()
             .find(|v| &*v.name == name);
         local.or_else(|| {
-            let unit = of.map(|d| d.unit).or_else(|| self.unit_at(address));
-            let all: Vec<_> = self.globals(name);
-            let same = all.iter().find(|v| Some(v.die.unit) == unit).cloned();
-            same.or_else(|| all.into_iter().next())
+            let unit = function.map(|d| d.unit).or_else(|| self.unit_at(address));
+            let globals: Vec<_> = self.globals(name);
+            let same = globals.iter().find(|v| Some(v.die.unit) == unit).cloned();
+            same.or_else(|| globals.into_iter().next())
         })
     }
 
@@ -209,10 +214,10 @@ impl Dwarf {
         if let Some((_, value)) = self.attr(variable.die, &entry, gimli::DW_AT_const_value) {
             return constant(value).map(|location| self.widened(location, variable.ty));
         }
-        let (at, value) = self
+        let (holder, value) = self
             .attr(variable.die, &entry, gimli::DW_AT_location)
             .ok_or_else(Unavailable::optimised)?;
-        self.evaluate_at(at, value, address, outer)
+        self.evaluate_at(holder, value, address, outer)
     }
 
     /// What an attribute of an entry is at an address.
@@ -227,19 +232,19 @@ impl Dwarf {
 
     fn evaluate_at(
         &self,
-        at: Die,
+        holder: Die,
         value: AttributeValue<crate::unit::R>,
         address: u64,
         outer: Option<(Die, &OuterFrame)>,
     ) -> Result<Location, Unavailable> {
         let unit = self
-            .unit(at.part, at.unit)
+            .unit(holder.part, holder.unit)
             .ok_or_else(Unavailable::optimised)?;
         let chain = self.scopes_at(address);
         let function = outer.map(|o| o.0).or(chain.first().map(|s| s.die));
         let context = LocContext {
             dwarf: self,
-            die: at,
+            die: holder,
             unit: &unit,
             pc: address,
             function,

@@ -21,8 +21,8 @@ impl Dwarf {
         let is_part = |(_, e): &&(Die, Entry)| e.tag() == gimli::DW_TAG_variant_part;
         let (part, entry) = children.iter().find(is_part)?;
         let discriminant = match self.attr(*part, entry, gimli::DW_AT_discr) {
-            Some((at, value)) => {
-                let die = self.refer(at, value)?;
+            Some((holder, value)) => {
+                let die = self.refer(holder, value)?;
                 let (_, entry) = self.entry(die)?;
                 Some(self.member(die, &entry, 0)?)
             }

@@ -57,39 +57,47 @@ pub(super) fn scan(dwarf: &Dwarf) -> ScanTables {
             let begin = |_| std::thread::Builder::new().spawn_scoped(s, work).ok();
             let others: Vec<_> = (1..threads).filter_map(begin).collect();
             // If no more threads can be made, this one does their work.
-            let own = work();
+            let batch = work();
             let others = others.into_iter().filter_map(|t| t.join().ok());
-            others.chain([own]).collect()
+            others.chain([batch]).collect()
         })
     };
-    let mut all = ScanTables::default();
+    let mut merged = ScanTables::default();
     let (mut foreign, mut shared) = (Vec::new(), Vec::new());
     for batch in batches {
         let tables = batch.tables;
-        let first = all.entries.len();
-        let base = all.scopes.len().fit::<u32>();
+        let first = merged.entries.len();
+        let base = merged.scopes.len().fit::<u32>();
         let moved = |s: u32| if s == NONE { NONE } else { s + base };
-        all.entries
+        merged
+            .entries
             .extend(tables.entries.into_iter().map(|e| RawEntry {
                 scope: moved(e.scope),
                 ..e
             }));
-        all.scopes
+        merged
+            .scopes
             .extend(tables.scopes.into_iter().map(|s| RawScope {
                 outer: moved(s.outer),
                 ..s
             }));
-        foreign.extend(batch.foreign.into_iter().map(|(i, of)| (first + i, of)));
+        foreign.extend(
+            batch
+                .foreign
+                .into_iter()
+                .map(|(i, origin)| (first + i, origin)),
+        );
         shared.extend(batch.shared.into_iter().map(|(die, s)| (die, moved(s))));
-        all.code.extend(tables.code);
-        all.inlined.extend(tables.inlined);
+        merged.code.extend(tables.code);
+        merged.inlined.extend(tables.inlined);
     }
-    set_scopes(dwarf, &foreign, shared, &mut all.entries);
-    all.entries
+    set_scopes(dwarf, &foreign, shared, &mut merged.entries);
+    merged
+        .entries
         .sort_unstable_by_key(|e| (e.hash, e.kind, e.part, e.unit, e.offset));
-    all.code.sort_unstable();
-    all.inlined.sort_unstable();
-    all
+    merged.code.sort_unstable();
+    merged.inlined.sort_unstable();
+    merged
 }
 
 /// Gives entries the scopes of their origins in other units: link-time optimisation and `dwz` take
@@ -149,14 +157,14 @@ fn scan_unit(dwarf: &Dwarf, part: u8, unit: u32, batch: &mut ThreadFindings) {
         declared: Vec::new(),
         later: Vec::new(),
     };
-    pass.walk();
+    pass.scan();
     pass.complete();
 }
 
-/// Maximum depth of entries up to which the walk tells what is around.
+/// Maximum depth of entries up to which the pass tells what is around.
 const MAX_LEVELS: usize = 1024;
 
-/// What the walk knows of an entry that it is inside of.
+/// What the pass knows of an entry that it is inside of.
 #[derive(Clone, Copy)]
 struct Level {
     opened: Opened,
@@ -200,9 +208,9 @@ struct ScanPass<'a> {
 }
 
 impl ScanPass<'_> {
-    /// Walks over all entries: functions count wherever they are (in functions, blocks, classes and
+    /// Reads all entries: functions count wherever they are (in functions, blocks, classes and
     /// inlined instances too), types and variables only outside functions.
-    fn walk(&mut self) -> Option<()> {
+    fn scan(&mut self) -> Option<()> {
         let parsed = self.parsed;
         let mut raw = parsed.entries_raw(None).ok()?;
         // The depth at which the reader started.
@@ -300,22 +308,22 @@ impl ScanPass<'_> {
                 false => self.scope(around),
             };
             self.record(tag, offset, seen, scope);
-            let here = self.die(offset);
+            let die = self.die(offset);
             return Level {
                 opened: Opened::Function(seen.name, seen.origin),
                 local: true,
                 class: false,
-                origin: seen.origin.and_then(|o| self.dwarf.refer(here, o)),
+                origin: seen.origin.and_then(|o| self.dwarf.refer(die, o)),
             };
         }
         let scope = self.scope(around);
-        let own = match outer.local {
+        let opened = match outer.local {
             // Types in functions are not recorded, but functions in them are.
             true => seen.name.and_then(|name| self.open(Some(name), scope)),
             false => self.record(tag, offset, seen, scope),
         };
         Level {
-            opened: own.map_or(Opened::Nothing, Opened::Scope),
+            opened: opened.map_or(Opened::Nothing, Opened::Scope),
             local: outer.local || role(tag) != Role::Scope,
             class: true,
             ..outer
@@ -325,15 +333,15 @@ impl ScanPass<'_> {
     /// The scope of an entry by the levels around. That of a function is only made when there is
     /// something in it.
     fn scope(&mut self, around: &mut [Level]) -> u32 {
-        let mut at = around.len();
+        let mut index = around.len();
         let mut functions = Vec::new();
         let mut scope = NONE;
-        while let Some(i) = at.checked_sub(1) {
-            at = i;
+        while let Some(i) = index.checked_sub(1) {
+            index = i;
             match around[i].opened {
                 Opened::Nothing => {}
-                Opened::Scope(own) => {
-                    scope = own;
+                Opened::Scope(opened) => {
+                    scope = opened;
                     break;
                 }
                 Opened::Function(..) => functions.push(i),
@@ -348,9 +356,9 @@ impl ScanPass<'_> {
                 (None, origin) => origin.and_then(|o| self.name_of(o)),
             };
             if let Some((name, outer)) = named
-                && let Some(own) = self.open(Some(name), outer.unwrap_or(NONE))
+                && let Some(opened) = self.open(Some(name), outer.unwrap_or(NONE))
             {
-                scope = own;
+                scope = opened;
             }
             around[i].opened = Opened::Scope(scope);
         }
@@ -366,15 +374,15 @@ impl ScanPass<'_> {
         outer: Level,
     ) -> gimli::Result<Option<Die>> {
         let wanted = |s: &AttributeSpecification| s.name() == gimli::DW_AT_abstract_origin;
-        let Some(at) = specs.iter().position(wanted).filter(|_| self.part == 0) else {
+        let Some(position) = specs.iter().position(wanted).filter(|_| self.part == 0) else {
             raw.skip_attributes(specs)?;
             return Ok(None);
         };
-        raw.skip_attributes(&specs[..at])?;
-        let value = raw.read_attribute(specs[at])?.value();
-        raw.skip_attributes(&specs[at + 1..])?;
-        let here = self.die(offset);
-        let Some(origin) = self.dwarf.refer(here, value) else {
+        raw.skip_attributes(&specs[..position])?;
+        let value = raw.read_attribute(specs[position])?.value();
+        raw.skip_attributes(&specs[position + 1..])?;
+        let die = self.die(offset);
+        let Some(origin) = self.dwarf.refer(die, value) else {
             return Ok(None);
         };
         if outer.origin == Some(origin)
@@ -383,9 +391,11 @@ impl ScanPass<'_> {
         {
             return Ok(Some(origin));
         }
-        if let (Ok(of), Ok(offset)) = (u32::try_from(origin.offset), u32::try_from(offset)) {
+        if let (Ok(origin_offset), Ok(offset)) =
+            (u32::try_from(origin.offset), u32::try_from(offset))
+        {
             let unit = origin.unit | if origin.part == 0 { 0 } else { PART };
-            let row: [u32; INLINED] = [unit, of, self.unit, offset];
+            let row: [u32; INLINED] = [unit, origin_offset, self.unit, offset];
             self.batch.tables.inlined.push(row);
         }
         Ok(Some(origin))
@@ -400,14 +410,14 @@ impl ScanPass<'_> {
     }
 
     /// Records the code of a function.
-    fn code(&mut self, at: usize) -> Option<()> {
+    fn code(&mut self, start: usize) -> Option<()> {
         let mut entry = Entry::null();
-        let mut raw = self.parsed.entries_raw(Some(UnitOffset(at))).ok()?;
+        let mut raw = self.parsed.entries_raw(Some(UnitOffset(start))).ok()?;
         raw.read_entry(&mut entry).ok()?;
-        let (unit, offset) = (self.unit, u32::try_from(at).ok()?);
+        let (unit, offset) = (self.unit, u32::try_from(start).ok()?);
         let code = self
             .dwarf
-            .code(self.die(at), self.parsed, &entry)
+            .code(self.die(start), self.parsed, &entry)
             .into_iter();
         let rows = code.map(|(start, end)| (start, end, unit, offset));
         self.batch.tables.code.extend(rows);
@@ -478,7 +488,7 @@ impl ScanPass<'_> {
             }
             _ => {
                 let opens = matches!(kind, NameKind::Struct | NameKind::Union);
-                let own = seen
+                let opened = seen
                     .name
                     .filter(|_| opens)
                     .and_then(|n| self.open(Some(n), scope));
@@ -488,7 +498,7 @@ impl ScanPass<'_> {
                         self.add(name, offset, scope, kind);
                     }
                 }
-                own
+                opened
             }
         }
     }
@@ -514,13 +524,13 @@ impl ScanPass<'_> {
     }
 
     fn add(&mut self, name: R, offset: usize, scope: u32, kind: NameKind) -> bool {
-        let at = location(self.dwarf, (self.part, self.unit), name);
-        let (Some(at), Ok(offset)) = (at, u32::try_from(offset)) else {
+        let reference = location(self.dwarf, (self.part, self.unit), name);
+        let (Some(reference), Ok(offset)) = (reference, u32::try_from(offset)) else {
             return false;
         };
         self.batch.tables.entries.push(RawEntry {
             hash: hash(name.slice()),
-            name: at,
+            name: reference,
             unit: self.unit,
             offset,
             scope,
@@ -540,10 +550,10 @@ impl ScanPass<'_> {
                     && self.dwarf.is_part(self.die(offset), self.parsed, name))
                 && self.add(name, offset, scope.unwrap_or(NONE), kind)
                 && scope.is_none()
-                && let Some(of) = self.dwarf.refer(self.die(offset), origin)
+                && let Some(completed) = self.dwarf.refer(self.die(offset), origin)
             {
                 let last = self.batch.tables.entries.len() - 1;
-                self.batch.foreign.push((last, of));
+                self.batch.foreign.push((last, completed));
             }
         }
         if self.parsed.header.type_() == gimli::UnitType::Partial {
@@ -556,13 +566,13 @@ impl ScanPass<'_> {
     /// The name of an entry that is completed, and its scope if it is in this unit.
     fn name_of(&self, mut origin: AttributeValue<R>) -> Option<(R, Option<u32>)> {
         for _ in 0..MAX_CHAIN {
-            let AttributeValue::UnitRef(UnitOffset(at)) = origin else {
+            let AttributeValue::UnitRef(UnitOffset(offset)) = origin else {
                 break;
             };
-            if let Ok(i) = self.declared.binary_search_by_key(&at, |d| d.0) {
+            if let Ok(i) = self.declared.binary_search_by_key(&offset, |d| d.0) {
                 return Some((self.declared[i].1, Some(self.declared[i].2)));
             }
-            let Ok(i) = self.later.binary_search_by_key(&at, |l| l.0) else {
+            let Ok(i) = self.later.binary_search_by_key(&offset, |l| l.0) else {
                 break;
             };
             origin = self.later[i].1;

@@ -66,8 +66,9 @@ pub(super) fn references(code: &[u8], address: u64, most: usize) -> Vec<Referenc
         );
         goes.then(|| Reference::Code(i.near_branch_target()))
     };
-    let all = decoder.into_iter().take(most);
-    all.flat_map(|i| taken(&i).into_iter().chain(direct(&i)))
+    let instructions = decoder.into_iter().take(most);
+    instructions
+        .flat_map(|i| taken(&i).into_iter().chain(direct(&i)))
         .collect()
 }
 

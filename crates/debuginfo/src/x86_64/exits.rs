@@ -110,14 +110,14 @@ impl FunctionDecoder<'_> {
     fn part_at(&self, from: u64, target: u64) -> Option<(u64, u64)> {
         let symbols = self.module.symbols();
         let (symbol, _) = symbols.function_at(target).unzip();
-        let own = |name: &str| {
+        let is_cold_part = |name: &str| {
             let (first, _) = name.split_once(".cold")?;
             let mut here = symbols.starting_at(self.entry);
             here.any(|s| s.name == first).then_some(())
         };
         if let Some(s) = symbol
             && s.size > 0
-            && own(s.name).is_some()
+            && is_cold_part(s.name).is_some()
         {
             return Some((s.address, s.address.checked_add(s.size)?));
         }
@@ -126,8 +126,8 @@ impl FunctionDecoder<'_> {
         (here == there && here != frame_at_entry(&X86_64)).then(part)?
     }
 
-    fn frame(&self, at: u64) -> Option<Cfa> {
-        Some(cfi::by_header(self.module.image(), at)?.cfa)
+    fn frame(&self, address: u64) -> Option<Cfa> {
+        Some(cfi::by_header(self.module.image(), address)?.cfa)
     }
 
     /// The exits among the instructions.
@@ -159,8 +159,8 @@ impl FunctionDecoder<'_> {
     }
 
     /// Whether the return address on the stack was pushed just before, as by retpolines.
-    fn replaces_return(&self, at: u64) -> bool {
-        let Some((_, before)) = self.all.range(..at).next_back() else {
+    fn replaces_return(&self, address: u64) -> bool {
+        let Some((_, before)) = self.all.range(..address).next_back() else {
             return false;
         };
         match before.mnemonic() {
@@ -233,8 +233,8 @@ impl FunctionDecoder<'_> {
         Some(table.wrapping_add(i.memory_displacement64()))
     }
 
-    fn word<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
-        let bytes = code(self.module.image(), at, at.checked_add(N as u64)?)?;
+    fn word<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
+        let bytes = code(self.module.image(), address, address.checked_add(N as u64)?)?;
         bytes.try_into().ok()
     }
 }

@@ -17,20 +17,20 @@ const MORE_STACK: &str = "runtime.morestack";
 
 /// See [`crate::go_entry::behind_stack_check`].
 pub(super) fn behind_stack_check(module: &DebugFile, entry: u64) -> u64 {
-    let mut behind = entry;
+    let mut after_check = entry;
     for i in instructions(module.image(), entry, MAX_CHECK) {
         match i.flow_control() {
             FlowControl::ConditionalBranch => {
                 if !makes_space(module, i.near_branch_target(), entry) {
                     break;
                 }
-                behind = i.next_ip();
+                after_check = i.next_ip();
             }
             FlowControl::Next if checks(&i) => {}
             _ => break,
         }
     }
-    behind
+    after_check
 }
 
 /// Whether an instruction can be part of the check: it compares, or calculates in a register that
@@ -69,10 +69,10 @@ fn makes_space(module: &DebugFile, address: u64, entry: u64) -> bool {
 }
 
 /// The instructions from an address on.
-fn instructions(image: &Image, at: u64, count: usize) -> impl Iterator<Item = Instruction> {
+fn instructions(image: &Image, address: u64, count: usize) -> impl Iterator<Item = Instruction> {
     let bytes = (1..=count * LONGEST).rev().step_by(LONGEST);
-    let bytes = bytes.filter_map(|n| image.bytes_at(at, n)).next();
-    let decoder = Decoder::with_ip(64, bytes.unwrap_or_default(), at, DecoderOptions::NONE);
+    let bytes = bytes.filter_map(|n| image.bytes_at(address, n)).next();
+    let decoder = Decoder::with_ip(64, bytes.unwrap_or_default(), address, DecoderOptions::NONE);
     let valid = |i: &Instruction| i.code() != Code::INVALID;
     decoder
         .into_iter()

@@ -16,7 +16,7 @@ pub(crate) fn read(text: &str, symbols: Symbols<'_>) -> Option<ArgLocation> {
     if let Some(value) = text.strip_prefix('$') {
         let (symbol, add) = sum(value, symbols)?;
         return Some(match constant_address(symbol, add) {
-            Some(at) => ArgLocation::LinkedAddress(at),
+            Some(address) => ArgLocation::LinkedAddress(address),
             None => ArgLocation::Constant(add),
         });
     }
@@ -41,10 +41,10 @@ pub(crate) fn read(text: &str, symbols: Symbols<'_>) -> Option<ArgLocation> {
         None | Some("") => 1,
         Some(text) => text.parse().ok().filter(|s| matches!(s, 1 | 2 | 4 | 8))?,
     };
-    if let Some(at) = constant_address(symbol, displacement) {
+    if let Some(address) = constant_address(symbol, displacement) {
         // A symbol's address is known only relative to the instruction pointer.
         return (base == Some(X86_64.program_counter) && index.is_none())
-            .then_some(ArgLocation::Linked(at));
+            .then_some(ArgLocation::Linked(address));
     }
     Some(ArgLocation::Memory {
         base,

@@ -46,27 +46,27 @@ impl<'b> Opcode<'b> {
         let count = bytes.iter().take_while(|b| is_prefix(b)).count();
         let (prefixes, mut rest) = bytes.split_at(count);
         let mut rex = 0;
-        if let [r @ 0x40..=0x4f, behind @ ..] = rest {
-            (rex, rest) = (*r, behind);
+        if let [r @ 0x40..=0x4f, after @ ..] = rest {
+            (rex, rest) = (*r, after);
         }
         let known = |known: bool, encoding| if known { encoding } else { Encoding::Unknown };
-        let (encoding, map, byte, behind) = match rest {
-            [0xc5, _, byte, behind @ ..] => (Encoding::Vex, 1, *byte, behind),
-            [0xc4, m, _, byte, behind @ ..] => {
+        let (encoding, map, byte, after) = match rest {
+            [0xc5, _, byte, after @ ..] => (Encoding::Vex, 1, *byte, after),
+            [0xc4, m, _, byte, after @ ..] => {
                 let map = m & 0x1f;
-                (known(map <= 3, Encoding::Vex), map, *byte, behind)
+                (known(map <= 3, Encoding::Vex), map, *byte, after)
             }
-            [0x62, m, _, _, byte, behind @ ..] => {
+            [0x62, m, _, _, byte, after @ ..] => {
                 let map = m & 7;
                 let fits = matches!(map, 1 | 2 | 3 | 5 | 6) && m & 8 == 0;
-                (known(fits, Encoding::Evex), map, *byte, behind)
+                (known(fits, Encoding::Evex), map, *byte, after)
             }
             [0x8f, m, ..] if m & 0x1f >= 8 => (Encoding::Unknown, m & 0x1f, 0, &rest[2..]),
             [0xd5, ..] => (Encoding::Unknown, 0, 0, &rest[1..]),
-            [0x0f, 0x38, byte, behind @ ..] => (Encoding::Legacy, 2, *byte, behind),
-            [0x0f, 0x3a, byte, behind @ ..] => (Encoding::Legacy, 3, *byte, behind),
-            [0x0f, byte, behind @ ..] => (Encoding::Legacy, 1, *byte, behind),
-            [byte, behind @ ..] => (Encoding::Legacy, 0, *byte, behind),
+            [0x0f, 0x38, byte, after @ ..] => (Encoding::Legacy, 2, *byte, after),
+            [0x0f, 0x3a, byte, after @ ..] => (Encoding::Legacy, 3, *byte, after),
+            [0x0f, byte, after @ ..] => (Encoding::Legacy, 1, *byte, after),
+            [byte, after @ ..] => (Encoding::Legacy, 0, *byte, after),
             [] => return None,
         };
         Some(Opcode {
@@ -75,7 +75,7 @@ impl<'b> Opcode<'b> {
             encoding,
             map,
             byte,
-            next: behind.first().copied().unwrap_or(0),
+            next: after.first().copied().unwrap_or(0),
             length: bytes.len(),
         })
     }
