@@ -66,7 +66,7 @@ pub(crate) fn report(run: &Run, summary: &Summary) -> Value {
 
 /// The difference of two runs as one line.
 pub fn json_diff(a: &Run, b: &Run) -> String {
-    let found = differences(a, b);
+    let differences = differences(a, b);
     let sides = |(a, b): (ComparedValues, ComparedValues)| {
         json!({
             "a": { "time": a.ns, "count": a.count }, "b": { "time": b.ns, "count": b.count },
@@ -92,11 +92,11 @@ pub fn json_diff(a: &Run, b: &Run) -> String {
     let out = json!({
         "format": "spile-diff",
         "version": VERSION,
-        "a": side(&found.a, a),
-        "b": side(&found.b, b),
-        "notes": found.notes,
-        "calls": rows(&found.calls),
-        "regions": rows(&found.regions),
+        "a": side(&differences.a, a),
+        "b": side(&differences.b, b),
+        "notes": differences.notes,
+        "calls": rows(&differences.calls),
+        "regions": rows(&differences.regions),
     });
     out.to_string() + "\n"
 }
@@ -183,16 +183,16 @@ fn groups(groups: &[CallGroup]) -> Vec<Value> {
 }
 
 fn futexes(run: &Run) -> Vec<Value> {
-    let mut all = Vec::new();
+    let mut rows = Vec::new();
     for profile in &run.profiles {
         let contexts = ContextIndex::new(profile);
         for futex in &profile.data.futexes {
-            all.push(json!({
+            rows.push(json!({
                 "recording": profile.title(), "pid": futex.pid, "address": futex.address,
                 "name": futex.name, "region": contexts.path(futex.context), "waits": futex.waits,
                 "time": futex.ns, "max": futex.max, "wakes": futex.wakes,
             }));
         }
     }
-    all
+    rows
 }

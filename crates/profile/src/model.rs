@@ -124,7 +124,7 @@ pub struct Options {
 impl Options {
     /// The options as on the command line.
     pub fn names(&self) -> Vec<&'static str> {
-        let all = [
+        let options = [
             ("--stacks", self.stacks),
             ("--trace", self.trace),
             ("--latency", self.histograms),
@@ -132,7 +132,7 @@ impl Options {
             ("--system", self.system),
             ("--no-regions", self.no_regions),
         ];
-        let asked = all.into_iter().filter(|(_, asked)| *asked);
+        let asked = options.into_iter().filter(|(_, asked)| *asked);
         asked.map(|(name, _)| name).collect()
     }
 }
@@ -239,6 +239,12 @@ impl Thread {
     pub fn residual(&self, at_ns: Ns) -> i64 {
         difference(self.wall(at_ns), self.accounted())
     }
+}
+
+/// The title of a thread, for example "4001 pi"; only its id if it has no name or no row.
+pub(crate) fn thread_title(tid: u32, thread: Option<&Thread>) -> String {
+    let name = thread.map_or("", |t| &t.name);
+    format!("{tid} {name}").trim_end().to_owned()
 }
 
 /// A region of the program that time belongs to: a parallel region, a barrier, an MPI call, or a

@@ -179,7 +179,7 @@ struct GapShares {
     /// The running events, the innermost last: an index of `events`, and the end.
     open: Vec<(usize, Ns)>,
     /// The time up to which the gap is divided.
-    at: Ns,
+    divided_to: Ns,
 }
 
 impl GapShares {
@@ -189,7 +189,7 @@ impl GapShares {
             events: Vec::new(),
             outside: 0,
             open: Vec::new(),
-            at: start,
+            divided_to: start,
         };
         for event in events.iter().take_while(|e| e.start < end) {
             let ends = event.end.unwrap_or(end).min(end);
@@ -206,17 +206,17 @@ impl GapShares {
 
     /// Gives the time until `to` to the innermost event at each moment.
     fn advance(&mut self, to: Ns) {
-        while self.at < to {
+        while self.divided_to < to {
             match self.open.last().copied() {
-                Some((_, ends)) if ends <= self.at => _ = self.open.pop(),
+                Some((_, ends)) if ends <= self.divided_to => _ = self.open.pop(),
                 Some((event, ends)) => {
                     let stop = ends.min(to);
-                    self.events[event].1 += stop - self.at;
-                    self.at = stop;
+                    self.events[event].1 += stop - self.divided_to;
+                    self.divided_to = stop;
                 }
                 None => {
-                    self.outside += to - self.at;
-                    self.at = to;
+                    self.outside += to - self.divided_to;
+                    self.divided_to = to;
                 }
             }
         }
@@ -325,11 +325,11 @@ mod tests {
             steps in prop::collection::vec((0u64..50, 1u64..50), 0..20),
             events in prop::collection::vec((0u64..2000, prop::option::of(0u64..300), 0usize..4), 0..40),
         ) {
-            let mut at = 0;
+            let mut time = 0;
             let gaps: Vec<_> = steps.iter().map(|(wait, length)| {
-                let start = at + wait;
-                at = start + length;
-                (start, at)
+                let start = time + wait;
+                time = start + length;
+                (start, time)
             }).collect();
             let events = events.into_iter().map(|(start, length, source)| NoiseEvent {
                 start,

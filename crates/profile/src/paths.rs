@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::{CallTotals, Context, Ns, Profile, Stack, StackFrame, Thread};
+use crate::model::{CallTotals, Context, Ns, Profile, Stack, StackFrame, Thread, thread_title};
 use crate::run::{ContextIndex, Run, label, last};
 
 /// Maximum number of frames of a path, counted from the call: the kernel's stacks have half as
@@ -88,16 +88,13 @@ pub struct ThreadPaths<'a> {
 impl ThreadPaths<'_> {
     /// The title, for example "4001 pi".
     pub fn title(&self) -> String {
-        let name = self.thread.map_or("", |t| &t.name);
-        format!("{} {name}", self.tid).trim_end().to_owned()
+        thread_title(self.tid, self.thread)
     }
 
     /// The wall time; that of the calls if it is longer or the only one.
     pub fn wall(&self, at_ns: Ns) -> Ns {
-        let calls = self
-            .samples
-            .iter()
-            .fold(0u64, |a, s| a.saturating_add(s.ns));
+        let calls = self.samples.iter().map(|s| s.ns);
+        let calls = calls.fold(0, Ns::saturating_add);
         self.thread.map_or(0, |t| t.wall(at_ns)).max(calls)
     }
 }
@@ -112,40 +109,35 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
         stacks.entry(key).or_default().push(stack);
     }
     let mut by_thread: HashMap<u32, HashMap<Vec<PathLocation>, (u64, Ns)>> = HashMap::new();
-    for call in &data.calls {
-        let paths = by_thread.entry(call.tid).or_default();
-        let key = (call.tid, call.context, call.call.as_str());
-        // Of two rows with one key the first has the stacks.
-        let stacks = stacks.remove(&key).unwrap_or_default();
-        for (path, count, ns) in split(call, &stacks, &contexts) {
-            let sum = paths.entry(path).or_default();
-            sum.0 = sum.0.saturating_add(count);
-            sum.1 = sum.1.saturating_add(ns);
-        }
-    }
+    let mut add = |tid: u32, path: Vec<PathLocation>, count: u64, ns: Ns| {
+        let sum = by_thread.entry(tid).or_default().entry(path).or_default();
+        *sum = (sum.0.saturating_add(count), sum.1.saturating_add(ns));
+    };
     let mut in_calls: HashMap<(u32, u32), Ns> = HashMap::new();
     for call in &data.calls {
         let sum = in_calls.entry((call.tid, call.context)).or_default();
         *sum = sum.saturating_add(call.time());
+        let key = (call.tid, call.context, call.call.as_str());
+        // Of two rows with one key the first has the stacks.
+        let stacks = stacks.remove(&key).unwrap_or_default();
+        for (path, count, ns) in split(call, &stacks, &contexts) {
+            add(call.tid, path, count, ns);
+        }
     }
     // Time of a region outside of its calls ends at the region itself.
     for time in &data.context_times {
         let calls = in_calls.get(&(time.tid, time.context)).copied();
         let path = contexts.locations(time.context);
-        if path.is_empty() {
-            continue;
+        if !path.is_empty() {
+            let outside_calls = time.wall.saturating_sub(calls.unwrap_or(0));
+            add(time.tid, path, time.entries, outside_calls);
         }
-        let paths = by_thread.entry(time.tid).or_default();
-        let sum = paths.entry(path).or_default();
-        sum.0 = sum.0.saturating_add(time.entries);
-        let own = time.wall.saturating_sub(calls.unwrap_or(0));
-        sum.1 = sum.1.saturating_add(own);
     }
     let rows: HashMap<u32, &Thread> = data.threads.iter().map(|t| (t.tid, t)).collect();
     let mut tids: Vec<u32> = rows.keys().chain(by_thread.keys()).copied().collect();
     tids.sort_unstable();
     tids.dedup();
-    let of = |tid: u32| {
+    let paths_of = |tid: u32| {
         let paths = by_thread.remove(&tid).unwrap_or_default().into_iter();
         let mut samples: Vec<_> = paths
             .map(|(path, (count, ns))| PathSample { path, count, ns })
@@ -157,7 +149,7 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
             samples,
         }
     };
-    tids.into_iter().map(of).collect()
+    tids.into_iter().map(paths_of).collect()
 }
 
 /// Splits a row of calls into a path for each stack, and one for calls without a stack.
@@ -250,18 +242,18 @@ impl Node {
             self.exclusive = self.exclusive.saturating_add(ns);
             return;
         };
-        let at = match self.children.binary_search_by(|c| c.location.cmp(first)) {
-            Ok(at) => at,
-            Err(at) => {
+        let index = match self.children.binary_search_by(|c| c.location.cmp(first)) {
+            Ok(index) => index,
+            Err(index) => {
                 let child = Node {
                     location: first.clone(),
                     ..Node::default()
                 };
-                self.children.insert(at, child);
-                at
+                self.children.insert(index, child);
+                index
             }
         };
-        self.children[at].add(rest, count, ns);
+        self.children[index].add(rest, count, ns);
     }
 
     /// Raises the inclusive time to `ns`, which adds the time outside of all calls.

@@ -54,7 +54,7 @@ pub fn regions(run: &Run, units: usize, asleep: &[HashSet<u32>]) -> Vec<Region> 
     if run.profiles.iter().all(|p| p.data.context_times.is_empty()) {
         return Vec::new();
     }
-    let mut all: HashMap<String, Region> = HashMap::new();
+    let mut regions: HashMap<String, Region> = HashMap::new();
     let ranks = run.profiles.len() > 1;
     for (number, profile) in run.profiles.iter().enumerate() {
         let contexts = ContextIndex::new(profile);
@@ -68,7 +68,7 @@ pub fn regions(run: &Run, units: usize, asleep: &[HashSet<u32>]) -> Vec<Region> 
             let name = names
                 .entry(context)
                 .or_insert_with(|| contexts.path(context).join(WITHIN));
-            let region = all.entry(name.clone()).or_insert_with(|| Region {
+            let region = regions.entry(name.clone()).or_insert_with(|| Region {
                 name: name.clone(),
                 per_unit: vec![0; units],
                 ..Region::default()
@@ -98,22 +98,25 @@ pub fn regions(run: &Run, units: usize, asleep: &[HashSet<u32>]) -> Vec<Region> 
         }
         let calls = profile.data.calls.iter();
         for call in calls.filter(|c| !asleep[number].contains(&c.tid)) {
-            if let Some(region) = names.get(&call.context).and_then(|name| all.get_mut(name)) {
+            if let Some(region) = names
+                .get(&call.context)
+                .and_then(|name| regions.get_mut(name))
+            {
                 let sum = region.calls.entry(call.call.clone()).or_default();
                 *sum = sum.saturating_add(call.time());
             }
         }
     }
-    let mut all: Vec<Region> = all.into_values().collect();
-    all.sort_by(|a, b| (b.exclusive, &a.name).cmp(&(a.exclusive, &b.name)));
-    include(&mut all);
-    all
+    let mut regions: Vec<Region> = regions.into_values().collect();
+    regions.sort_by(|a, b| (b.exclusive, &a.name).cmp(&(a.exclusive, &b.name)));
+    include(&mut regions);
+    regions
 }
 
 /// Adds inner regions to the inclusive times.
-fn include(all: &mut [Region]) {
+fn include(regions: &mut [Region]) {
     let mut inclusive: HashMap<String, Ns> = HashMap::new();
-    for region in all.iter() {
+    for region in regions.iter() {
         // Each enclosing region, and the region itself: its name is a prefix of the inner ones'.
         let ends = region.name.match_indices(WITHIN).map(|(at, _)| at);
         for end in ends.chain([region.name.len()]) {
@@ -121,7 +124,7 @@ fn include(all: &mut [Region]) {
             *sum = sum.saturating_add(region.exclusive);
         }
     }
-    for region in all {
+    for region in regions {
         region.inclusive = inclusive.get(&region.name).copied().unwrap_or(0);
     }
 }

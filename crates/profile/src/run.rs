@@ -242,8 +242,8 @@ impl Run {
 
     /// The total cost of the recordings themselves.
     pub fn recorder(&self) -> RecorderCost {
-        let all = self.profiles.iter().map(|p| p.data.recorder);
-        all.fold(RecorderCost::default(), |sum, r| RecorderCost {
+        let costs = self.profiles.iter().map(|p| p.data.recorder);
+        costs.fold(RecorderCost::default(), |sum, r| RecorderCost {
             cpu: sum.cpu.saturating_add(r.cpu),
             displaced: sum.displaced.saturating_add(r.displaced),
         })
@@ -383,7 +383,7 @@ impl Run {
 
     /// Threads that only sleep.
     fn sleepers(&self, asleep: &[HashSet<u32>]) -> Vec<Sleeper> {
-        let mut all = Vec::new();
+        let mut sleepers = Vec::new();
         for (profile, asleep) in self.profiles.iter().zip(asleep) {
             let mut calls: HashMap<u32, (u64, Ns, &str)> = HashMap::new();
             for call in profile
@@ -402,15 +402,15 @@ impl Run {
             let threads = profile.data.threads.iter();
             for thread in threads.filter(|t| asleep.contains(&t.tid)) {
                 let (calls, _, mostly) = calls.get(&thread.tid).copied().unwrap_or_default();
-                all.push(Sleeper {
+                sleepers.push(Sleeper {
                     unit: self.unit(profile, thread),
                     calls,
                     mostly: mostly.to_owned(),
                 });
             }
         }
-        all.sort_by_key(|s| std::cmp::Reverse(s.unit.sum.wall));
-        all
+        sleepers.sort_by_key(|s| std::cmp::Reverse(s.unit.sum.wall));
+        sleepers
     }
 
     /// Processes by name, the longest time not blocked first; empty if each profile has only one.
@@ -441,7 +441,7 @@ impl Run {
         let several = programs.len() > 1
             || programs.values().map(|p| p.1.len()).sum::<usize>() > self.profiles.len();
         let programs = programs.into_iter().filter(|_| several);
-        let mut all: Vec<NamedProcesses> = programs
+        let mut named: Vec<NamedProcesses> = programs
             .map(|(name, (program, processes, lives))| NamedProcesses {
                 name: name.to_owned(),
                 processes: processes.len() as u64,
@@ -450,8 +450,8 @@ impl Run {
             })
             .collect();
         let work = |p: &NamedProcesses| p.sum.wall.saturating_sub(p.sum.part(TimePart::Blocked));
-        all.sort_by_key(|p| (std::cmp::Reverse(work(p)), std::cmp::Reverse(p.wall)));
-        all
+        named.sort_by_key(|p| (std::cmp::Reverse(work(p)), std::cmp::Reverse(p.wall)));
+        named
     }
 }
 

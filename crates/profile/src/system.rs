@@ -170,10 +170,10 @@ impl System {
     /// The sum of all processors.
     #[must_use]
     pub fn all(&self) -> Cpu {
-        let mut all = Cpu::default();
+        let mut sum = Cpu::default();
         for cpu in &self.cpus {
-            all.add(cpu);
+            sum.add(cpu);
         }
-        all
+        sum
     }
 }

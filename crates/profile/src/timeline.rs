@@ -80,28 +80,28 @@ fn align(spans: &mut [TimeSpan<'_>]) {
     let mut blocks = blocks.map(|s| (s.start, s.end, s.event.context)).peekable();
     let (mut before, mut last) = (ROOT, 0);
     let mut next = changes.iter().peekable();
-    while let Some((at, to)) = next.next() {
+    while let Some((time, to)) = next.next() {
         let mut after = *to;
-        while let Some((_, to)) = next.next_if(|(t, _)| t == at) {
+        while let Some((_, to)) = next.next_if(|(t, _)| t == time) {
             after = *to;
         }
-        while blocks.next_if(|(_, end, _)| end <= at).is_some() {}
-        let mut to = *at;
+        while blocks.next_if(|(_, end, _)| end <= time).is_some() {}
+        let mut to = *time;
         if let Some((start, end, context)) = blocks.peek().copied()
-            && start < *at
+            && start < *time
         {
-            let nearer = at - start < end - at;
+            let nearer = time - start < end - time;
             let early = context != before && (context == after || nearer);
             to = if early { start } else { end };
         }
         to = to.max(last);
-        if to != *at {
-            moved.insert(*at, to);
+        if to != *time {
+            moved.insert(*time, to);
         }
         (before, last) = (after, to);
     }
     for span in spans.iter_mut().filter(|s| s.event.region()) {
-        let to = |at: Ns| moved.get(&at).copied().unwrap_or(at);
+        let to = |time: Ns| moved.get(&time).copied().unwrap_or(time);
         (span.start, span.end) = (to(span.start), to(span.end));
         span.end = span.end.max(span.start);
     }

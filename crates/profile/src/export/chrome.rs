@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::files::ExportFiles;
-use crate::model::ContextKind;
+use crate::model::{ContextKind, thread_title};
 use crate::run::{ContextIndex, OUTSIDE, Run, label};
 use crate::timeline::timelines;
 
@@ -20,8 +20,8 @@ pub(super) fn export(run: &Run) -> ExportFiles {
         let title = format!("{} on {}", profile.title(), profile.header.host);
         events.push(named("process_name", number, 0, &title));
         for thread in &profile.data.threads {
-            let title = format!("{} {}", thread.tid, thread.name);
-            events.push(named("thread_name", number, thread.tid, title.trim_end()));
+            let title = thread_title(thread.tid, Some(thread));
+            events.push(named("thread_name", number, thread.tid, &title));
         }
         for (tid, spans) in timelines(profile) {
             for span in spans {

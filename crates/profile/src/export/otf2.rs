@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use spile_cast::Cast;
 
 use super::files::ExportFiles;
-use crate::model::{Context, ContextKind, TimedEvent};
+use crate::model::{Context, ContextKind, TimedEvent, thread_title};
 use crate::run::{ContextIndex, Run, label, region_name};
 use crate::timeline::timelines;
 
@@ -166,8 +166,8 @@ impl Chunks {
     /// Writes the number of its last record to the chunk's header. (libotf2 leaves 0 in
     /// definitions.)
     fn close(&mut self) {
-        let at = self.begin + 10;
-        self.done[at..at + 8].copy_from_slice(&self.records.to_le_bytes());
+        let field = self.begin + 10;
+        self.done[field..field + 8].copy_from_slice(&self.records.to_le_bytes());
     }
 
     /// Makes reserve for a record, for a time before it and the end mark after it.
@@ -343,10 +343,9 @@ pub(super) fn export(run: &Run) -> ExportFiles {
             while let Some((end, region)) = open.pop() {
                 out.event(end, LEAVE, region);
             }
-            let named = profile.data.threads.iter().find(|t| t.tid == tid);
-            let name = named.map_or("", |t| t.name.as_str());
-            let title = format!("{tid} {name}");
-            definitions.location(locations, title.trim_end(), out.records, group);
+            let thread = profile.data.threads.iter().find(|t| t.tid == tid);
+            let title = thread_title(tid, thread);
+            definitions.location(locations, &title, out.records, group);
             files.push((format!("traces/{locations}.evt"), out.finish()));
             let none = Chunks::new(DEFINITIONS).finish();
             files.push((format!("traces/{locations}.def"), none));

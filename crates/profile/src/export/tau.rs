@@ -63,7 +63,7 @@ fn file(root: &Node, wall: Ns, metadata: &[(&str, String)]) -> String {
     let mut flat: BTreeMap<(String, LocationKind), Entry> = BTreeMap::new();
     let mut paths = Vec::new();
     for child in &root.children {
-        walk(child, ROOT, &mut flat, &mut paths);
+        list(child, ROOT, &mut flat, &mut paths);
     }
     let mut out = format!(
         "{} templated_functions_MULTI_TIME\n",
@@ -104,7 +104,7 @@ fn group(kind: LocationKind) -> &'static str {
     }
 }
 
-fn walk(
+fn list(
     node: &Node,
     above: &str,
     flat: &mut BTreeMap<(String, LocationKind), Entry>,
@@ -130,7 +130,7 @@ fn walk(
     sum.inclusive = sum.inclusive.saturating_add(entry.inclusive);
     paths.push((path.clone(), node.location.kind, entry));
     for child in &node.children {
-        walk(child, &path, flat, paths);
+        list(child, &path, flat, paths);
     }
 }
 

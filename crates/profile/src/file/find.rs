@@ -22,20 +22,20 @@ pub struct FoundProfiles {
 /// chooses another by a prefix of its id.
 pub fn find(paths: &[PathBuf], run: Option<&str>) -> FoundProfiles {
     let mut found = FoundProfiles::default();
-    let mut all = Vec::new();
+    let mut profiles = Vec::new();
     let mut seen = HashSet::new();
-    let mut take = |path: &Path, all: &mut _, said: &mut _| {
+    let mut take = |path: &Path, profiles: &mut _, said: &mut _| {
         // A file can be named and be in a folder as well.
         if path.canonicalize().map_or(true, |whole| seen.insert(whole)) {
-            read_into(path, all, said);
+            read_into(path, profiles, said);
         }
     };
     for path in paths {
         if !path.is_dir() {
-            take(path, &mut all, &mut found.said);
+            take(path, &mut profiles, &mut found.said);
             continue;
         }
-        let before = all.len() + found.said.len();
+        let before = profiles.len() + found.said.len();
         match std::fs::read_dir(path) {
             Ok(entries) => {
                 let entries = entries.flatten().map(|e| e.path());
@@ -44,45 +44,45 @@ pub fn find(paths: &[PathBuf], run: Option<&str>) -> FoundProfiles {
                     .collect();
                 files.sort();
                 for file in files {
-                    take(&file, &mut all, &mut found.said);
+                    take(&file, &mut profiles, &mut found.said);
                 }
             }
             Err(e) => found
                 .said
                 .push(format!("{}: cannot be read: {e}", path.display())),
         }
-        if all.len() + found.said.len() == before {
+        if profiles.len() + found.said.len() == before {
             found.said.push(format!(
                 "{}: no file in it ends in .{EXTENSION}",
                 path.display()
             ));
         }
     }
-    one_run(&mut all, run, &mut found.said);
-    all.sort_by_key(|(path, profile)| {
+    one_run(&mut profiles, run, &mut found.said);
+    profiles.sort_by_key(|(path, profile)| {
         let header = &profile.header;
         let rank = header.rank.as_ref().map_or(u32::MAX, |r| r.rank);
         (rank, header.started_unix_ns, path.clone())
     });
-    found.profiles = all;
+    found.profiles = profiles;
     found
 }
 
-fn read_into(path: &Path, all: &mut Vec<(PathBuf, Profile)>, said: &mut Vec<String>) {
+fn read_into(path: &Path, profiles: &mut Vec<(PathBuf, Profile)>, said: &mut Vec<String>) {
     match read_path(path) {
         Ok(read) => {
             let notes = read.notes.iter();
             said.extend(notes.map(|note| format!("{}: {note}", path.display())));
-            all.push((path.to_owned(), read.profile));
+            profiles.push((path.to_owned(), read.profile));
         }
         Err(bad) => said.push(format!("{}: {bad}", path.display())),
     }
 }
 
 /// Keeps the profiles of one run, and reports that the others are not used.
-fn one_run(all: &mut Vec<(PathBuf, Profile)>, run: Option<&str>, said: &mut Vec<String>) {
+fn one_run(profiles: &mut Vec<(PathBuf, Profile)>, run: Option<&str>, said: &mut Vec<String>) {
     let mut runs: Vec<(usize, u64, String)> = Vec::new();
-    for (_, profile) in all.iter() {
+    for (_, profile) in profiles.iter() {
         let header = &profile.header;
         let whole = usize::from(profile.data.at_ns > 0);
         match runs.iter_mut().find(|(_, _, id)| *id == header.run) {
@@ -100,11 +100,11 @@ fn one_run(all: &mut Vec<(PathBuf, Profile)>, run: Option<&str>, said: &mut Vec<
     let Some((_, _, wanted)) = wanted.cloned() else {
         if let Some(run) = run {
             said.push(format!("no file belongs to a run `{run}`"));
-            all.clear();
+            profiles.clear();
         }
         return;
     };
-    all.retain(|(path, profile)| {
+    profiles.retain(|(path, profile)| {
         let same = profile.header.run == wanted;
         if !same {
             said.push(format!(

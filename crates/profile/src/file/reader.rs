@@ -299,7 +299,7 @@ fn escape_names(value: &mut serde_json::Value) {
                 *text = plain;
             }
         }
-        Value::Array(all) => all.iter_mut().for_each(escape_names),
+        Value::Array(values) => values.iter_mut().for_each(escape_names),
         Value::Object(fields) => fields.values_mut().for_each(escape_names),
         _ => {}
     }

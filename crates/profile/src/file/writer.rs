@@ -42,7 +42,7 @@ impl<W: Write> Writer<W> {
             what: what.clone(),
             count: *count,
         });
-        let all = (snapshot.processes.iter().cloned().map(Row::Process))
+        let account = (snapshot.processes.iter().cloned().map(Row::Process))
             .chain(snapshot.threads.iter().cloned().map(Row::Thread))
             .chain(snapshot.contexts.iter().cloned().map(Row::Context))
             .chain(snapshot.context_times.iter().cloned().map(Row::ContextTime))
@@ -51,7 +51,7 @@ impl<W: Write> Writer<W> {
             .chain(snapshot.futexes.iter().cloned().map(Row::Futex))
             .chain([Row::Recorder(snapshot.recorder)])
             .chain(lost.map(Row::Lost));
-        for row in all {
+        for row in account {
             self.row(&row)?;
             rows += 1;
         }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Value, json};
 use spile_cast::Cast;
 
-use crate::model::{BLOCKED, Ns, Profile, READY, Thread};
+use crate::model::{BLOCKED, Ns, Profile, READY, Thread, thread_title};
 use crate::run::{ContextIndex, Run, WITHIN, label};
 use crate::timeline::{TimeSpan, timelines};
 
@@ -89,19 +89,18 @@ struct ThreadLane<'a> {
 /// The threads with events, the most active ones if there are too many; and the number left out.
 fn lines(run: &Run) -> (Vec<ThreadLane<'_>>, usize) {
     let several = run.profiles.len() > 1;
-    let mut all = Vec::new();
+    let mut lines = Vec::new();
     for profile in &run.profiles {
         for (tid, spans) in timelines(profile) {
             if spans.is_empty() {
                 continue;
             }
             let thread = profile.data.threads.iter().find(|t| t.tid == tid);
-            let name = thread.map_or("", |t| t.name.as_str());
-            let mut title = format!("{tid} {name}").trim_end().to_owned();
+            let mut title = thread_title(tid, thread);
             if several {
                 title = format!("{}: {title}", profile.title());
             }
-            all.push(ThreadLane {
+            lines.push(ThreadLane {
                 title,
                 profile,
                 thread,
@@ -109,20 +108,20 @@ fn lines(run: &Run) -> (Vec<ThreadLane<'_>>, usize) {
             });
         }
     }
-    all.sort_by_key(|line| {
+    lines.sort_by_key(|line| {
         let rank = line.profile.header.rank.as_ref().map(|r| r.rank);
         (rank, line.spans.first().map(|s| s.event.tid))
     });
-    let left_out = all.len().saturating_sub(THREADS);
+    let left_out = lines.len().saturating_sub(THREADS);
     if left_out > 0 {
-        let mut most: Vec<usize> = (0..all.len()).collect();
-        most.sort_by_key(|n| std::cmp::Reverse(all[*n].spans.len()));
-        let mut shown = vec![false; all.len()];
+        let mut most: Vec<usize> = (0..lines.len()).collect();
+        most.sort_by_key(|n| std::cmp::Reverse(lines[*n].spans.len()));
+        let mut shown = vec![false; lines.len()];
         most.iter().take(THREADS).for_each(|n| shown[*n] = true);
         let mut shown = shown.into_iter();
-        all.retain(|_| shown.next().unwrap_or(false));
+        lines.retain(|_| shown.next().unwrap_or(false));
     }
-    (all, left_out)
+    (lines, left_out)
 }
 
 /// The time line; null without a trace.
@@ -264,22 +263,24 @@ fn sums(
         return 0;
     }
     pieces.sort_by_key(|p| std::cmp::Reverse(p.length));
-    let mut all: BTreeMap<(usize, usize, usize), u64> = BTreeMap::new();
+    let mut by_interval: BTreeMap<(usize, usize, usize), u64> = BTreeMap::new();
     let times = times as u128;
     let whole = u128::from(end - begin);
     // The first nanosecond of an interval.
     let edge = |n: u128| (n * whole).div_ceil(times).fit::<u64>() + begin;
     for piece in pieces.drain(EVENTS..) {
-        let (mut at, stop) = (piece.start, piece.start.saturating_add(piece.length));
-        while at < stop {
-            let n = u128::from(at - begin) * times / whole;
-            let next = edge(n + 1).clamp(at + 1, stop);
-            *all.entry((piece.lane, n as usize, piece.name)).or_default() += next - at;
-            at = next;
+        let (mut current, stop) = (piece.start, piece.start.saturating_add(piece.length));
+        while current < stop {
+            let n = u128::from(current - begin) * times / whole;
+            let next = edge(n + 1).clamp(current + 1, stop);
+            *by_interval
+                .entry((piece.lane, n as usize, piece.name))
+                .or_default() += next - current;
+            current = next;
         }
     }
     let mut of_lane: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
-    for ((lane, time, name), ns) in all {
+    for ((lane, time, name), ns) in by_interval {
         of_lane
             .entry(lane)
             .or_default()

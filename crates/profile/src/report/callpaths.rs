@@ -53,8 +53,8 @@ pub(super) fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) 
             }
         }
     }
-    let mut all: Vec<((String, String), PathSum)> = sums.into_iter().collect();
-    all.sort_by(|a, b| (b.1.ns, &a.0).cmp(&(a.1.ns, &b.0)));
+    let mut paths: Vec<((String, String), PathSum)> = sums.into_iter().collect();
+    paths.sort_by(|a, b| (b.1.ns, &a.0).cmp(&(a.1.ns, &b.0)));
     let mut table = TextTable::new(&[
         ("call", 0),
         ("time", 0),
@@ -64,7 +64,7 @@ pub(super) fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) 
         ("line", 1),
     ]);
     let in_calls = summary.in_calls() as f64;
-    for ((call, _), sum) in all.iter().take(top) {
+    for ((call, _), sum) in paths.iter().take(top) {
         table.rows.push(vec![
             call.clone(),
             time(sum.ns),
@@ -77,11 +77,11 @@ pub(super) fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) 
     let text = table.render(width);
     let mut lines = text.lines();
     let mut out = format!("\nCall paths\n{}\n", lines.next().unwrap_or_default());
-    for (line, ((_, way), _)) in lines.zip(&all) {
+    for (line, ((_, way), _)) in lines.zip(&paths) {
         out += &format!("{line}\n{INDENT}{way}\n");
     }
-    if all.len() > top {
-        out += &format!("and {} more\n", all.len() - top);
+    if paths.len() > top {
+        out += &format!("and {} more\n", paths.len() - top);
     }
     out
 }
@@ -112,13 +112,13 @@ fn path_names(way: &[PathLocation]) -> String {
 
 /// File and line of the program's own innermost function; otherwise the location of the region.
 fn source_line(way: &[PathLocation]) -> Option<String> {
-    let own = |p: &&PathLocation| {
+    let of_program = |p: &&PathLocation| {
         let module = p.module.as_deref().unwrap_or_default();
         p.kind == LocationKind::Function && !LIBRARIES.iter().any(|l| module.starts_with(l))
     };
     let region = |p: &&PathLocation| p.kind == LocationKind::Region;
     let lined = |p: &&PathLocation| p.line.is_some();
-    let function = way.iter().rev().filter(own).find(lined);
+    let function = way.iter().rev().filter(of_program).find(lined);
     let location = function.or_else(|| way.iter().rev().filter(region).find(lined))?;
     let file = location.file.as_deref()?.rsplit('/').next()?;
     Some(format!("{file}:{}", location.line?))

@@ -63,16 +63,16 @@ pub fn differences(a: &Run, b: &Run) -> Differences {
 
 /// The values of both runs by name; `values` gives a row's name, time and number.
 fn pairs<T>(a: &[T], b: &[T], values: impl Fn(&T) -> (String, Ns, u64)) -> ComparedPairs {
-    let mut all: BTreeMap<String, (ComparedValues, ComparedValues)> = BTreeMap::new();
+    let mut by_name: BTreeMap<String, (ComparedValues, ComparedValues)> = BTreeMap::new();
     for (name, ns, count) in a.iter().map(&values) {
-        all.entry(name).or_default().0 = ComparedValues { ns, count };
+        by_name.entry(name).or_default().0 = ComparedValues { ns, count };
     }
     for (name, ns, count) in b.iter().map(&values) {
-        all.entry(name).or_default().1 = ComparedValues { ns, count };
+        by_name.entry(name).or_default().1 = ComparedValues { ns, count };
     }
-    let mut all: ComparedPairs = all.into_iter().collect();
-    all.sort_by_key(|(_, (a, b))| std::cmp::Reverse(b.ns.abs_diff(a.ns)));
-    all
+    let mut by_name: ComparedPairs = by_name.into_iter().collect();
+    by_name.sort_by_key(|(_, (a, b))| std::cmp::Reverse(b.ns.abs_diff(a.ns)));
+    by_name
 }
 
 /// Differences between the recordings, which affect the cost, or the information in one of them.
@@ -106,16 +106,16 @@ fn notes(a: &Run, b: &Run) -> Vec<String> {
 }
 
 /// Properties of a run's recordings, without duplicates.
-fn properties(run: &Run, of: impl Fn(&Profile) -> String) -> String {
-    let all: BTreeSet<String> = run.profiles.iter().map(of).collect();
-    all.into_iter().collect::<Vec<_>>().join(", ")
+fn properties(run: &Run, property: impl Fn(&Profile) -> String) -> String {
+    let values: BTreeSet<String> = run.profiles.iter().map(property).collect();
+    values.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// The report of differences from `a` to `b`, in lines of at most `width` columns, the largest
 /// first. `top` limits the rows of tables.
 pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
-    let found = differences(a, b);
-    let (a, b) = (&found.a, &found.b);
+    let differences = differences(a, b);
+    let (a, b) = (&differences.a, &differences.b);
     let change = |a: Ns, b: Ns| {
         let sign = if b >= a { "+" } else { "-" };
         format!(
@@ -133,7 +133,7 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
         ],
         width,
     );
-    for note in &found.notes {
+    for note in &differences.notes {
         out += &paragraph(&format!("NOTE: {note}"), "  ", width);
     }
     out += &clauses(
@@ -144,7 +144,7 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
         ],
         width,
     );
-    let most = found.calls.iter().take(5);
+    let most = differences.calls.iter().take(5);
     let most: Vec<String> = most
         .filter(|(_, (a, b))| a.ns != b.ns)
         .map(|(name, (a, b))| format!("{name} {}", signed_difference(a.ns, b.ns)))
@@ -162,8 +162,8 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
     let time_heads = ["threads' time", "calls A", "calls B"];
     out += &table("Where the time went", time_heads, &rows, width);
     let call_heads = ["call", "calls A", "calls B"];
-    out += &table("Calls", call_heads, first(&found.calls, top), width);
-    if !found.regions.is_empty() {
+    out += &table("Calls", call_heads, first(&differences.calls, top), width);
+    if !differences.regions.is_empty() {
         let (title, heads) = match a.times.is_empty() || b.times.is_empty() {
             true => (
                 "Regions (their time in calls)",
@@ -171,7 +171,7 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
             ),
             false => ("Regions (their own time)", ["region", "count A", "count B"]),
         };
-        out += &table(title, heads, first(&found.regions, top), width);
+        out += &table(title, heads, first(&differences.regions, top), width);
     }
     for (name, lost) in [("A", &a.lost), ("B", &b.lost)] {
         for (what, n) in lost {

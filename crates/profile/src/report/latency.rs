@@ -42,11 +42,11 @@ fn bucket_start(location: usize) -> Ns {
 
 /// The time that `thousandths` of 1,000 calls stayed below, with the resolution of the histogram.
 fn percentile(group: &CallGroup, thousandths: u64) -> Ns {
-    let all: u128 = group.histogram.iter().map(|n| u128::from(*n)).sum();
+    let count: u128 = group.histogram.iter().map(|n| u128::from(*n)).sum();
     let mut seen = 0;
     for (location, n) in group.histogram.iter().enumerate() {
         seen += u128::from(*n);
-        if seen * 1000 >= all * u128::from(thousandths) {
+        if seen * 1000 >= count * u128::from(thousandths) {
             return bucket_start(location + 1).min(group.max);
         }
     }

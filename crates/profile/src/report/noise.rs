@@ -16,12 +16,12 @@ pub fn noise(noise: &Noise, width: usize, top: usize) -> String {
         time(noise.threshold_ns),
         time(noise.cpus.iter().map(|c| c.wall).max().unwrap_or(0))
     );
-    let all: Vec<_> = noise
+    let shares: Vec<_> = noise
         .cpus
         .iter()
         .map(|c| format!("{}: {} ppm", c.cpu, ppm(c.ppm())))
         .collect();
-    let mut out = clauses(&start, &all, width);
+    let mut out = clauses(&start, &shares, width);
     out += &cpus(noise, width);
     out += &causes(noise, width, top);
     out += &lengths(noise, width);

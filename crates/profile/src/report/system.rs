@@ -63,7 +63,7 @@ fn interrupts(system: &System) -> Vec<InterruptSum<'_>> {
 }
 
 fn head(system: &System, interrupts: &[InterruptSum<'_>], width: usize) -> String {
-    let all = system.all();
+    let sum = system.all();
     let longest = system.cpus.iter().map(|c| c.wall).max().unwrap_or(0);
     let start = format!(
         "{}: {} for {}: ",
@@ -71,9 +71,9 @@ fn head(system: &System, interrupts: &[InterruptSum<'_>], width: usize) -> Strin
         counted(system.cpus.len() as u64, "processor"),
         time(longest)
     );
-    let mut parts: Vec<_> = all.parts().into_iter().filter(|(_, ns)| *ns > 0).collect();
+    let mut parts: Vec<_> = sum.parts().into_iter().filter(|(_, ns)| *ns > 0).collect();
     parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-    let share = |ns: Ns| percent(ns as f64, all.wall as f64);
+    let share = |ns: Ns| percent(ns as f64, sum.wall as f64);
     let parts: Vec<_> = parts
         .into_iter()
         .map(|(name, ns)| format!("{} {name}", share(ns)))

@@ -79,14 +79,14 @@ struct Row {
     parts: [Ns; 8],
     residual: i64,
     wall: Ns,
-    behind: Vec<String>,
+    after: Vec<String>,
 }
 
 /// The table in the finest layout that fits the width. `narrow`: width that the first column may be
 /// cut to before that.
 fn render_finest(
     before: &[ColumnHead],
-    behind: &[ColumnHead],
+    after: &[ColumnHead],
     rows: &[Row],
     narrow: usize,
     layouts: &[Columns],
@@ -96,14 +96,18 @@ fn render_finest(
         let parts = layout.iter().map(|(head, _)| (*head, LAST));
         let residual = ("residual", LAST + 1);
         let columns = before.iter().copied().chain(parts);
-        let columns = columns.chain([residual]).chain(behind.iter().copied());
+        let columns = columns.chain([residual]).chain(after.iter().copied());
         let mut table = TextTable::new(&columns.collect::<Vec<_>>());
         table.narrow = narrow;
         for row in rows {
             let mut cells = row.before.clone();
-            cells.extend(layout.iter().map(|(_, of)| short(sum(&row.parts, of))));
+            cells.extend(
+                layout
+                    .iter()
+                    .map(|(_, parts)| short(sum(&row.parts, parts))),
+            );
             cells.push(residual_of(row.residual, row.wall));
-            cells.extend(row.behind.iter().cloned());
+            cells.extend(row.after.iter().cloned());
             table.rows.push(cells);
         }
         table
@@ -119,8 +123,9 @@ fn render_finest(
 }
 
 /// The sum of some parts.
-fn sum(parts: &[Ns; 8], of: &[TimePart]) -> Ns {
-    of.iter()
+fn sum(parts: &[Ns; 8], selected: &[TimePart]) -> Ns {
+    selected
+        .iter()
         .fold(0, |sum, part| sum.saturating_add(parts[*part as usize]))
 }
 
@@ -169,7 +174,7 @@ pub(super) fn groups(
         (if calls { "mostly in" } else { "mostly" }, 10),
     ]);
     table.narrow = if calls { 16 } else { 26 };
-    let all = summary.in_calls() as f64;
+    let in_calls = summary.in_calls() as f64;
     for group in groups.iter().take(top) {
         let mostly = match group.longest_call() {
             OUTSIDE if calls => "-",
@@ -190,7 +195,7 @@ pub(super) fn groups(
         table.rows.push(vec![
             group.short().to_owned(),
             time(group.time()),
-            percent(group.time() as f64, all),
+            percent(group.time() as f64, in_calls),
             group.count.to_string(),
             group.failures().to_string(),
             short(cpu),
@@ -243,7 +248,7 @@ pub(super) fn times(summary: &Summary, width: usize, top: usize) -> String {
         parts: region.parts.times(),
         residual: region.residual(),
         wall: region.exclusive,
-        behind: vec![
+        after: vec![
             region
                 .imbalance()
                 .map_or("-".to_owned(), |i| format!("{i:.2}")),
@@ -258,9 +263,9 @@ pub(super) fn times(summary: &Summary, width: usize, top: usize) -> String {
         ("own", 0),
         ("share", 3),
     ];
-    let behind = [("max/mean", 4), ("mostly", 5)];
+    let after = [("max/mean", 4), ("mostly", 5)];
     // Faults and interrupts are listed separately in the tables of threads.
-    let table = render_finest(&before, &behind, &rows, 26, &LAYOUTS[1..], width);
+    let table = render_finest(&before, &after, &rows, 26, &LAYOUTS[1..], width);
     let more = summary.times.len().saturating_sub(top);
     let title = "Regions (own: without inner regions)";
     let text = section(title, &table, width, more);
@@ -277,7 +282,7 @@ pub(super) fn units(title: &str, units: &[Entity], width: usize, top: usize) -> 
             unit.sum.threads.to_string(),
             time(unit.sum.wall),
         ],
-        behind: vec![host(unit, one_host)],
+        after: vec![host(unit, one_host)],
         ..parts(&unit.sum)
     };
     let rows: Vec<Row> = longest(units, top).iter().map(row).collect();
@@ -300,13 +305,13 @@ pub(super) fn programs(programs: &[NamedProcesses], width: usize, top: usize) ->
             time(program.wall),
             time(program.sum.wall),
         ],
-        behind: vec![short(program.asleep), program.sum.threads.to_string()],
+        after: vec![short(program.asleep), program.sum.threads.to_string()],
         ..parts(&program.sum)
     };
     let rows: Vec<Row> = programs.iter().take(top).map(row).collect();
     let before = [("program", 0), ("procs", 0), ("wall", 0), ("time", 0)];
-    let behind = [("asleep", 2), ("threads", 3)];
-    let table = render_finest(&before, &behind, &rows, 10, &LAYOUTS[..4], width);
+    let after = [("asleep", 2), ("threads", 3)];
+    let table = render_finest(&before, &after, &rows, 10, &LAYOUTS[..4], width);
     let title = "Programs (time: of all their threads)";
     section(title, &table, width, programs.len().saturating_sub(top))
 }
@@ -316,7 +321,7 @@ pub(super) fn threads(units: &[Entity], width: usize, top: usize) -> String {
     let one_host = one_host(units);
     let row = |unit: &&Entity| Row {
         before: vec![unit.title.clone(), time(unit.sum.wall)],
-        behind: vec![host(unit, one_host)],
+        after: vec![host(unit, one_host)],
         ..parts(&unit.sum)
     };
     let rows: Vec<Row> = longest(units, top).iter().map(row).collect();
@@ -327,7 +332,7 @@ pub(super) fn threads(units: &[Entity], width: usize, top: usize) -> String {
 
 /// Threads that only sleep.
 pub(super) fn sleepers(summary: &Summary, width: usize, top: usize) -> String {
-    let all = &summary.asleep;
+    let sleepers = &summary.asleep;
     let mut table = TextTable::new(&[
         ("thread", 0),
         ("wall", 0),
@@ -340,21 +345,21 @@ pub(super) fn sleepers(summary: &Summary, width: usize, top: usize) -> String {
     ]);
     let on = TimePart::ALL.into_iter().filter(|part| part.on_a_cpu());
     let on: Vec<TimePart> = on.collect();
-    for sleeper in all.iter().take(top) {
-        let of = &sleeper.unit.sum;
+    for sleeper in sleepers.iter().take(top) {
+        let total = &sleeper.unit.sum;
         table.rows.push(vec![
             sleeper.unit.title.clone(),
-            time(of.wall),
-            short(of.part(TimePart::Blocked)),
-            short(of.part(TimePart::Runnable)),
-            short(sum(&of.parts, &on)),
-            residual_of(of.residual, of.wall),
+            time(total.wall),
+            short(total.part(TimePart::Blocked)),
+            short(total.part(TimePart::Runnable)),
+            short(sum(&total.parts, &on)),
+            residual_of(total.residual, total.wall),
             sleeper.calls.to_string(),
             sleeper.mostly.clone(),
         ]);
     }
     let title = "Threads that only sleep (they are in no sum above)";
-    section(title, &table, width, all.len().saturating_sub(top))
+    section(title, &table, width, sleepers.len().saturating_sub(top))
 }
 
 fn parts(sum: &TimeSum) -> Row {
@@ -363,7 +368,7 @@ fn parts(sum: &TimeSum) -> Row {
         parts: sum.parts,
         residual: sum.residual,
         wall: sum.wall,
-        behind: Vec::new(),
+        after: Vec::new(),
     }
 }
 

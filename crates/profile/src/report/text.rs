@@ -74,13 +74,13 @@ pub fn failed(run: &Run) -> Option<String> {
         };
         format!("rank {rank} {how} after {}", time(*after))
     });
-    let mut all: Vec<String> = each.collect();
+    let mut ranks: Vec<String> = each.collect();
     if failed.len() > MOST {
-        all.push(format!("and {} more", failed.len() - MOST));
+        ranks.push(format!("and {} more", failed.len() - MOST));
     }
     Some(format!(
         "Failed, the first to end first: {}",
-        all.join(", ")
+        ranks.join(", ")
     ))
 }
 
@@ -124,7 +124,7 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
 fn command_line(run: &Run, summary: &Summary, width: usize) -> String {
     let header = run.profiles.first().map(|p| &p.header);
     let command = header.map(Header::command_line).unwrap_or_default();
-    let what = match (command.is_empty(), run.profiles.len()) {
+    let subject = match (command.is_empty(), run.profiles.len()) {
         (_, 0) => "no profiles".to_owned(),
         (false, _) => command,
         (true, 1) => format!(
@@ -156,8 +156,8 @@ fn command_line(run: &Run, summary: &Summary, width: usize) -> String {
     facts.extend(header.map(|h| format!("run {}", h.run)));
     // The facts are more important than the end of a long command.
     let width_left = width.saturating_sub(facts[..facts.len().min(4)].join(", ").len() + 2);
-    let what = shorten(&escape(&what), width_left.max(20));
-    clauses(&format!("{what}: "), &facts, width)
+    let subject = shorten(&escape(&subject), width_left.max(20));
+    clauses(&format!("{subject}: "), &facts, width)
 }
 
 /// The parts of the threads' time, the largest first.
@@ -234,7 +234,7 @@ fn critical_line(summary: &Summary, width: usize) -> String {
 /// The programs that used the processors.
 fn by_program(summary: &Summary, width: usize) -> String {
     let used = |p: &NamedProcesses| p.on_cpu;
-    let all = summary
+    let total = summary
         .programs
         .iter()
         .map(used)
@@ -242,14 +242,14 @@ fn by_program(summary: &Summary, width: usize) -> String {
     let mut order: Vec<&NamedProcesses> = summary.programs.iter().collect();
     order.sort_by_key(|p| std::cmp::Reverse(used(p)));
     let some = order.iter().take(5).map(|p| {
-        let share = percent(used(p) as f64, all as f64);
+        let share = percent(used(p) as f64, total as f64);
         let processes = match p.processes {
             1 => String::new(),
             n => format!(" ({n} processes)"),
         };
         format!("{} {share}{processes}", p.name)
     });
-    let start = format!("Of {} on a CPU: ", time(all));
+    let start = format!("Of {} on a CPU: ", time(total));
     clauses(&start, &some.collect::<Vec<_>>(), width)
 }
 
@@ -266,14 +266,14 @@ fn parts(summary: &Summary, width: usize) -> String {
         return String::new();
     }
     for part in TimePart::ALL {
-        let of = |u: &Entity| u.sum.part(part);
-        let most = summary.units.iter().max_by_key(|u| of(u));
-        let most = most.filter(|u| summary.units.len() > 1 && of(u) > 0);
+        let time_of = |u: &Entity| u.sum.part(part);
+        let most = summary.units.iter().max_by_key(|u| time_of(u));
+        let most = most.filter(|u| summary.units.len() > 1 && time_of(u) > 0);
         table.rows.push(vec![
             part.name().to_owned(),
             time(all.part(part)),
             percent(all.part(part) as f64, all.wall as f64),
-            most.map_or("-".to_owned(), |u| time(of(u))),
+            most.map_or("-".to_owned(), |u| time(time_of(u))),
             most.map_or("-".to_owned(), |u| u.title.clone()),
         ]);
     }
@@ -292,19 +292,19 @@ fn parts(summary: &Summary, width: usize) -> String {
 }
 
 fn errors(calls: &[CallGroup], width: usize, top: usize) -> String {
-    let mut all: Vec<(&str, &str, u64, u64)> = Vec::new();
+    let mut failures: Vec<(&str, &str, u64, u64)> = Vec::new();
     for call in calls {
         let errors = call.errors.iter();
-        all.extend(errors.map(|(e, n)| (&*call.name, &**e, *n, call.count)));
+        failures.extend(errors.map(|(e, n)| (&*call.name, &**e, *n, call.count)));
     }
-    all.sort_by_key(|(.., n, _)| std::cmp::Reverse(*n));
+    failures.sort_by_key(|(.., n, _)| std::cmp::Reverse(*n));
     let mut table = TextTable::new(&[
         ("failed calls", 0),
         ("error", 0),
         ("failed", 0),
         ("of calls", 1),
     ]);
-    for (call, error, n, count) in all.iter().take(top) {
+    for (call, error, n, count) in failures.iter().take(top) {
         table.rows.push(vec![
             (*call).to_owned(),
             (*error).to_owned(),
@@ -312,15 +312,20 @@ fn errors(calls: &[CallGroup], width: usize, top: usize) -> String {
             percent(*n as f64, *count as f64),
         ]);
     }
-    section("Failures", &table, width, all.len().saturating_sub(top))
+    section(
+        "Failures",
+        &table,
+        width,
+        failures.len().saturating_sub(top),
+    )
 }
 
 fn futexes(run: &Run, width: usize, top: usize) -> String {
-    let mut all = Vec::new();
+    let mut futexes = Vec::new();
     for profile in &run.profiles {
-        all.extend(profile.data.futexes.iter().map(|f| (profile, f)));
+        futexes.extend(profile.data.futexes.iter().map(|f| (profile, f)));
     }
-    all.sort_by_key(|(_, f)| std::cmp::Reverse(f.ns));
+    futexes.sort_by_key(|(_, f)| std::cmp::Reverse(f.ns));
     let mut table = TextTable::new(&[
         ("futex", 0),
         ("waits", 0),
@@ -331,11 +336,11 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
         ("waits in", 4),
     ]);
     table.narrow = 24;
-    let first = all.first().map(|(p, f)| (p.header.rank.clone(), f.pid));
-    let several = all
+    let first = futexes.first().map(|(p, f)| (p.header.rank.clone(), f.pid));
+    let several = futexes
         .iter()
         .any(|(p, f)| Some((p.header.rank.clone(), f.pid)) != first);
-    for (profile, futex) in all.iter().take(top) {
+    for (profile, futex) in futexes.iter().take(top) {
         let path = ContextIndex::new(profile).path(futex.context);
         let region = path.last().filter(|r| *r != OUTSIDE);
         let address = format!("{:#x}", futex.address);
@@ -350,7 +355,7 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
             }
         }
         let by = by.iter().take(3).map(|(waker, n)| format!("{waker}: {n}"));
-        let of = match &profile.header.rank {
+        let owner = match &profile.header.rank {
             _ if !several => "-".to_owned(),
             Some(rank) => format!("rank {}", rank.rank),
             None => format!("pid {}", futex.pid),
@@ -361,11 +366,11 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
             time(futex.ns),
             time(futex.max),
             by.collect::<Vec<_>>().join(", "),
-            of,
+            owner,
             region.map_or("-".to_owned(), Clone::clone),
         ]);
     }
-    section("Futexes", &table, width, all.len().saturating_sub(top))
+    section("Futexes", &table, width, futexes.len().saturating_sub(top))
 }
 
 /// Unfinished calls by name; those of sleeping threads are listed there.
@@ -386,9 +391,9 @@ fn unfinished(run: &Run, summary: &Summary, width: usize, top: usize) -> String 
             }
         }
     }
-    let mut all: Vec<&CallGroup> = summary.calls.iter().collect();
-    all.retain(|g| g.unfinished.0 > 0);
-    all.sort_by_key(|g| std::cmp::Reverse(g.unfinished.1));
+    let mut groups: Vec<&CallGroup> = summary.calls.iter().collect();
+    groups.retain(|g| g.unfinished.0 > 0);
+    groups.sort_by_key(|g| std::cmp::Reverse(g.unfinished.1));
     let mut table = TextTable::new(&[
         ("unfinished call", 0),
         ("calls", 0),
@@ -396,7 +401,7 @@ fn unfinished(run: &Run, summary: &Summary, width: usize, top: usize) -> String 
         ("longest", 1),
         ("in thread", 2),
     ]);
-    for group in all.iter().take(top) {
+    for group in groups.iter().take(top) {
         let (ns, thread) = longest.get(&*group.name).cloned().unwrap_or_default();
         table.rows.push(vec![
             group.name.clone(),
@@ -406,7 +411,7 @@ fn unfinished(run: &Run, summary: &Summary, width: usize, top: usize) -> String 
             thread,
         ]);
     }
-    let left = all.len().saturating_sub(top);
+    let left = groups.len().saturating_sub(top);
     section("Calls that did not end", &table, width, left)
 }
 
