@@ -120,11 +120,7 @@ impl Dwarf {
         let function = self.refer(site, value)?;
         let (_, called) = self.entry(function)?;
         let name = self.name(function, &called)?.into();
-        let dwarf = self.forms(site.part, site.unit);
-        let address = |name| {
-            let value = entry.attr_value(name)?;
-            dwarf.attr_address(unit, value).ok().flatten()
-        };
+        let address = |name| self.address(site, unit, entry, name);
         let return_address =
             address(gimli::DW_AT_call_return_pc).or_else(|| address(gimli::DW_AT_low_pc));
         let jumps =

@@ -91,10 +91,7 @@ impl Dwarf {
         let code = self.code(die, &unit, &entry);
         let start = self.entry_pc(die, &unit, &entry, &code)?;
         let around = self.function_ranges(start);
-        let named = entry.attr_value(gimli::DW_AT_entry_pc).and_then(|v| {
-            let dwarf = self.forms(die.part, die.unit);
-            dwarf.attr_address(&unit, v).ok().flatten()
-        });
+        let named = self.address(die, &unit, &entry, gimli::DW_AT_entry_pc);
         Some(InlinedCopy {
             die,
             function,
@@ -185,19 +182,19 @@ impl<'d> CopyStarts<'d> {
         around: &Around,
     ) -> Option<Vec<Starts>> {
         let named = |c: &InlinedCopy| c.named.filter(|n| marks.contains_key(n));
-        let own = group.iter().map(|c| named(c).into_iter().collect());
-        let mut own: Vec<BTreeSet<u64>> = own.collect();
-        if own.iter().all(BTreeSet::is_empty) {
+        let by_copy = group.iter().map(|c| named(c).into_iter().collect());
+        let mut by_copy: Vec<BTreeSet<u64>> = by_copy.collect();
+        if by_copy.iter().all(BTreeSet::is_empty) {
             return None;
         }
         let mut calls = 0_usize;
         for (mark, count) in marks {
-            let known = own.iter().filter(|o| o.contains(mark)).count();
+            let known = by_copy.iter().filter(|o| o.contains(mark)).count();
             let owner = (known == 0).then(|| self.owner(*mark, group));
             match owner {
                 None => calls += *count,
                 Some(Some(owner)) => {
-                    own[owner].insert(*mark);
+                    by_copy[owner].insert(*mark);
                     calls += *count;
                 }
                 // That of a part of a function that was split.
@@ -205,25 +202,25 @@ impl<'d> CopyStarts<'d> {
             }
         }
         // A copy whose mark is gone.
-        for (copy, own) in group.iter().zip(&mut own).filter(|o| o.1.is_empty()) {
-            own.insert(copy.start);
+        for (copy, marks) in group.iter().zip(&mut by_copy).filter(|o| o.1.is_empty()) {
+            marks.insert(copy.start);
             calls += 1;
         }
         let settled = |(copy, marks): (&InlinedCopy, &BTreeSet<u64>)| -> BTreeSet<u64> {
-            let there = |n: usize| copy.has(flow.all[n].address);
-            let own = marks.iter().copied().filter(|m| copy.has(*m));
-            let mut at: BTreeSet<u64> = own.collect();
+            let is_inside = |n: usize| copy.has(flow.all[n].address);
+            let inside = marks.iter().copied().filter(|m| copy.has(*m));
+            let mut starts: BTreeSet<u64> = inside.collect();
             for &mark in marks.iter().filter(|m| !copy.has(**m)) {
                 // Variables are known in the copy's own code.
-                let beside = flow.at(mark).and_then(|n| flow.beside(n, &there));
+                let beside = flow.at(mark).and_then(|n| flow.beside(n, &is_inside));
                 let beside = beside
                     .map(|n| flow.all[n].address)
-                    .filter(|b| !at.contains(b));
-                at.insert(beside.unwrap_or(mark));
+                    .filter(|b| !starts.contains(b));
+                starts.insert(beside.unwrap_or(mark));
             }
-            at
+            starts
         };
-        let starts: Vec<BTreeSet<u64>> = group.iter().zip(&own).map(settled).collect();
+        let starts: Vec<BTreeSet<u64>> = group.iter().zip(&by_copy).map(settled).collect();
         let locations = starts.iter().map(BTreeSet::len).sum::<usize>();
         let together = (locations < calls).then_some(Inexact::Together);
         let why = |(copy, starts): (&InlinedCopy, &BTreeSet<u64>)| {

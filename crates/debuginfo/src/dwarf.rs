@@ -395,6 +395,18 @@ impl Dwarf {
         std::str::from_utf8(self.string(die, value)?.slice()).ok()
     }
 
+    /// An attribute of an entry that is an address.
+    pub(crate) fn address(
+        &self,
+        die: Die,
+        unit: &Unit,
+        entry: &Entry,
+        name: gimli::DwAt,
+    ) -> Option<u64> {
+        let forms = self.forms(die.part, die.unit);
+        forms.attr_address(unit, entry.attr_value(name)?).ok()?
+    }
+
     /// The name of an entry, or of the entry that it completes.
     pub(crate) fn name(&self, die: Die, entry: &Entry) -> Option<&'static str> {
         let (holder, value) = self.name_attr(die, entry)?;

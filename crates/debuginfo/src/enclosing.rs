@@ -142,9 +142,9 @@ impl Dwarf {
     ) -> OuterFrame {
         let value = entry.attr_value(gimli::DW_AT_static_link);
         let Some(value) = value else {
-            return Err(Unavailable::new(
+            return Unavailable::because(
                 "debugging information has no static link (DW_AT_static_link) that leads there",
-            ));
+            );
         };
         let mut context = LocContext {
             dwarf: self,
@@ -163,7 +163,7 @@ impl Dwarf {
         }
         let (Location::Address(mut ops) | Location::Value(mut ops)) = context.attribute(value)?
         else {
-            return Err(Unavailable::new("its static link is in pieces"));
+            return Unavailable::because("its static link is in pieces");
         };
         // The first instructions store the register that the expression loads.
         if let [

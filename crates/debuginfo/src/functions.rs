@@ -348,19 +348,15 @@ impl Dwarf {
         code: &[(u64, u64)],
     ) -> Option<u64> {
         let first = code.first()?.0;
-        let dwarf = self.forms(die.part, die.unit);
-        let given = entry.attr_value(gimli::DW_AT_entry_pc).and_then(|v| {
-            match dwarf.attr_address(unit, v).ok().flatten() {
-                Some(a) => Some(a),
-                // DWARF 5: relative to the entry's first address.
-                None => {
-                    let base = match entry.attr_value(gimli::DW_AT_low_pc) {
-                        Some(low) => dwarf.attr_address(unit, low).ok().flatten()?,
-                        None => first,
-                    };
-                    base.checked_add(v.udata_value()?)
-                }
-            }
+        let address = |name| self.address(die, unit, entry, name);
+        let given = address(gimli::DW_AT_entry_pc).or_else(|| {
+            // DWARF 5: relative to the entry's first address.
+            let distance = entry.attr_value(gimli::DW_AT_entry_pc)?.udata_value()?;
+            let base = match entry.has_attr(gimli::DW_AT_low_pc) {
+                true => address(gimli::DW_AT_low_pc)?,
+                false => first,
+            };
+            base.checked_add(distance)
         });
         let inside = |a: &u64| contains(code, *a);
         Some(given.filter(inside).unwrap_or(first))

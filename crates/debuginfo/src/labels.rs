@@ -33,16 +33,13 @@ impl Dwarf {
         found: &mut Vec<LabelLocation>,
     ) -> Option<()> {
         let unit = self.unit(function.part, function.unit)?;
-        let dwarf = self.forms(function.part, function.unit);
         self.visit(function, |_, die, entry| {
             // The labels of a nested function are its own.
             if entry.tag() == gimli::DW_TAG_subprogram && die != function {
                 return Next::Behind;
             }
             if entry.tag() == gimli::DW_TAG_label {
-                let address = entry
-                    .attr_value(gimli::DW_AT_low_pc)
-                    .and_then(|v| dwarf.attr_address(&unit, v).ok().flatten());
+                let address = self.address(die, &unit, entry, gimli::DW_AT_low_pc);
                 let label = self.name(die, entry).filter(|label| name.matches(label));
                 found.extend(address.zip(label).map(|(address, label)| LabelLocation {
                     name: label.into(),

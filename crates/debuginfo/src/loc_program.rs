@@ -114,6 +114,11 @@ impl Unavailable {
         Unavailable(reason.into())
     }
 
+    /// An error with that reason.
+    pub(crate) fn because<T>(reason: impl Into<String>) -> Result<T, Unavailable> {
+        Err(Unavailable::new(reason))
+    }
+
     pub(crate) fn optimised() -> Unavailable {
         // SystemTap's words, followed by the reason.
         Unavailable::new("not accessible at this address: optimised out")

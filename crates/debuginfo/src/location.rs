@@ -6,7 +6,7 @@ use spile_cast::Cast;
 use crate::cfi::{self, Cfa};
 use crate::dwarf::Dwarf;
 use crate::enclosing::OuterFrame;
-use crate::loc_program::{LocBinary, LocStep, Location, Unavailable, little_endian};
+use crate::loc_program::{LocBinary as B, LocStep, Location, Unavailable, little_endian};
 use crate::thread_local;
 use crate::unit::{Die, R, Unit, number_of};
 
@@ -118,7 +118,7 @@ impl LocContext<'_> {
         }
         match (found.pop(), found.is_empty()) {
             (Some(location), true) => Ok(location),
-            _ => Err(Unavailable::new(OUTER_REGISTER)),
+            _ => Unavailable::because(OUTER_REGISTER),
         }
     }
 
@@ -191,7 +191,7 @@ impl LocContext<'_> {
     /// The canonical frame address of the function.
     fn cfa(&self) -> Result<LocProgram, Unavailable> {
         if self.outer.is_some() {
-            return Err(Unavailable::new(OUTER_REGISTER));
+            return Unavailable::because(OUTER_REGISTER);
         }
         let main = &self.dwarf.main;
         let debug = &self.dwarf.part(0).image;
@@ -204,15 +204,13 @@ impl LocContext<'_> {
                 p.push(LocStep::Load { size: 8 });
                 Ok(p)
             }
-            _ => Err(Unavailable::new(
-                "unwind information for its frame is not understood",
-            )),
+            _ => Unavailable::because("unwind information for its frame is not understood"),
         }
     }
 
     fn register(&self, register: gimli::Register) -> Result<(), Unavailable> {
         match self.outer {
-            Some(Ok(_)) => Err(Unavailable::new(OUTER_REGISTER)),
+            Some(Ok(_)) => Unavailable::because(OUTER_REGISTER),
             Some(Err(why)) => Err(why.clone()),
             None => self.general(register),
         }
@@ -223,9 +221,7 @@ impl LocContext<'_> {
         let abi = self.dwarf.main.abi();
         match abi.and_then(|abi| abi.offset(register.0)) {
             Some(_) => Ok(()),
-            None => Err(Unavailable::new(
-                "it is in a floating point or vector register",
-            )),
+            None => Unavailable::because("it is in a floating point or vector register"),
         }
     }
 
@@ -265,15 +261,13 @@ impl LocContext<'_> {
         let size = number_of(&entry, gimli::DW_AT_byte_size).unwrap_or(0);
         match (entry.attr_value(gimli::DW_AT_encoding), size) {
             (Some(AttributeValue::Encoding(gimli::DW_ATE_float)), _) => {
-                Err(Unavailable::new("it is computed in floating point"))
+                Unavailable::because("it is computed in floating point")
             }
             (Some(AttributeValue::Encoding(e)), 1 | 2 | 4 | 8) => {
                 let signed = matches!(e, gimli::DW_ATE_signed | gimli::DW_ATE_signed_char);
                 Ok((size.fit::<u8>(), signed))
             }
-            _ => Err(Unavailable::new(
-                "it is computed in a type that does not fit a word",
-            )),
+            _ => Unavailable::because("it is computed in a type that does not fit a word"),
         }
     }
 
@@ -300,7 +294,7 @@ fn register_offset(register: u16, offset: i64) -> LocProgram {
     vec![
         LocStep::Reg(register),
         LocStep::Const(offset),
-        LocStep::Binary(LocBinary::Add),
+        LocStep::Binary(B::Add),
     ]
 }
 
@@ -324,7 +318,7 @@ impl Evaluator<'_, '_> {
         Ok(())
     }
 
-    fn binary(&mut self, op: LocBinary) -> Result<(), Unavailable> {
+    fn binary(&mut self, op: B) -> Result<(), Unavailable> {
         let right = self.pop()?;
         let mut left = self.pop()?;
         left.extend(right);
@@ -357,7 +351,7 @@ impl Evaluator<'_, '_> {
         }
         let mut p = thread_local::block(image)?;
         p.extend(offset);
-        p.push(LocStep::Binary(LocBinary::Add));
+        p.push(LocStep::Binary(B::Add));
         self.push(p)
     }
 
@@ -365,8 +359,8 @@ impl Evaluator<'_, '_> {
     fn keep_bits(&mut self, bits: u8, signed: bool) -> Result<(), Unavailable> {
         let unused = 64 - i64::from(bits);
         let shifts = match signed {
-            true => [LocBinary::Shl, LocBinary::Sar],
-            false => [LocBinary::Shl, LocBinary::Shr],
+            true => [B::Shl, B::Sar],
+            false => [B::Shl, B::Shr],
         };
         for shift in shifts {
             self.push(vec![LocStep::Const(unused)])?;
@@ -383,7 +377,7 @@ impl Evaluator<'_, '_> {
     }
 
     fn address(&mut self, address: u64) -> Result<(), Unavailable> {
-        let add = LocStep::Binary(LocBinary::Add);
+        let add = LocStep::Binary(B::Add);
         self.push(vec![
             LocStep::Const(address.cast_signed()),
             LocStep::Bias,
@@ -408,9 +402,9 @@ impl Evaluator<'_, '_> {
     fn skip(&mut self, next_offset: usize, distance: i16) -> Result<(), Unavailable> {
         let target = forward_target(next_offset, distance)?;
         let Some(mut other) = self.waiting.pop().filter(|w| w.target == next_offset) else {
-            return Err(Unavailable::new("its location has jumps"));
+            return Unavailable::because("its location has jumps");
         };
-        let not = [LocStep::Const(0), LocStep::Binary(LocBinary::Eq)];
+        let not = [LocStep::Const(0), LocStep::Binary(B::Eq)];
         other.condition.extend(not);
         let stack = std::mem::replace(&mut self.stack, other.stack);
         self.defer_path(PendingPath {
@@ -425,7 +419,7 @@ impl Evaluator<'_, '_> {
         if self.waiting.last().is_some_and(|w| w.target < way.target)
             || self.waiting.len() > MAX_WAYS
         {
-            return Err(Unavailable::new("its location has jumps"));
+            return Unavailable::because("its location has jumps");
         }
         self.waiting.push(way);
         Ok(())
@@ -433,7 +427,6 @@ impl Evaluator<'_, '_> {
 
     /// Joins the paths that meet at an operation: where they differ, the condition selects.
     fn join_paths(&mut self, offset: usize) -> Result<(), Unavailable> {
-        use crate::loc_program::LocBinary as B;
         while let Some(way) = self.waiting.pop_if(|w| w.target <= offset) {
             let stack = std::mem::take(&mut self.stack);
             if stack.len() != way.stack.len() || way.target != offset {
@@ -459,7 +452,6 @@ impl Evaluator<'_, '_> {
     }
 
     fn step(&mut self, op: Operation<R>, depth: usize) -> Result<(), Unavailable> {
-        use crate::loc_program::LocBinary as B;
         let die = self.context.die;
         let dwarf = self.context.dwarf.forms(die.part, die.unit);
         let indexed = |index| {
@@ -547,14 +539,12 @@ impl Evaluator<'_, '_> {
             } => self.piece(size_in_bits, bit_offset)?,
             Operation::TLS => self.thread_local()?,
             Operation::ParameterRef { .. } => {
-                return Err(Unavailable::new("only the caller knows it"));
+                return Unavailable::because("only the caller knows it");
             }
             Operation::Call { .. }
             | Operation::VariableValue { .. }
             | Operation::PushObjectAddress => {
-                return Err(Unavailable::new(
-                    "its location depends on another variable's",
-                ));
+                return Unavailable::because("its location depends on another variable's");
             }
             op => return self.arithmetic(op),
         }
@@ -562,7 +552,6 @@ impl Evaluator<'_, '_> {
     }
 
     fn arithmetic(&mut self, op: Operation<R>) -> Result<(), Unavailable> {
-        use crate::loc_program::LocBinary as B;
         match op {
             Operation::Drop => {
                 self.pop()?;
@@ -625,16 +614,16 @@ impl Evaluator<'_, '_> {
                 self.context.register(register)?;
                 self.push(vec![LocStep::Reg(register.0)])
             }
-            _ => Err(Unavailable::new(
+            _ => Unavailable::because(
                 "not accessible at this address: only known when the function was entered, where a \
                  probe can keep it in a global",
-            )),
+            ),
         }
     }
 
     fn piece(&mut self, bits: u64, from: Option<u64>) -> Result<(), Unavailable> {
         if !bits.is_multiple_of(8) || from.unwrap_or(0) != 0 {
-            return Err(Unavailable::new("it is in pieces that are no whole bytes"));
+            return Unavailable::because("it is in pieces that are no whole bytes");
         }
         let location = match self.result.take() {
             Some(r) => Some(r),
@@ -646,7 +635,7 @@ impl Evaluator<'_, '_> {
 
     fn finish(mut self) -> Result<Location, Unavailable> {
         if self.lost {
-            return Err(Unavailable::new("it has no value yet here"));
+            return Unavailable::because("it has no value yet here");
         }
         if !self.pieces.is_empty() {
             if self.pieces.iter().all(|p| p.1.is_none()) {

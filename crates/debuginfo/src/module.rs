@@ -91,12 +91,6 @@ impl DebugFile {
         self.debug().image.as_deref()
     }
 
-    /// The file that dwz moved shared parts of the DWARF to.
-    #[must_use]
-    pub fn alt_image(&self) -> Option<&Image> {
-        self.debug().alt.as_deref()
-    }
-
     /// Errors in the search for separate debugging information.
     #[must_use]
     pub fn notes(&self) -> &[String] {

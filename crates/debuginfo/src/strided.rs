@@ -173,7 +173,7 @@ impl Dwarf {
             ..
         } = self.ctype(variable.ty)
         else {
-            return Err(Unavailable::new("the number of elements has no known type"));
+            return Unavailable::because("the number of elements has no known type");
         };
         let mut ops = match self.locate(&variable, address)? {
             Location::Address(mut ops) => {

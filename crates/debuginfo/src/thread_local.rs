@@ -42,11 +42,7 @@ fn offset_in(start: i64, size: i64, value: i64) -> Option<i64> {
 
 /// A program that computes the address of the current thread's block of a module.
 pub(crate) fn block(image: &Image) -> Result<Vec<LocStep>, Unavailable> {
-    let unknown = |why: &str| {
-        Err(Unavailable::new(format!(
-            "it is a thread-local variable, {why}"
-        )))
-    };
+    let unknown = |why: &str| Unavailable::because(format!("it is a thread-local variable, {why}"));
     let abi = image.abi();
     let Some(abi) = abi.filter(|abi| abi.kernel.thread_pointer.is_some()) else {
         return unknown("which this processor keeps in a register that the kernel does not save");

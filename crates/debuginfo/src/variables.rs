@@ -275,6 +275,6 @@ fn constant(value: AttributeValue<crate::unit::R>) -> Result<Location, Unavailab
     match value {
         AttributeValue::Data16(n) => Ok(Location::known(&n.to_le_bytes())),
         AttributeValue::Block(b) => Ok(Location::known(b.slice())),
-        _ => Err(Unavailable::new("it is a constant without a number")),
+        _ => Unavailable::because("it is a constant without a number"),
     }
 }
