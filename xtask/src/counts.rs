@@ -2,7 +2,7 @@
 //!
 //! Arguments are those of `cargo test`. With `--guests` the short run of `cargo xtask vm` goes on beside the
 //! tests, which mostly wait: it begins when they are built.
-//! A skipped test reports itself (`crates/testing`).
+//! A skipped test reports itself (`tests/testing`).
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
