@@ -19,7 +19,7 @@ use spile_cast::Cast;
 use spile_runtime::ExternalSource;
 
 use super::rows::{Reader, Report};
-use super::show::{Align, Column, HistogramScale, ReportShape, Row, ascii_only, headline};
+use super::show::{Column, HistogramScale, ReportShape, Row, ascii_only, cells, headline};
 use spile_plain::messages::{Failure, fail};
 
 /// Help on keys.
@@ -30,14 +30,6 @@ const KEYS: [&str; 6] = [
     "  space freeze",
     "  t interval/total",
     "  ↑↓ scroll",
-];
-const KEYS_ASCII: [&str; 6] = [
-    "q quit",
-    "  </> column",
-    "  r reverse",
-    "  space freeze",
-    "  t interval/total",
-    "  j/k scroll",
 ];
 
 /// The content of the view, and its settings.
@@ -144,8 +136,12 @@ impl ViewState {
         .areas(frame.area());
         frame.render_widget(self.head(usize::from(head.width)), head);
         self.table(frame, middle);
-        let keys = if self.ascii { KEYS_ASCII } else { KEYS };
-        let keys = fit::parts(&keys.map(str::to_owned), usize::from(foot.width));
+        // Other keys do the same as arrows.
+        let keys = KEYS.map(|help| match self.ascii {
+            true => help.replace("←→", "</>").replace("↑↓", "j/k"),
+            false => help.to_owned(),
+        });
+        let keys = fit::parts(&keys, usize::from(foot.width));
         let dim = Style::new().add_modifier(Modifier::DIM);
         frame.render_widget(Paragraph::new(keys).style(dim), foot);
     }
@@ -178,15 +174,7 @@ impl ViewState {
         let scale = HistogramScale::for_rows(rows.iter().map(|r| r.1), self.ascii);
         let seconds = self.shown.seconds();
         let titles: Vec<String> = columns.iter().map(|c| self.title(*c, scale)).collect();
-        let texts: Vec<Vec<String>> = rows
-            .iter()
-            .map(|row| {
-                columns
-                    .iter()
-                    .map(|c| c.text(*row, seconds, scale))
-                    .collect()
-            })
-            .collect();
+        let texts = cells(&columns, rows, seconds, scale);
         let width = |i: usize| {
             let cells = texts.iter().map(|row| &row[i]).chain([&titles[i]]);
             cells.map(|c| Line::raw(c).width()).max().unwrap_or(0)
@@ -195,12 +183,8 @@ impl ViewState {
         let shown = fit::columns(&columns, &widths, self.order, usize::from(area.width));
         let line = |texts: &Vec<String>| {
             let cells = shown.iter().map(|(i, width)| {
-                let alignment = match columns[*i].align() {
-                    Align::Left => Alignment::Left,
-                    Align::Right => Alignment::Right,
-                };
-                let text = fit::text(&texts[*i], *width, self.ascii);
-                Cell::from(Text::from(Line::from(text).alignment(alignment)))
+                let text = Line::from(fit::text(&texts[*i], *width, self.ascii));
+                Cell::from(Text::from(text.alignment(columns[*i].alignment())))
             });
             TableRow::new(cells)
         };
@@ -216,17 +200,15 @@ impl ViewState {
 
     /// The title of a column, marked where rows are sorted by it.
     fn title(&self, column: Column, scale: HistogramScale) -> String {
-        let title = match column {
-            Column::Histogram => scale.title(),
-            column => column.title().into(),
-        };
+        let title = column.title(scale);
         let marks = if self.ascii {
             ['v', '^']
         } else {
             ['▼', '▲']
         };
         // Numbers are sorted in descending order, texts in ascending order.
-        let up = self.reverse != (column.align() == Align::Left && column != Column::Histogram);
+        let is_text = column.alignment() == Alignment::Left && column != Column::Histogram;
+        let up = self.reverse != is_text;
         match column == self.order {
             true => format!("{title}{}", marks[usize::from(up)]),
             false => title,

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::fmt::Write;
 
+use ratatui::layout::Alignment;
 use serde_json::{Value, json};
 use spile_cast::Cast;
 use spile_ir::Hist;
@@ -41,15 +42,6 @@ pub(super) struct ReportShape {
     pub top: usize,
     /// Whether there are several reports.
     pub intervals: bool,
-}
-
-/// Alignment of a column's text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Align {
-    /// On the left.
-    Left,
-    /// On the right.
-    Right,
 }
 
 /// A column of the table, of `--csv` and of the live view.
@@ -103,28 +95,29 @@ impl ReportShape {
 }
 
 impl Column {
-    /// The column's title.
-    pub(super) fn title(self) -> &'static str {
-        match self {
+    /// The column's title, for a scale of histograms.
+    pub(super) fn title(self, scale: HistogramScale) -> String {
+        let title = match self {
             Column::Calls => "CALLS",
             Column::Rate => "CALLS/S",
             Column::Total => "TOTAL",
             Column::Mean => "MEAN",
             Column::Max => "MAX",
-            Column::Histogram => "HISTOGRAM",
+            Column::Histogram => return scale.title(),
             Column::Pid => "PID",
             Column::Tid => "TID",
             Column::Comm => "NAME",
             Column::Error => "ERROR",
             Column::Call => "SYSTEM CALL",
-        }
+        };
+        title.to_owned()
     }
 
     /// The column's alignment.
-    pub(super) fn align(self) -> Align {
+    pub(super) fn alignment(self) -> Alignment {
         match self {
-            Column::Histogram | Column::Comm | Column::Error | Column::Call => Align::Left,
-            _ => Align::Right,
+            Column::Histogram | Column::Comm | Column::Error | Column::Call => Alignment::Left,
+            _ => Alignment::Right,
         }
     }
 
@@ -264,7 +257,7 @@ impl HistogramScale {
         };
         let (high, width) = (bound(self.end.saturating_sub(1)), self.end - self.first);
         match width.checked_sub(low.len() + 1) {
-            _ if self.end == 0 => Column::Histogram.title().into(),
+            _ if self.end == 0 => "HISTOGRAM".into(),
             Some(width_left) if width_left >= high.len() => {
                 format!("{low}{high:>0$}", width - low.len())
             }
@@ -334,22 +327,11 @@ fn text(shape: &ReportShape, report: &Report, rows: &[Row<'_>], left: &[Row<'_>]
     let scale = HistogramScale::for_rows(rows.iter().map(|r| r.1), ascii_only());
     let mut lines = vec![headline(shape, report, &sum).concat()];
     let columns = shape.columns();
-    let title = |c: &Column| match c {
-        Column::Histogram => scale.title(),
-        c => c.title().into(),
-    };
     let mut table: Vec<Vec<String>> = Vec::new();
     if !rows.is_empty() {
-        table.push(columns.iter().map(title).collect());
+        table.push(columns.iter().map(|c| c.title(scale)).collect());
     }
-    for row in rows {
-        table.push(
-            columns
-                .iter()
-                .map(|c| c.text(*row, seconds, scale))
-                .collect(),
-        );
-    }
+    table.extend(cells(&columns, rows, seconds, scale));
     lines.extend(aligned(&columns, &table));
     if !left.is_empty() {
         let calls: u64 = left.iter().map(|r| r.1.count).sum();
@@ -379,6 +361,20 @@ fn text(shape: &ReportShape, report: &Report, rows: &[Row<'_>], left: &[Row<'_>]
     out
 }
 
+/// The texts of rows.
+pub(super) fn cells(
+    columns: &[Column],
+    rows: &[Row<'_>],
+    seconds: f64,
+    scale: HistogramScale,
+) -> Vec<Vec<String>> {
+    let texts = |row: &Row<'_>| {
+        let texts = columns.iter().map(|c| c.text(*row, seconds, scale));
+        texts.collect()
+    };
+    rows.iter().map(texts).collect()
+}
+
 /// Lines with aligned columns, without trailing blanks.
 fn aligned(columns: &[Column], table: &[Vec<String>]) -> Vec<String> {
     let width = |i: usize| {
@@ -388,9 +384,9 @@ fn aligned(columns: &[Column], table: &[Vec<String>]) -> Vec<String> {
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let cell = |(i, text): (usize, &String)| {
         let width = widths[i];
-        match columns[i].align() {
-            Align::Right => format!("{text:>width$}"),
-            Align::Left => format!("{text:<width$}"),
+        match columns[i].alignment() {
+            Alignment::Right => format!("{text:>width$}"),
+            _ => format!("{text:<width$}"),
         }
     };
     let line = |row: &Vec<String>| {
@@ -407,6 +403,32 @@ fn bounds(calls: &Calls) -> impl Iterator<Item = (u64, u64)> {
     buckets.map(move |(i, n)| (bound(i), *n))
 }
 
+/// A field of a group in JSON and in comma-separated values: its name, whether it is shown, and its value.
+type Field = (&'static str, bool, fn(&Row<'_>) -> Value);
+
+/// The fields that a shape shows, in the order of comma-separated values.
+fn fields(shape: &ReportShape) -> impl Iterator<Item = Field> + Clone + use<> {
+    let fields: [Field; 10] = [
+        ("calls", true, |r| json!(r.1.count)),
+        ("total_ns", shape.timed, |r| json!(r.1.total)),
+        ("mean_ns", shape.timed, |r| json!(r.1.mean())),
+        ("max_ns", shape.timed, |r| json!(r.1.max)),
+        ("histogram", shape.timed, |r| {
+            let bucket = |(bound, calls)| json!({ "below_ns": bound, "calls": calls });
+            bounds(r.1).map(bucket).collect()
+        }),
+        ("pid", shape.process, |r| json!(r.0.pid)),
+        ("tid", shape.thread, |r| json!(r.0.tid)),
+        ("name", shape.process, |r| json!(r.0.comm)),
+        ("error", shape.error, |r| match r.0.error {
+            0 => Value::Null,
+            _ => json!(r.0.error_name()),
+        }),
+        ("syscall", shape.name, |r| json!(r.0.call)),
+    ];
+    fields.into_iter().filter(|field| field.1)
+}
+
 fn object(
     shape: &ReportShape,
     report: &Report,
@@ -414,38 +436,10 @@ fn object(
     outcome: Option<&Outcome>,
 ) -> Value {
     let seconds = |ns: u64| ns as f64 / 1e9;
-    let row = |(group, calls): &Row<'_>| {
-        let mut row = json!({ "calls": calls.count });
-        let fields = [
-            ("syscall", shape.name, json!(group.call)),
-            (
-                "error",
-                shape.error,
-                match group.error {
-                    0 => Value::Null,
-                    _ => json!(group.error_name()),
-                },
-            ),
-            ("pid", shape.process, json!(group.pid)),
-            ("tid", shape.thread, json!(group.tid)),
-            ("name", shape.process, json!(group.comm)),
-            ("total_ns", shape.timed, json!(calls.total)),
-            ("mean_ns", shape.timed, json!(calls.mean())),
-            ("max_ns", shape.timed, json!(calls.max)),
-            (
-                "histogram",
-                shape.timed,
-                bounds(calls)
-                    .map(|(b, n)| json!({ "below_ns": b, "calls": n }))
-                    .collect(),
-            ),
-        ];
-        for (name, there, value) in fields {
-            if there {
-                row[name] = value;
-            }
-        }
-        row
+    let row = |row: &Row<'_>| -> Value {
+        let fields = fields(shape);
+        let fields = fields.map(|(name, _, value)| (name.to_owned(), value(row)));
+        Value::Object(fields.collect())
     };
     let mut out = json!({
         "begin": seconds(report.begin),
@@ -467,45 +461,30 @@ fn object(
     out
 }
 
-/// Name of a field, whether it is shown, and its text.
-type Field = (&'static str, bool, fn(&Row<'_>) -> String);
+/// A value of a field as a cell of comma-separated values.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => spile_plain::cell(text),
+        Value::Array(buckets) => {
+            let bucket = |b: &Value| format!("{}:{}", b["below_ns"], b["calls"]);
+            buckets.iter().map(bucket).collect::<Vec<_>>().join(" ")
+        }
+        number => number.to_string(),
+    }
+}
 
 fn values(shape: &ReportShape, report: &Report, rows: &[Row<'_>], head: bool) -> String {
-    let fields: [Field; 9] = [
-        ("calls", true, |r| r.1.count.to_string()),
-        ("total_ns", shape.timed, |r| r.1.total.to_string()),
-        ("mean_ns", shape.timed, |r| r.1.mean().to_string()),
-        ("max_ns", shape.timed, |r| r.1.max.to_string()),
-        ("histogram", shape.timed, |r| {
-            let all: Vec<_> = bounds(r.1).map(|(b, n)| format!("{b}:{n}")).collect();
-            all.join(" ")
-        }),
-        ("pid", shape.process, |r| r.0.pid.to_string()),
-        ("tid", shape.thread, |r| r.0.tid.to_string()),
-        ("name", shape.process, |r| spile_plain::cell(&r.0.comm)),
-        ("error", shape.error, |r| r.0.error_name()),
-    ];
+    let fields = fields(shape);
     let mut out = String::new();
-    let call = |text: &str| {
-        if shape.name {
-            format!(",{text}")
-        } else {
-            String::new()
-        }
-    };
     if head {
-        let names: Vec<_> = fields.iter().filter(|f| f.1).map(|f| f.0).collect();
-        let _ = writeln!(out, "begin,end,{}{}", names.join(","), call("syscall"));
+        let names: Vec<_> = fields.clone().map(|f| f.0).collect();
+        let _ = writeln!(out, "begin,end,{}", names.join(","));
     }
+    let (begin, end) = (report.begin as f64 / 1e9, report.end as f64 / 1e9);
     for row in rows {
-        let cells: Vec<_> = fields.iter().filter(|f| f.1).map(|f| f.2(row)).collect();
-        let (begin, end) = (report.begin as f64 / 1e9, report.end as f64 / 1e9);
-        let _ = writeln!(
-            out,
-            "{begin:.3},{end:.3},{}{}",
-            cells.join(","),
-            call(&row.0.call)
-        );
+        let cells: Vec<_> = fields.clone().map(|f| cell(&f.2(row))).collect();
+        let _ = writeln!(out, "{begin:.3},{end:.3},{}", cells.join(","));
     }
     out
 }
