@@ -12,12 +12,17 @@ mod rows;
 pub mod syscount;
 mod system;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::time::Duration;
 
-use spile_plain::messages::Failure;
+use spile_plain::messages::{Failure, fail, print_stdout};
 use spile_runtime::io::rows::{Row, RowSink};
 use spile_runtime::{ExternalSource, OnArmed, Outcome, TargetProcess};
+
+use self::rows::Fields;
 
 /// The scripts, by the names of their files in `tools/`.
 const SCRIPTS: [(&str, &str); 4] = [
@@ -78,6 +83,16 @@ impl ToolRun {
         }
     }
 
+    /// A run whose losses are a part of its result, and do not end it.
+    fn recording(tool: &'static str, verbose: u8) -> ToolRun {
+        ToolRun {
+            verbose,
+            quiet: true,
+            limits: vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()],
+            ..ToolRun::new(tool)
+        }
+    }
+
     /// Sets a global of the script.
     fn set(&mut self, name: &'static str, value: impl ToString) {
         self.settings.push((name, value.to_string()));
@@ -92,4 +107,68 @@ impl ToolRun {
     ) -> Result<Outcome, Failure> {
         passes(self, Box::new(row))
     }
+
+    /// Compiles the script and runs it to the end; builds up a state from its rows.
+    fn build<B: FromRows>(self, passes: Passes<'_>) -> Result<(Built<B>, Outcome), Failure> {
+        let built = Rc::new(RefCell::new(Built::default()));
+        let taken = Rc::clone(&built);
+        let outcome = self.run(passes, move |row, _| {
+            taken.borrow_mut().row(row);
+            ControlFlow::Continue(())
+        })?;
+        Ok((built.take(), outcome))
+    }
+}
+
+/// The error of a run whose last row did not come.
+const UNFINISHED: &str = "the recording ended before its account";
+
+/// A state that the rows of a script build up.
+trait FromRows: Default + 'static {
+    /// Takes the row of that name; `None` if it is malformed.
+    fn take(&mut self, name: &str, f: &mut Fields<'_>) -> Option<()>;
+}
+
+/// A state, and what the rows were like.
+#[derive(Default)]
+struct Built<B> {
+    state: B,
+    /// Number of rows that were malformed.
+    malformed: u64,
+    /// Whether the last row came, `end`.
+    ended: bool,
+}
+
+impl<B: FromRows> Built<B> {
+    fn row(&mut self, row: &Row<'_>) {
+        match self.state.take(row.name, &mut Fields::new(row)) {
+            Some(()) => self.ended |= row.name == "end",
+            None => self.malformed += 1,
+        }
+    }
+
+    /// The state after the last row.
+    fn state(self) -> Result<B, Failure> {
+        match self.ended {
+            true => Ok(self.state),
+            false => Err(fail(UNFINISHED)),
+        }
+    }
+}
+
+/// What is lost where rows are malformed.
+const MALFORMED: &str = "rows of the recording: they were malformed";
+
+/// Adds what was lost to an account: numbers, each with what it counts.
+fn add_losses<'a>(
+    lost: &mut BTreeMap<String, u64>,
+    counts: impl IntoIterator<Item = (u64, &'a str)>,
+) {
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    lost.extend(counts.map(|(count, what)| (what.to_owned(), count)));
+}
+
+/// Prints a line of JSON.
+fn print_json(text: serde_json::Result<String>) -> Result<(), Failure> {
+    print_stdout(format_args!("{}\n", text.map_err(fail)?))
 }

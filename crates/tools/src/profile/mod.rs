@@ -32,7 +32,7 @@ use spile_runtime::machine::pid_namespace::PidMap;
 use self::recording_file::RecordingFile;
 use self::rows::{ProfileBuilder, ThreadIdentity};
 use self::times::CountFolder;
-use super::{Passes, ToolRun, script};
+use super::{Passes, ToolRun, UNFINISHED, add_losses, script};
 use crate::profiles::width;
 use spile_plain::messages::{Failure, fail, print_stderr, print_stdout};
 
@@ -173,16 +173,13 @@ fn prepare(
     cli: &ProfileCommand,
     header: &mut Header,
 ) -> Result<(ToolRun, Option<CountFolder>), Failure> {
-    let mut tool = ToolRun::new("profile");
-    tool.verbose = cli.verbose;
-    tool.quiet = true;
+    // Losses are reported in the account and do not end the run.
+    let mut tool = ToolRun::recording("profile", cli.verbose);
     // The libraries' words, and the names that they announce.
     tool.resident = true;
     tool.buffer_mb = Some(if cli.trace { TRACE_MB } else { ROWS_MB });
     tool.rest = cli.trace.then_some(TRACE_REST);
     tool.timeout = cli.duration;
-    // Losses are reported in the account and do not end the run.
-    tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
     if cli.stacks {
         tool.limits.push(format!("MAXBACKTRACE={FRAMES}"));
     }
@@ -259,7 +256,7 @@ fn record(
     })?;
     let rows = rows.take();
     if !rows.ended {
-        return Err(fail("the recording ended before its account"));
+        return Err(fail(UNFINISHED));
     }
     Ok((rows, outcome))
 }
@@ -316,10 +313,8 @@ fn unlisted(now: usize, data: &mut Snapshot) {
     let lives = |t: &&Thread| t.ended_ns.is_none() && before.contains(&t.pid);
     let listed = data.threads.iter().filter(lives).count();
     let missing = now.saturating_sub(listed);
-    if missing > 0 {
-        let what = "threads that only slept: their numbers are not known in this PID namespace";
-        data.lost.insert(what.into(), missing as u64);
-    }
+    let what = "threads that only slept: their numbers are not known in this PID namespace";
+    add_losses(&mut data.lost, [(missing as u64, what)]);
 }
 
 /// The identity of a thread now; `None` if it has ended.
@@ -465,19 +460,15 @@ pub(crate) fn header(cli: &ProfileCommand) -> Result<Header, Failure> {
 
 /// The path of the profile, if one is written: ranks always write one.
 fn destination(cli: &ProfileCommand, header: &Header) -> Option<PathBuf> {
-    match &cli.output {
-        Some(path) => Some(path.clone()),
-        None if header.rank.is_some() => {
-            Some(format!("spile-{}", header.run.replace('/', "_")).into())
-        }
-        None => None,
-    }
+    let of_ranks = || format!("spile-{}", header.run.replace('/', "_")).into();
+    let shared = header.rank.is_some().then(of_ranks);
+    cli.output.clone().or(shared)
 }
 
 /// The losses of the session in the account's terms.
 fn losses(outcome: &Outcome, data: &mut Snapshot) {
     let account = &outcome.losses;
-    let kinds = [
+    let counts = [
         (account.errors, "events: their handlers failed"),
         (
             account.skipped.reentrancy,
@@ -505,11 +496,7 @@ fn losses(outcome: &Outcome, data: &mut Snapshot) {
             "frames in files that were not read yet: such stacks may end early",
         ),
     ];
-    for (count, what) in kinds {
-        if count > 0 {
-            data.lost.insert(what.to_owned(), count);
-        }
-    }
+    add_losses(&mut data.lost, counts);
 }
 
 #[cfg(test)]

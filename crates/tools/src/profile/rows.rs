@@ -52,6 +52,7 @@ use spile_runtime::io::rows::Row;
 pub(super) use self::builder::{ProfileBuilder, ThreadIdentity};
 use self::builder::{REUSED, SingleCall, call_parts};
 use self::locations::{ends_path, frame, in_file, variable};
+use crate::add_losses;
 use crate::rows::Fields;
 
 /// Rows that report single events, and belong to no account.
@@ -181,10 +182,8 @@ impl ProfileBuilder {
                 let unseen: u64 = f.number()?;
                 self.snapshot.recorder.displaced = f.number()?;
                 self.snapshot.recorder.cpu = own_cpu_time().saturating_sub(self.used_before);
-                if unseen > 0 {
-                    let what = "switches to a thread that the kernel did not show; the scheduler's own times replace them";
-                    self.snapshot.lost.insert(what.into(), unseen);
-                }
+                let what = "switches to a thread that the kernel did not show; the scheduler's own times replace them";
+                add_losses(&mut self.snapshot.lost, [(unseen, what)]);
                 self.complete = true;
             }
             _ => return None,

@@ -8,20 +8,14 @@ mod marks;
 mod noise;
 mod rows;
 
-use std::cell::RefCell;
-use std::ops::ControlFlow;
-use std::rc::Rc;
-
 use clap::Args;
 use spile_kernel::machine;
 use spile_profile::report;
-use spile_profile::system::System;
-use spile_runtime::Outcome;
 
 use self::marks::{Work, begin};
 use self::rows::MachineBuilder;
 use super::profile::{self, ProfileCommand};
-use super::{Passes, ToolRun, script};
+use super::{MALFORMED, Passes, ToolRun, add_losses, print_json, script};
 use crate::profiles::width;
 use spile_plain::messages::{Failure, fail, print_stderr, print_stdout};
 
@@ -64,10 +58,7 @@ pub(crate) fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failur
     if !cli.command.is_empty() {
         profile::command(&cli.command)?;
     }
-    let mut tool = ToolRun::new("system");
-    tool.verbose = cli.verbose;
-    tool.quiet = true;
-    tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
+    let mut tool = ToolRun::recording("system", cli.verbose);
     let cpus = machine::online_cpus();
     let (armed, outside, told) = begin(
         cpus,
@@ -80,12 +71,7 @@ pub(crate) fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failur
     tool.set("token", marks::token());
     tool.armed = Some(armed);
     tool.outside = Some(outside);
-    let rows = Rc::new(RefCell::new(MachineBuilder::default()));
-    let taken = Rc::clone(&rows);
-    let outcome = tool.run(passes, move |row, _| {
-        taken.borrow_mut().row(row);
-        ControlFlow::Continue(())
-    })?;
+    let (rows, outcome) = tool.build::<MachineBuilder>(passes)?;
     let work = told.take();
     if let Some(wrong) = work.wrong {
         return Err(fail(wrong));
@@ -95,22 +81,32 @@ pub(crate) fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failur
             "WARNING: processor {cpu} is left out: spile may not run there\n"
         ));
     }
-    let rows = rows.take();
-    if !rows.ended {
-        return Err(fail("the recording ended before its account"));
-    }
+    let malformed = rows.malformed;
+    let mut system = rows.state()?.finish();
     let header = profile::header(cli)?;
-    let mut system = rows.finish();
     system.host = header.host;
     system.kernel = header.kernel;
     system.command.clone_from(&cli.command);
     system.status = work.status;
-    losses(&outcome, &mut system);
+    let account = &outcome.losses;
+    add_losses(
+        &mut system.lost,
+        [
+            (malformed, MALFORMED),
+            (account.errors, "events: their handlers failed"),
+            (
+                account.skipped.total(),
+                "events that hit while another was handled; their time counts where they hit",
+            ),
+            (
+                account.lost_output,
+                "names of processes: the buffer was full",
+            ),
+            (account.overflows, "sums that did not fit in the tables"),
+        ],
+    );
     match cli.machine.json {
-        true => {
-            let text = serde_json::to_string(&system);
-            print_stdout(format_args!("{}\n", text.map_err(|e| fail(e.to_string()))?))?;
-        }
+        true => print_json(serde_json::to_string(&system))?,
         false if cli.command.is_empty() => {
             print_stdout(report::system(&system, width(std::io::stdout()), cli.top))?;
         }
@@ -118,25 +114,4 @@ pub(crate) fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failur
         false => print_stderr(report::system(&system, width(std::io::stderr()), cli.top)),
     }
     Ok(profile::exit_code(work.status))
-}
-
-/// The losses of the session.
-fn losses(outcome: &Outcome, system: &mut System) {
-    let account = &outcome.losses;
-    for (count, what) in [
-        (account.errors, "events: their handlers failed"),
-        (
-            account.skipped.total(),
-            "events that hit while another was handled; their time counts where they hit",
-        ),
-        (
-            account.lost_output,
-            "names of processes: the buffer was full",
-        ),
-        (account.overflows, "sums that did not fit in the tables"),
-    ] {
-        if count > 0 {
-            system.lost.insert(what.to_owned(), count);
-        }
-    }
 }

@@ -1,10 +1,7 @@
 //! `spile profile --noise`: a thread on each processor reads the clock in a loop. Where the clock
 //! jumps, something else had the processor; the script knows what.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ops::ControlFlow;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,13 +12,12 @@ use spile_kernel::{machine, process};
 use spile_profile::noise::{CauseKind, Noise, NoiseEvent, Source, account};
 use spile_profile::report;
 use spile_profile::system::InterruptKind as Interrupt;
-use spile_runtime::Outcome;
-use spile_runtime::io::rows::Row;
 
 use super::profile::{self, ProfileCommand};
 use super::{marks, rows};
 use crate::profiles::width;
-use crate::{Passes, ToolRun, rows::Fields, script};
+use crate::rows::Fields;
+use crate::{FromRows, MALFORMED, Passes, ToolRun, add_losses, print_json, script};
 use spile_plain::messages::{Failure, fail, print_stdout};
 
 /// The default duration.
@@ -72,10 +68,7 @@ pub(super) fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failur
     cpus.dedup();
     let duration = cli.duration.unwrap_or(USUAL);
     let threshold = cli.machine.threshold;
-    let mut tool = ToolRun::new("noise");
-    tool.verbose = cli.verbose;
-    tool.quiet = true;
-    tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
+    let mut tool = ToolRun::recording("noise", cli.verbose);
     tool.set("token", marks::token());
     let measurements = Measurements::default();
     let stop = Arc::new(AtomicBool::new(false));
@@ -85,18 +78,11 @@ pub(super) fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failur
             .map_err(|e| fail(format_args!("a pipe: {e}")))?;
     tool.armed = Some(armed);
     tool.outside = Some(outside);
-    let rows = Rc::new(RefCell::new(NoiseBuilder::default()));
-    let taken = Rc::clone(&rows);
-    let done = tool.run(passes, move |row, _| {
-        taken.borrow_mut().row(row);
-        ControlFlow::Continue(())
-    });
+    let built = tool.build::<NoiseBuilder>(passes);
     stop.store(true, Ordering::Relaxed);
-    let outcome = done?;
-    let rows = rows.take();
-    if !rows.ended {
-        return Err(fail("the recording ended before its account"));
-    }
+    let (rows, outcome) = built?;
+    let malformed = rows.malformed;
+    let rows = rows.state()?;
     let header = profile::header(cli)?;
     let mut noise = Noise {
         host: header.host,
@@ -104,10 +90,23 @@ pub(super) fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failur
         threshold_ns: threshold,
         ..Noise::default()
     };
-    add_up(&mut noise, &measurements, &rows, &outcome)?;
+    let left_out = add_up(&mut noise, &measurements, &rows)?;
+    let account = &outcome.losses;
+    add_losses(
+        &mut noise.lost,
+        [
+            (account.errors, "events: there was no space for them"),
+            (
+                account.skipped.total(),
+                "events that hit while another was handled",
+            ),
+            (account.lost_output, "rows: the buffer was full"),
+            (left_out, "gaps: there were too many"),
+            (malformed, MALFORMED),
+        ],
+    );
     if cli.machine.json {
-        let text = serde_json::to_string(&noise);
-        print_stdout(format_args!("{}\n", text.map_err(|e| fail(e.to_string()))?))?;
+        print_json(serde_json::to_string(&noise))?;
     } else {
         print_stdout(report::noise(&noise, width(std::io::stdout()), cli.top))?;
     }
@@ -143,13 +142,13 @@ fn measure(
     }
 }
 
-/// Explains the gaps of all threads by the events of the script.
+/// Explains the gaps of all threads by the events of the script; returns the number of gaps that were not
+/// stored.
 fn add_up(
     noise: &mut Noise,
     measurements: &Measurements,
     rows: &NoiseBuilder,
-    outcome: &Outcome,
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     let mut left_out = 0;
     let mut all = measurements.lock().unwrap_or_else(|e| e.into_inner());
     for seen in all.drain(..) {
@@ -166,22 +165,7 @@ fn add_up(
     if noise.cpus.is_empty() {
         return Err(fail("it ended before there was anything to report"));
     }
-    let account = &outcome.losses;
-    for (count, what) in [
-        (account.errors, "events: there was no space for them"),
-        (
-            account.skipped.total(),
-            "events that hit while another was handled",
-        ),
-        (account.lost_output, "rows: the buffer was full"),
-        (left_out, "gaps: there were too many"),
-        (rows.malformed, "rows of the recording: they were malformed"),
-    ] {
-        if count > 0 {
-            noise.lost.insert(what.to_owned(), count);
-        }
-    }
-    Ok(())
+    Ok(left_out)
 }
 
 /// The clock of the script, in nanoseconds.
@@ -244,17 +228,9 @@ struct NoiseBuilder {
     events: HashMap<u32, Vec<NoiseEvent>>,
     sources: Vec<Source>,
     source_index: HashMap<u64, usize>,
-    malformed: u64,
-    ended: bool,
 }
 
-impl NoiseBuilder {
-    fn row(&mut self, row: &Row<'_>) {
-        if self.take(row.name, &mut Fields::new(row)).is_none() {
-            self.malformed += 1;
-        }
-    }
-
+impl FromRows for NoiseBuilder {
     fn take(&mut self, name: &str, f: &mut Fields<'_>) -> Option<()> {
         match name {
             "log" => {
@@ -276,12 +252,14 @@ impl NoiseBuilder {
                 source.pid = Some(pid);
                 source.name = spile_plain::name(&name).into_owned();
             }
-            "end" => self.ended = true,
+            "end" => {}
             _ => return None,
         }
         Some(())
     }
+}
 
+impl NoiseBuilder {
     /// The index of the source that a number of the script stands for.
     fn source(&mut self, what: u64) -> usize {
         if let Some(known) = self.source_index.get(&what) {
@@ -325,11 +303,12 @@ impl NoiseBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Built;
     use crate::rows::with_row;
 
     #[test]
     fn rows_become_events() {
-        let mut rows = NoiseBuilder::default();
+        let mut rows = Built::<NoiseBuilder>::default();
         let thread = THREAD + 4_000_000;
         for row in [
             "log 1 500 100 20".to_owned(),
@@ -342,6 +321,7 @@ mod tests {
             with_row(&row, |row| rows.row(row));
         }
         assert_eq!((rows.ended, rows.malformed), (true, 2));
+        let rows = rows.state;
         let events = rows.events(1);
         assert_eq!((events[0].start, events[0].end), (500, Some(520)));
         assert_eq!((events[1].start, events[1].end), (600, None));

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::rows::Fields;
+use crate::{FromRows, add_losses};
 use spile_kernel::process;
 use spile_profile::system::{Cpu, Interrupt, InterruptKind, Process, System};
-use spile_runtime::io::rows::Row;
 
 /// Numbers of soft interrupts (`enum` in the kernel's `include/linux/interrupt.h`).
 const SOFT: [&str; 10] = [
@@ -62,9 +62,6 @@ pub(super) struct MachineBuilder {
     latest: u64,
     started_unix_ns: u64,
     broken: u64,
-    malformed: u64,
-    /// Whether the last row came.
-    pub ended: bool,
 }
 
 /// Begin and end of a processor's account.
@@ -78,14 +75,7 @@ struct CpuBounds {
     cpu: Cpu,
 }
 
-impl MachineBuilder {
-    /// Takes a row. Malformed rows are counted.
-    pub(crate) fn row(&mut self, row: &Row<'_>) {
-        if self.take(row.name, &mut Fields::new(row)).is_none() {
-            self.malformed += 1;
-        }
-    }
-
+impl FromRows for MachineBuilder {
     fn take(&mut self, name: &str, f: &mut Fields<'_>) -> Option<()> {
         match name {
             "cpu" => {
@@ -139,15 +129,14 @@ impl MachineBuilder {
                 }
                 self.process(pid).migrations += count;
             }
-            "end" => {
-                self.broken = f.number()?;
-                self.ended = true;
-            }
+            "end" => self.broken = f.number()?,
             _ => return None,
         }
         Some(())
     }
+}
 
+impl MachineBuilder {
     fn process(&mut self, pid: u32) -> &mut Process {
         self.processes.entry(pid).or_insert_with(|| Process {
             pid,
@@ -156,11 +145,8 @@ impl MachineBuilder {
     }
 
     fn hits(&mut self, cpu: u32, pid: u32, what: u64, [count, ns, max]: [u64; 3]) {
-        let (kind, name) = self
-            .names
-            .entry(what)
-            .or_insert_with(|| interrupt(what))
-            .clone();
+        let named = self.names.entry(what);
+        let (kind, name) = named.or_insert_with(|| interrupt(what)).clone();
         if let Some(bounds) = self.cpus.get_mut(&cpu) {
             *match kind {
                 InterruptKind::Softirq => &mut bounds.cpu.softirq,
@@ -224,17 +210,9 @@ impl MachineBuilder {
             }
         }
         let mut lost = BTreeMap::new();
-        for (count, what) in [
-            (
-                self.broken,
-                "missing beginnings or ends of interrupts; their time counts to the surrounding part",
-            ),
-            (self.malformed, "rows of the recording: they were malformed"),
-        ] {
-            if count > 0 {
-                lost.insert(what.to_owned(), count);
-            }
-        }
+        let broken =
+            "missing beginnings or ends of interrupts; their time counts to the surrounding part";
+        add_losses(&mut lost, [(self.broken, broken)]);
         let ran = |p: &Process| p.cpu() > 0 || p.waiting > 0 || p.irq + p.softirq > 0;
         System {
             started_unix_ns: self.started_unix_ns,
@@ -276,11 +254,12 @@ impl MachineBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Built;
     use crate::rows::with_row;
 
     #[test]
     fn rows_become_an_account() {
-        let mut rows = MachineBuilder::default();
+        let mut rows = Built::<MachineBuilder>::default();
         for row in [
             "cpu 0 1000 7",
             "cpu 1 1100 8",
@@ -302,7 +281,8 @@ mod tests {
             with_row(row, |row| rows.row(row));
         }
         assert!(rows.ended);
-        let system = rows.finish();
+        assert_eq!(rows.malformed, 0);
+        let system = rows.state.finish();
         assert_eq!(system.lost, BTreeMap::new());
         let cpu = &system.cpus[0];
         assert_eq!((cpu.wall, cpu.user, cpu.system), (1000, 500, 300));
@@ -328,10 +308,10 @@ mod tests {
 
     #[test]
     fn malformed_rows_are_counted() {
-        let mut rows = MachineBuilder::default();
+        let mut rows = Built::<MachineBuilder>::default();
         for row in ["", "cpu", "time 0 x 0 1", "done 9 1", "nothing 1"] {
             with_row(row, |row| rows.row(row));
         }
-        assert_eq!(rows.finish().lost.values().sum::<u64>(), 5);
+        assert_eq!((rows.malformed, rows.ended), (5, false));
     }
 }

@@ -6,8 +6,10 @@ use spile_cast::Cast;
 use spile_profile::model::{Ns, Snapshot};
 
 use super::super::changes::ChangeRing;
+use super::super::times::CountFolder;
 use super::builder::ProfileBuilder;
 use super::intervals::OpenRegions;
+use crate::add_losses;
 use crate::rows::Fields;
 
 /// The location where a thread counts.
@@ -68,16 +70,12 @@ impl ProfileBuilder {
             let until = location.until.or(thread.ended_ns).unwrap_or(snapshot.at_ns)
                 + self.origin.max(0).cast_unsigned();
             let number = |n: u32| location.program | u64::from(n);
-            let below = ends
-                .get(&(pid, location.program >> 32))
-                .copied()
-                .unwrap_or(0);
-            let folder = self.folder.as_ref();
-            let Some(counted) = folder.and_then(|folder| {
-                folder
-                    .read(location.file, location.chunk, below, until)
-                    .ok()
-            }) else {
+            let end = ends.get(&(pid, location.program >> 32)).copied();
+            let read = |folder: &CountFolder| {
+                let (file, chunk) = (location.file, location.chunk);
+                folder.read(file, chunk, end.unwrap_or(0), until).ok()
+            };
+            let Some(counted) = self.folder.as_ref().and_then(read) else {
                 failed.insert(location.thread);
                 continue;
             };
@@ -97,12 +95,8 @@ impl ProfileBuilder {
             .context_times
             .sort_by_key(|row| (row.tid, row.context));
         let lost = self.counts.iter().map(|location| location.ring.lost);
-        let unread = self
-            .counts
-            .iter()
-            .filter(|location| location.unread)
-            .count() as u64;
-        for (n, what) in [
+        let unread = self.counts.iter().filter(|location| location.unread);
+        let counts = [
             (
                 failed.len() as u64,
                 "threads without times in regions: there was no space for their files, or the files are gone",
@@ -111,15 +105,15 @@ impl ProfileBuilder {
                 self.folder.as_ref().map_or(0, |f| f.is_distrusted().into()),
                 "change of the kernel's clock: the processors' counters differ, and times in regions come from them",
             ),
-            (unread, "threads whose changes of regions could not be read"),
+            (
+                unread.count() as u64,
+                "threads whose changes of regions could not be read",
+            ),
             (
                 lost.fold(0, u64::saturating_add),
                 "changes of regions in the time line: they came faster than spile read them",
             ),
-        ] {
-            if n > 0 {
-                snapshot.lost.insert(what.into(), n);
-            }
-        }
+        ];
+        add_losses(&mut snapshot.lost, counts);
     }
 }

@@ -4,6 +4,7 @@ use spile_profile::model::{BLOCKED, CallParts, Ns, PREEMPTED, ROOT, Snapshot, Th
 
 use super::builder::{LiveThread, ProfileBuilder, REUSED, SingleCall, call_parts};
 use crate::rows::Fields;
+use crate::{MALFORMED, add_losses};
 
 /// Whether a call ends its thread by design.
 fn ends_a_thread(call: &str) -> bool {
@@ -91,10 +92,7 @@ impl ProfileBuilder {
         }
         self.read_names_again();
         self.intervals_stay_open();
-        if self.malformed > 0 {
-            let what = "rows of the recording: they were malformed";
-            self.snapshot.lost.insert(what.into(), self.malformed);
-        }
+        add_losses(&mut self.snapshot.lost, [(self.malformed, MALFORMED)]);
         let mut snapshot = std::mem::take(&mut self.snapshot);
         self.sort(&mut snapshot);
         snapshot
