@@ -74,43 +74,73 @@ impl Analysis {
         text: &str,
         kind: DocumentKind,
     ) -> Analysis {
-        let mut parsed = ParsedDocument::new(workspace, name, text, kind, 0);
-        if parsed.diags.into_iter().any(|d| d.code == codes::ARG_RANGE) {
+        let mut analysis = Analysis::parse(workspace, name, text, kind, 0);
+        if (&analysis.diags)
+            .into_iter()
+            .any(|d| d.code == codes::ARG_RANGE)
+        {
             // The script uses arguments, whose values are unknown.
-            let wanted = parsed.arguments();
-            parsed = ParsedDocument::new(workspace, name, text, kind, wanted);
+            let wanted = analysis.arguments();
+            analysis = Analysis::parse(workspace, name, text, kind, wanted);
         }
-        let ParsedDocument {
+        analysis.library = workspace.library.clone();
+        if kind == DocumentKind::Script {
+            let tree = analysis.tree.clone();
+            analysis.library.add(analysis.file, tree, true);
+            analysis.names(workspace);
+        }
+        analysis
+    }
+
+    /// Parses a document, with `args` made-up arguments.
+    fn parse(
+        workspace: &Workspace,
+        name: &str,
+        text: &str,
+        kind: DocumentKind,
+        args: usize,
+    ) -> Analysis {
+        let mut sources = workspace.sources.clone();
+        let mut diags = Diagnostics::new();
+        let env = (workspace.env)(vec!["1".into(); args]);
+        let text = text.as_bytes().to_vec();
+        // A file of the built-in library has its privileges in an editor too.
+        let file = match kind {
+            DocumentKind::Tapset(original) if original.is_built_in() => {
+                sources.add_built_in(name, text)
+            }
+            _ => sources.add(name, text),
+        };
+        let tokens = lex(&sources, file, &mut Diagnostics::new());
+        let tree = match kind {
+            DocumentKind::Macros => {
+                parse_macros(&mut sources, file, &env, &mut diags);
+                ast::File::default()
+            }
+            _ => parse_file(&mut sources, file, &env, &workspace.macros, &mut diags),
+        };
+        Analysis {
             sources,
             file,
+            scope: match kind {
+                DocumentKind::Tapset(original) => original,
+                _ => file,
+            },
             tokens,
             tree,
-            diags,
-        } = parsed;
-        let mut library = workspace.library.clone();
-        let scope = match kind {
-            DocumentKind::Tapset(original) => original,
-            _ => file,
-        };
-        let mut analysis = Analysis {
-            sources,
-            file,
-            scope,
-            tokens,
             library: Library::new(),
             diags,
             globals: Vec::new(),
             units: Vec::new(),
-            tree,
-        };
-        if kind == DocumentKind::Script {
-            library.add(file, analysis.tree.clone(), true);
         }
-        analysis.library = library;
-        if kind == DocumentKind::Script {
-            analysis.names(workspace);
-        }
-        analysis
+    }
+
+    /// The largest number of a `$1` or `@1`.
+    fn arguments(&self) -> usize {
+        let is_arg = |t: &&Token| matches!(t.kind, Tok::Arg | Tok::ArgQuoted);
+        let args = self.tokens.iter().filter(is_arg);
+        let numbers = args.filter_map(|t| self.slice(t).get(1..)?.parse().ok());
+        numbers.filter(|n| *n <= MAX_ARGS).max().unwrap_or(0)
     }
 
     /// Analyses probe points, names and types; as on the command line, a document with syntax
@@ -203,64 +233,6 @@ impl Analysis {
 
 /// Maximum number of arguments that are made up for a script.
 const MAX_ARGS: usize = 99;
-
-/// A document after the parser.
-struct ParsedDocument {
-    sources: Sources,
-    file: FileId,
-    tokens: Vec<Token>,
-    tree: ast::File,
-    diags: Diagnostics,
-}
-
-impl ParsedDocument {
-    /// Parses, with `args` made-up arguments.
-    fn new(
-        workspace: &Workspace,
-        name: &str,
-        text: &str,
-        kind: DocumentKind,
-        args: usize,
-    ) -> ParsedDocument {
-        let mut sources = workspace.sources.clone();
-        let mut diags = Diagnostics::new();
-        let env = (workspace.env)(vec!["1".into(); args]);
-        let text = text.as_bytes().to_vec();
-        // A file of the built-in library has its privileges in an editor too.
-        let file = match kind {
-            DocumentKind::Tapset(original) if original.is_built_in() => {
-                sources.add_built_in(name, text)
-            }
-            _ => sources.add(name, text),
-        };
-        let tokens = lex(&sources, file, &mut Diagnostics::new());
-        let tree = match kind {
-            DocumentKind::Macros => {
-                parse_macros(&mut sources, file, &env, &mut diags);
-                ast::File::default()
-            }
-            _ => parse_file(&mut sources, file, &env, &workspace.macros, &mut diags),
-        };
-        ParsedDocument {
-            sources,
-            file,
-            tokens,
-            tree,
-            diags,
-        }
-    }
-
-    /// The largest number of a `$1` or `@1`.
-    fn arguments(&self) -> usize {
-        let is_arg = |t: &&Token| matches!(t.kind, Tok::Arg | Tok::ArgQuoted);
-        let args = self.tokens.iter().filter(is_arg);
-        let number = |t: &Token| self.sources.slice(t.span).get(1..)?.parse().ok();
-        args.filter_map(number)
-            .filter(|n| *n <= MAX_ARGS)
-            .max()
-            .unwrap_or(0)
-    }
-}
 
 fn name(types: &Types, v: TyVar) -> &'static str {
     match types.get(v) {

@@ -17,7 +17,7 @@ use spile_syntax::token::Tok;
 use crate::analysis::Analysis;
 use crate::cursor::{ItemTokens, structure};
 use crate::docs::{self, Doc};
-use crate::text::{DocText, Encoding};
+use crate::text::DocText;
 use crate::workspace::Workspace;
 
 /// A proposal: the text, its kind, and a description.
@@ -59,11 +59,10 @@ pub(crate) fn complete(
     workspace: &Workspace,
     text: &DocText,
     offset: usize,
-    encoding: Encoding,
 ) -> Vec<CompletionItem> {
     let (start, proposals) = proposals(a, workspace, offset);
     let typed = text.as_str().get(start..offset).unwrap_or("");
-    let range = text.range(start, offset, encoding);
+    let range = text.range(start, offset);
     let fits = |p: &Proposal| p.text.starts_with(typed);
     proposals
         .into_iter()

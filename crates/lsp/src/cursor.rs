@@ -4,6 +4,7 @@
 use spile_sema::ctype::{CTy, TypeShape, parse_type};
 use spile_sema::facts::Facts;
 use spile_sema::probe::list::{self, ListedPoint};
+use spile_syntax::ast::ProbePoint;
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::lexer::unescape;
 use spile_syntax::parser::parse_probe_points;
@@ -221,28 +222,19 @@ impl Analysis {
                 let at = open
                     .checked_sub(1)
                     .filter(|a| self.kind(*a) == Tok::AtIdent)?;
-                let text = |k: usize| string(self.word(k));
+                let mut strings = (open..i)
+                    .filter(|k| self.kind(*k) == Tok::Str)
+                    .map(|k| string(self.word(k)));
+                let pointer = |name: String| parse_type(facts, &name).map(CTy::pointer);
                 match self.word(at) {
-                    "@cast" => {
-                        let named = (open..i).filter(|k| self.kind(*k) == Tok::Str);
-                        named
-                            .map(text)
-                            .find_map(|t| parse_type(facts, &t))
-                            .map(CTy::pointer)
-                    }
-                    "@var" => {
-                        let name = (open..i).find(|k| self.kind(*k) == Tok::Str).map(text)?;
-                        Some(CTy::id(facts.variable(&name)?.ty))
-                    }
+                    "@cast" => strings.find_map(pointer),
+                    "@var" => Some(CTy::id(facts.variable(&strings.next()?)?.ty)),
                     name => {
                         let m = workspace.macros.get(name.get(1..)?)?;
                         let words = || m.body.iter().map(|t| self.slice(t));
                         words().any(|w| w == "@cast").then_some(())?;
-                        let named = words().filter(|w| w.starts_with('"')).map(string);
-                        named
-                            .into_iter()
-                            .find_map(|t| parse_type(facts, &t))
-                            .map(CTy::pointer)
+                        let mut strings = words().filter(|w| w.starts_with('"')).map(string);
+                        strings.find_map(pointer)
                     }
                 }
             }
@@ -257,17 +249,16 @@ pub(crate) fn points_of(
     workspace: &Workspace,
     text: &str,
 ) -> Vec<ListedPoint> {
+    let mut points = parse_points(analysis, text);
+    points.truncate(MAX_POINTS);
+    let (facts, mut unheard) = (&*workspace.facts, Diagnostics::new());
+    list::list(&analysis.library, facts, &points, true, &mut unheard)
+}
+
+/// The points of a text.
+pub(crate) fn parse_points(analysis: &Analysis, text: &str) -> Vec<ProbePoint> {
     let (mut sources, mut unheard) = (analysis.sources.clone(), Diagnostics::new());
-    let points = parse_probe_points(&mut sources, "<points>", text, &mut unheard);
-    let facts = &*workspace.facts;
-    let first = points.len().min(MAX_POINTS);
-    list::list(
-        &analysis.library,
-        facts,
-        &points[..first],
-        true,
-        &mut unheard,
-    )
+    parse_probe_points(&mut sources, "<points>", text, &mut unheard)
 }
 
 /// The structure of a type, or of the type that it points to.

@@ -8,31 +8,20 @@ use spile_sema::types::codes::UNUSED_FUNCTION;
 use spile_syntax::diag::{self, Severity, SpanLabel};
 
 use crate::analysis::Analysis;
-use crate::text::{DocText, Encoding};
+use crate::text::DocText;
 
 /// All diagnostics of a document.
-pub(crate) fn diagnostics(
-    a: &Analysis,
-    text: &DocText,
-    uri: &Uri,
-    encoding: Encoding,
-) -> Vec<Diagnostic> {
+pub(crate) fn diagnostics(a: &Analysis, text: &DocText, uri: &Uri) -> Vec<Diagnostic> {
     let each = a.diags.into_iter();
-    each.map(|d| to_lsp(a, d, text, uri, encoding)).collect()
+    each.map(|d| to_lsp(a, d, text, uri)).collect()
 }
 
-fn to_lsp(
-    a: &Analysis,
-    d: &diag::Diagnostic,
-    text: &DocText,
-    uri: &Uri,
-    encoding: Encoding,
-) -> Diagnostic {
+fn to_lsp(a: &Analysis, d: &diag::Diagnostic, text: &DocText, uri: &Uri) -> Diagnostic {
     let here = |l: &&SpanLabel| l.span.file == a.file;
     let labels = || d.primary.iter().chain(&d.secondary);
     // An error in a macro is shown at the script's use of the macro.
     let shown = labels().find(here);
-    let range = shown.map_or(Range::default(), |l| text.span(l.span, encoding));
+    let range = shown.map_or(Range::default(), |l| text.span(l.span));
     let mut message = d.message.clone();
     let mut append_line = |lead: &str, more: &str| {
         if !more.is_empty() {
@@ -51,7 +40,7 @@ fn to_lsp(
         .filter(|l| !shown.is_some_and(|s| std::ptr::eq(s, *l)));
     let related: Vec<_> = related
         .map(|l| DiagnosticRelatedInformation {
-            location: Location::new(uri.clone(), text.span(l.span, encoding)),
+            location: Location::new(uri.clone(), text.span(l.span)),
             message: if l.text.is_empty() {
                 d.message.clone()
             } else {

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use spile_sema::ctype::CTy;
 use spile_sema::families::{ComponentName, FAMILIES, Family};
 use spile_syntax::ast::{FileId, Function, ProbePoint, Span};
-use spile_syntax::diag::Diagnostics;
-use spile_syntax::parser::parse_probe_points;
 use spile_syntax::token::Tok;
 
 use crate::analysis::{Analysis, Variable};
-use crate::cursor::{ItemTokens, structure};
+use crate::cursor::{ItemTokens, parse_points, structure};
 use crate::docs::{self, Doc};
 use crate::workspace::Workspace;
 
@@ -172,12 +170,6 @@ fn point_at(a: &Analysis, around: ItemTokens, i: usize) -> Option<String> {
     );
     let text = a.text().get(from as usize..to as usize)?.trim();
     (!text.is_empty()).then(|| text.to_owned())
-}
-
-/// The points of a text.
-pub(crate) fn parse_points(a: &Analysis, text: &str) -> Vec<ProbePoint> {
-    let (mut sources, mut unheard) = (a.sources.clone(), Diagnostics::new());
-    parse_probe_points(&mut sources, "<points>", text, &mut unheard)
 }
 
 /// The family that a point belongs to.

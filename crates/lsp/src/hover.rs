@@ -1,12 +1,12 @@
 //! Hovers: the type of a name, and the comment above its definition.
 
-use spile_syntax::ast::Span;
+use spile_syntax::ast::{FileId, Span};
 use spile_syntax::parser::doc_comment;
 use spile_syntax::pretty;
 
 use crate::analysis::Analysis;
-use crate::cursor::points_of;
-use crate::goto::{Meaning, alias, family, meaning, member_type, parse_points};
+use crate::cursor::{parse_points, points_of};
+use crate::goto::{Meaning, alias, family, meaning, member_type};
 use crate::workspace::Workspace;
 
 /// Maximum number of variables or points in a hover.
@@ -18,12 +18,8 @@ pub(crate) fn hover(a: &Analysis, workspace: &Workspace, i: usize) -> Option<Str
         Meaning::Function(all) => {
             let each = all.iter().map(|(file, f)| {
                 let doc = f.doc.as_deref().unwrap_or("");
-                let location = if *file == a.file {
-                    String::new()
-                } else {
-                    origin(a, f.name.span)
-                };
-                markdown(&format!("function {}", a.signature(f)), &[doc, &location])
+                let origin = origin(a, *file, f.name.span);
+                markdown(&format!("function {}", a.signature(f)), &[doc, &origin])
             });
             each.collect::<Vec<_>>().join("\n\n---\n\n")
         }
@@ -46,18 +42,12 @@ pub(crate) fn hover(a: &Analysis, workspace: &Workspace, i: usize) -> Option<Str
             let doc = doc_comment(text, span.start as usize).unwrap_or_default();
             let rest = text.get(span.start as usize..).unwrap_or("");
             let end = rest.find("%)").map_or(rest.len(), |n| n + 2);
-            let location = if span.file == a.file {
-                String::new()
-            } else {
-                origin(a, span)
-            };
             let short: Vec<&str> = rest[..end].lines().take(MAX_SHOWN).collect();
-            let code = if short.is_empty() {
-                name
-            } else {
-                short.join("\n")
+            let code = match &short[..] {
+                [] => name,
+                lines => lines.join("\n"),
             };
-            markdown(&code, &[&doc, &location])
+            markdown(&code, &[&doc, &origin(a, span.file, span)])
         }
         Meaning::Point(text) => point(a, workspace, &text)?,
         Meaning::Word(doc) => markdown(doc.usage, &[doc.doc]),
@@ -82,8 +72,12 @@ fn markdown(code: &str, texts: &[&str]) -> String {
     out
 }
 
-fn origin(a: &Analysis, span: Span) -> String {
-    format!("*{}*", a.sources.name(span.file))
+/// The file of a definition's name; empty if the document has the definition.
+fn origin(a: &Analysis, file: FileId, name: Span) -> String {
+    match file == a.file {
+        true => String::new(),
+        false => format!("*{}*", a.sources.name(name.file)),
+    }
 }
 
 fn line_start(a: &Analysis, span: Span) -> usize {
@@ -114,9 +108,7 @@ fn point(a: &Analysis, workspace: &Workspace, text: &str) -> Option<String> {
             .collect();
         code = format!("probe {name} = {}", defined.join(", "));
         texts.extend(doc_comment(a.sources.text(file), span.start as usize));
-        if file != a.file {
-            texts.push(origin(a, span));
-        }
+        texts.push(origin(a, file, span));
     } else if let Some(f) = family(first) {
         code = format!("probe {}", f.text());
         texts.push(f.doc.into());
@@ -135,10 +127,9 @@ fn point(a: &Analysis, workspace: &Workspace, text: &str) -> Option<String> {
             .take(MAX_SHOWN)
             .map(|l| format!("`{}`", l.point))
             .collect();
-        let more = if listed.len() > MAX_SHOWN {
-            ", ..."
-        } else {
-            ""
+        let more = match listed.len() > MAX_SHOWN {
+            true => ", ...",
+            false => "",
         };
         texts.push(format!("Points: {}{more}", names.join(", ")));
     }

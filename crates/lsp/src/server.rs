@@ -13,7 +13,7 @@ use lsp_types::notification::{self as note, Notification as _};
 use lsp_types::request::{self as ask, Request as _};
 use lsp_types::*;
 use serde_json::Value;
-use spile_syntax::ast::{FileId, Span};
+use spile_syntax::ast::Span;
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::fmt::format_script;
 
@@ -200,7 +200,7 @@ impl Server<'_> {
             Message::Notification(n) if n.method == note::Exit::METHOD => return false,
             // The server never ends because of a document: the state after a panic is dropped.
             Message::Notification(n) => {
-                drop(catch_unwind(AssertUnwindSafe(|| self.notification(n))))
+                let _ = catch_unwind(AssertUnwindSafe(|| self.notification(n)));
             }
             Message::Response(_) => {}
         }
@@ -236,21 +236,15 @@ impl Server<'_> {
 
     fn request(&mut self, request: Request) {
         let Request { id, method, params } = request;
+        let failed = |code, why: &str| Err(RequestError(code, why.to_owned()));
         let result = if self.shut_down {
-            Err(RequestError(
-                ErrorCode::InvalidRequest,
-                "the server is shut down".into(),
-            ))
+            failed(ErrorCode::InvalidRequest, "the server is shut down")
         } else if self.canceled(&id) {
-            Err(RequestError(ErrorCode::RequestCanceled, "canceled".into()))
+            failed(ErrorCode::RequestCanceled, "canceled")
         } else {
             let run = AssertUnwindSafe(|| self.dispatch(&method, params));
-            catch_unwind(run).unwrap_or_else(|_| {
-                Err(RequestError(
-                    ErrorCode::InternalError,
-                    "a bug in spile".into(),
-                ))
-            })
+            let ended = catch_unwind(run);
+            ended.unwrap_or_else(|_| failed(ErrorCode::InternalError, "a bug in spile"))
         };
         self.send(match result {
             Ok(value) => Response {
@@ -295,43 +289,38 @@ impl Server<'_> {
         }
     }
 
-    fn notification(&mut self, n: Notification) {
+    /// Handles a notification; `None` if its parameters are wrong, or about a document that is not open.
+    fn notification(&mut self, n: Notification) -> Option<()> {
         match n.method.as_str() {
             note::DidOpenTextDocument::METHOD => {
-                if let Ok(p) = serde_json::from_value::<DidOpenTextDocumentParams>(n.params) {
-                    self.open(p.text_document);
-                }
+                let p: DidOpenTextDocumentParams = serde_json::from_value(n.params).ok()?;
+                self.open(p.text_document);
             }
             note::DidChangeTextDocument::METHOD => {
-                if let Ok(p) = serde_json::from_value::<DidChangeTextDocumentParams>(n.params) {
-                    self.change(p);
-                }
+                self.change(serde_json::from_value(n.params).ok()?)?;
             }
             note::DidSaveTextDocument::METHOD => {
-                if let Ok(p) = serde_json::from_value::<DidSaveTextDocumentParams>(n.params)
-                    && let Some(d) = self.documents.get_mut(p.text_document.uri.as_str())
-                {
-                    d.due = d.due.map(|_| Instant::now());
-                }
+                let p: DidSaveTextDocumentParams = serde_json::from_value(n.params).ok()?;
+                let d = self.documents.get_mut(p.text_document.uri.as_str())?;
+                d.due = d.due.map(|_| Instant::now());
             }
             note::DidCloseTextDocument::METHOD => {
-                if let Ok(p) = serde_json::from_value::<DidCloseTextDocumentParams>(n.params) {
-                    let uri = p.text_document.uri;
-                    if self.documents.remove(uri.as_str()).is_some() {
-                        let none = PublishDiagnosticsParams::new(uri, Vec::new(), None);
-                        self.notify::<note::PublishDiagnostics>(none);
-                    }
-                }
+                let p: DidCloseTextDocumentParams = serde_json::from_value(n.params).ok()?;
+                let uri = p.text_document.uri;
+                self.documents.remove(uri.as_str())?;
+                let none = PublishDiagnosticsParams::new(uri, Vec::new(), None);
+                self.notify::<note::PublishDiagnostics>(none);
             }
             _ => {}
         }
+        Some(())
     }
 
     fn open(&mut self, item: TextDocumentItem) {
         let document = Document {
             kind: self.kind(&item.uri),
             version: item.version,
-            text: DocText::new(item.text),
+            text: DocText::new(item.text, self.encoding),
             analysis: None,
             due: Some(Instant::now()),
             uri: item.uri.clone(),
@@ -340,36 +329,25 @@ impl Server<'_> {
             .insert(item.uri.as_str().to_owned(), document);
     }
 
-    fn change(&mut self, p: DidChangeTextDocumentParams) {
-        let encoding = self.encoding;
-        if let Some(d) = self.documents.get_mut(p.text_document.uri.as_str()) {
-            p.content_changes
-                .into_iter()
-                .for_each(|c| d.text.edit(c, encoding));
-            d.version = p.text_document.version;
-            d.analysis = None;
-            d.due = Some(Instant::now() + PAUSE);
-        }
+    fn change(&mut self, p: DidChangeTextDocumentParams) -> Option<()> {
+        let d = self.documents.get_mut(p.text_document.uri.as_str())?;
+        p.content_changes.into_iter().for_each(|c| d.text.edit(c));
+        d.version = p.text_document.version;
+        d.analysis = None;
+        d.due = Some(Instant::now() + PAUSE);
+        Some(())
     }
 
     fn kind(&self, uri: &Uri) -> DocumentKind {
         let path = path_of(uri.as_str());
-        let same = |(_, user): &(FileId, bool)| !user;
-        let mut library = self
-            .workspace
-            .library
-            .file_ids()
-            .filter(same)
-            .map(|(id, _)| id);
-        let original = library.find(|id| {
-            let location = self
-                .workspace
-                .locations
-                .path(self.workspace.sources.name(*id));
+        let workspace = self.workspace;
+        let original = workspace.library.file_ids().find(|(id, is_user)| {
+            let location = workspace.locations.path(workspace.sources.name(*id));
+            let location = location.filter(|_| !is_user);
             location.is_some_and(|p| Some(p.as_os_str().as_encoded_bytes()) == path.as_deref())
         });
         match original {
-            Some(id) => DocumentKind::Tapset(id),
+            Some((id, _)) => DocumentKind::Tapset(id),
             None if uri.as_str().ends_with(".stpm") => DocumentKind::Macros,
             None => DocumentKind::Script,
         }
@@ -386,9 +364,8 @@ impl Server<'_> {
             .collect();
         for uri in uris {
             let list = catch_unwind(AssertUnwindSafe(|| {
-                let a = self.analysis(&uri)?;
-                let d = self.documents.get(uri.as_str())?;
-                Some(diagnostics::diagnostics(&a, &d.text, &uri, self.encoding))
+                let (a, text) = self.analysis(&uri)?;
+                Some(diagnostics::diagnostics(&a, text, &uri))
             }));
             let Some(d) = self.documents.get_mut(uri.as_str()) else {
                 continue;
@@ -402,91 +379,65 @@ impl Server<'_> {
         }
     }
 
-    /// The analysis of a document's current text.
-    fn analysis(&mut self, uri: &Uri) -> Option<Rc<Analysis>> {
-        let workspace = self.workspace;
+    /// The current text of a document, and its analysis.
+    fn analysis(&mut self, uri: &Uri) -> Option<(Rc<Analysis>, &DocText)> {
         let d = self.documents.get_mut(uri.as_str())?;
         if d.analysis.is_none() {
-            let name = path_of(uri.as_str()).map_or_else(
+            let path = path_of(uri.as_str());
+            let name = path.map_or_else(
                 || uri.as_str().to_owned(),
                 |p| String::from_utf8_lossy(&p).into_owned(),
             );
-            d.analysis = Some(Rc::new(Analysis::new(
-                workspace,
-                &name,
-                d.text.as_str(),
-                d.kind,
-            )));
+            let analysis = Analysis::new(self.workspace, &name, d.text.as_str(), d.kind);
+            d.analysis = Some(Rc::new(analysis));
         }
-        d.analysis.clone()
-    }
-
-    /// The analysis, and the token at a position.
-    fn token(&mut self, at: &TextDocumentPositionParams) -> Option<(Rc<Analysis>, usize)> {
-        let uri = &at.text_document.uri;
-        let a = self.analysis(uri)?;
-        let offset = self
-            .documents
-            .get(uri.as_str())?
-            .text
-            .offset(at.position, self.encoding);
-        let i = a.token_at(offset)?;
-        Some((a, i))
+        Some((d.analysis.clone()?, &d.text))
     }
 
     fn completion(&mut self, at: &TextDocumentPositionParams) -> Option<CompletionResponse> {
-        let uri = &at.text_document.uri;
-        let a = self.analysis(uri)?;
-        let text = &self.documents.get(uri.as_str())?.text;
-        let offset = text.offset(at.position, self.encoding);
-        let items = complete::complete(&a, self.workspace, text, offset, self.encoding);
+        let workspace = self.workspace;
+        let (a, text) = self.analysis(&at.text_document.uri)?;
+        let offset = text.offset(at.position);
+        let items = complete::complete(&a, workspace, text, offset);
         Some(CompletionResponse::Array(items))
     }
 
     fn hover(&mut self, at: &TextDocumentPositionParams) -> Option<Hover> {
-        let (a, i) = self.token(at)?;
-        let value = hover::hover(&a, self.workspace, i)?;
-        let text = &self.documents.get(at.text_document.uri.as_str())?.text;
+        let workspace = self.workspace;
+        let (a, text) = self.analysis(&at.text_document.uri)?;
+        let token = a.token_at(text.offset(at.position))?;
         Some(Hover {
             contents: HoverContents::Markup(MarkupContent {
                 kind: MarkupKind::Markdown,
-                value,
+                value: hover::hover(&a, workspace, token)?,
             }),
-            range: a.tokens.get(i).map(|t| text.span(t.span, self.encoding)),
+            range: a.tokens.get(token).map(|t| text.span(t.span)),
         })
     }
 
     fn definition(&mut self, at: &TextDocumentPositionParams) -> Option<GotoDefinitionResponse> {
-        let (a, i) = self.token(at)?;
-        let spans = goto::definitions(&a, self.workspace, i);
-        let locations = spans
-            .into_iter()
-            .filter_map(|s| self.location(&a, s, &at.text_document.uri));
-        Some(GotoDefinitionResponse::Array(locations.collect()))
-    }
-
-    fn location(&self, a: &Analysis, span: Span, uri: &Uri) -> Option<Location> {
-        if span.file == a.file {
-            let text = &self.documents.get(uri.as_str())?.text;
-            return Some(Location::new(uri.clone(), text.span(span, self.encoding)));
-        }
-        let text = a.sources.text(span.file);
-        let path = self
-            .workspace
-            .locations
-            .provide(a.sources.name(span.file), text)?;
-        let range = DocText::new(text.to_owned()).span(span, self.encoding);
-        Some(Location::new(uri_of(&path)?, range))
+        let (workspace, encoding) = (self.workspace, self.encoding);
+        let uri = &at.text_document.uri;
+        let (a, text) = self.analysis(uri)?;
+        let token = a.token_at(text.offset(at.position))?;
+        let location = |span: Span| {
+            if span.file == a.file {
+                return Some(Location::new(uri.clone(), text.span(span)));
+            }
+            let (name, text) = (a.sources.name(span.file), a.sources.text(span.file));
+            let path = workspace.locations.provide(name, text)?;
+            let range = DocText::new(text.to_owned(), encoding).span(span);
+            Some(Location::new(uri_of(&path)?, range))
+        };
+        let spans = goto::definitions(&a, workspace, token).into_iter();
+        let locations = spans.filter_map(location).collect();
+        Some(GotoDefinitionResponse::Array(locations))
     }
 
     fn symbols(&mut self, uri: &Uri) -> Option<DocumentSymbolResponse> {
-        let a = self.analysis(uri)?;
-        let text = &self.documents.get(uri.as_str())?.text;
-        Some(DocumentSymbolResponse::Nested(symbols::symbols(
-            &a,
-            text,
-            self.encoding,
-        )))
+        let (a, text) = self.analysis(uri)?;
+        let symbols = symbols::symbols(&a, text);
+        Some(DocumentSymbolResponse::Nested(symbols))
     }
 
     /// One edit that replaces the whole text, or none. `None` if the text has errors.
@@ -509,7 +460,7 @@ impl Server<'_> {
         if out == text {
             return Some(Vec::new());
         }
-        let range = d.text.range(0, text.len(), self.encoding);
+        let range = d.text.range(0, text.len());
         Some(vec![TextEdit::new(range, out)])
     }
 }

@@ -7,19 +7,19 @@ use spile_syntax::pretty;
 use spile_syntax::token::Tok;
 
 use crate::analysis::Analysis;
-use crate::text::{DocText, Encoding};
+use crate::text::DocText;
 
 /// Maximum length of a name; long lists of points are cut.
 const MAX_NAME: usize = 80;
 
 /// The symbols in the order of the text.
-pub(crate) fn symbols(a: &Analysis, text: &DocText, encoding: Encoding) -> Vec<DocumentSymbol> {
+pub(crate) fn symbols(a: &Analysis, text: &DocText) -> Vec<DocumentSymbol> {
     let mut all: Vec<Symbol> = a.tree.items.iter().flat_map(|i| of_item(a, i)).collect();
     all.extend(macros(a));
     // Text from a macro is in another location.
     all.retain(|s| s.within(a.file) && !s.name.is_empty());
     all.sort_by_key(|s| s.whole.start);
-    all.into_iter().map(|s| s.drawn(text, encoding)).collect()
+    all.into_iter().map(|s| s.drawn(text)).collect()
 }
 
 /// A symbol with its locations in the text.
@@ -41,7 +41,7 @@ impl Symbol {
             && self.word.end <= self.whole.end
     }
 
-    fn drawn(self, text: &DocText, encoding: Encoding) -> DocumentSymbol {
+    fn drawn(self, text: &DocText) -> DocumentSymbol {
         #[allow(deprecated, reason = "the field has to be given")]
         DocumentSymbol {
             name: self.name.chars().take(MAX_NAME).collect(),
@@ -49,8 +49,8 @@ impl Symbol {
             kind: self.kind,
             tags: None,
             deprecated: None,
-            range: text.span(self.whole, encoding),
-            selection_range: text.span(self.word, encoding),
+            range: text.span(self.whole),
+            selection_range: text.span(self.word),
             children: None,
         }
     }
