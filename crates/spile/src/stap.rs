@@ -49,26 +49,20 @@ enum Meaning {
 }
 
 /// An option of `stap`.
+#[derive(Debug, Clone, Copy)]
 struct StapOption {
-    short: &'static str,
-    long: &'static str,
+    name: &'static str,
     arg: Arg,
     meaning: Meaning,
-}
-
-const fn row(short: &'static str, long: &'static str, arg: Arg, meaning: Meaning) -> StapOption {
-    StapOption {
-        short,
-        long,
-        arg,
-        meaning,
-    }
 }
 
 const NO_SERVER: &str = "compiling takes milliseconds; there is no server";
 const NO_CACHE: &str = "nothing is cached, because compiling takes milliseconds";
 const LOCATIONS: &str = "locations of variables come from the debugging information";
 const NO_BUILD: &str = "there is no kernel module to build";
+const PRIVILEGES: &str =
+    "the kernel decides what a user may do: CAP_BPF and CAP_PERFMON are needed";
+const ONE_RUNTIME: &str = "the one runtime is eBPF, with the whole language";
 const ELSEWHERE: &str =
     "it compiles for the running kernel, or with -r for a kernel of the same architecture";
 
@@ -78,196 +72,123 @@ pub(crate) const NO_REMOTE: &str = "run it on that machine: `ssh HOST spile ...`
 pub(crate) const NO_MONITOR: &str =
     "print the values in a `probe timer.s(1)`, or read them with --prometheus";
 
-/// Every option of `stap`, in the order of its manual page.
-const OPTIONS: &[StapOption] = {
+/// Every option of `stap`: those of one meaning and one kind of argument in a row.
+const OPTIONS: &[(&str, Arg, Meaning)] = {
     use Arg::*;
     use Meaning::*;
     &[
-        row("h", "help", No, Same),
-        row("V", "version", No, Same),
-        row("p", "", Needed, Same),
-        row("v", "", No, Same),
-        row("", "vp", Needed, Same),
-        row("k", "", No, Same),
-        row("g", "", No, Same),
-        row("P", "", No, NoEffect(LOCATIONS)),
-        row(
-            "",
-            "prologue-searching",
+        ("-h --help -V --version -v -k -g -u -w -W -t -F", No, Same),
+        ("--skip-badvars --suppress-handler-errors", No, Same),
+        ("--suppress-time-limits --check-version", No, Same),
+        ("--dump-probe-types --dump-probe-aliases", No, Same),
+        ("--dump-functions --no-global-var-display", No, Same),
+        ("--example", No, Same),
+        ("-p -s -I -D -G -r -m -d -o -c -x", Needed, Same),
+        ("-e -E -l -L -S -T --vp --compatible", Needed, Same),
+        ("--sysroot --target-namespaces", Needed, Same),
+        ("--color --colour", Optional, Same),
+        ("-i --interactive", No, Interactive),
+        ("-P", No, NoEffect(LOCATIONS)),
+        (
+            "--prologue-searching",
             Optional,
             Choice(&["always", "auto", "never"], LOCATIONS),
         ),
-        row("u", "", No, Same),
-        row("w", "", No, Same),
-        row("W", "", No, Same),
-        row(
-            "b",
-            "",
+        (
+            "-b",
             No,
             NoEffect("one buffer of all processors carries the output, in order"),
         ),
-        row("i", "interactive", No, Interactive),
-        row("t", "", No, Same),
-        row("s", "", Needed, Same),
-        row("I", "", Needed, Same),
-        row("D", "", Needed, Same),
-        row("B", "", Needed, NoEffect(NO_BUILD)),
-        row("", "debug", No, NoEffect(NO_BUILD)),
-        row("a", "", Needed, Only(&OWN_NAMES, ELSEWHERE)),
-        row("", "modinfo", Needed, NoEffect(NO_BUILD)),
-        row("G", "", Needed, Same),
-        row(
-            "R",
-            "",
+        ("-B --modinfo", Needed, NoEffect(NO_BUILD)),
+        ("--debug --save-uprobes", No, NoEffect(NO_BUILD)),
+        ("--sign-module --build-as", Optional, NoEffect(NO_BUILD)),
+        ("-a", Needed, Only(&OWN_NAMES, ELSEWHERE)),
+        ("--sysenv", Needed, Refused(ELSEWHERE)),
+        (
+            "-R",
             Needed,
             NoEffect("the runtime is part of spile; -I adds a library"),
         ),
-        row("r", "", Needed, Same),
-        row("m", "", Needed, Same),
-        row("d", "", Needed, Same),
-        row(
-            "",
-            "ldd",
+        (
+            "--ldd",
             No,
             NoEffect("symbols of libraries are found when they are needed"),
         ),
-        row(
-            "",
-            "all-modules",
+        (
+            "--all-modules",
             No,
             NoEffect("symbols of all loaded modules are available"),
         ),
-        row("o", "", Needed, Same),
-        row("c", "", Needed, Same),
-        row("x", "", Needed, Same),
-        row("e", "", Needed, Same),
-        row("E", "", Needed, Same),
-        row("l", "", Needed, Same),
-        row("L", "", Needed, Same),
-        row("F", "", No, Same),
-        row("S", "", Needed, Same),
-        row("T", "", Needed, Same),
-        row("", "skip-badvars", No, Same),
-        row("", "suppress-handler-errors", No, Same),
-        row("", "compatible", Needed, Same),
-        row("", "check-version", No, Same),
-        row("", "clean-cache", No, Done(NO_CACHE)),
-        row("", "color", Optional, Same),
-        row("", "colour", Optional, Same),
-        row("", "disable-cache", No, NoEffect(NO_CACHE)),
-        row("", "poison-cache", No, NoEffect(NO_CACHE)),
-        row(
-            "",
-            "privilege",
-            Needed,
-            Only(
-                &["stapdev"],
-                "the kernel decides what a user may do: CAP_BPF and CAP_PERFMON are needed",
-            ),
-        ),
-        row(
-            "",
-            "unprivileged",
-            No,
-            Refused("the kernel decides what a user may do: CAP_BPF and CAP_PERFMON are needed"),
-        ),
-        row(
-            "",
-            "semantic-keep-going",
+        ("--clean-cache", No, Done(NO_CACHE)),
+        ("--disable-cache --poison-cache", No, NoEffect(NO_CACHE)),
+        ("--privilege", Needed, Only(&["stapdev"], PRIVILEGES)),
+        ("--unprivileged", No, Refused(PRIVILEGES)),
+        (
+            "--semantic-keep-going",
             No,
             NoEffect("pass 2 always goes on, and shows all errors"),
         ),
-        row("", "use-server", Optional, NoEffect(NO_SERVER)),
-        row("", "use-server-on-error", Optional, NoEffect(NO_SERVER)),
-        row("", "list-servers", Optional, Done(NO_SERVER)),
-        row("", "trust-servers", Optional, Refused(NO_SERVER)),
-        row("", "sign-module", Optional, NoEffect(NO_BUILD)),
-        row("", "dump-probe-types", No, Same),
-        row("", "dump-probe-aliases", No, Same),
-        row("", "dump-functions", No, Same),
-        row("", "remote", Needed, Refused(NO_REMOTE)),
-        row("", "remote-prefix", No, NoEffect("there is no --remote")),
-        row(
-            "",
-            "download-debuginfo",
+        (
+            "--use-server --use-server-on-error",
+            Optional,
+            NoEffect(NO_SERVER),
+        ),
+        ("--use-http-server", Needed, NoEffect(NO_SERVER)),
+        ("--client-options", No, NoEffect(NO_SERVER)),
+        ("--list-servers", Optional, Done(NO_SERVER)),
+        ("--trust-servers", Optional, Refused(NO_SERVER)),
+        ("--remote", Needed, Refused(NO_REMOTE)),
+        ("--remote-prefix", No, NoEffect("there is no --remote")),
+        (
+            "--download-debuginfo",
             Optional,
             NoEffect("servers of DEBUGINFOD_URLS are asked when something is missing"),
         ),
-        row("", "rlimit-as", Needed, Limit(Resource::As)),
-        row("", "rlimit-cpu", Needed, Limit(Resource::Cpu)),
-        row("", "rlimit-nproc", Needed, Limit(Resource::Nproc)),
-        row("", "rlimit-stack", Needed, Limit(Resource::Stack)),
-        row("", "rlimit-fsize", Needed, Limit(Resource::Fsize)),
-        row("", "sysroot", Needed, Same),
-        row("", "sysenv", Needed, Refused(ELSEWHERE)),
-        row("", "suppress-time-limits", No, Same),
-        row(
-            "",
-            "runtime",
-            Needed,
-            Only(
-                &["kernel", "bpf"],
-                "the one runtime is eBPF, with the whole language",
-            ),
-        ),
-        row(
-            "",
-            "dyninst",
+        ("--rlimit-as", Needed, Limit(Resource::As)),
+        ("--rlimit-cpu", Needed, Limit(Resource::Cpu)),
+        ("--rlimit-nproc", Needed, Limit(Resource::Nproc)),
+        ("--rlimit-stack", Needed, Limit(Resource::Stack)),
+        ("--rlimit-fsize", Needed, Limit(Resource::Fsize)),
+        ("--runtime", Needed, Only(&["kernel", "bpf"], ONE_RUNTIME)),
+        ("--bpf", No, NoEffect(ONE_RUNTIME)),
+        (
+            "--dyninst",
             No,
             Refused("the one runtime is eBPF, which probes programs as well"),
         ),
-        row(
-            "",
-            "bpf",
-            No,
-            NoEffect("the one runtime is eBPF, with the whole language"),
-        ),
-        row("", "save-uprobes", No, NoEffect(NO_BUILD)),
-        row("", "target-namespaces", Needed, Same),
-        row("", "monitor", Optional, Refused(NO_MONITOR)),
-        row("", "example", No, Same),
-        row("", "no-global-var-display", No, Same),
-        row(
-            "",
-            "language-server",
+        ("--monitor", Optional, Refused(NO_MONITOR)),
+        (
+            "--language-server",
             No,
             Refused("the language server is `spile lsp`"),
         ),
-        row("", "build-as", Optional, NoEffect(NO_BUILD)),
-        row("", "use-http-server", Needed, NoEffect(NO_SERVER)),
-        row("", "client-options", No, NoEffect(NO_SERVER)),
-        row(
-            "",
-            "tmpdir",
-            Needed,
-            NoEffect("there are no temporary files"),
-        ),
-        row(
-            "q",
-            "",
-            No,
-            NoEffect("it measures the library of stap itself"),
-        ),
-        row(
-            "",
-            "benchmark-sdt",
+        ("--tmpdir", Needed, NoEffect("there are no temporary files")),
+        ("-q", No, NoEffect("it measures the library of stap itself")),
+        (
+            "--benchmark-sdt",
             No,
             Refused("it measures stap itself; `spile -t` measures probes"),
         ),
-        row(
-            "",
-            "benchmark-sdt-loops",
-            Needed,
-            NoEffect("it belongs to --benchmark-sdt"),
-        ),
-        row(
-            "",
-            "benchmark-sdt-threads",
+        (
+            "--benchmark-sdt-loops --benchmark-sdt-threads",
             Needed,
             NoEffect("it belongs to --benchmark-sdt"),
         ),
     ]
 };
+
+/// The options of [`OPTIONS`], one by one.
+fn options() -> impl Iterator<Item = StapOption> {
+    OPTIONS.iter().flat_map(|&(names, arg, meaning)| {
+        let names = names.split(' ');
+        names.map(move |name| StapOption { name, arg, meaning })
+    })
+}
+
+/// The option of that name, dashes included.
+fn find(name: &str) -> Option<StapOption> {
+    options().find(|option| option.name == name)
+}
 
 /// The names of the processor, in SystemTap's spelling and in that of `uname`.
 static OWN_NAMES: [&str; 2] = [HOST.script_name, HOST.name];
@@ -291,7 +212,7 @@ pub(crate) struct Rewritten {
 #[derive(Debug, PartialEq)]
 struct ProcessLimit {
     /// The option that names it.
-    option: String,
+    option: &'static str,
     resource: Resource,
     value: u64,
 }
@@ -313,17 +234,16 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>) -> Result<Rewrit
             out.args.extend(words);
             break;
         }
-        if let Some(rest) = text.strip_prefix("--") {
-            let (name, value) = match rest.split_once('=') {
+        if text.starts_with("--") {
+            let (name, mut value) = match text.split_once('=') {
                 Some((name, value)) => (name, Some(value.to_owned())),
-                None => (rest, None),
+                None => (&*text, None),
             };
-            let Some(option) = OPTIONS.iter().find(|o| o.long == name) else {
+            let Some(option) = find(name) else {
                 out.args.push(word);
                 continue;
             };
             let mut kept = vec![word];
-            let mut value = value;
             if option.arg == Arg::Needed && value.is_none() {
                 let next = words.next();
                 value = next.as_ref().map(|n| n.to_string_lossy().into_owned());
@@ -352,7 +272,7 @@ impl Rewritten {
         let mut kept = String::new();
         for (at, letter) in letters.char_indices() {
             let rest = &letters[at + letter.len_utf8()..];
-            let Some(option) = OPTIONS.iter().find(|o| o.short.starts_with(letter)) else {
+            let Some(option) = find(&format!("-{letter}")) else {
                 // An error of the command line's parser, which sees the whole word.
                 self.args.push(word);
                 return Ok(());
@@ -397,11 +317,11 @@ impl Rewritten {
     }
 
     /// Does what an option means; `true` if it stays on the command line.
-    fn apply(&mut self, option: &StapOption, value: Option<String>) -> Result<bool, Failure> {
-        let name = option.name();
-        let refused = |why: &str| {
+    fn apply(&mut self, option: StapOption, value: Option<String>) -> Result<bool, Failure> {
+        let name = option.name;
+        let refused = |value: &str, why: &str| {
             Err(fail(format_args!(
-                "{name} is an option of stap that spile lacks: {why}"
+                "{name}{value} is an option of stap that spile lacks: {why}"
             )))
         };
         match option.meaning {
@@ -419,18 +339,14 @@ impl Rewritten {
             }
             Meaning::Only(values, why) => match value {
                 Some(v) if values.contains(&v.as_str()) => {}
-                Some(v) => {
-                    return Err(fail(format_args!(
-                        "{name} {v} is an option of stap that spile lacks: {why}"
-                    )));
-                }
-                None => return refused(why),
+                Some(v) => return refused(&format!(" {v}"), why),
+                None => return refused("", why),
             },
             Meaning::Done(text) => self.done = Some(text),
-            Meaning::Refused(why) => return refused(why),
+            Meaning::Refused(why) => return refused("", why),
             Meaning::Limit(resource) => {
                 self.limits.push(ProcessLimit {
-                    value: limit(&name, value.as_deref())?,
+                    value: limit(name, value.as_deref())?,
                     option: name,
                     resource,
                 });
@@ -438,15 +354,6 @@ impl Rewritten {
             Meaning::Interactive => self.interactive = true,
         }
         Ok(false)
-    }
-}
-
-impl StapOption {
-    fn name(&self) -> String {
-        match self.long {
-            "" => format!("-{}", self.short),
-            long => format!("--{long}"),
-        }
     }
 }
 
@@ -597,18 +504,18 @@ mod tests {
     #[test]
     fn each_option_has_its_meaning() {
         let command = Cli::command();
-        for option in OPTIONS {
-            let name = option.name();
+        for option in options() {
+            let name = option.name;
             let own = command.get_arguments().find(|a| {
                 let letter = a.get_short().map(String::from);
                 let longs = a.get_long_and_visible_aliases().unwrap_or_default();
                 let all = a.get_all_aliases().unwrap_or_default();
-                match option.long {
-                    "" => letter.as_deref() == Some(option.short),
-                    long => longs.contains(&long) || all.contains(&long),
+                match name.strip_prefix("--") {
+                    None => letter.as_deref() == Some(&name[1..]),
+                    Some(long) => longs.contains(&long) || all.contains(&long),
                 }
             });
-            let built_in = matches!(option.short, "h");
+            let built_in = matches!(name, "-h" | "--help");
             let same = matches!(option.meaning, Meaning::Same | Meaning::Interactive);
             assert_eq!(own.is_some() || built_in, same, "{name}");
             if let Some(own) = own {
@@ -616,12 +523,12 @@ mod tests {
                 assert_eq!(takes, option.arg != Arg::No, "{name}");
             }
             if matches!(option.meaning, Meaning::Limit(_)) {
-                assert!(rewrite(words(&["spile", &name, "many"])).is_err(), "{name}");
+                assert!(rewrite(words(&["spile", name, "many"])).is_err(), "{name}");
                 continue;
             }
             let line = match option.arg {
-                Arg::Needed => vec!["spile", &name, "value", "file"],
-                Arg::No | Arg::Optional => vec!["spile", &name, "file"],
+                Arg::Needed => vec!["spile", name, "value", "file"],
+                Arg::No | Arg::Optional => vec!["spile", name, "file"],
             };
             match (option.meaning, rewrite(words(&line))) {
                 (Meaning::Same, Ok(found)) => assert_eq!(found.args, words(&line), "{name}"),
