@@ -35,40 +35,36 @@ pub(crate) enum Requirement {
     Config,
 }
 
-/// A row: its subject, its requirement, and the kernel options it needs.
+/// A row: its subject, its requirement, and what it needs of the kernel: options, and a release that is
+/// later than the oldest supported one.
 struct CheckRow {
-    what: &'static str,
-    ask: Requirement,
+    subject: &'static str,
+    requirement: Requirement,
     needs: &'static [&'static str],
-    /// The kernel release that introduced it, if later than the oldest supported one.
-    since: &'static str,
-    /// Whether it also needs BPF programs.
-    bpf: bool,
 }
 
-const fn row(what: &'static str, ask: Requirement, needs: &'static [&'static str]) -> CheckRow {
+const fn row(
+    subject: &'static str,
+    requirement: Requirement,
+    needs: &'static [&'static str],
+) -> CheckRow {
     CheckRow {
-        what,
-        ask,
+        subject,
+        requirement,
         needs,
-        since: "",
-        bpf: true,
     }
-}
-
-const fn plain(what: &'static str, ask: Requirement, needs: &'static [&'static str]) -> CheckRow {
-    CheckRow {
-        bpf: false,
-        ..row(what, ask, needs)
-    }
-}
-
-const fn newer(row: CheckRow, since: &'static str) -> CheckRow {
-    CheckRow { since, ..row }
 }
 
 const fn feature(feature: Feature) -> Requirement {
     Requirement::Feature(feature)
+}
+
+impl CheckRow {
+    /// Whether it also needs BPF programs: features of the kernel do, apart from those that BPF programs need.
+    fn needs_bpf(&self) -> bool {
+        let basic = [feature(Feature::Bpf), feature(Feature::Btf)];
+        matches!(self.requirement, Requirement::Feature(_)) && !basic.contains(&self.requirement)
+    }
 }
 
 /// The parts of the table.
@@ -76,12 +72,12 @@ const TABLE: [(&str, &[CheckRow]); 3] = [
     (
         "Requirements of all probes in the kernel",
         &[
-            plain(
+            row(
                 "BPF programs, and the privilege to load them",
                 feature(Feature::Bpf),
                 &["CONFIG_BPF_SYSCALL", "CONFIG_BPF_EVENTS"],
             ),
-            plain(
+            row(
                 "the kernel's types (BTF)",
                 feature(Feature::Btf),
                 &["CONFIG_DEBUG_INFO_BTF"],
@@ -91,7 +87,7 @@ const TABLE: [(&str, &[CheckRow]); 3] = [
     (
         "Probe points",
         &[
-            plain(
+            row(
                 "begin, end, timer.s and .ms, procfs, input, prometheus",
                 Requirement::Nothing,
                 &[],
@@ -126,13 +122,10 @@ const TABLE: [(&str, &[CheckRow]); 3] = [
                 feature(Feature::Breakpoints),
                 &["CONFIG_HAVE_HW_BREAKPOINT"],
             ),
-            newer(
-                row(
-                    "netfilter.*",
-                    feature(Feature::Netfilter),
-                    &["CONFIG_NETFILTER_BPF_LINK"],
-                ),
-                "6.4",
+            row(
+                "netfilter.*",
+                feature(Feature::Netfilter),
+                &["Linux 6.4", "CONFIG_NETFILTER_BPF_LINK"],
             ),
             row(
                 "lsm",
@@ -157,26 +150,23 @@ const TABLE: [(&str, &[CheckRow]); 3] = [
                     "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS",
                 ],
             ),
-            newer(
-                row(
-                    "many locations of a program by one link",
-                    feature(Feature::UprobeMulti),
-                    &["CONFIG_UPROBE_EVENTS"],
-                ),
-                "6.6",
+            row(
+                "many locations of a program by one link",
+                feature(Feature::UprobeMulti),
+                &["Linux 6.6", "CONFIG_UPROBE_EVENTS"],
             ),
             row("-t: times of probes", feature(Feature::Stats), &[]),
-            plain(
+            row(
                 "names and arguments of tracepoints (tracefs)",
                 Requirement::Tracefs,
                 &["CONFIG_TRACING"],
             ),
-            plain(
+            row(
                 "names of the kernel's addresses",
                 Requirement::Symbols,
                 &["CONFIG_KALLSYMS", "root, or kptr_restrict = 0"],
             ),
-            plain(
+            row(
                 "CONFIG_... in conditions of scripts",
                 Requirement::Config,
                 &["CONFIG_IKCONFIG_PROC, or /boot/config-RELEASE"],
@@ -196,23 +186,23 @@ pub(crate) fn table(machine: &dyn CheckedMachine) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "\n{title}");
         for row in rows {
-            let answer = match (&base, row.bpf) {
-                (Availability::Yes, _) | (_, false) => machine.has(row.ask),
+            let answer = match (&base, row.needs_bpf()) {
+                (Availability::Yes, _) | (_, false) => machine.has(row.requirement),
                 (Availability::No, true) => Availability::No,
                 (Availability::Unknown(_), true) => Availability::Unknown(String::new()),
             };
             let (word, why) = match answer {
                 Availability::Yes => ("yes", String::new()),
-                Availability::No if row.bpf && base.is_unavailable() => {
+                Availability::No if row.needs_bpf() && base.is_unavailable() => {
                     ("no", "needs BPF programs".into())
                 }
                 Availability::No => ("no", reason(machine, row)),
                 Availability::Unknown(why) if why.is_empty() => ("?", "needs BPF programs".into()),
                 // Every feature of the table is allowed to root, so this one is refused.
-                Availability::Unknown(why) if row.bpf => ("no", why),
+                Availability::Unknown(why) if row.needs_bpf() => ("no", why),
                 Availability::Unknown(why) => ("?", why),
             };
-            let line = format!("  {:WIDTH$} {word:4} {why}", row.what);
+            let line = format!("  {:WIDTH$} {word:4} {why}", row.subject);
             let _ = writeln!(out, "{}", line.trim_end());
         }
     }
@@ -231,16 +221,11 @@ fn reason(machine: &dyn CheckedMachine, row: &CheckRow) -> String {
         let verb = if missing.len() == 1 { "is" } else { "are" };
         return format!("{} {verb} not set", missing.join(", "));
     }
-    let since = match row.since {
-        "" => None,
-        release => Some(format!("Linux {release}")),
-    };
     let needs = row.needs.iter().filter(|n| set(n).is_none());
-    let needs = needs.map(|n| (*n).to_owned());
-    let all: Vec<String> = since.into_iter().chain(needs).collect();
-    match all.is_empty() {
+    let needs: Vec<&str> = needs.copied().collect();
+    match needs.is_empty() {
         true => String::new(),
-        false => format!("needs {}", all.join(", ")),
+        false => format!("needs {}", needs.join(", ")),
     }
 }
 

@@ -4,17 +4,17 @@ use spile_sema::codes::PROBE_CODES;
 use spile_sema::types::codes::BODY_CODES;
 use spile_syntax::codes::{CodeDoc, SYNTAX_CODES};
 
-use crate::report::{self, Failure};
+use crate::report::{Failure, fail};
 
 /// All pages.
 const PAGES: &str = include_str!("../../../docs/errors.md");
 
-/// Prints the page of a code, in upper or lower case.
-pub(crate) fn run(code: &str) -> Result<u8, Failure> {
+/// The page of a code, in upper or lower case.
+pub(crate) fn page(code: &str) -> Result<String, Failure> {
     let wanted = code.trim().to_ascii_uppercase();
     match pages().find(|(code, _)| *code == wanted) {
-        Some((code, text)) => report::print_stdout(format_args!("{code}: {text}\n")).map(|()| 0),
-        None => Err(report::fail(unknown(&wanted))),
+        Some((code, text)) => Ok(format!("{code}: {text}\n")),
+        None => Err(fail(unknown(&wanted))),
     }
 }
 

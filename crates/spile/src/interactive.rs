@@ -7,6 +7,7 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -41,79 +42,64 @@ const UNCLOSED: &[&str] = &[
 
 /// A command of the prompt.
 struct PromptCommand {
-    name: &'static str,
-    /// Its arguments, for the help.
-    args: &'static str,
+    /// Its name and its arguments.
+    usage: &'static str,
     help: &'static str,
-    act: fn(&mut Prompt, &str) -> Result<Next, Failure>,
-}
-
-/// What follows a command.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
-    /// The next prompt.
-    Prompt,
-    /// The end.
-    Quit,
+    /// What it does with its arguments; without, the prompt ends.
+    act: Option<fn(&mut Prompt, &str) -> Result<(), Failure>>,
 }
 
 const fn row(
-    name: &'static str,
-    args: &'static str,
+    usage: &'static str,
     help: &'static str,
-    act: fn(&mut Prompt, &str) -> Result<Next, Failure>,
+    act: fn(&mut Prompt, &str) -> Result<(), Failure>,
 ) -> PromptCommand {
     PromptCommand {
-        name,
-        args,
+        usage,
         help,
-        act,
+        act: Some(act),
+    }
+}
+
+const fn end(usage: &'static str, help: &'static str) -> PromptCommand {
+    PromptCommand {
+        usage,
+        help,
+        act: None,
     }
 }
 
 const COMMANDS: &[PromptCommand] = &[
     row(
-        "add",
-        "TEXT",
+        "add TEXT",
         "adds a probe, function or global; so does the text alone",
-        |p, text| p.add(text),
+        Prompt::add,
     ),
     row(
         "list",
-        "",
         "shows the script, with the number of each part",
-        |p, _| p.list(),
+        Prompt::list,
     ),
     row(
-        "delete",
-        "N|all",
+        "delete N|all",
         "removes a part of the script, or all",
-        |p, which| p.delete(which),
+        Prompt::delete,
     ),
     row(
         "edit",
-        "",
         "opens the script in $VISUAL, $EDITOR or vi",
-        |p, _| p.edit(),
+        Prompt::edit,
     ),
-    row("load", "FILE", "adds the script of a file", |p, file| {
-        p.load(file)
-    }),
+    row("load FILE", "adds the script of a file", Prompt::load),
+    row("save FILE", "writes the script to a new file", Prompt::save),
     row(
-        "save",
-        "FILE",
-        "writes the script to a new file",
-        |p, file| p.save(file),
-    ),
-    row(
-        "run",
-        "[OPTION]...",
+        "run [OPTION]...",
         "runs the script, with further options; Ctrl-C ends it",
-        |p, options| p.start(options),
+        Prompt::start,
     ),
-    row("help", "", "shows this", |p, _| p.help()),
-    row("quit", "", "ends; so does Ctrl-D", |_, _| Ok(Next::Quit)),
-    row("exit", "", "ends", |_, _| Ok(Next::Quit)),
+    row("help", "shows this", Prompt::help),
+    end("quit", "ends; so does Ctrl-D"),
+    end("exit", "ends"),
 ];
 
 /// The script at a prompt.
@@ -154,10 +140,8 @@ pub(crate) fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
         print_stdout("`help` shows the commands. Other text becomes part of the script.\n")?;
     }
     while let Some(line) = prompt.read(PROMPT)? {
-        match prompt.line(&line) {
-            Ok(Next::Prompt) => {}
-            Ok(Next::Quit) => break,
-            Err(failure) => failure.print(color),
+        if prompt.line(&line).is_break() {
+            break;
         }
     }
     Ok(0)
@@ -186,27 +170,32 @@ impl Prompt {
         }
     }
 
-    fn line(&mut self, line: &str) -> Result<Next, Failure> {
+    /// Does what a line asks for; `Break` if that is the end.
+    fn line(&mut self, line: &str) -> ControlFlow<()> {
         let line = line.trim();
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        if word.is_empty() {
-            return Ok(Next::Prompt);
-        }
-        match COMMANDS.iter().find(|c| c.name == word) {
-            Some(command) => (command.act)(self, rest.trim()),
+        let named = |c: &&PromptCommand| c.usage.split(' ').next() == Some(word);
+        let done = match COMMANDS.iter().find(named).map(|c| c.act) {
+            _ if word.is_empty() => Ok(()),
+            Some(None) => return ControlFlow::Break(()),
+            Some(Some(act)) => act(self, rest.trim()),
             None => self.add(line),
+        };
+        if let Err(failure) = done {
+            failure.print(self.color);
         }
+        ControlFlow::Continue(())
     }
 
     /// Adds a text; reads further lines until it is whole.
-    fn add(&mut self, text: &str) -> Result<Next, Failure> {
+    fn add(&mut self, text: &str) -> Result<(), Failure> {
         let mut text = text.to_owned();
         loop {
             match self.check(&text) {
                 Checked::Whole => break,
                 Checked::Wrong(errors) => {
                     print_stderr_raw(&errors);
-                    return Ok(Next::Prompt);
+                    return Ok(());
                 }
                 Checked::Open(errors) => match self.read(MORE)? {
                     Some(line) if !line.trim().is_empty() => {
@@ -216,7 +205,7 @@ impl Prompt {
                     // An empty line or the end of the input gives up.
                     _ => {
                         print_stderr_raw(&errors);
-                        return Ok(Next::Prompt);
+                        return Ok(());
                     }
                 },
             }
@@ -224,7 +213,7 @@ impl Prompt {
         if !text.trim().is_empty() {
             self.parts.push(text);
         }
-        Ok(Next::Prompt)
+        Ok(())
     }
 
     /// Parses a text as the next part.
@@ -261,25 +250,29 @@ impl Prompt {
         self.parts.iter().flat_map(|part| [part, "\n"]).collect()
     }
 
-    fn list(&self) -> Result<Next, Failure> {
+    fn list(&mut self, _: &str) -> Result<(), Failure> {
         let numbered = |(n, part): (usize, &String)| format!("{}: {part}\n", n + 1);
-        let all: String = self.parts.iter().enumerate().map(numbered).collect();
-        print_stdout(all)?;
-        Ok(Next::Prompt)
+        print_stdout(
+            self.parts
+                .iter()
+                .enumerate()
+                .map(numbered)
+                .collect::<String>(),
+        )
     }
 
-    fn delete(&mut self, which: &str) -> Result<Next, Failure> {
+    fn delete(&mut self, which: &str) -> Result<(), Failure> {
         if which == "all" {
             self.parts.clear();
             self.parsed.clear();
-            return Ok(Next::Prompt);
+            return Ok(());
         }
         let number = which.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
         match number.filter(|n| *n < self.parts.len()) {
             Some(at) => {
                 self.parts.remove(at);
                 self.parse_again();
-                Ok(Next::Prompt)
+                Ok(())
             }
             None => Err(fail(format_args!(
                 "delete {which}: give `all`, or a number that `list` shows"
@@ -287,13 +280,13 @@ impl Prompt {
         }
     }
 
-    fn load(&mut self, file: &str) -> Result<Next, Failure> {
+    fn load(&mut self, file: &str) -> Result<(), Failure> {
         let file = path(file, "load")?;
         let text = read_file(&file)?;
         if self.add_whole(text) {
             self.own = Some(file);
         }
-        Ok(Next::Prompt)
+        Ok(())
     }
 
     /// Keeps a whole text as a part; whether it parses.
@@ -312,7 +305,7 @@ impl Prompt {
         }
     }
 
-    fn save(&mut self, file: &str) -> Result<Next, Failure> {
+    fn save(&mut self, file: &str) -> Result<(), Failure> {
         let file = path(file, "save")?;
         let failed = |e: std::io::Error| fail(format_args!("{}: {e}", file.display()));
         let mut to = match self.own.as_ref() == Some(&file) {
@@ -322,10 +315,10 @@ impl Prompt {
         .map_err(failed)?;
         to.write_all(self.script().as_bytes()).map_err(failed)?;
         self.own = Some(file);
-        Ok(Next::Prompt)
+        Ok(())
     }
 
-    fn edit(&mut self) -> Result<Next, Failure> {
+    fn edit(&mut self, _: &str) -> Result<(), Failure> {
         let folder = tempfile::tempdir().map_err(fail)?;
         let file = folder.path().join("script.stp");
         std::fs::write(&file, self.script()).map_err(fail)?;
@@ -351,11 +344,11 @@ impl Prompt {
             self.parts = before;
             self.parse_again();
         }
-        Ok(Next::Prompt)
+        Ok(())
     }
 
     /// Runs the script in a process of its own.
-    fn start(&self, options: &str) -> Result<Next, Failure> {
+    fn start(&mut self, options: &str) -> Result<(), Failure> {
         let more = shlex::split(options).ok_or_else(|| fail("run: an open quote"))?;
         let own = stap::rewrite(std::env::args_os())?.args;
         let name = own.first().cloned().unwrap_or_else(|| "spile".into());
@@ -370,14 +363,12 @@ impl Prompt {
         }
         let status = process::without_interrupts(|| run.status());
         status.map_err(|e| fail(format_args!("run: {e}")))?;
-        Ok(Next::Prompt)
+        Ok(())
     }
 
-    fn help(&self) -> Result<Next, Failure> {
-        let line =
-            |c: &PromptCommand| format!("{:<18} {}\n", format!("{} {}", c.name, c.args), c.help);
-        print_stdout(COMMANDS.iter().map(line).collect::<String>())?;
-        Ok(Next::Prompt)
+    fn help(&mut self, _: &str) -> Result<(), Failure> {
+        let line = |c: &PromptCommand| format!("{:<18} {}\n", c.usage, c.help);
+        print_stdout(COMMANDS.iter().map(line).collect::<String>())
     }
 }
 

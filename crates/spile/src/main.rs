@@ -127,10 +127,7 @@ fn options() -> Result<Options, ExitCode> {
     let line = stap::rewrite(args).map_err(failed)?;
     line.set_limits().map_err(failed)?;
     if let Some(text) = line.done {
-        return Err(exit(
-            report::print_stdout(format_args!("{text}\n")).map(|()| 0),
-            false,
-        ));
+        return Err(exit(printed(format_args!("{text}\n")), false));
     }
     let mut cli: Cli = parse(line.args)?;
     cli.interactive = line.interactive && script_file.is_none();
@@ -149,16 +146,41 @@ fn run_companion(
     args: impl Iterator<Item = OsString>,
 ) -> Result<u8, Failure> {
     match companion {
-        Companion::NotNeeded(why) => {
-            report::print_stdout(format_args!("{name} is not needed: {why}\n"))?;
-        }
-        Companion::Runner => return staprun::run(name, args),
+        Companion::NotNeeded(why) => printed(format_args!("{name} is not needed: {why}\n")),
+        Companion::Runner => staprun::run(name, args),
         Companion::Report => {
-            report::print_stdout(stap::version())?;
-            report::print_stdout(check::table(&check::RunningMachine))?;
+            printed(stap::version())?;
+            printed(check::table(&check::RunningMachine))
         }
     }
-    Ok(0)
+}
+
+/// Prints a text to standard output; the result is the exit status.
+fn printed(text: impl std::fmt::Display) -> Result<u8, Failure> {
+    report::print_stdout(text).map(|()| 0)
+}
+
+/// The text that an option asks for instead of a session.
+fn information(cli: &Cli) -> Option<Result<String, Failure>> {
+    let text = if cli.version {
+        format!(
+            "spile {}, SystemTap language {}, {}\n",
+            env!("CARGO_PKG_VERSION"),
+            spile_syntax::preproc::SYSTEMTAP_VERSION,
+            "MIT OR Apache-2.0, no warranty"
+        )
+    } else if cli.check {
+        check::table(&check::RunningMachine)
+    } else if let Some(code) = &cli.explain {
+        return Some(explain::page(code));
+    } else if cli.sdt_header {
+        SDT_HEADER.to_owned()
+    } else if cli.region_header {
+        spile_context::HEADER.to_owned()
+    } else {
+        completions::script(cli.completions?)
+    };
+    Some(Ok(text))
 }
 
 fn run() -> ExitCode {
@@ -172,8 +194,7 @@ fn run() -> ExitCode {
         Err(code) => return code,
     };
     if cli.version && stap {
-        let result = report::print_stdout(stap::version());
-        return exit(result.map(|()| 0), false);
+        return exit(printed(stap::version()), false);
     }
     warnings.extend(stap::variables(&mut cli));
     if !cli.no_warnings {
@@ -185,35 +206,8 @@ fn run() -> ExitCode {
             .iter()
             .for_each(|n| report::print_stderr(format_args!("{n}\n")));
     }
-    if cli.version {
-        let result = report::print_stdout(format_args!(
-            "spile {}, SystemTap language {}, {}\n",
-            env!("CARGO_PKG_VERSION"),
-            spile_syntax::preproc::SYSTEMTAP_VERSION,
-            "MIT OR Apache-2.0, no warranty"
-        ));
-        return exit(result.map(|()| 0), false);
-    }
-    if cli.check {
-        let result = report::print_stdout(check::table(&check::RunningMachine));
-        return exit(result.map(|()| 0), false);
-    }
-    if let Some(code) = &cli.explain {
-        return exit(explain::run(code), false);
-    }
-    let headers = [
-        (cli.sdt_header, SDT_HEADER),
-        (cli.region_header, spile_context::HEADER),
-    ];
-    for (asked, header) in headers {
-        if asked {
-            let result = report::print_stdout(format_args!("{header}"));
-            return exit(result.map(|()| 0), false);
-        }
-    }
-    if let Some(shell) = cli.completions {
-        let result = report::print_stdout(completions::script(shell));
-        return exit(result.map(|()| 0), false);
+    if let Some(text) = information(&cli) {
+        return exit(text.and_then(printed), false);
     }
     let color = match cli.color.as_str() {
         "always" => true,
