@@ -41,6 +41,7 @@ mod returns;
 mod types;
 pub(crate) mod user;
 
+use dwarf::OpenedFile;
 use kernel_code::KernelCode;
 use kernel_debug::{KernelDebug, TargetKernel};
 use types::KernelTypes;
@@ -160,12 +161,20 @@ impl KernelFacts {
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
         let table = &self.programs.file_table;
-        match table.has_location(location) {
-            true => self.debug.variables(table, module, location, ret),
-            false => {
-                let module = module.map(|m| &**m);
-                self.code.variables(&self.types, module, location, ret)
-            }
+        if table.has_location(location) {
+            let opened = self.debug.opened(module, true)?;
+            return opened.queried(table).variables(location, ret);
+        }
+        let module = module.map(|m| &**m);
+        self.code.variables(&self.types, module, location, ret)
+    }
+
+    /// The file with the debugging information of a module. `remote`: servers are asked for the kernel's.
+    fn opened(&self, module: &ProbeModule, remote: bool) -> Result<Arc<OpenedFile>, String> {
+        match module {
+            ProbeModule::Kernel => self.debug.opened(None, remote),
+            ProbeModule::KernelModule(name) => self.debug.opened(Some(name), remote),
+            ProbeModule::File(path) => self.programs.opened(path),
         }
     }
 
@@ -350,15 +359,15 @@ impl TypeFacts for KernelFacts {
     }
 
     fn module_type(&self, module: &ProbeModule, name: &str) -> Option<CTypeId> {
-        let (types, module) = match module {
-            ProbeModule::Kernel => (KernelTypes::kernel(), None),
-            ProbeModule::KernelModule(module) => (self.types.module(module), Some(module)),
-            ProbeModule::File(path) => return self.programs.type_named(path, name),
+        let types = match module {
+            ProbeModule::Kernel => KernelTypes::kernel(),
+            ProbeModule::KernelModule(module) => self.types.module(module),
+            ProbeModule::File(_) => None,
         };
         let found = types.and_then(|types| KernelTypes::by_name(types, name));
         found.or_else(|| {
-            self.debug
-                .type_named(&self.programs.file_table, module, name)
+            let opened = self.opened(module, false).ok()?;
+            opened.queried(&self.programs.file_table).type_named(name)
         })
     }
 
@@ -447,7 +456,10 @@ impl CodeFacts for KernelFacts {
     }
 
     fn no_debuginfo(&self, module: &ProbeModule) -> Option<String> {
-        self.debug.missing_reason(module)
+        match module {
+            ProbeModule::File(_) => None,
+            _ => self.opened(module, true).err(),
+        }
     }
 
     fn module_variable(
@@ -456,16 +468,8 @@ impl CodeFacts for KernelFacts {
         name: &str,
         file: Option<&str>,
     ) -> Option<Variable> {
-        match module {
-            ProbeModule::File(path) => self.programs.global(path, name, file),
-            ProbeModule::Kernel => self
-                .debug
-                .global(&self.programs.file_table, None, name, file),
-            ProbeModule::KernelModule(own) => {
-                let table = &self.programs.file_table;
-                self.debug.global(table, Some(own), name, file)
-            }
-        }
+        let opened = self.opened(module, true).ok()?;
+        opened.queried(&self.programs.file_table).global(name, file)
     }
 
     fn is_stripped(&self, module: &ProbeModule) -> bool {

@@ -16,7 +16,8 @@ use spile_runtime::text::kernel_files::LoadAddress;
 use spile_sema::facts::{FoundLocation, FunctionKind, LinePattern, LocOp, VarLocation};
 
 use super::code_owner::CodeOwner;
-use super::dwarf::{LocationInfo, QueriedFile, in_lines, pattern};
+use super::dwarf::{LocationInfo, QueriedFile, address_for, in_lines, pattern};
+use super::locations::load;
 
 /// Maximum number of ways to the callees of one point.
 const MOST_WAYS: usize = 2000;
@@ -160,13 +161,7 @@ impl QueriedFile<'_> {
         for n in (1..=deepest).rev() {
             match n {
                 1 if ret => ops.push(LocOp::Reg(counter)),
-                1 if first => ops.extend([
-                    LocOp::Reg(HOST.stack_pointer),
-                    LocOp::Load {
-                        size: 8,
-                        signed: false,
-                    },
-                ]),
+                1 if first => ops.extend([LocOp::Reg(HOST.stack_pointer), load(8)]),
                 _ => ops.push(LocOp::Frame((n - usize::from(ret)).fit::<u8>())),
             }
             ops.extend_from_slice(&bias);
@@ -254,10 +249,7 @@ fn follow(
                 returns_to,
             } => {
                 for location in dwarf.called_functions(function) {
-                    let address = match query.kind {
-                        FunctionKind::Return => location.entry,
-                        _ => location.body,
-                    };
+                    let address = address_for(query.kind, &location);
                     let returns = [&[returns_to], &*caller.returns].concat();
                     add(location, address, returns, false);
                 }

@@ -4,10 +4,9 @@
 use spile_abi::HOST;
 use spile_cast::Cast;
 use spile_debuginfo::{CType, Die, Dwarf, ReturnConvention, ReturnWord};
-use spile_ir::BinOp;
 use spile_sema::facts::{LocOp, LocationPiece, VarLocation};
 
-use super::locations::extend_to_type;
+use super::locations::{extend_to_type, load, on_stack};
 
 /// The reason why a floating-point number is missing.
 pub(super) const FLOATING: &str = "it is in a floating point register";
@@ -87,22 +86,15 @@ impl Arguments {
         if self.lost {
             return None;
         }
-        let abi = HOST;
-        let registers = abi.calls.arguments;
+        let registers = HOST.calls.arguments;
         let ops = match registers.get(n) {
             Some(&register) => vec![LocOp::Reg(register)],
             None => {
                 // Offset above the return address.
-                let offset = abi.calls.popped + 8 * (n - registers.len()).fit::<i64>();
-                vec![
-                    LocOp::Reg(abi.stack_pointer),
-                    LocOp::Const(offset),
-                    LocOp::Bin(BinOp::Add),
-                    LocOp::Load {
-                        size: 8,
-                        signed: false,
-                    },
-                ]
+                let offset = HOST.calls.popped + 8 * (n - registers.len()).fit::<i64>();
+                let mut ops = on_stack(offset);
+                ops.push(load(8));
+                ops
             }
         };
         Some(extend_to_type(ops, ty))

@@ -50,6 +50,17 @@ pub(super) struct LocationInfo {
     pub counter: u64,
 }
 
+impl LocationInfo {
+    /// A location whose variables are looked up where its program counter is.
+    fn at(die: Die, address: u64) -> LocationInfo {
+        LocationInfo {
+            die,
+            address,
+            counter: address,
+        }
+    }
+}
+
 /// Ids of locations from here on belong to this table; smaller ones are addresses.
 const FIRST_ID: u64 = 1 << 62;
 
@@ -107,6 +118,25 @@ impl FileTable {
     }
 }
 
+/// A file with debugging information.
+pub(crate) struct OpenedFile {
+    /// The file.
+    pub file: Arc<File>,
+    /// The owner of its code.
+    pub(super) home: CodeOwner,
+}
+
+impl OpenedFile {
+    /// The file for queries.
+    pub(super) fn queried<'a>(&'a self, table: &'a FileTable) -> QueriedFile<'a> {
+        QueriedFile {
+            home: &self.home,
+            file: &self.file,
+            table,
+        }
+    }
+}
+
 /// A file for queries.
 #[derive(Clone, Copy)]
 pub(super) struct QueriedFile<'a> {
@@ -148,11 +178,7 @@ impl QueriedFile<'_> {
     }
 
     pub(super) fn found(&self, name: &str, die: Die, address: u64) -> Option<FoundLocation> {
-        let id = self.table.location_id(LocationInfo {
-            die,
-            address,
-            counter: address,
-        });
+        let id = self.table.location_id(LocationInfo::at(die, address));
         let location = self.home.location(self.file, address)?;
         Some(FoundLocation::new(id, name.into(), location, address))
     }
@@ -168,32 +194,22 @@ impl QueriedFile<'_> {
                 file,
                 lines,
                 kind,
-                part:
-                    Some(FunctionPart::Callees {
-                        name: callee,
-                        depth,
-                    }),
-            } => {
-                let called = CalleeQuery {
+                part,
+            } => match part {
+                Some(FunctionPart::Callees {
                     name: callee,
-                    depth: *depth,
-                    kind,
-                };
-                self.callees(name, file.as_deref(), lines, &called)
-            }
-            CodeQuery::Function {
-                name,
-                file,
-                part: Some(FunctionPart::Label(label)),
-                ..
-            } => self.labels(name, file.as_deref(), label),
-            CodeQuery::Function {
-                name,
-                file,
-                lines,
-                kind,
-                ..
-            } => self.functions(name, file.as_deref(), lines, kind),
+                    depth,
+                }) => {
+                    let called = CalleeQuery {
+                        name: callee,
+                        depth: *depth,
+                        kind,
+                    };
+                    self.callees(name, file.as_deref(), lines, &called)
+                }
+                Some(FunctionPart::Label(label)) => self.labels(name, file.as_deref(), label),
+                None => self.functions(name, file.as_deref(), lines, kind),
+            },
             CodeQuery::Statement {
                 name,
                 file,
@@ -225,12 +241,7 @@ impl QueriedFile<'_> {
             (*kind != FunctionKind::Exported || p.external) && in_lines(dwarf, p, lines)
         };
         let location = |p: &FunctionLocation| {
-            // Variables visible at the return have to be caught at the first instruction.
-            let address = match kind {
-                FunctionKind::Return => p.entry,
-                _ => p.body,
-            };
-            let found = self.found(&p.qualified, p.die, address)?;
+            let found = self.found(&p.qualified, p.die, address_for(kind, p))?;
             Some(FoundLocation {
                 file: p.file.clone(),
                 line: p.line,
@@ -249,11 +260,7 @@ impl QueriedFile<'_> {
         let Some(p) = dwarf.and_then(|d| d.function_starting_at(location.address)) else {
             return location;
         };
-        let address = match kind {
-            FunctionKind::Return => p.entry,
-            _ => p.body,
-        };
-        match self.found(&location.name, p.die, address) {
+        match self.found(&location.name, p.die, address_for(kind, &p)) {
             Some(found) => FoundLocation {
                 file: p.file,
                 line: p.line,
@@ -384,12 +391,10 @@ impl QueriedFile<'_> {
         let Some(frame) = dwarf.frames(location.address).into_iter().next() else {
             return location;
         };
-        let id = dwarf.function_at(location.address).map(|die| {
-            self.table.location_id(LocationInfo {
-                die,
-                address: location.address,
-                counter: location.address,
-            })
+        let die = dwarf.function_at(location.address);
+        let id = die.map(|die| {
+            let info = LocationInfo::at(die, location.address);
+            self.table.location_id(info)
         });
         FoundLocation {
             id: id.unwrap_or(location.id),
@@ -580,6 +585,15 @@ impl QueriedFile<'_> {
                 None => absent("it is in several locations at once"),
             },
         }
+    }
+}
+
+/// The address to probe for a function.
+pub(super) fn address_for(kind: &FunctionKind, function: &FunctionLocation) -> u64 {
+    match kind {
+        // Variables visible at the return have to be caught at the first instruction.
+        FunctionKind::Return => function.entry,
+        _ => function.body,
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use spile_abi::HOST;
 use spile_cast::Cast;
 use spile_debuginfo::ReturnWord;
-use spile_ir::{BinOp, CodeLocation};
+use spile_ir::CodeLocation;
 use spile_kernel::btf::{Btf, Type};
 use spile_kernel::functions::{self, FunctionMatches, Functions, KernelFunction, signature};
 use spile_kernel::symbols::Symbols;
@@ -21,6 +21,7 @@ use spile_sema::facts::{
 };
 
 use super::convention::in_registers;
+use super::locations::on_stack;
 use super::types::{KernelTypes, Types};
 
 /// Flag in [`FoundLocation::id`], above a BTF number: the rest is the reason why there are no
@@ -98,20 +99,18 @@ impl KernelCode {
         let loaded = std::fs::read_to_string("/proc/modules").unwrap_or_default();
         // The kernel's spelling of names.
         let pattern = pattern.replace('-', "_");
+        let module = |name: &str| FoundModule {
+            module: ProbeModule::KernelModule(name.into()),
+            pid: None,
+        };
         if spile_kernel::foreign_kernel::is_active() && !spile_glob::is_pattern(&pattern) {
-            return Ok(vec![FoundModule {
-                module: ProbeModule::KernelModule(pattern.into()),
-                pid: None,
-            }]);
+            return Ok(vec![module(&pattern)]);
         }
         let found: Vec<FoundModule> = loaded
             .lines()
             .filter_map(|line| line.split(' ').next())
             .filter(|name| spile_glob::matches(&pattern, name))
-            .map(|name| FoundModule {
-                module: ProbeModule::KernelModule(name.into()),
-                pid: None,
-            })
+            .map(module)
             .collect();
         match found.is_empty() {
             true if spile_glob::is_pattern(&pattern) => {
@@ -177,10 +176,7 @@ impl KernelCode {
                 n => format!("the kernel forbids probing the {n} functions that match"),
             });
         }
-        let own = match module {
-            Some(module) => types.module(module),
-            None => kernel,
-        };
+        let own = types.of(module);
         let many = functions.len() > FEW;
         let id = |f: &KernelFunction<'_>| match own {
             None => no_variables(Unprobeable::NoTypes),
@@ -213,10 +209,7 @@ impl KernelCode {
         id: u64,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
-        let own = match module {
-            Some(module) => types.module(module),
-            None => KernelTypes::kernel(),
-        };
+        let own = types.of(module);
         let why = (id / WHY) as usize;
         if let Some(reason) = why.checked_sub(1).and_then(|n| REASONS.get(n)) {
             return Err((*reason).to_owned());
@@ -394,13 +387,9 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
 }
 
 fn stack_slot(stack: &mut i64, bytes: i64) -> VarLocation {
-    let at = *stack;
+    let offset = *stack;
     *stack += bytes;
-    VarLocation::Address(vec![
-        LocOp::Reg(HOST.stack_pointer),
-        LocOp::Const(at),
-        LocOp::Bin(BinOp::Add),
-    ])
+    VarLocation::Address(on_stack(offset))
 }
 
 #[cfg(test)]

@@ -9,12 +9,10 @@ use spile_ir::CodeLocation;
 use spile_kernel::functions::{self, Functions};
 use spile_kernel::symbols::Symbols;
 use spile_runtime::text::kernel_files::{KernelImage, build_id};
-use spile_sema::facts::{
-    CTypeId, CodeQuery, FoundLocation, FunctionKind, LinePattern, ProbeModule, Variable,
-};
+use spile_sema::facts::{CodeQuery, FoundLocation, FunctionKind, LinePattern, Variable};
 
 use super::code_owner::CodeOwner;
-use super::dwarf::{FileTable, QueriedFile};
+use super::dwarf::{FileTable, OpenedFile};
 
 /// The kernel that a script is compiled for (`-r`).
 #[derive(Debug, Clone, Default)]
@@ -44,11 +42,6 @@ enum SearchOutcome {
     Nowhere(String),
 }
 
-struct OpenedFile {
-    file: Arc<File>,
-    home: CodeOwner,
-}
-
 type LocationResult = Result<Vec<FoundLocation>, String>;
 
 /// Maximum number of locations that are named by symbols, which stay right when the kernel is
@@ -69,7 +62,11 @@ impl KernelDebug {
     ///
     /// # Errors
     /// The files that were searched and the way out. `remote`: debuginfod servers are asked.
-    fn opened(&self, module: Option<&Arc<str>>, remote: bool) -> Result<Arc<OpenedFile>, String> {
+    pub(super) fn opened(
+        &self,
+        module: Option<&Arc<str>>,
+        remote: bool,
+    ) -> Result<Arc<OpenedFile>, String> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         match files.get(&module.cloned()) {
             Some(SearchOutcome::Found(opened)) => return Ok(opened.clone()),
@@ -132,7 +129,7 @@ impl KernelDebug {
         if let CodeQuery::Address { address, .. } = query {
             return opened.address(table, *address);
         }
-        let found = opened.queried_file(table).locations(query)?;
+        let found = opened.queried(table).locations(query)?;
         self.best_attachable(module, found)
     }
 
@@ -149,7 +146,7 @@ impl KernelDebug {
         let Ok(opened) = self.opened(module, false) else {
             return;
         };
-        let asked = opened.queried_file(table);
+        let asked = opened.queried(table);
         let ask = |kind| asked.functions(name, None, &LinePattern::Any, kind);
         if !spile_glob::is_pattern(name) {
             for f in ask(&FunctionKind::Call).unwrap_or_default() {
@@ -167,22 +164,6 @@ impl KernelDebug {
         }
     }
 
-    /// The variables at a location that these queries found.
-    ///
-    /// # Errors
-    /// Those of [`QueriedFile::variables`].
-    pub(crate) fn variables(
-        &self,
-        table: &FileTable,
-        module: Option<&Arc<str>>,
-        id: u64,
-        ret: bool,
-    ) -> Result<Vec<Variable>, String> {
-        self.opened(module, true)?
-            .queried_file(table)
-            .variables(id, ret)
-    }
-
     /// The variables at the entry or the return of a function that was found by its symbol.
     ///
     /// # Errors
@@ -195,7 +176,7 @@ impl KernelDebug {
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
         let opened = self.opened(module, true)?;
-        let asked = opened.queried_file(table);
+        let asked = opened.queried(table);
         let all = asked.functions(
             &location.name,
             None,
@@ -212,39 +193,6 @@ impl KernelDebug {
                 opened.home, location.name
             )),
         }
-    }
-
-    /// A variable of the kernel or of a module.
-    pub(crate) fn global(
-        &self,
-        table: &FileTable,
-        module: Option<&Arc<str>>,
-        name: &str,
-        file: Option<&str>,
-    ) -> Option<Variable> {
-        let opened = self.opened(module, true).ok()?;
-        opened.queried_file(table).global(name, file)
-    }
-
-    /// A type by name, if its file is on this machine.
-    pub(crate) fn type_named(
-        &self,
-        table: &FileTable,
-        module: Option<&Arc<str>>,
-        name: &str,
-    ) -> Option<CTypeId> {
-        let opened = self.opened(module, false).ok()?;
-        opened.queried_file(table).type_named(name)
-    }
-
-    /// Why there is no debugging information; `None` if there is.
-    pub(crate) fn missing_reason(&self, module: &ProbeModule) -> Option<String> {
-        let module = match module {
-            ProbeModule::Kernel => None,
-            ProbeModule::KernelModule(name) => Some(name),
-            ProbeModule::File(_) => return None,
-        };
-        self.opened(module, true).err()
     }
 
     /// Locations in the form in which they attach best: a few by their symbols, many by ftrace where
@@ -286,14 +234,6 @@ impl KernelDebug {
 }
 
 impl OpenedFile {
-    fn queried_file<'a>(&'a self, table: &'a FileTable) -> QueriedFile<'a> {
-        QueriedFile {
-            home: &self.home,
-            file: &self.file,
-            table,
-        }
-    }
-
     /// `statement(ADDRESS)`: an address as linked.
     fn address(&self, known: &FileTable, address: u64) -> LocationResult {
         let location = self.home.location(&self.file, address);
@@ -302,7 +242,7 @@ impl OpenedFile {
         let named = self.file.symbols().function_at(address);
         let name = named.map_or("", |(s, _)| s.name).into();
         let found = FoundLocation::new(0, name, location, address);
-        Ok(vec![self.queried_file(known).describe(found)])
+        Ok(vec![self.queried(known).describe(found)])
     }
 }
 

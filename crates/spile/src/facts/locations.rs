@@ -1,5 +1,6 @@
 //! Locations of variables as the operations that a handler evaluates.
 
+use spile_abi::HOST;
 use spile_cast::Cast;
 use spile_debuginfo::{CType, LocBinary, LocStep as Op, Location};
 use spile_ir::BinOp;
@@ -18,18 +19,33 @@ pub(super) fn extend_to_type(mut ops: Vec<LocOp>, ty: &CType) -> Vec<LocOp> {
     ops
 }
 
-fn extend(ops: &mut Vec<LocOp>, size: u8, signed: bool) {
+/// Extends the low bytes of a register to 64 bits.
+pub(super) fn extend(ops: &mut Vec<LocOp>, size: u8, signed: bool) {
     if size >= 8 {
         return;
     }
     let bits = 64 - 8 * i64::from(size);
     let back = if signed { BinOp::Shr } else { BinOp::UShr };
-    ops.extend([
-        LocOp::Const(bits),
-        LocOp::Bin(BinOp::Shl),
-        LocOp::Const(bits),
-        LocOp::Bin(back),
-    ]);
+    ops.extend([BinOp::Shl, back].into_iter().flat_map(|op| with(op, bits)));
+}
+
+/// An operation with a constant.
+pub(super) fn with(op: BinOp, constant: i64) -> [LocOp; 2] {
+    [LocOp::Const(constant), LocOp::Bin(op)]
+}
+
+/// A load of a number without a sign.
+pub(super) fn load(size: u8) -> LocOp {
+    LocOp::Load {
+        size,
+        signed: false,
+    }
+}
+
+/// The address of a word of the stack.
+pub(super) fn on_stack(offset: i64) -> Vec<LocOp> {
+    let [constant, add] = with(BinOp::Add, offset);
+    vec![LocOp::Reg(HOST.stack_pointer), constant, add]
 }
 
 /// The location program in analysis' representation.
@@ -41,10 +57,7 @@ pub(super) fn program(ops: &[Op], bias: &[LocOp]) -> Vec<LocOp> {
             Op::Const(n) => out.push(LocOp::Const(n)),
             Op::Bias => out.extend_from_slice(bias),
             Op::ThreadPointer => out.push(thread_pointer()),
-            Op::Load { size } => out.push(LocOp::Load {
-                size,
-                signed: false,
-            }),
+            Op::Load { size } => out.push(load(size)),
             Op::Extend { size, signed } => extend(&mut out, size, signed),
             Op::Neg => out.push(LocOp::Neg),
             Op::Not => out.push(LocOp::Not),
@@ -110,12 +123,9 @@ pub(super) fn locate_pieces(
                 Some(Location::Value(ops)) if done == 0 => Ok(program(ops, bias)),
                 Some(Location::Address(ops)) => {
                     let mut ops = program(ops, bias);
-                    let at = [LocOp::Const(done.cast_signed()), LocOp::Bin(BinOp::Add)];
-                    ops.extend(at.into_iter().filter(|_| done > 0));
-                    ops.push(LocOp::Load {
-                        size: bytes.fit(),
-                        signed: false,
-                    });
+                    let offset = with(BinOp::Add, done.cast_signed());
+                    ops.extend(offset.into_iter().filter(|_| done > 0));
+                    ops.push(load(bytes.fit()));
                     Ok(ops)
                 }
                 Some(Location::Implicit { .. }) => Err(IMPLICIT.into()),
@@ -138,7 +148,7 @@ pub(super) fn join_pieces(
     bias: &[LocOp],
 ) -> Option<Vec<LocOp>> {
     let mut out: Vec<LocOp> = Vec::new();
-    let mut at = 0;
+    let mut offset = 0;
     for (size, piece) in pieces {
         let bytes = u8::try_from(*size)
             .ok()
@@ -147,10 +157,7 @@ pub(super) fn join_pieces(
         match piece.as_ref()? {
             Location::Address(ops) => {
                 out.extend(program(ops, bias));
-                out.push(LocOp::Load {
-                    size: bytes,
-                    signed: false,
-                });
+                out.push(load(bytes));
             }
             Location::Value(ops) => {
                 out.extend(program(ops, bias));
@@ -159,22 +166,19 @@ pub(super) fn join_pieces(
             Location::Pieces(_) | Location::Implicit { .. } => return None,
         }
         if !first {
-            out.extend([
-                LocOp::Const(at * 8),
-                LocOp::Bin(BinOp::Shl),
-                LocOp::Bin(BinOp::Or),
-            ]);
+            out.extend(with(BinOp::Shl, offset * 8));
+            out.push(LocOp::Bin(BinOp::Or));
         }
-        at += i64::from(bytes);
+        offset += i64::from(bytes);
     }
-    (at <= 8).then_some(out)
+    (offset <= 8).then_some(out)
 }
 
 /// The location of a pointer to an object at a location, some bytes from its start.
 pub(super) fn pointer_to(object: VarLocation, offset: i64) -> VarLocation {
     let pieces = match object {
         VarLocation::Address(mut ops) => {
-            ops.extend([LocOp::Const(offset), LocOp::Bin(BinOp::Add)]);
+            ops.extend(with(BinOp::Add, offset));
             return VarLocation::Value(ops);
         }
         VarLocation::Value(ops) => vec![LocationPiece {
@@ -188,15 +192,15 @@ pub(super) fn pointer_to(object: VarLocation, offset: i64) -> VarLocation {
     let Ok(mut left) = u32::try_from(offset) else {
         return VarLocation::Absent(IMPLICIT.into());
     };
-    let mut behind = Vec::new();
+    let mut pointee = Vec::new();
     for mut piece in pieces {
         let cut = left.min(piece.bytes);
         left -= cut;
         piece.bytes -= cut;
         if let (Ok(ops), 1..) = (&mut piece.value, cut) {
-            ops.extend([LocOp::Const(8 * i64::from(cut)), LocOp::Bin(BinOp::UShr)]);
+            ops.extend(with(BinOp::UShr, 8 * i64::from(cut)));
         }
-        behind.extend(Some(piece).filter(|p| p.bytes > 0));
+        pointee.extend(Some(piece).filter(|p| p.bytes > 0));
     }
-    VarLocation::Pointee(behind)
+    VarLocation::Pointee(pointee)
 }

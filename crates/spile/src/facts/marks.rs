@@ -10,14 +10,14 @@ use spile_sema::facts::{FoundLocation, LONG, LocOp, VarKind, VarLocation, Variab
 
 use spile_abi::HOST;
 
+use super::locations::{extend, with};
+
 /// Flag in the id of a location that is a marker; the rest is its index among the markers of the file.
 /// Addresses of programs have the bit clear.
 pub(super) const MARK: u64 = 1 << 63;
 
 /// DWARF's number of the program counter in location programs: the last register that is saved.
-fn pc() -> u16 {
-    HOST.program_counter
-}
+const PC: u16 = HOST.program_counter;
 
 /// Markers whose provider and name match. As in SystemTap, `-` in a name stands for `__`.
 pub(super) fn locations(
@@ -76,24 +76,24 @@ fn location(operand: &MarkerArg, site: u64) -> VarLocation {
     }
     // The distance from the site is independent of the load address.
     let loaded = |address: u64| {
-        let away = address.wrapping_sub(site).cast_signed();
-        vec![LocOp::Reg(pc()), LocOp::Const(away), LocOp::Bin(BinOp::Add)]
-    };
-    let load = LocOp::Load {
-        size: operand.size,
-        signed: operand.signed,
+        let distance = address.wrapping_sub(site).cast_signed();
+        vec![
+            LocOp::Reg(PC),
+            LocOp::Const(distance),
+            LocOp::Bin(BinOp::Add),
+        ]
     };
     let mut ops = match &operand.location {
         ArgLocation::Constant(value) => {
             return VarLocation::Value(vec![LocOp::Const(sign_extend(*value, operand))]);
         }
-        ArgLocation::Register { number, .. } if *number > pc() => {
+        ArgLocation::Register { number, .. } if *number > PC => {
             return VarLocation::Absent("it is in a register that the kernel does not save".into());
         }
         ArgLocation::Register { number, shift } => {
             let mut ops = vec![LocOp::Reg(*number)];
             binary(&mut ops, BinOp::UShr, i64::from(*shift));
-            extend(&mut ops, operand);
+            extend(&mut ops, operand.size, operand.signed);
             return VarLocation::Value(ops);
         }
         ArgLocation::LinkedAddress(address) => return VarLocation::Value(loaded(*address)),
@@ -122,30 +122,18 @@ fn location(operand: &MarkerArg, site: u64) -> VarLocation {
             return VarLocation::Absent(format!("its operand `{text}` is not supported").into());
         }
     };
-    ops.push(load);
+    ops.push(LocOp::Load {
+        size: operand.size,
+        signed: operand.signed,
+    });
     VarLocation::Value(ops)
 }
 
 /// An operation with a constant; left out where it changes nothing.
-fn binary(ops: &mut Vec<LocOp>, op: BinOp, with: i64) {
-    if with != 0 {
-        ops.extend([LocOp::Const(with), LocOp::Bin(op)]);
+fn binary(ops: &mut Vec<LocOp>, op: BinOp, constant: i64) {
+    if constant != 0 {
+        ops.extend(with(op, constant));
     }
-}
-
-/// Extends the low bytes of a register to the operand's size.
-fn extend(ops: &mut Vec<LocOp>, operand: &MarkerArg) {
-    let above = 64 - 8 * i64::from(operand.size);
-    if above == 0 {
-        return;
-    }
-    binary(ops, BinOp::Shl, above);
-    let back = if operand.signed {
-        BinOp::Shr
-    } else {
-        BinOp::UShr
-    };
-    binary(ops, back, above);
 }
 
 /// Extends the low bytes of a constant to the operand's size.
@@ -210,10 +198,7 @@ mod tests {
             index: Some((1, 4)),
             displacement: -8,
         };
-        let load = LocOp::Load {
-            size: 4,
-            signed: false,
-        };
+        let load = super::super::locations::load(4);
         let sum = [
             Reg(0),
             Reg(1),
@@ -225,7 +210,7 @@ mod tests {
             load,
         ];
         assert_eq!(value(4, false, indexed), sum);
-        let global = [Reg(pc()), Const(0x234), Bin(BinOp::Add), load];
+        let global = [Reg(PC), Const(0x234), Bin(BinOp::Add), load];
         assert_eq!(value(4, false, ArgLocation::Linked(0x1234)), global);
     }
 

@@ -6,6 +6,8 @@ use spile_kernel::tracepoints::Tracefs;
 use spile_sema::ctype::{CBase, CTy};
 use spile_sema::facts::{CTypeId, LocOp, RecordField, TraceRecord, VarLocation};
 
+use super::locations::load;
+
 /// The lower half of a field that says where an array is.
 const OFFSET: i64 = 0xffff;
 
@@ -45,10 +47,7 @@ fn location(f: &trace_format::FormatField) -> VarLocation {
         FieldForm::FromField => f.offset + f.size,
     };
     let offset = [
-        LocOp::Load {
-            size: 4,
-            signed: false,
-        },
+        load(4),
         LocOp::Const(OFFSET),
         LocOp::Bin(BinOp::And),
         LocOp::Record,

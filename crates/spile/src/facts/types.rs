@@ -48,6 +48,14 @@ impl KernelTypes {
         })
     }
 
+    /// The types of the kernel, or of a module.
+    pub(crate) fn of(&self, module: Option<&str>) -> Option<Types> {
+        match module {
+            Some(name) => self.module(name),
+            None => KernelTypes::kernel(),
+        }
+    }
+
     /// The types of a module.
     pub(crate) fn module(&self, name: &str) -> Option<Types> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);

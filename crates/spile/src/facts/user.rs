@@ -10,14 +10,14 @@ use spile_debuginfo::{DebugFile as File, ElfSymbol, SearchPaths};
 use spile_glob as glob;
 use spile_runtime::{FileState, TargetProcess};
 use spile_sema::facts::{
-    CTypeId, CodeQuery, FoundLocation, FoundModule, FunctionKind, LinePattern, ModuleQuery,
-    ProbeModule, Variable,
+    CodeQuery, FoundLocation, FoundModule, FunctionKind, LinePattern, ModuleQuery, ProbeModule,
+    Variable,
 };
 
 use super::breakpoints::BreakpointDecisions;
 use super::by_symbol::{SymbolSearch, add_missing, location};
 use super::code_owner::CodeOwner;
-use super::dwarf::{self, QueriedFile};
+use super::dwarf::{FileTable, OpenedFile, QueriedFile};
 use super::ifunc::IndirectFunctions;
 use super::location_notes::LocationNotes;
 use super::marks;
@@ -26,7 +26,7 @@ use super::returns::ReturnDecisions;
 use super::types::similar_type;
 
 /// A file, and its state when it was opened.
-type Opened = (Arc<File>, Option<FileState>);
+type Opened = (Arc<OpenedFile>, Option<FileState>);
 
 /// A root directory other than this process's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(crate) struct Programs {
     search: SearchPaths,
     files: Mutex<HashMap<Arc<str>, Opened>>,
     /// Ids of their types and locations.
-    pub file_table: dwarf::FileTable,
+    pub file_table: FileTable,
     /// The decisions about probes at returns.
     pub returns: ReturnDecisions,
     /// The decisions about breakpoints.
@@ -88,7 +88,7 @@ impl Programs {
             root,
             search,
             files: Mutex::default(),
-            file_table: dwarf::FileTable::default(),
+            file_table: FileTable::default(),
             returns: ReturnDecisions::default(),
             breakpoints: BreakpointDecisions::new(release),
             indirect: IndirectFunctions::default(),
@@ -116,16 +116,19 @@ impl Programs {
     }
 
     /// The file of that path, opened once.
-    fn file(&self, path: &Arc<str>) -> Result<Arc<File>, String> {
+    pub(super) fn opened(&self, path: &Arc<str>) -> Result<Arc<OpenedFile>, String> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((file, _)) = files.get(path) {
             return Ok(file.clone());
         }
         let state = FileState::read(Path::new(&**path));
         let file = File::open(Path::new(&**path), &self.search).map_err(|e| e.to_string())?;
-        let file = Arc::new(file);
-        files.insert(path.clone(), (file.clone(), state));
-        Ok(file)
+        let opened = Arc::new(OpenedFile {
+            file: Arc::new(file),
+            home: CodeOwner::Program(path.clone()),
+        });
+        files.insert(path.clone(), (opened.clone(), state));
+        Ok(opened)
     }
 
     /// See [`spile_sema::facts::CodeFacts::modules`], for programs.
@@ -231,10 +234,9 @@ impl Programs {
         path: &Arc<str>,
         query: &CodeQuery,
     ) -> Result<Vec<FoundLocation>, String> {
-        let file = &self.file(path)?;
-        let table = &self.file_table;
-        let home = &CodeOwner::Program(path.clone());
-        let asked = QueriedFile { home, file, table };
+        let opened = self.opened(path)?;
+        let asked = opened.queried(&self.file_table);
+        let file = asked.file;
         let found = self.matching(path, &asked, query)?;
         let moved = |location, to| asked.moved(location, to);
         let harmless = &self.breakpoints;
@@ -401,50 +403,28 @@ impl Programs {
         id: u64,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
-        let file = &self.file(path)?;
+        let opened = self.opened(path)?;
         if id & marks::MARK != 0 {
             let index = usize::try_from(id & !marks::MARK).unwrap_or(usize::MAX);
-            let marker = file.markers().get(index);
+            let marker = opened.file.markers().get(index);
             return Ok(marker.map(marks::variables).unwrap_or_default());
         }
-        let table = &self.file_table;
-        let home = &CodeOwner::Program(path.clone());
-        QueriedFile { home, file, table }.variables(id, ret)
-    }
-
-    /// See [`spile_sema::facts::CodeFacts::module_variable`], for files.
-    pub(crate) fn global(
-        &self,
-        path: &Arc<str>,
-        name: &str,
-        unit: Option<&str>,
-    ) -> Option<Variable> {
-        let file = &self.file(path).ok()?;
-        let table = &self.file_table;
-        let home = &CodeOwner::Program(path.clone());
-        QueriedFile { home, file, table }.global(name, unit)
-    }
-
-    /// See [`spile_sema::facts::TypeFacts::module_type`], for files.
-    pub(crate) fn type_named(&self, path: &Arc<str>, name: &str) -> Option<CTypeId> {
-        let file = &self.file(path).ok()?;
-        let table = &self.file_table;
-        let home = &CodeOwner::Program(path.clone());
-        QueriedFile { home, file, table }.type_named(name)
+        opened.queried(&self.file_table).variables(id, ret)
     }
 
     /// See [`spile_sema::facts::TypeFacts::similar_type`].
     pub(crate) fn similar_type(&self, path: &Arc<str>, name: &str) -> Option<String> {
-        let file = self.file(path).ok()?;
-        let names = file.dwarf()?.type_names();
+        let opened = self.opened(path).ok()?;
+        let names = opened.file.dwarf()?.type_names();
         similar_type(name, names.iter().map(|n| &**n))
     }
 
     /// See [`spile_sema::facts::CodeFacts::is_stripped`].
     pub(crate) fn is_stripped(&self, path: &Arc<str>) -> bool {
-        let Ok(file) = self.file(path) else {
+        let Ok(opened) = self.opened(path) else {
             return false;
         };
+        let file = &opened.file;
         // Symbols for the linker stay in a stripped program.
         let own = |s: &ElfSymbol<'_>| !s.dynamic;
         file.dwarf().is_none() && !file.symbols().functions().any(own)
