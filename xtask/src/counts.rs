@@ -6,8 +6,10 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::cargo;
 
 /// Prefix of the reason of a test that needs another kernel (`spile_testing::IN_A_GUEST`).
 const IN_A_GUEST: &str = "runs in a guest";
@@ -104,7 +106,7 @@ fn beside(begun: Receiver<()>) -> Result<(String, bool), String> {
 
 /// Runs the tests; sends when the first one begins.
 fn counted(args: &[String], begin: Sender<()>) -> std::io::Result<Counts> {
-    let mut child = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+    let mut child = cargo()
         .arg("test")
         .args(args)
         .stdout(Stdio::piped())

@@ -9,6 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use spile_bench::printed;
 
+use crate::cargo;
+
 /// Maximum size of the executable in bytes.
 const MOST: u64 = 12_000_000;
 /// The programs that make packages, with versions that are known to work. They are installed below
@@ -188,10 +190,6 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-fn cargo() -> Command {
-    Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
-}
-
 /// Runs a command that must succeed.
 fn succeeds(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
@@ -332,20 +330,10 @@ fn installed(root: &Path, tool: &str, version: &str) -> Result<PathBuf, String> 
         return Ok(path);
     }
     println!("installing {tool} {version} below {}", own.display());
-    succeeds(
-        cargo()
-            .args([
-                "install",
-                "--quiet",
-                "--locked",
-                "--debug",
-                "--version",
-                version,
-                tool,
-                "--root",
-            ])
-            .arg(&own),
-    )?;
+    let mut cargo = cargo();
+    cargo.args(["install", "--quiet", "--locked", "--debug"]);
+    cargo.args(["--version", version, tool, "--root"]).arg(&own);
+    succeeds(&mut cargo)?;
     Ok(path)
 }
 
@@ -354,18 +342,10 @@ fn package(root: &Path, tool: &Path, target: &str, out: &Path) -> Result<(), Str
     let mut command = Command::new(tool);
     command.current_dir(root).stdout(Stdio::null());
     match tool.ends_with("cargo-deb") {
-        true => command.args([
-            "deb",
-            "-p",
-            "spile",
-            "--no-build",
-            "--no-strip",
-            "--quiet",
-            "--target",
-            target,
-        ]),
-        false => command.args(["generate-rpm", "-p", "crates/spile", "--target", target]),
+        true => command.args(["deb", "-p", "spile", "--no-build", "--no-strip", "--quiet"]),
+        false => command.args(["generate-rpm", "-p", "crates/spile"]),
     };
+    command.args(["--target", target]);
     succeeds(command.arg("--output").arg(format!("{}/", out.display())))
 }
 

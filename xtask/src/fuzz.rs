@@ -2,18 +2,15 @@
 //! (`crates/sema/tests/fuzz.rs`), the other takes damaged programs through the readers of debugging
 //! information (`crates/debuginfo/tests/it/damage.rs`).
 
-use std::process::Command;
+use crate::{cargo, status_of, value};
 
 /// Seconds of a run that is given neither `--seconds` nor `--minutes`.
 const SECONDS: u64 = 600;
 
 /// Runs the fuzz test; the status is that of the test.
 pub(crate) fn run(args: &[String]) {
-    let value = |name: &str| {
-        let at = args.iter().position(|a| a == name)?;
-        args.get(at + 1)?.parse::<u64>().ok()
-    };
-    let (seconds, minutes, seed) = (value("--seconds"), value("--minutes"), value("--seed"));
+    let [seconds, minutes, seed] =
+        ["--seconds", "--minutes", "--seed"].map(|name| value(args, name));
     let debuginfo = args.iter().any(|a| a == "--debuginfo");
     let values = [seconds, minutes, seed].iter().flatten().count();
     if args.len() != 2 * values + usize::from(debuginfo) || seconds.and(minutes).is_some() {
@@ -26,18 +23,9 @@ pub(crate) fn run(args: &[String]) {
         false => &["-p", "spile-sema", "--test", "fuzz", "--"],
     };
     // No release build, because the test relies on debug assertions.
-    let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
-        .arg("test")
-        .args(test)
-        .arg("--nocapture")
-        .env("SPILE_FUZZ_SECONDS", seconds.to_string())
-        .env("SPILE_SEED", seed.unwrap_or(1).to_string())
-        .status();
-    std::process::exit(match status {
-        Ok(status) => status.code().unwrap_or(1),
-        Err(e) => {
-            eprintln!("cargo: {e}");
-            1
-        }
-    });
+    let mut cargo = cargo();
+    cargo.arg("test").args(test).arg("--nocapture");
+    cargo.env("SPILE_FUZZ_SECONDS", seconds.to_string());
+    cargo.env("SPILE_SEED", seed.unwrap_or(1).to_string());
+    std::process::exit(status_of(&mut cargo));
 }

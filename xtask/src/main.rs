@@ -7,7 +7,7 @@
 #![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
 #![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 mod counts;
 mod dist;
@@ -53,25 +53,32 @@ fn main() -> ExitCode {
 
 /// Writes `docs/library`, by the test that otherwise compares it with the comments in the library.
 fn reference() -> ExitCode {
-    let status = std::process::Command::new("cargo")
-        .args([
-            "test",
-            "-q",
-            "-p",
-            "spile-sema",
-            "--test",
-            "tapset",
-            "--",
-            "reference_is_current",
-        ])
-        .env("BLESS", "1")
-        .status();
-    match status {
-        Ok(status) if status.success() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
+    let mut cargo = cargo();
+    cargo.args(["test", "-q", "-p", "spile-sema", "--test", "tapset"]);
+    cargo.args(["--", "reference_is_current"]).env("BLESS", "1");
+    match status_of(&mut cargo) {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// The number behind an option.
+fn value(args: &[String], option: &str) -> Option<u64> {
+    let at = args.iter().position(|a| a == option)?;
+    args.get(at + 1)?.parse().ok()
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+}
+
+/// Runs cargo; the status is 1 if it cannot be started or is killed.
+fn status_of(cargo: &mut Command) -> i32 {
+    match cargo.status() {
+        Ok(status) => status.code().unwrap_or(1),
         Err(e) => {
-            eprintln!("reference: cargo: {e}");
-            ExitCode::FAILURE
+            eprintln!("cargo: {e}");
+            1
         }
     }
 }

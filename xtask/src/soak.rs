@@ -1,7 +1,7 @@
 //! The long runs in a release build: random scripts (`crates/spile/tests/differential`), and random
 //! sessions with timers and mutants (`crates/spile/tests/sessions`).
 
-use std::process::Command;
+use crate::{cargo, status_of, value};
 
 /// Default number of scripts.
 const CASES: u64 = 20_000;
@@ -15,12 +15,8 @@ const KINDS: [(&str, &str, &str); 3] = [
 
 /// Runs the scripts; the status is that of the tests.
 pub(crate) fn run(args: &[String]) {
-    let value = |name: &str| {
-        let at = args.iter().position(|a| a == name)?;
-        args.get(at + 1)?.parse::<u64>().ok()
-    };
-    let mut wanted = KINDS.map(|(option, ..)| value(option));
-    let seed = value("--seed");
+    let mut wanted = KINDS.map(|(option, ..)| value(args, option));
+    let seed = value(args, "--seed");
     let used = 2 * (wanted.iter().flatten().count() + seed.iter().count());
     if args.len() != used {
         eprintln!("usage: cargo xtask soak [--cases N] [--timers N] [--mutants N] [--seed S]");
@@ -46,19 +42,4 @@ pub(crate) fn run(args: &[String]) {
         worst = worst.max(status_of(&mut cargo));
     }
     std::process::exit(worst);
-}
-
-fn cargo() -> Command {
-    Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
-}
-
-/// Runs cargo; the status is 1 if it cannot be started or is killed.
-fn status_of(cargo: &mut Command) -> i32 {
-    match cargo.status() {
-        Ok(status) => status.code().unwrap_or(1),
-        Err(e) => {
-            eprintln!("cargo: {e}");
-            1
-        }
-    }
 }
