@@ -98,19 +98,24 @@ impl KernelFacts {
         self
     }
 
-    /// Functions that match but whose returns cannot be probed, with the reason.
-    pub(crate) fn without_returns(&self) -> Vec<String> {
-        self.programs.returns.left_out.all()
-    }
-
-    /// Locations that match but must have no breakpoint, with the reason.
-    pub(crate) fn without_breakpoints(&self) -> Vec<String> {
-        self.programs.breakpoints.left_out.all()
-    }
-
-    /// Functions whose hits are not exactly their calls, with the reason.
-    pub(crate) fn inexact(&self) -> Vec<String> {
-        self.programs.inexact.all()
+    /// Locations that match but are left out or have inexact hits: what that is about, and the locations with
+    /// their reasons.
+    pub(crate) fn location_notes(&self) -> [(&'static str, Vec<String>); 3] {
+        let programs = &self.programs;
+        [
+            (
+                "function(s) that match are left out, because their returns cannot be probed",
+                programs.returns.left_out.all(),
+            ),
+            (
+                "location(s) that match are left out, because a breakpoint there would change the program",
+                programs.breakpoints.left_out.all(),
+            ),
+            (
+                "function(s) have hits that are not exactly their calls",
+                programs.inexact.all(),
+            ),
+        ]
     }
 
     /// The files of programs that were read, with their state at that time.

@@ -33,8 +33,7 @@ pub(crate) fn run(cli: &Fmt, color: bool) -> Result<u8, Failure> {
     let env = preproc_env(&host::release());
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
-    let lib = tapset::open(&mut sources, &env, &cli.include, &[], &mut diags)
-        .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
+    let lib = tapset::open(&mut sources, &env, &cli.include, &[], &mut diags)?;
     let mut f = Formatter {
         sources,
         env,
@@ -121,12 +120,8 @@ fn replace(path: &Path, old: &File, text: &[u8]) -> io::Result<()> {
     let mut new = tempfile::NamedTempFile::new_in(folder)?;
     new.write_all(text)?;
     let meta = old.metadata()?;
-    if (meta.uid(), meta.gid())
-        != (
-            new.as_file().metadata()?.uid(),
-            new.as_file().metadata()?.gid(),
-        )
-    {
+    let made = new.as_file().metadata()?;
+    if (meta.uid(), meta.gid()) != (made.uid(), made.gid()) {
         fchown(new.as_file(), Some(meta.uid()), Some(meta.gid()))?;
     }
     new.as_file().set_permissions(meta.permissions())?;

@@ -46,14 +46,12 @@ struct PromptCommand {
     usage: &'static str,
     help: &'static str,
     /// What it does with its arguments; without, the prompt ends.
-    act: Option<fn(&mut Prompt, &str) -> Result<(), Failure>>,
+    act: Option<Action>,
 }
 
-const fn row(
-    usage: &'static str,
-    help: &'static str,
-    act: fn(&mut Prompt, &str) -> Result<(), Failure>,
-) -> PromptCommand {
+type Action = fn(&mut Prompt, &str) -> Result<(), Failure>;
+
+const fn row(usage: &'static str, help: &'static str, act: Action) -> PromptCommand {
     PromptCommand {
         usage,
         help,

@@ -38,8 +38,7 @@ pub(crate) fn run(cli: &Lsp) -> Result<u8, Failure> {
     let whole = |p: &PathBuf| p.canonicalize().unwrap_or_else(|_| p.clone());
     let include: Vec<PathBuf> = cli.include.iter().map(whole).collect();
     let plain = env(Vec::new());
-    let lib = tapset::open(&mut sources, &plain, &include, &cli.defines, &mut diags)
-        .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
+    let lib = tapset::open(&mut sources, &plain, &include, &cli.defines, &mut diags)?;
     // Completion shows the parameters of all macros.
     lib.macros.read_all(&sources, &plain);
     let macros = lib.macros.clone();

@@ -15,6 +15,7 @@ use spile_syntax::preproc::{Arguments, MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
 
 use crate::passes::script::define;
+use crate::report::{Failure, fail};
 
 /// A file of the tapset.
 struct TapsetFile {
@@ -46,30 +47,14 @@ pub(crate) struct Tapset {
     built_in: Vec<FileId>,
 }
 
-/// A folder of `-I`, or a file in it, cannot be read.
-#[derive(Debug)]
-pub(crate) struct Unreadable {
-    /// The folder or file.
-    pub path: PathBuf,
-    /// The error.
-    pub error: std::io::Error,
-}
-
 /// The `.stp` and `.stpm` files below a folder, by name.
-fn files_below(dir: &Path, found: &mut Vec<PathBuf>) -> Result<(), Unreadable> {
-    let fail = |error| Unreadable {
-        path: dir.into(),
-        error,
-    };
-    let mut entries: Vec<_> = std::fs::read_dir(dir)
-        .map_err(fail)?
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(fail)?
-        .into_iter()
-        .map(|e| e.path())
-        .collect();
-    entries.sort();
-    for path in entries {
+fn files_below(dir: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let unreadable = |e| unreadable(dir, e);
+    let entries = std::fs::read_dir(dir).map_err(unreadable)?;
+    let paths = entries.map(|entry| entry.map(|e| e.path()));
+    let mut paths: Vec<PathBuf> = paths.collect::<Result<_, _>>().map_err(unreadable)?;
+    paths.sort();
+    for path in paths {
         if path.is_dir() {
             files_below(&path, found)?;
         } else if path.extension().is_some_and(|e| e == "stp" || e == "stpm") {
@@ -85,6 +70,11 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
+/// The error for a folder of `-I`, or a file in it, that cannot be read.
+fn unreadable(path: &Path, e: std::io::Error) -> Failure {
+    fail(format_args!("{}: {e}", path.display()))
+}
+
 /// Opens the tapset and parses the macros of `-I` folders, which every file may use. Built-in macros
 /// are parsed when they are used. Files of `-I` folders come before the built-in ones, and so replace
 /// them. `defines` are those of `-D`.
@@ -94,7 +84,7 @@ pub(crate) fn open(
     include: &[PathBuf],
     defines: &[String],
     diags: &mut Diagnostics,
-) -> Result<Tapset, Unreadable> {
+) -> Result<Tapset, Failure> {
     let mut tapset = Tapset {
         macros: MacroLibrary::new(),
         own: Vec::new(),
@@ -105,10 +95,7 @@ pub(crate) fn open(
         files_below(dir, &mut paths)?;
     }
     for path in paths {
-        let text = read(&path).map_err(|error| Unreadable {
-            path: path.clone(),
-            error,
-        })?;
+        let text = read(&path).map_err(|e| unreadable(&path, e))?;
         let name = path.display().to_string();
         let is_macros = name.ends_with(".stpm");
         let file = sources.add(name, text);
@@ -225,9 +212,7 @@ mod tests {
     fn library() -> (Library, Sources) {
         let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
         let env = crate::passes::parse::preproc_env("6.18.0");
-        let tapset = open(&mut sources, &env, &[], &[], &mut diags).unwrap_or_else(|u| {
-            panic!("{}: {}", u.path.display(), u.error);
-        });
+        let tapset = open(&mut sources, &env, &[], &[], &mut diags).expect("no folders");
         let mut library = Library::new();
         tapset.add_to(&mut library, &mut sources, env, &mut diags);
         assert!(!diags.has_errors(), "{}", diags.render(&sources, false));

@@ -32,15 +32,8 @@ pub(crate) struct KernelDebug {
     files: Mutex<HashMap<Option<Arc<str>>, SearchOutcome>>,
 }
 
-/// The outcome of a search.
-#[derive(Clone)]
-enum SearchOutcome {
-    Found(Arc<OpenedFile>),
-    /// Not on this machine; debuginfod servers were not asked.
-    NotHere(String),
-    /// Neither on this machine nor on servers.
-    Nowhere(String),
-}
+/// The outcome of a search, and whether debuginfod servers were asked.
+type SearchOutcome = (Result<Arc<OpenedFile>, String>, bool);
 
 type LocationResult = Result<Vec<FoundLocation>, String>;
 
@@ -68,20 +61,14 @@ impl KernelDebug {
         remote: bool,
     ) -> Result<Arc<OpenedFile>, String> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        match files.get(&module.cloned()) {
-            Some(SearchOutcome::Found(opened)) => return Ok(opened.clone()),
-            Some(SearchOutcome::Nowhere(why)) => return Err(why.clone()),
-            Some(SearchOutcome::NotHere(why)) if !remote => return Err(why.clone()),
-            _ => {}
+        if let Some((opened, asked)) = files.get(&module.cloned())
+            && (opened.is_ok() || *asked || !remote)
+        {
+            return opened.clone();
         }
-        let found = self.open(module, remote).map(Arc::new);
-        let looked = match &found {
-            Ok(opened) => SearchOutcome::Found(opened.clone()),
-            Err(why) if remote => SearchOutcome::Nowhere(why.clone()),
-            Err(why) => SearchOutcome::NotHere(why.clone()),
-        };
-        files.insert(module.cloned(), looked);
-        found
+        let opened = self.open(module, remote).map(Arc::new);
+        files.insert(module.cloned(), (opened.clone(), remote));
+        opened
     }
 
     fn open(&self, module: Option<&Arc<str>>, remote: bool) -> Result<OpenedFile, String> {
@@ -295,12 +282,8 @@ fn missing(wanted: &KernelQuery<'_>, notes: &[String]) -> String {
         Some(module) => format!("the module {module} of Linux {release}"),
         None => format!("Linux {release}"),
     };
-    let id: String = wanted
-        .build_id
-        .into_iter()
-        .flatten()
-        .map(|b| format!("{b:02x}"))
-        .collect();
+    let id = wanted.build_id.into_iter().flatten();
+    let id: String = id.map(|b| format!("{b:02x}")).collect();
     let id = match &*id {
         "" => id,
         _ => format!(", build-id {id},"),

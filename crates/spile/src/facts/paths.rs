@@ -320,12 +320,6 @@ pub(super) fn moved_to_libc(path: &Path) -> Option<PathBuf> {
     (functions.all(|s| placeholder(s.name)) && libc.is_file()).then_some(libc)
 }
 
-/// A library of that name in the dynamic linker's directories.
-fn library(name: &str) -> Option<PathBuf> {
-    let named = name.contains(".so");
-    library_in(&mut usual_folders(None).filter(|_| named), name)
-}
-
 /// The library of that name in the first directory that has one. As the dynamic linker, it skips files for
 /// programs of another kind, such as those of 32 bits.
 fn library_in(folders: &mut dyn Iterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
@@ -341,25 +335,27 @@ pub(super) fn find_by_name(name: &str, root: Option<&Path>) -> Result<Vec<PathBu
     if let Some(root) = root {
         return named_below(root, name);
     }
+    let is_library = name.contains(".so");
     let found: Vec<PathBuf> = match (glob::is_pattern(name), name.contains('/')) {
         (true, true) => matching(name),
-        (true, false) => search_path()
-            .flat_map(|d| matching(&format!("{d}/{name}")))
-            .filter(|p| executable(p))
-            .chain(
-                name.contains(".so")
-                    .then(|| loaded(name, None))
-                    .into_iter()
-                    .flatten(),
-            )
-            .collect(),
+        (true, false) => {
+            let programs = search_path().flat_map(|d| matching(&format!("{d}/{name}")));
+            let libraries = match is_library {
+                true => loaded(name, None),
+                false => Vec::new(),
+            };
+            programs
+                .filter(|p| executable(p))
+                .chain(libraries)
+                .collect()
+        }
         (false, true) => vec![PathBuf::from(name)],
-        (false, false) => search_path()
-            .map(|d| Path::new(&d).join(name))
-            .filter(|p| executable(p))
-            .chain(library(name))
-            .take(1)
-            .collect(),
+        (false, false) => {
+            let mut programs = search_path().map(|d| Path::new(&d).join(name));
+            let library = || library_in(&mut usual_folders(None).filter(|_| is_library), name);
+            let program = programs.find(|p| executable(p)).or_else(library);
+            program.into_iter().collect()
+        }
     };
     let mut files = BTreeSet::new();
     let mut why = None;

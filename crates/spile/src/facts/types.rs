@@ -12,7 +12,7 @@ use spile_syntax::diag::suggest;
 #[derive(Default)]
 pub(crate) struct KernelTypes {
     /// Modules that were queried; `None` where a module has no BTF.
-    modules: Mutex<Vec<(Arc<str>, Option<&'static Btf>)>>,
+    modules: Mutex<Vec<(Arc<str>, Option<Types>)>>,
 }
 
 /// The BTF of the kernel or of one module.
@@ -59,42 +59,29 @@ impl KernelTypes {
     /// The types of a module.
     pub(crate) fn module(&self, name: &str) -> Option<Types> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = match modules.iter().position(|m| *m.0 == *name) {
-            Some(at) => at,
-            None => {
-                let btf = Btf::module(name).ok().map(|btf| &*Box::leak(Box::new(btf)));
-                modules.push((name.into(), btf));
-                modules.len() - 1
-            }
-        };
-        Some(Types {
-            btf: modules[at].1?,
-            home: TypeHome::KernelModule(at.fit()),
-        })
+        if let Some((_, types)) = modules.iter().find(|m| *m.0 == *name) {
+            return *types;
+        }
+        let home = TypeHome::KernelModule(modules.len().fit());
+        let btf = Btf::module(name).ok().map(|btf| &*Box::leak(Box::new(btf)));
+        let types = btf.map(|btf| Types { btf, home });
+        modules.push((name.into(), types));
+        types
     }
 
     /// The types of the modules that were queried.
     pub(crate) fn opened(&self) -> Vec<Types> {
         let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let types = |(at, (_, btf)): (usize, &(Arc<str>, Option<&'static Btf>))| {
-            Some(Types {
-                btf: (*btf)?,
-                home: TypeHome::KernelModule(at.fit()),
-            })
-        };
-        modules.iter().enumerate().filter_map(types).collect()
+        modules.iter().filter_map(|m| m.1).collect()
     }
 
     /// The types that a number is one of.
     fn by_id(&self, id: CTypeId) -> Option<Types> {
         match id.home {
             TypeHome::Kernel => KernelTypes::kernel(),
-            TypeHome::KernelModule(at) => {
+            TypeHome::KernelModule(index) => {
                 let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-                Some(Types {
-                    btf: modules.get(at as usize)?.1?,
-                    home: id.home,
-                })
+                modules.get(index as usize)?.1
             }
             TypeHome::File(_) | TypeHome::Builtin => None,
         }

@@ -113,53 +113,42 @@ pub(crate) fn kernel_types() -> Result<&'static Btf, Failure> {
 
 /// The constant tables of tapset functions, except those of system calls: texts by number.
 pub(crate) fn table(name: &str) -> Option<Vec<Bytes>> {
-    let indexed = |pairs: &mut dyn Iterator<Item = (u32, String)>| {
-        let mut table: Vec<Bytes> = Vec::new();
-        for (i, text) in pairs {
-            let i = i as usize;
-            if table.len() <= i {
-                table.resize(i + 1, Bytes::from(&b""[..]));
-            }
-            // The first of several synonyms is the name.
-            if table[i].is_empty() {
-                table[i] = text.as_bytes().into();
-            }
+    Some(match name {
+        "errno" => indexed(names::all_errors()),
+        "cpu" => {
+            let cpus = spile_kernel::machine::online_cpus();
+            indexed(cpus.into_iter().map(|cpu| (cpu, "online")))
         }
-        table
-    };
-    match name {
-        "errno" => Some(indexed(
-            &mut names::all_errors().map(|(n, t)| (n, t.to_owned())),
-        )),
-        "cpu" => Some(indexed(
-            &mut spile_kernel::machine::online_cpus()
-                .into_iter()
-                .map(|cpu| (cpu, "online".to_owned())),
-        )),
-        "signal" => {
-            Some(indexed(&mut (1..=64).filter_map(|n| {
-                Some((n, names::signal_name(n)?.into_owned()))
-            })))
-        }
-        "hz" => Some(vec![
-            spile_kernel::machine::hz().to_string().as_bytes().into(),
-        ]),
-        "nfs" => Some(indexed(
-            &mut nfs::FIRST.iter().map(|(n, t)| (*n, (*t).to_owned())),
-        )),
+        "signal" => indexed((1..=64).filter_map(|n| Some((n, names::signal_name(n)?)))),
+        "hz" => vec![spile_kernel::machine::hz().to_string().as_bytes().into()],
+        "nfs" => indexed(nfs::FIRST.iter().copied()),
         // From 10000 on, as the numbers of a table lie close together.
-        "nfs from 10000" => Some(indexed(
-            &mut (1..).zip(nfs::SECOND.iter().map(|t| (*t).to_owned())),
-        )),
+        "nfs from 10000" => indexed((1..).zip(nfs::SECOND)),
         // Choices, such as socket types, and of sets the bits that stand for a choice.
-        name => spile_syscalls::flag_table(name).map(|table| {
-            let small = table.flags.iter().filter_map(|flag| {
+        name => {
+            let flags = spile_syscalls::flag_table(name)?.flags.iter();
+            indexed(flags.filter_map(|flag| {
                 let number = u32::try_from(flag.value).ok().filter(|n| *n < 1024)?;
-                Some((number, flag.name.to_owned()))
-            });
-            indexed(&mut { small })
-        }),
+                Some((number, flag.name))
+            }))
+        }
+    })
+}
+
+/// A table of texts by number.
+fn indexed<T: AsRef<str>>(texts: impl IntoIterator<Item = (u32, T)>) -> Vec<Bytes> {
+    let mut table: Vec<Bytes> = Vec::new();
+    for (number, text) in texts {
+        let number = number as usize;
+        if table.len() <= number {
+            table.resize(number + 1, Bytes::from(&b""[..]));
+        }
+        // The first of several synonyms is the name.
+        if table[number].is_empty() {
+            table[number] = text.as_ref().as_bytes().into();
+        }
     }
+    table
 }
 
 /// The user namespace of a process, or spile's own.
@@ -192,21 +181,9 @@ pub(super) fn report_unused_parts(cli: &Cli, analysis: &Analysis, front: &Fronte
         ));
     }
     if !cli.no_warnings {
-        report_left_out(
-            "function(s) that match are left out, because their returns cannot be probed",
-            &front.facts.without_returns(),
-            verbose,
-        );
-        report_left_out(
-            "location(s) that match are left out, because a breakpoint there would change the program",
-            &front.facts.without_breakpoints(),
-            verbose,
-        );
-        report_left_out(
-            "function(s) have hits that are not exactly their calls",
-            &front.facts.inexact(),
-            verbose,
-        );
+        for (why, locations) in front.facts.location_notes() {
+            report_left_out(why, &locations, verbose);
+        }
     }
     let limited = |h: &spile_ir::Handler| {
         h.event.executor() == Executor::Kernel && h.point.contains(".maxactive(")

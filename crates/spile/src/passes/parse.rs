@@ -17,7 +17,7 @@ use crate::facts::KernelFacts;
 use crate::facts::kernel_debug::TargetKernel;
 use crate::facts::user::Root;
 use crate::report::{Failure, fail, print_stderr_raw};
-use crate::tapset::{self, Tapset};
+use crate::tapset;
 
 /// The state that all passes share.
 pub(crate) struct Frontend {
@@ -92,17 +92,6 @@ fn script_env(cli: &Cli, release: &str, args: Vec<String>) -> Result<PreprocEnv,
     Ok(env)
 }
 
-/// The tapset of a run.
-fn open_tapset(
-    cli: &Cli,
-    sources: &mut Sources,
-    env: &PreprocEnv,
-    diags: &mut Diagnostics,
-) -> Result<Tapset, Failure> {
-    tapset::open(sources, env, &cli.include, &cli.defines, diags)
-        .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))
-}
-
 /// A script in parts that are parsed as they come.
 pub(crate) struct Parts {
     /// The parts, and the files of the library.
@@ -118,7 +107,9 @@ impl Parts {
         let env = script_env(cli, &kernel(cli)?.release, cli.rest.clone())?;
         let mut sources = Sources::new();
         // A run shows what is wrong with the library.
-        let tapset = open_tapset(cli, &mut sources, &env, &mut Diagnostics::new())?;
+        let mut unheard = Diagnostics::new();
+        let (include, defines) = (&cli.include, &cli.defines);
+        let tapset = tapset::open(&mut sources, &env, include, defines, &mut unheard)?;
         Ok(Self {
             sources,
             env,
@@ -196,10 +187,7 @@ fn root(cli: &Cli) -> Result<Option<Root>, Failure> {
 pub(crate) fn parse(cli: &Cli, script: Option<ScriptInput>) -> Result<Frontend, Failure> {
     let kernel = kernel(cli)?;
     let (release, other) = (kernel.release.clone(), kernel.other);
-    let script = script.unwrap_or(ScriptInput {
-        texts: Vec::new(),
-        args: Vec::new(),
-    });
+    let script = script.unwrap_or_default();
     let env = script_env(cli, &release, script.args.clone())?;
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
@@ -207,7 +195,7 @@ pub(crate) fn parse(cli: &Cli, script: Option<ScriptInput>) -> Result<Frontend, 
     // The script's files come first, so that its messages do.
     let add = |(name, text): &(String, Vec<u8>)| sources.add(name.clone(), text.clone());
     let user: Vec<_> = script.texts.iter().map(add).collect();
-    let lib = open_tapset(cli, &mut sources, &env, &mut diags)?;
+    let lib = tapset::open(&mut sources, &env, &cli.include, &cli.defines, &mut diags)?;
     let mut pretty = String::new();
     for file in user {
         let tree = parse_script(&mut sources, file, &env, &lib.macros, &mut diags);

@@ -12,7 +12,7 @@ use crate::report::{Failure, fail};
 const MAX_SCRIPT: u64 = 4 << 20;
 
 /// The script's texts and arguments.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct ScriptInput {
     /// Names for messages, each with its text.
     pub texts: Vec<(String, Vec<u8>)>,
