@@ -150,13 +150,14 @@ fn capabilities(encoding: Encoding) -> ServerCapabilities {
     }
 }
 
-/// The parameters of a message.
-fn params<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, RequestError> {
-    serde_json::from_value(value).map_err(|e| RequestError(ErrorCode::InvalidParams, e.to_string()))
-}
-
-fn answer<T: serde::Serialize>(value: T) -> Result<Value, RequestError> {
-    serde_json::to_value(value).map_err(|e| RequestError(ErrorCode::InternalError, e.to_string()))
+/// Answers a request with these parameters.
+fn answer<P: serde::de::DeserializeOwned, A: serde::Serialize>(
+    params: Value,
+    answer: impl FnOnce(P) -> A,
+) -> Result<Value, RequestError> {
+    let failed = |code| move |e: serde_json::Error| RequestError(code, e.to_string());
+    let params = serde_json::from_value(params).map_err(failed(ErrorCode::InvalidParams))?;
+    serde_json::to_value(answer(params)).map_err(failed(ErrorCode::InternalError))
 }
 
 impl Server<'_> {
@@ -256,32 +257,27 @@ impl Server<'_> {
         });
     }
 
-    fn dispatch(&mut self, method: &str, value: Value) -> Result<Value, RequestError> {
+    fn dispatch(&mut self, method: &str, params: Value) -> Result<Value, RequestError> {
         match method {
             ask::Shutdown::METHOD => {
                 self.shut_down = true;
                 Ok(Value::Null)
             }
-            ask::Completion::METHOD => {
-                let p: CompletionParams = params(value)?;
-                answer(self.completion(&p.text_document_position))
-            }
-            ask::HoverRequest::METHOD => {
-                let p: HoverParams = params(value)?;
-                answer(self.hover(&p.text_document_position_params))
-            }
-            ask::GotoDefinition::METHOD => {
-                let p: GotoDefinitionParams = params(value)?;
-                answer(self.definition(&p.text_document_position_params))
-            }
-            ask::DocumentSymbolRequest::METHOD => {
-                let p: DocumentSymbolParams = params(value)?;
-                answer(self.symbols(&p.text_document.uri))
-            }
-            ask::Formatting::METHOD => {
-                let p: DocumentFormattingParams = params(value)?;
-                answer(self.formatting(&p.text_document.uri))
-            }
+            ask::Completion::METHOD => answer(params, |p: CompletionParams| {
+                self.completion(&p.text_document_position)
+            }),
+            ask::HoverRequest::METHOD => answer(params, |p: HoverParams| {
+                self.hover(&p.text_document_position_params)
+            }),
+            ask::GotoDefinition::METHOD => answer(params, |p: GotoDefinitionParams| {
+                self.definition(&p.text_document_position_params)
+            }),
+            ask::DocumentSymbolRequest::METHOD => answer(params, |p: DocumentSymbolParams| {
+                self.symbols(&p.text_document.uri)
+            }),
+            ask::Formatting::METHOD => answer(params, |p: DocumentFormattingParams| {
+                self.formatting(&p.text_document.uri)
+            }),
             _ => Err(RequestError(
                 ErrorCode::MethodNotFound,
                 format!("{method} is not supported"),

@@ -44,41 +44,42 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Calls `take` with a row that is written as text: its name, then values after blanks, texts that
-/// are numbers or contain blanks in quotes.
 #[cfg(test)]
-pub(crate) fn with_row<R>(text: &str, take: impl FnOnce(&Row<'_>) -> R) -> R {
-    let mut rest = text;
-    let mut words = Vec::new();
-    while !rest.is_empty() {
-        let (word, after) = match rest.strip_prefix('"').map(|r| r.split_once('"').unwrap()) {
-            Some((_, after)) => (
-                &rest[..rest.len() - after.len()],
-                after.trim_start_matches(' '),
-            ),
-            None => rest.split_once(' ').unwrap_or((rest, "")),
-        };
-        words.push(word);
-        rest = after;
-    }
-    let values: Vec<FieldValue<'_>> = words.iter().skip(1).map(|word| value(word)).collect();
-    take(&Row {
-        name: words.first().copied().unwrap_or_default(),
-        values: &values,
-    })
-}
-
-#[cfg(test)]
-fn value(word: &str) -> FieldValue<'_> {
-    match word.parse() {
-        Ok(number) => FieldValue::Long(number),
-        Err(_) => FieldValue::Str(word.trim_matches('"').as_bytes()),
-    }
-}
+pub(crate) use tests::with_row;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Calls `take` with a row that is written as text: its name, then values after blanks, texts that
+    /// are numbers or contain blanks in quotes.
+    pub(crate) fn with_row<R>(text: &str, take: impl FnOnce(&Row<'_>) -> R) -> R {
+        let mut rest = text;
+        let mut words = Vec::new();
+        while !rest.is_empty() {
+            let (word, after) = match rest.strip_prefix('"').map(|r| r.split_once('"').unwrap()) {
+                Some((_, after)) => (
+                    &rest[..rest.len() - after.len()],
+                    after.trim_start_matches(' '),
+                ),
+                None => rest.split_once(' ').unwrap_or((rest, "")),
+            };
+            words.push(word);
+            rest = after;
+        }
+        let values: Vec<FieldValue<'_>> = words.iter().skip(1).map(|word| value(word)).collect();
+        take(&Row {
+            name: words.first().copied().unwrap_or_default(),
+            values: &values,
+        })
+    }
+
+    fn value(word: &str) -> FieldValue<'_> {
+        match word.parse() {
+            Ok(number) => FieldValue::Long(number),
+            Err(_) => FieldValue::Str(word.trim_matches('"').as_bytes()),
+        }
+    }
 
     #[test]
     fn values_have_types() {
