@@ -96,21 +96,21 @@ fn match_byte(pattern: &[u8], byte: u8, separator: Option<u8>) -> Option<usize> 
 fn class(text: &[u8], byte: u8) -> Option<(bool, usize)> {
     let negated = matches!(text.first(), Some(b'!' | b'^'));
     let start = usize::from(negated);
-    let mut at = start;
+    let mut index = start;
     let mut hit = false;
     loop {
-        let low = *text.get(at)?;
-        if low == b']' && at > start {
-            return Some((hit != negated, at + 1));
+        let low = *text.get(index)?;
+        if low == b']' && index > start {
+            return Some((hit != negated, index + 1));
         }
-        match (text.get(at + 1), text.get(at + 2)) {
+        match (text.get(index + 1), text.get(index + 2)) {
             (Some(b'-'), Some(&high)) if high != b']' => {
                 hit |= (low..=high).contains(&byte);
-                at += 3;
+                index += 3;
             }
             _ => {
                 hit |= low == byte;
-                at += 1;
+                index += 1;
             }
         }
     }

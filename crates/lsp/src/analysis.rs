@@ -266,7 +266,7 @@ fn tree_units(tree: &Tree, types: &Types) -> Vec<Unit> {
     let shown = tree.units.iter().filter(|u| !u.name.starts_with('@'));
     shown
         .map(|u| {
-            let own = u.locals.iter().filter(|l| !l.name.starts_with(['@', '_']));
+            let locals = u.locals.iter().filter(|l| !l.name.starts_with(['@', '_']));
             let signature = match &u.kind {
                 UnitKind::Func {
                     params,
@@ -290,7 +290,7 @@ fn tree_units(tree: &Tree, types: &Types) -> Vec<Unit> {
             };
             Unit {
                 span: u.span,
-                locals: own
+                locals: locals
                     .map(|l| Variable {
                         name: l.name.clone(),
                         span: l.span,

@@ -171,8 +171,8 @@ fn tracepoints(
     if !is_trace {
         return (start, Vec::new());
     }
-    let all = workspace.facts.tracepoints("*");
-    let each = all
+    let names = workspace.facts.tracepoints("*");
+    let each = names
         .iter()
         .map(|n| Proposal::new(&**n, CompletionItemKind::EVENT, "tracepoint"));
     (start, each.collect())
@@ -200,7 +200,7 @@ fn points(
     let key = without_arguments(&whole);
     let base = key.rfind('.').map_or("", |n| &key[..=n]).to_owned();
     let start = before.len() - point.rsplit('.').next().unwrap_or("").len();
-    let mut found: BTreeMap<String, Proposal> = BTreeMap::new();
+    let mut proposals: BTreeMap<String, Proposal> = BTreeMap::new();
     let mut add = |full: &str, detail: &str, doc: String| {
         let Some(rest) = without_arguments(full)
             .strip_prefix(&*base)
@@ -210,7 +210,7 @@ fn points(
         };
         let name = rest.split('.').next().unwrap_or("");
         let whole = !rest.contains('.');
-        let already = found.contains_key(name);
+        let already = proposals.contains_key(name);
         if name.is_empty() || name.contains("NAME") || already && !whole {
             return;
         }
@@ -219,11 +219,11 @@ fn points(
             CompletionItemKind::EVENT,
             if whole { detail } else { "" },
         );
-        if whole && let Some(at) = full.rfind('(').filter(|_| full.ends_with([')', ']'])) {
-            p.label = Some(format!("{name}{}", full[at..].trim_end_matches(']')));
+        if whole && let Some(arguments) = full.rfind('(').filter(|_| full.ends_with([')', ']'])) {
+            p.label = Some(format!("{name}{}", full[arguments..].trim_end_matches(']')));
         }
         p.doc = if whole { doc } else { String::new() };
-        found.insert(name.to_owned(), p);
+        proposals.insert(name.to_owned(), p);
     };
     for f in FAMILIES {
         let text = f.text();
@@ -246,7 +246,7 @@ fn points(
             .collect();
         add(name, &points.join(", "), doc.unwrap_or_default());
     }
-    (start, found.into_values().collect())
+    (start, proposals.into_values().collect())
 }
 
 /// A point without its arguments.
@@ -286,17 +286,17 @@ fn members(a: &Analysis, workspace: &Workspace, arrow: usize) -> Vec<Proposal> {
 
 fn targets(a: &Analysis, workspace: &Workspace, around: Option<ItemTokens>) -> Vec<Proposal> {
     let points = around.map(|r| a.points(workspace, r)).unwrap_or_default();
-    let mut found: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut types: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, ty) in points.iter().flat_map(|p| &p.targets) {
-        found.entry(name).or_insert(ty);
+        types.entry(name).or_insert(ty);
     }
-    let own = found
+    let variables = types
         .iter()
         .map(|(n, t)| Proposal::new(format!("${n}"), CompletionItemKind::VARIABLE, *t));
     let general = docs::CONTEXT
         .iter()
         .map(|d| Proposal::word(d, CompletionItemKind::VARIABLE));
-    own.chain(general).collect()
+    variables.chain(general).collect()
 }
 
 fn at_words(a: &Analysis, workspace: &Workspace) -> Vec<Proposal> {
@@ -305,8 +305,8 @@ fn at_words(a: &Analysis, workspace: &Workspace) -> Vec<Proposal> {
         .map(|d| Proposal::word(d, CompletionItemKind::OPERATOR))
         .collect();
     let defined = a.tokens.windows(2).filter(|w| a.slice(&w[0]) == "@define");
-    let own = defined.map(|w| a.slice(&w[1]).to_owned());
-    let mut names: Vec<String> = own
+    let defined_here = defined.map(|w| a.slice(&w[1]).to_owned());
+    let mut names: Vec<String> = defined_here
         .chain(workspace.macros.names().map(str::to_owned))
         .collect();
     names.sort_unstable();
@@ -344,9 +344,9 @@ fn names_and_keywords(
             .map(|d| Proposal::word(d, Kind::KEYWORD))
             .collect();
     };
-    let mut found: BTreeMap<String, Proposal> = BTreeMap::new();
+    let mut proposals: BTreeMap<String, Proposal> = BTreeMap::new();
     let mut add = |p: Proposal| {
-        found.entry(p.text.clone()).or_insert(p);
+        proposals.entry(p.text.clone()).or_insert(p);
     };
     let (start, end) = (
         a.tokens[r.keyword].span.start as usize,
@@ -404,7 +404,7 @@ fn names_and_keywords(
             add(Proposal::new(a.word(i), Kind::VARIABLE, ""));
         }
     }
-    found.into_values().collect()
+    proposals.into_values().collect()
 }
 
 /// Whether the body of an item is open after `count` tokens.

@@ -219,14 +219,14 @@ impl Analysis {
             }
             Tok::RParen => {
                 let open = self.opening(i)?;
-                let at = open
+                let operator = open
                     .checked_sub(1)
                     .filter(|a| self.kind(*a) == Tok::AtIdent)?;
                 let mut strings = (open..i)
                     .filter(|k| self.kind(*k) == Tok::Str)
                     .map(|k| string(self.word(k)));
                 let pointer = |name: String| parse_type(facts, &name).map(CTy::pointer);
-                match self.word(at) {
+                match self.word(operator) {
                     "@cast" => strings.find_map(pointer),
                     "@var" => Some(CTy::id(facts.variable(&strings.next()?)?.ty)),
                     name => {

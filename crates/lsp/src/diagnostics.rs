@@ -17,10 +17,10 @@ pub(crate) fn diagnostics(a: &Analysis, text: &DocText, uri: &Uri) -> Vec<Diagno
 }
 
 fn to_lsp(a: &Analysis, d: &diag::Diagnostic, text: &DocText, uri: &Uri) -> Diagnostic {
-    let here = |l: &&SpanLabel| l.span.file == a.file;
+    let in_document = |l: &&SpanLabel| l.span.file == a.file;
     let labels = || d.primary.iter().chain(&d.secondary);
     // An error in a macro is shown at the script's use of the macro.
-    let shown = labels().find(here);
+    let shown = labels().find(in_document);
     let range = shown.map_or(Range::default(), |l| text.span(l.span));
     let mut message = d.message.clone();
     let mut append_line = |lead: &str, more: &str| {
@@ -36,7 +36,7 @@ fn to_lsp(a: &Analysis, d: &diag::Diagnostic, text: &DocText, uri: &Uri) -> Diag
     d.notes.iter().for_each(|n| append_line("note: ", n));
     d.help.iter().for_each(|h| append_line("help: ", h));
     let related = labels()
-        .filter(here)
+        .filter(in_document)
         .filter(|l| !shown.is_some_and(|s| std::ptr::eq(s, *l)));
     let related: Vec<_> = related
         .map(|l| DiagnosticRelatedInformation {

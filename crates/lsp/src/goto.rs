@@ -72,12 +72,12 @@ pub(crate) fn meaning(a: &Analysis, workspace: &Workspace, i: usize) -> Option<M
 
 fn at_word(a: &Analysis, workspace: &Workspace, word: &str) -> Option<Meaning> {
     let name = word.get(1..)?;
-    let own = a
+    let defined_here = a
         .tokens
         .windows(2)
         .find(|w| a.slice(&w[0]) == "@define" && a.slice(&w[1]) == name);
     let library = workspace.macros.get(name).map(|m| m.span);
-    match own.map(|w| w[0].span).or(library) {
+    match defined_here.map(|w| w[0].span).or(library) {
         Some(span) => Some(Meaning::Macro(word.to_owned(), span)),
         None => docs::find(word).map(Meaning::Word),
     }

@@ -175,8 +175,8 @@ impl Server<'_> {
             let due = self.documents.values().filter_map(|d| d.due).min();
             let message = match due {
                 None => self.connection.receiver.recv().ok(),
-                Some(at) => {
-                    let wait = at.saturating_duration_since(Instant::now());
+                Some(due) => {
+                    let wait = due.saturating_duration_since(Instant::now());
                     match self.connection.receiver.recv_timeout(wait) {
                         Ok(message) => Some(message),
                         Err(e) if e.is_timeout() => {
@@ -351,7 +351,7 @@ impl Server<'_> {
 
     fn publish_due(&mut self) {
         let now = Instant::now();
-        let due = |d: &&Document| d.due.is_some_and(|at| at <= now);
+        let due = |d: &&Document| d.due.is_some_and(|due| due <= now);
         let uris: Vec<Uri> = self
             .documents
             .values()
@@ -369,8 +369,8 @@ impl Server<'_> {
             d.due = None;
             let version = Some(d.version);
             if let Ok(Some(list)) = list {
-                let all = PublishDiagnosticsParams::new(uri, list, version);
-                self.notify::<note::PublishDiagnostics>(all);
+                let diagnostics = PublishDiagnosticsParams::new(uri, list, version);
+                self.notify::<note::PublishDiagnostics>(diagnostics);
             }
         }
     }
@@ -390,18 +390,18 @@ impl Server<'_> {
         Some((d.analysis.clone()?, &d.text))
     }
 
-    fn completion(&mut self, at: &TextDocumentPositionParams) -> Option<CompletionResponse> {
+    fn completion(&mut self, place: &TextDocumentPositionParams) -> Option<CompletionResponse> {
         let workspace = self.workspace;
-        let (a, text) = self.analysis(&at.text_document.uri)?;
-        let offset = text.offset(at.position);
+        let (a, text) = self.analysis(&place.text_document.uri)?;
+        let offset = text.offset(place.position);
         let items = complete::complete(&a, workspace, text, offset);
         Some(CompletionResponse::Array(items))
     }
 
-    fn hover(&mut self, at: &TextDocumentPositionParams) -> Option<Hover> {
+    fn hover(&mut self, place: &TextDocumentPositionParams) -> Option<Hover> {
         let workspace = self.workspace;
-        let (a, text) = self.analysis(&at.text_document.uri)?;
-        let token = a.token_at(text.offset(at.position))?;
+        let (a, text) = self.analysis(&place.text_document.uri)?;
+        let token = a.token_at(text.offset(place.position))?;
         Some(Hover {
             contents: HoverContents::Markup(MarkupContent {
                 kind: MarkupKind::Markdown,
@@ -411,11 +411,11 @@ impl Server<'_> {
         })
     }
 
-    fn definition(&mut self, at: &TextDocumentPositionParams) -> Option<GotoDefinitionResponse> {
+    fn definition(&mut self, place: &TextDocumentPositionParams) -> Option<GotoDefinitionResponse> {
         let (workspace, encoding) = (self.workspace, self.encoding);
-        let uri = &at.text_document.uri;
+        let uri = &place.text_document.uri;
         let (a, text) = self.analysis(uri)?;
-        let token = a.token_at(text.offset(at.position))?;
+        let token = a.token_at(text.offset(place.position))?;
         let location = |span: Span| {
             if span.file == a.file {
                 return Some(Location::new(uri.clone(), text.span(span)));

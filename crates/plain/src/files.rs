@@ -30,14 +30,14 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// Opens without waiting.
 fn regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let other = |of: FileType| {
-        let what = kind(of);
-        io::Error::new(io::ErrorKind::InvalidInput, format!("{what}, not a file"))
+    let other = |file_type: FileType| {
+        let kind = kind(file_type);
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{kind}, not a file"))
     };
     match options.custom_flags(flags.bits().cast_signed()).open(path) {
         Ok(file) => match file.metadata()?.file_type() {
-            of if of.is_file() => Ok(file),
-            of => Err(other(of)),
+            file_type if file_type.is_file() => Ok(file),
+            file_type => Err(other(file_type)),
         },
         // A pipe without a reader, a socket and a folder cannot be opened.
         Err(e) => Err(match path.metadata() {
@@ -47,11 +47,11 @@ fn regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     }
 }
 
-fn kind(of: FileType) -> &'static str {
-    match of {
-        of if of.is_dir() => "a folder",
-        of if of.is_fifo() => "a pipe",
-        of if of.is_socket() => "a socket",
+fn kind(file_type: FileType) -> &'static str {
+    match file_type {
+        file_type if file_type.is_dir() => "a folder",
+        file_type if file_type.is_fifo() => "a pipe",
+        file_type if file_type.is_socket() => "a socket",
         _ => "a device",
     }
 }

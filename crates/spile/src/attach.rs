@@ -56,13 +56,13 @@ fn sessions() -> Result<Vec<Found>, Failure> {
 /// The process of this user's session that `-m` gave a name; without `-m` the name is `spile_PID`. Its
 /// PID names it, too.
 pub(crate) fn session_called(name: &str) -> Result<u32, Failure> {
-    let own: Vec<u32> = sessions()?
+    let pids: Vec<u32> = sessions()?
         .iter()
         .filter(|s| s.own)
         .map(|s| s.pid)
         .collect();
     let number = name.strip_prefix("spile_").unwrap_or(name).parse().ok();
-    let mut called = own.iter().copied();
+    let mut called = pids.iter().copied();
     match called.find(|pid| Some(*pid) == number || module_of(*pid).as_deref() == Some(name)) {
         Some(pid) => Ok(pid),
         None => Err(fail(format_args!(
@@ -84,26 +84,26 @@ fn module_of(pid: u32) -> Option<String> {
 
 /// The session of a process, or the only one of this user.
 fn find(pid: Option<u32>) -> Result<Found, Failure> {
-    let mut all = sessions()?;
+    let mut sessions = sessions()?;
     let Some(pid) = pid else {
         // Those of other users are nobody's business, whoever they are.
-        all.retain(|s| s.own);
-        return match all.pop() {
+        sessions.retain(|s| s.own);
+        return match sessions.pop() {
             None => Err(fail(
                 "no session runs in the background; `spile -F` starts one",
             )),
-            Some(one) if all.is_empty() => Ok(one),
+            Some(one) if sessions.is_empty() => Ok(one),
             Some(last) => {
-                let all = all.iter().chain([&last]);
-                let all: Vec<String> = all.map(|s| s.pid.to_string()).collect();
+                let sessions = sessions.iter().chain([&last]);
+                let sessions: Vec<String> = sessions.map(|s| s.pid.to_string()).collect();
                 Err(fail(format_args!(
                     "several sessions run in the background, name one: {}",
-                    all.join(" ")
+                    sessions.join(" ")
                 )))
             }
         };
     };
-    match all.into_iter().find(|s| s.pid == pid) {
+    match sessions.into_iter().find(|s| s.pid == pid) {
         Some(session) if session.own => Ok(session),
         Some(_) => Err(fail(format_args!(
             "the session of process {pid} belongs to another user"

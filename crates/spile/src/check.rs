@@ -14,7 +14,7 @@ pub(crate) trait CheckedMachine {
     /// Kernel and processor.
     fn name(&self) -> String;
     /// Whether a feature is available.
-    fn has(&self, what: Requirement) -> Availability;
+    fn has(&self, requirement: Requirement) -> Availability;
     /// Whether a configuration option of the kernel is set; `None` where the configuration is
     /// unknown.
     fn option(&self, name: &str) -> Option<bool>;
@@ -237,8 +237,8 @@ impl CheckedMachine for RunningMachine {
         format!("Linux {}, {}", machine::release(), std::env::consts::ARCH)
     }
 
-    fn has(&self, what: Requirement) -> Availability {
-        match what {
+    fn has(&self, requirement: Requirement) -> Availability {
+        match requirement {
             Requirement::Nothing => Availability::Yes,
             Requirement::Feature(feature) => features::has(feature),
             Requirement::Tracefs => match Tracefs::open() {

@@ -205,8 +205,8 @@ fn series(text: &str) -> Result<SeriesLimits, String> {
 impl Cli {
     /// Whether details of a pass are printed: by `-v` or `--vp`.
     pub(crate) fn is_verbose(&self, pass: usize) -> bool {
-        let own = |digits: &String| digits.as_bytes().get(pass - 1).is_some_and(|d| *d > b'0');
-        self.verbose > 0 || self.vp.iter().any(own)
+        let is_asked = |digits: &String| digits.as_bytes().get(pass - 1).is_some_and(|d| *d > b'0');
+        self.verbose > 0 || self.vp.iter().any(is_asked)
     }
 }
 

@@ -28,8 +28,12 @@ pub(crate) fn example(name: &str) -> Result<PathBuf, Failure> {
     // Below another prefix than the usual ones.
     let program = std::env::current_exe().unwrap_or_default();
     let prefix = program.parent().and_then(Path::parent);
-    let own = prefix.map(|p| p.join(OWN_EXAMPLES).to_string_lossy().into_owned());
-    let mut folders: Vec<&str> = own.as_deref().into_iter().chain(EXAMPLES).collect();
+    let own_examples = prefix.map(|p| p.join(OWN_EXAMPLES).to_string_lossy().into_owned());
+    let mut folders: Vec<&str> = own_examples
+        .as_deref()
+        .into_iter()
+        .chain(EXAMPLES)
+        .collect();
     folders.dedup();
     example_in(&folders, name)
 }

@@ -201,17 +201,17 @@ impl KernelFacts {
 
     /// The subsystem of each event; the alphabetically first where several have one.
     fn all_systems(&self) -> HashMap<String, Arc<str>> {
-        let mut all = HashMap::new();
+        let mut systems = HashMap::new();
         let Some(tracefs) = self.tracefs() else {
-            return all;
+            return systems;
         };
         for system in tracefs.systems().unwrap_or_default() {
             let name: Arc<str> = system.as_str().into();
             for event in tracefs.events(&system, "*").unwrap_or_default() {
-                all.entry(event).or_insert_with(|| name.clone());
+                systems.entry(event).or_insert_with(|| name.clone());
             }
         }
-        all
+        systems
     }
 }
 
@@ -232,19 +232,19 @@ impl TracepointFacts for KernelFacts {
             return found;
         }
         let modules = self.code.modules("*").unwrap_or_default();
-        let of = |found: &FoundModule| match &found.module {
+        let names = |found: &FoundModule| match &found.module {
             ProbeModule::KernelModule(module) => self.module_tracepoints(module, glob),
             _ => Vec::new(),
         };
-        modules.iter().flat_map(of).collect()
+        modules.iter().flat_map(names).collect()
     }
 
     fn module_tracepoints(&self, module: &str, glob: &str) -> Vec<Arc<str>> {
         let types = self.types.module(module);
         let found = types.and_then(|t| tracepoints::matching(t.btf, glob).ok());
         // A module's types extend the kernel's, including tracepoints.
-        let own = |name: &String| !btf().is_some_and(|btf| tracepoints::exists(btf, name));
-        let found = found.unwrap_or_default().into_iter().filter(own);
+        let is_new = |name: &String| !btf().is_some_and(|btf| tracepoints::exists(btf, name));
+        let found = found.unwrap_or_default().into_iter().filter(is_new);
         found.map(Into::into).collect()
     }
 
@@ -266,9 +266,9 @@ impl TracepointFacts for KernelFacts {
 
     fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>> {
         let kernel = KernelTypes::kernel()?;
-        let all = std::iter::once(kernel).chain(self.types.opened());
+        let types = std::iter::once(kernel).chain(self.types.opened());
         let find = |types: types::Types| Some((types, tracepoints::find(types.btf, name)?));
-        let (types, found) = all.into_iter().find_map(find)?;
+        let (types, found) = types.into_iter().find_map(find)?;
         let arg = |a: tracepoints::TracepointParam| TracepointArg {
             name: a.name.into(),
             ty: types.common_id(a.ty),
@@ -416,8 +416,8 @@ impl CodeFacts for KernelFacts {
         data::file_identity(path)
     }
 
-    fn data_location(&self, of: &WatchOwner, name: &str) -> Result<DataLocation, String> {
-        data::location(of, name)
+    fn data_location(&self, owner: &WatchOwner, name: &str) -> Result<DataLocation, String> {
+        data::location(owner, name)
     }
 
     fn locations(

@@ -226,8 +226,8 @@ impl Prompt {
         // The text goes on where something is not closed, or the parser misses something at the end.
         let at_end = |span: Span| span.file == file && span.start as usize >= end;
         let open = diags.iter().any(|d| {
-            let at = d.primary.as_ref().map(|l| l.span);
-            UNCLOSED.contains(&d.code) || at.is_some_and(at_end)
+            let place = d.primary.as_ref().map(|l| l.span);
+            UNCLOSED.contains(&d.code) || place.is_some_and(at_end)
         });
         match open {
             true => Checked::Open(errors),
@@ -259,21 +259,21 @@ impl Prompt {
         )
     }
 
-    fn delete(&mut self, which: &str) -> Result<(), Failure> {
-        if which == "all" {
+    fn delete(&mut self, part: &str) -> Result<(), Failure> {
+        if part == "all" {
             self.parts.clear();
             self.parsed.clear();
             return Ok(());
         }
-        let number = which.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+        let number = part.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
         match number.filter(|n| *n < self.parts.len()) {
-            Some(at) => {
-                self.parts.remove(at);
+            Some(index) => {
+                self.parts.remove(index);
                 self.parse_again();
                 Ok(())
             }
             None => Err(fail(format_args!(
-                "delete {which}: give `all`, or a number that `list` shows"
+                "delete {part}: give `all`, or a number that `list` shows"
             ))),
         }
     }
@@ -348,13 +348,13 @@ impl Prompt {
     /// Runs the script in a process of its own.
     fn start(&mut self, options: &str) -> Result<(), Failure> {
         let more = shlex::split(options).ok_or_else(|| fail("run: an open quote"))?;
-        let own = stap::rewrite(std::env::args_os())?.args;
-        let name = own.first().cloned().unwrap_or_else(|| "spile".into());
+        let args = stap::rewrite(std::env::args_os())?.args;
+        let name = args.first().cloned().unwrap_or_else(|| "spile".into());
         let mut script = tempfile::NamedTempFile::new().map_err(fail)?;
         script.write_all(self.script().as_bytes()).map_err(fail)?;
         let mut run = Command::new("/proc/self/exe");
         run.arg0(name).arg(SCRIPT_FILE).arg(script.path());
-        run.args(more).args(own.into_iter().skip(1));
+        run.args(more).args(args.into_iter().skip(1));
         // A pipe of commands is not the script's input.
         if !std::io::stdin().is_terminal() {
             run.stdin(Stdio::null());

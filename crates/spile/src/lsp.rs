@@ -103,9 +103,9 @@ impl TapsetLocations for TapsetFiles {
         if !name.starts_with("tapset/") {
             return Some(path);
         }
-        let own = path.parent().is_some_and(trust::is_own);
-        let there = own && std::fs::read(&path).is_ok_and(|t| t == text.as_bytes());
-        if !there {
+        let is_trusted = path.parent().is_some_and(trust::is_own);
+        let is_written = is_trusted && std::fs::read(&path).is_ok_and(|t| t == text.as_bytes());
+        if !is_written {
             write(&path, text).ok()?;
         }
         Some(path)

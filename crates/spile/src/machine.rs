@@ -53,15 +53,15 @@ pub(crate) fn cpus() -> u32 {
 }
 
 /// Offset in bytes of `a.b.c` in a structure.
-fn offset(btf: &Btf, of: &str, path: &[&str]) -> Option<u32> {
-    let mut ty = btf.find_struct(of)?;
-    let mut at = 0;
+fn offset(btf: &Btf, structure: &str, path: &[&str]) -> Option<u32> {
+    let mut ty = btf.find_struct(structure)?;
+    let mut bytes = 0;
     for name in path {
         let member = btf.member(ty, name)?;
-        at += member.bit_offset / 8;
+        bytes += member.bit_offset / 8;
         ty = member.ty;
     }
-    Some(at)
+    Some(bytes)
 }
 
 /// The offset in `task_struct` of the thread pointer of programs, where the kernel keeps it.
@@ -130,14 +130,14 @@ pub(crate) fn offsets(btf: &Btf, facts: &ProgramFacts) -> KernelOffsets {
 
 /// The offsets for the cookie of a location in a trace event.
 fn uprobe_offsets(btf: &Btf) -> Option<UprobeOffsets> {
-    let at = |of, path: &[&str]| offset(btf, of, path);
-    let argument = at("trace_uprobe", &["tp", "args"])? + at("probe_arg", &["code"])?;
+    let member = |structure, path: &[&str]| offset(btf, structure, path);
+    let argument = member("trace_uprobe", &["tp", "args"])? + member("probe_arg", &["code"])?;
     Some(UprobeOffsets {
-        task_utask: at("task_struct", &["utask"])?,
-        utask_vaddr: at("uprobe_task", &["vaddr"])?,
-        hit_location: at("uprobe_dispatch_data", &["tu"])?,
+        task_utask: member("task_struct", &["utask"])?,
+        utask_vaddr: member("uprobe_task", &["vaddr"])?,
+        hit_location: member("uprobe_dispatch_data", &["tu"])?,
         location_argument: argument,
-        argument_value: at("fetch_insn", &["immediate"])?,
+        argument_value: member("fetch_insn", &["immediate"])?,
     })
 }
 
@@ -146,37 +146,37 @@ fn unwind_offsets(btf: &Btf) -> Option<UnwindOffsets> {
     if !HOST.kernel.reads_programs {
         return None;
     }
-    let at = |of, path: &[&str]| offset(btf, of, path);
+    let member = |structure, path: &[&str]| offset(btf, structure, path);
     Some(UnwindOffsets {
-        task_mm: at("task_struct", &["mm"])?,
-        task_tgid: at("task_struct", &["tgid"])?,
-        mm_root: at("mm_struct", &["mm_mt", "ma_root"])?,
-        mm_vdso: at("mm_struct", &["context", "vdso"])?,
-        vma_start: at("vm_area_struct", &["vm_start"])?,
-        vma_end: at("vm_area_struct", &["vm_end"])?,
-        vma_pgoff: at("vm_area_struct", &["vm_pgoff"])?,
-        vma_file: at("vm_area_struct", &["vm_file"])?,
-        vma_flags: at("vm_area_struct", &["vm_flags"])?,
-        file_inode: at("file", &["f_inode"])?,
-        file_dentry: at("file", &["f_path", "dentry"])?,
-        inode_ino: at("inode", &["i_ino"])?,
-        inode_sb: at("inode", &["i_sb"])?,
-        sb_dev: at("super_block", &["s_dev"])?,
-        dentry_parent: at("dentry", &["d_parent"])?,
-        dentry_name: at("dentry", &["d_name", "name"])?,
+        task_mm: member("task_struct", &["mm"])?,
+        task_tgid: member("task_struct", &["tgid"])?,
+        mm_root: member("mm_struct", &["mm_mt", "ma_root"])?,
+        mm_vdso: member("mm_struct", &["context", "vdso"])?,
+        vma_start: member("vm_area_struct", &["vm_start"])?,
+        vma_end: member("vm_area_struct", &["vm_end"])?,
+        vma_pgoff: member("vm_area_struct", &["vm_pgoff"])?,
+        vma_file: member("vm_area_struct", &["vm_file"])?,
+        vma_flags: member("vm_area_struct", &["vm_flags"])?,
+        file_inode: member("file", &["f_inode"])?,
+        file_dentry: member("file", &["f_path", "dentry"])?,
+        inode_ino: member("inode", &["i_ino"])?,
+        inode_sb: member("inode", &["i_sb"])?,
+        sb_dev: member("super_block", &["s_dev"])?,
+        dentry_parent: member("dentry", &["d_parent"])?,
+        dentry_name: member("dentry", &["d_name", "name"])?,
         returns: replaced_returns(btf),
     })
 }
 
 /// The offsets of return addresses of programs that the kernel replaced.
 fn replaced_returns(btf: &Btf) -> Option<[u32; 5]> {
-    let at = |of, field| offset(btf, of, &[field]);
+    let member = |structure, field| offset(btf, structure, &[field]);
     Some([
-        at("task_struct", "utask")?,
-        at("uprobe_task", "return_instances")?,
-        at("return_instance", "stack")?,
-        at("return_instance", "orig_ret_vaddr")?,
-        at("return_instance", "next")?,
+        member("task_struct", "utask")?,
+        member("uprobe_task", "return_instances")?,
+        member("return_instance", "stack")?,
+        member("return_instance", "orig_ret_vaddr")?,
+        member("return_instance", "next")?,
     ])
 }
 

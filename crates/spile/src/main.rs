@@ -122,8 +122,8 @@ fn options() -> Result<Options, ExitCode> {
     let script_file = interactive::take_script(&mut args);
     let stap = stap::is_stap(args.first().map(|a| &**a));
     let more = stap::options_file().map_err(failed)?;
-    let at = args.len().min(1);
-    args.splice(at..at, more.words);
+    let start = args.len().min(1);
+    args.splice(start..start, more.words);
     let line = stap::rewrite(args).map_err(failed)?;
     line.set_limits().map_err(failed)?;
     if let Some(text) = line.done {

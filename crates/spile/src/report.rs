@@ -30,14 +30,14 @@ impl Stopwatch {
     }
 
     /// Ends a pass: prints its summary and its time, and starts the next.
-    pub(crate) fn pass(&mut self, number: u8, what: impl fmt::Display) {
+    pub(crate) fn pass(&mut self, number: u8, summary: impl fmt::Display) {
         if !self.verbose.contains(&true) {
             return;
         }
         let (user, sys) = spile_kernel::process::own_cpu_ms();
         if self.verbose[usize::from(number) - 1] {
             print_stderr(format_args!(
-                "Pass {number}: {what} in {:.1}usr/{:.1}sys/{:.1}real ms.\n",
+                "Pass {number}: {summary} in {:.1}usr/{:.1}sys/{:.1}real ms.\n",
                 user - self.cpu.0,
                 sys - self.cpu.1,
                 self.wall.elapsed().as_secs_f64() * 1e3

@@ -270,8 +270,8 @@ impl Rewritten {
         words: &mut impl Iterator<Item = OsString>,
     ) -> Result<(), Failure> {
         let mut kept = String::new();
-        for (at, letter) in letters.char_indices() {
-            let rest = &letters[at + letter.len_utf8()..];
+        for (offset, letter) in letters.char_indices() {
+            let rest = &letters[offset + letter.len_utf8()..];
             let Some(option) = find(&format!("-{letter}")) else {
                 // An error of the command line's parser, which sees the whole word.
                 self.args.push(word);
@@ -422,37 +422,37 @@ pub(crate) struct FromEnvironment {
 pub(crate) fn options_file() -> Result<FromEnvironment, Failure> {
     let named = std::env::var_os("SYSTEMTAP_DIR").map(PathBuf::from);
     let given = named.is_some();
-    let own = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".systemtap"));
-    let mut found = FromEnvironment::default();
-    let Some(folder) = named.or_else(own) else {
-        return Ok(found);
+    let default = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".systemtap"));
+    let mut out = FromEnvironment::default();
+    let Some(folder) = named.or_else(default) else {
+        return Ok(out);
     };
     let named = folder.join("rc");
     let nothing = |e: &io::Error| !given || e.kind() == io::ErrorKind::NotFound;
     let path = match trust::own_tree(&named) {
         Ok(path) => path,
         // The system's refusal: another user's home can be closed to this one.
-        Err(e) if e.raw_os_error().is_some() && nothing(&e) => return Ok(found),
+        Err(e) if e.raw_os_error().is_some() && nothing(&e) => return Ok(out),
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-            found.warnings.push(format!(
+            out.warnings.push(format!(
                 "{e}, so the options of {} are not used (SYSTEMTAP_DIR can name another folder)",
                 named.display()
             ));
-            return Ok(found);
+            return Ok(out);
         }
         Err(e) => return Err(fail(format_args!("{}: {e}", named.display()))),
     };
     let text = match std::fs::read(&path) {
         Ok(text) => text,
-        Err(e) if nothing(&e) => return Ok(found),
+        Err(e) if nothing(&e) => return Ok(out),
         Err(e) => return Err(fail(format_args!("{}: {e}", path.display()))),
     };
     for (n, line) in String::from_utf8_lossy(&text).lines().enumerate() {
         let words = shlex::split(line)
             .ok_or_else(|| fail(format_args!("{}:{}: an open quote", path.display(), n + 1)))?;
-        found.words.extend(words.into_iter().map(OsString::from));
+        out.words.extend(words.into_iter().map(OsString::from));
     }
-    Ok(found)
+    Ok(out)
 }
 
 /// Adds what SystemTap's variables say where no option does: `$SYSTEMTAP_RELEASE` is that of `-r`,
@@ -472,7 +472,7 @@ pub(crate) fn variables(cli: &mut Cli) -> Option<String> {
             ));
         }
         // A folder that cannot be read is an error where the library is read.
-        own => cli.include.push(own.unwrap_or(folder)),
+        path => cli.include.push(path.unwrap_or(folder)),
     }
     None
 }

@@ -184,7 +184,7 @@ fn read(args: impl IntoIterator<Item = String>) -> Result<Line, String> {
             line.words.push(word);
             continue;
         };
-        for (at, letter) in letters.char_indices() {
+        for (offset, letter) in letters.char_indices() {
             let option = OPTIONS
                 .iter()
                 .find(|o| o.letter == letter)
@@ -193,7 +193,7 @@ fn read(args: impl IntoIterator<Item = String>) -> Result<Line, String> {
                 line.options.push((option, None));
                 continue;
             };
-            let rest = &letters[at + letter.len_utf8()..];
+            let rest = &letters[offset + letter.len_utf8()..];
             let value = match rest {
                 "" if argument.attached => None,
                 "" => args.next().or_else(|| Some(String::new())),

@@ -132,13 +132,13 @@ impl Tapset {
         env: &PreprocEnv,
         diags: &mut Diagnostics,
     ) {
-        let mut own = Diagnostics::new();
-        let mut found = parse_macros(sources, file, env, &mut own);
-        if diags.append_library(sources.name(file), own) {
+        let mut file_diags = Diagnostics::new();
+        let mut macros = parse_macros(sources, file, env, &mut file_diags);
+        if diags.append_library(sources.name(file), file_diags) {
             return;
         }
-        found.extend(std::mem::take(&mut self.macros));
-        self.macros = found;
+        macros.extend(std::mem::take(&mut self.macros));
+        self.macros = macros;
     }
 
     /// Adds the scripts to a library: those of `-I` folders, and the built-in ones to be read on demand.
@@ -150,9 +150,9 @@ impl Tapset {
         diags: &mut Diagnostics,
     ) {
         for file in self.own {
-            let mut own = Diagnostics::new();
-            let tree = parse_file(sources, file, &env, &self.macros, &mut own);
-            if !diags.append_library(sources.name(file), own) {
+            let mut file_diags = Diagnostics::new();
+            let tree = parse_file(sources, file, &env, &self.macros, &mut file_diags);
+            if !diags.append_library(sources.name(file), file_diags) {
                 library.add(file, tree, false);
             }
         }
@@ -186,8 +186,8 @@ impl FileReader for BuiltIn {
             NameKind::Global => built_in::GLOBALS,
             NameKind::Alias => built_in::ALIASES,
         };
-        let at = index.binary_search_by_key(&name, |(name, _)| name);
-        at.map_or(&[], |at| index[at].1)
+        let entry = index.binary_search_by_key(&name, |(name, _)| name);
+        entry.map_or(&[], |entry| index[entry].1)
     }
 
     fn read(&self, file: usize) -> (ast::File, Diagnostics) {

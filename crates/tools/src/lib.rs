@@ -165,7 +165,7 @@ fn add_losses<'a>(
     counts: impl IntoIterator<Item = (u64, &'a str)>,
 ) {
     let counts = counts.into_iter().filter(|(count, _)| *count > 0);
-    lost.extend(counts.map(|(count, what)| (what.to_owned(), count)));
+    lost.extend(counts.map(|(count, kind)| (kind.to_owned(), count)));
 }
 
 /// Prints a line of JSON.

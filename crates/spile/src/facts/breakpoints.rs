@@ -90,9 +90,9 @@ fn check(
 ) -> Result<u64, String> {
     let to = breakpoints.check(location.address, usage)?;
     for exit in location.exits.iter().flat_map(|e| &e.at) {
-        let at = file.image().address_of_offset(exit.offset);
-        let at = at.ok_or("a return instruction is not in the file")?;
-        breakpoints.check(at, LocationUse::Exact)?;
+        let address = file.image().address_of_offset(exit.offset);
+        let address = address.ok_or("a return instruction is not in the file")?;
+        breakpoints.check(address, LocationUse::Exact)?;
     }
     Ok(to)
 }
@@ -103,21 +103,21 @@ fn move_location(file: &File, location: FoundLocation, to: u64) -> FoundLocation
     let distance = to.wrapping_sub(location.address).low32().cast_signed();
     let offset = file.image().file_offset(to);
     let exits = location.exits.map(|exits| {
-        let at = exits.at.iter().map(|exit| Exit {
+        let moved = exits.at.iter().map(|exit| Exit {
             distance: exit.distance - distance,
             ..*exit
         });
         Arc::new(Exits {
-            at: at.collect(),
+            at: moved.collect(),
             ..*exits
         })
     });
-    let there = match (location.location, offset) {
+    let code = match (location.location, offset) {
         (CodeLocation::File { path, .. }, Some(offset)) => CodeLocation::File { path, offset },
         (other, _) => other,
     };
     FoundLocation {
-        location: there,
+        location: code,
         address: to,
         exits,
         ..location

@@ -100,27 +100,27 @@ impl<'a> SymbolSearch<'a> {
     /// # Errors
     /// When the name has other versions only: which.
     pub(super) fn of_version(&mut self, name: &str, version: &str) -> Result<bool, String> {
-        let all = relocations::versioned(self.file.image());
+        let versions = relocations::versioned(self.file.image());
         let (version, default) = match version.strip_prefix('@') {
             Some(version) => (version, true),
             None => (version, false),
         };
-        if !default && !all.iter().any(|v| v.version == version) {
+        if !default && !versions.iter().any(|v| v.version == version) {
             return Ok(false);
         }
         let of_name = |v: &&VersionedSymbol<'_>| glob::matches(name, v.name);
         let wanted = |v: &&VersionedSymbol<'_>| v.version == version && (v.default || !default);
-        for v in all.iter().filter(of_name).filter(wanted) {
+        for v in versions.iter().filter(of_name).filter(wanted) {
             let before = self.locations.len();
-            let mut here = self.file.symbols().starting_at(v.address);
-            if let Some(s) = here.find(|s| s.name == v.name) {
+            let mut symbols = self.file.symbols().starting_at(v.address);
+            if let Some(s) = symbols.find(|s| s.name == v.name) {
                 self.add(v.name, s);
             }
             for location in &mut self.locations[before..] {
                 location.file = Some(version.into());
             }
         }
-        let others = all.iter().filter(of_name).map(|v| match v.default {
+        let others = versions.iter().filter(of_name).map(|v| match v.default {
             true => format!("`{}@@{}`", v.name, v.version),
             false => format!("`{}@{}`", v.name, v.version),
         });
@@ -210,21 +210,22 @@ impl<'a> SymbolSearch<'a> {
 
     /// The warning about functions of other names with the same implementation.
     fn shared(&self) -> Option<String> {
-        let own = || self.indirect_found.values();
+        let functions = || self.indirect_found.values();
         let mut others = BTreeSet::new();
-        let all = self.file.symbols().all().iter();
-        for s in all.filter(|s| s.kind == SymbolKind::IFunc) {
+        let symbols = self.file.symbols().all().iter();
+        for s in symbols.filter(|s| s.kind == SymbolKind::IFunc) {
             if self.indirect_found.contains_key(&s.address) || s.binding == Binding::Local {
                 continue;
             }
-            if let Implementations::Chosen(there) | Implementations::Possible(there) =
+            if let Implementations::Chosen(implementations)
+            | Implementations::Possible(implementations) =
                 self.choices().of(self.file, s.address)
-                && own().any(|(_, here)| !here.is_disjoint(&there))
+                && functions().any(|(_, probed)| !probed.is_disjoint(&implementations))
             {
                 others.insert(format!("`{}`", s.name));
             }
         }
-        let (name, _) = own().next()?;
+        let (name, _) = functions().next()?;
         let others: Vec<String> = others.into_iter().collect();
         (!others.is_empty()).then(|| {
             format!(
@@ -235,8 +236,8 @@ impl<'a> SymbolSearch<'a> {
     }
 
     fn shown(&self, address: u64) -> String {
-        let mut here = self.file.symbols().starting_at(address);
-        match here.find(|s| s.kind == SymbolKind::Func) {
+        let mut symbols = self.file.symbols().starting_at(address);
+        match symbols.find(|s| s.kind == SymbolKind::Func) {
             Some(s) => format!("`{}`", s.name),
             None => format!("{address:#x}"),
         }
@@ -254,8 +255,8 @@ pub(super) fn add_missing(
     let mut addresses: BTreeSet<u64> = found.iter().map(|p| p.address).collect();
     for location in more {
         // At its start or after its prologue.
-        let here = file.symbols().starting_at(location.address);
-        let size = here.map(|s| s.size).max().unwrap_or(0).max(1);
+        let symbols = file.symbols().starting_at(location.address);
+        let size = symbols.map(|s| s.size).max().unwrap_or(0).max(1);
         let end = location.address.saturating_add(size);
         if addresses.range(location.address..end).next().is_some() {
             continue;
@@ -285,7 +286,9 @@ fn vdso_message(name: &str) -> String {
 
 /// Whether a name matches, with all its scopes or only the inner ones.
 fn matches_scoped(pattern: &str, name: &str) -> bool {
-    let inner = name.match_indices("::").map(|(at, _)| &name[at + 2..]);
+    let inner = name
+        .match_indices("::")
+        .map(|(index, _)| &name[index + 2..]);
     std::iter::once(name)
         .chain(inner)
         .any(|n| glob::matches(pattern, n))

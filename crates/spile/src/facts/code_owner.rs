@@ -114,10 +114,10 @@ fn relocate_ops(loaded: &KernelImage, ops: Vec<Op>) -> Result<Vec<Op>, Unavailab
         rest = more;
         match (*first, more) {
             (Op::Const(linked), [Op::Bias, ADD, behind @ ..]) => {
-                let at = loaded.to_load_address(linked.cast_unsigned());
+                let address = loaded.to_load_address(linked.cast_unsigned());
                 let why = "its address in the running kernel is unknown";
-                let at = at.ok_or_else(|| Unavailable(why.into()))?;
-                out.push(Op::Const(at.cast_signed()));
+                let address = address.ok_or_else(|| Unavailable(why.into()))?;
+                out.push(Op::Const(address.cast_signed()));
                 rest = behind;
             }
             (op, _) => out.push(op),
@@ -131,11 +131,11 @@ fn relocate_ops(loaded: &KernelImage, ops: Vec<Op>) -> Result<Vec<Op>, Unavailab
 pub(super) fn kernel_variable(address: u64, ty: CTypeId) -> Option<KernelVar> {
     let symbols = Symbols::kernel().ok()?;
     let edge = |name| symbols.address_of(name);
-    let own = match (edge("__per_cpu_start"), edge("__per_cpu_end")) {
+    let is_per_cpu = match (edge("__per_cpu_start"), edge("__per_cpu_end")) {
         (Some(start), Some(end)) => (start..end).contains(&address),
         _ => false,
     };
-    let per_cpu = match own {
+    let per_cpu = match is_per_cpu {
         true => Some(edge("__per_cpu_offset")?),
         false => None,
     };

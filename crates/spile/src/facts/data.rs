@@ -15,8 +15,8 @@ pub(super) fn file_identity(path: &str) -> Option<FileIdentity> {
 }
 
 /// See [`spile_sema::facts::CodeFacts::data_location`].
-pub(super) fn location(of: &WatchOwner, name: &str) -> Result<DataLocation, String> {
-    match of {
+pub(super) fn location(owner: &WatchOwner, name: &str) -> Result<DataLocation, String> {
+    match owner {
         WatchOwner::Kernel => kernel(name),
         WatchOwner::Process(pid) => process(*pid, name),
         WatchOwner::Program(path) => in_file(path, 0, name, &SearchPaths::from_env())
@@ -40,12 +40,12 @@ fn kernel(name: &str) -> Result<DataLocation, String> {
 
 /// Searches the program, then its libraries.
 fn process(pid: u32, name: &str) -> Result<DataLocation, String> {
-    let all = mappings(pid).map_err(|e| match e.kind() {
+    let mappings = mappings(pid).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => super::paths::no_process(pid),
         _ => format!("the memory of process {pid} cannot be read: {e}"),
     })?;
     let search = SearchPaths::from_env();
-    let starts = all
+    let starts = mappings
         .iter()
         .filter(|m| m.offset == 0 && m.path.starts_with('/'));
     for mapping in starts {

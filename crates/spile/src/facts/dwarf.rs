@@ -68,21 +68,21 @@ impl FileTable {
     /// Whose a file's types are.
     fn home(&self, file: &Arc<File>, space: Space) -> TypeHome {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = table.files.iter().position(|f| Arc::ptr_eq(&f.0, file));
-        let at = at.unwrap_or_else(|| {
+        let index = table.files.iter().position(|f| Arc::ptr_eq(&f.0, file));
+        let index = index.unwrap_or_else(|| {
             table.files.push((file.clone(), space));
             table.files.len() - 1
         });
-        TypeHome::File(at.fit())
+        TypeHome::File(index.fit())
     }
 
     /// The file of a type, and the memory that its objects are in.
     fn file(&self, id: CTypeId) -> Option<(Arc<File>, Space)> {
-        let TypeHome::File(at) = id.home else {
+        let TypeHome::File(index) = id.home else {
             return None;
         };
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.files.get(at as usize).cloned()
+        table.files.get(index as usize).cloned()
     }
 
     /// The file of a type.
@@ -113,8 +113,8 @@ impl FileTable {
 
     fn location(&self, id: u64) -> Option<LocationInfo> {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = usize::try_from(id.checked_sub(FIRST_ID)?).ok()?;
-        table.locations.get(at).copied()
+        let index = usize::try_from(id.checked_sub(FIRST_ID)?).ok()?;
+        table.locations.get(index).copied()
     }
 }
 
@@ -232,11 +232,11 @@ impl QueriedFile<'_> {
         kind: &FunctionKind,
     ) -> Result<Vec<FoundLocation>, String> {
         let dwarf = self.dwarf()?;
-        let which = LocationKinds {
+        let kinds = LocationKinds {
             outline: *kind != FunctionKind::Inline,
             inlined: matches!(kind, FunctionKind::Any | FunctionKind::Inline),
         };
-        let all = dwarf.functions(pattern(name), file.map(pattern), which);
+        let functions = dwarf.functions(pattern(name), file.map(pattern), kinds);
         let wanted = |p: &&FunctionLocation| {
             (*kind != FunctionKind::Exported || p.external) && in_lines(dwarf, p, lines)
         };
@@ -250,7 +250,11 @@ impl QueriedFile<'_> {
                 ..found
             })
         };
-        Ok(all.iter().filter(wanted).filter_map(location).collect())
+        Ok(functions
+            .iter()
+            .filter(wanted)
+            .filter_map(location)
+            .collect())
     }
 
     /// A function found by a symbol, completed by the debugging information of the function of
@@ -510,22 +514,25 @@ impl QueriedFile<'_> {
         Some(self.ctype_id(ty))
     }
 
-    /// The location of a variable at an address. `at`: the program counter when it is read.
+    /// The location of a variable at an address. `counter`: the program counter when it is read.
     fn loc(
         &self,
         dwarf: &Dwarf,
         v: &spile_debuginfo::DwarfVariable,
         address: u64,
-        at: Option<u64>,
+        counter: Option<u64>,
     ) -> VarLocation {
         match dwarf.locate(v, address) {
             // A chain of such pointers ends at the first one.
             Ok(Location::Implicit { to, offset }) => {
                 let object = dwarf.variable_at(to);
                 let located = dwarf.locate(&object, address);
-                pointer_to(self.location_of(dwarf, (object.ty, located), at), offset)
+                pointer_to(
+                    self.location_of(dwarf, (object.ty, located), counter),
+                    offset,
+                )
             }
-            located => self.location_of(dwarf, (v.ty, located), at),
+            located => self.location_of(dwarf, (v.ty, located), counter),
         }
     }
 
@@ -534,14 +541,14 @@ impl QueriedFile<'_> {
         &self,
         dwarf: &Dwarf,
         (ty, located): (u32, Result<Location, Unavailable>),
-        at: Option<u64>,
+        counter: Option<u64>,
     ) -> VarLocation {
         let moves = self.file.image().position_independent();
-        let bias = match at {
+        let bias = match counter {
             _ if !moves => vec![LocOp::Const(0)],
-            Some(at) => vec![
+            Some(counter) => vec![
                 LocOp::Reg(HOST.program_counter),
-                LocOp::Const(at.cast_signed()),
+                LocOp::Const(counter.cast_signed()),
                 LocOp::Bin(BinOp::Sub),
             ],
             None => vec![LocOp::Bias(HOST.program_counter)],

@@ -120,16 +120,20 @@ impl<'a> ChoiceSearch<'a> {
         let versions = relocations::versioned(file.image());
         let mut names = Names::new();
         let mut resolvers = BTreeSet::new();
-        let all = file.symbols().all().iter();
-        for s in all.filter(|s| s.kind == SymbolKind::IFunc) {
+        let symbols = file.symbols().all().iter();
+        for s in symbols.filter(|s| s.kind == SymbolKind::IFunc) {
             resolvers.insert(s.address);
-            let own = |v: &&VersionedSymbol<'_>| v.name == s.name && v.address == s.address;
-            let mut versions = versions.iter().filter(own).map(|v| v.version).peekable();
-            let of = names.entry(s.name).or_default();
+            let is_same = |v: &&VersionedSymbol<'_>| v.name == s.name && v.address == s.address;
+            let mut versions = versions
+                .iter()
+                .filter(is_same)
+                .map(|v| v.version)
+                .peekable();
+            let resolvers_of_name = names.entry(s.name).or_default();
             if versions.peek().is_none() {
-                of.push((s.address, None));
+                resolvers_of_name.push((s.address, None));
             }
-            of.extend(versions.map(|v| (s.address, Some(v))));
+            resolvers_of_name.extend(versions.map(|v| (s.address, Some(v))));
         }
         let search = ChoiceSearch {
             file,
@@ -154,13 +158,13 @@ impl<'a> ChoiceSearch<'a> {
         let mappings = process::mappings(pid).ok()?;
         let code: Vec<&Mapping> = mappings.iter().filter(|m| m.executable).collect();
         let named = |m: &&&Mapping| m.path.rsplit('/').next() == Some(self.name);
-        let own = code.iter().find(|m| {
+        let mapping = code.iter().find(|m| {
             named(m)
                 && process::file_identity(&paths::seen_by(pid, Path::new(&m.path)))
                     == Some(self.identity)
         })?;
-        let own_bias = bias(self.file.image(), own)?;
-        let own_path = own.path.clone();
+        let own_bias = bias(self.file.image(), mapping)?;
+        let own_path = mapping.path.clone();
         let vdso = code.iter().find(|m| m.path == "[vdso]");
         let memory = OsFile::open(format!("/proc/{pid}/mem")).ok()?;
         for m in code.iter().filter(|m| m.path.starts_with('/')) {
@@ -201,18 +205,20 @@ impl<'a> ChoiceSearch<'a> {
     }
 
     /// The words of a file that hold an implementation, with the resolver.
-    fn words_of(&self, image: &Image, own: bool) -> Vec<(u64, u64)> {
+    fn words_of(&self, image: &Image, is_searched: bool) -> Vec<(u64, u64)> {
         let mut words = Vec::new();
         for r in relocations::of(image) {
             match r.value {
-                SlotValue::Chosen(resolver) if own && self.resolvers.contains(&resolver) => {
+                SlotValue::Chosen(resolver)
+                    if is_searched && self.resolvers.contains(&resolver) =>
+                {
                     words.push((r.slot, resolver));
                 }
                 SlotValue::Symbol { name, version } => {
-                    let of = self.names.get(name).into_iter().flatten();
+                    let resolvers = self.names.get(name).into_iter().flatten();
                     let same = |v: &Option<&str>| v.is_none() || version.is_none() || *v == version;
-                    let of = of.filter(|(_, v)| same(v));
-                    words.extend(of.map(|(resolver, _)| (r.slot, *resolver)));
+                    let resolvers = resolvers.filter(|(_, v)| same(v));
+                    words.extend(resolvers.map(|(resolver, _)| (r.slot, *resolver)));
                 }
                 _ => {}
             }
@@ -224,9 +230,9 @@ impl<'a> ChoiceSearch<'a> {
 /// The distance from linked addresses to those in memory, by the mapping of a file's code.
 fn bias(image: &Image, m: &Mapping) -> Option<u64> {
     let length = m.end.checked_sub(m.start)?;
-    let here = |at: u64| at.checked_sub(m.offset).is_some_and(|d| d < length);
+    let in_code = |offset: u64| offset.checked_sub(m.offset).is_some_and(|d| d < length);
     let mut code = image.segments().iter().filter(|s| s.executable);
-    let code = code.find(|s| here(s.offset))?;
+    let code = code.find(|s| in_code(s.offset))?;
     let address = m.start.wrapping_add(code.offset - m.offset);
     Some(address.wrapping_sub(code.address))
 }

@@ -68,8 +68,8 @@ fn not_loaded(name: &str) -> String {
 fn is_module(line: &str, name: &str) -> bool {
     let path = line.split(':').next().unwrap_or("");
     let file = path.rsplit('/').next().unwrap_or("");
-    let own = file.split_once(".ko").map_or("", |(own, _)| own);
-    own.replace('-', "_") == name
+    let stem = file.split_once(".ko").map_or("", |(stem, _)| stem);
+    stem.replace('-', "_") == name
 }
 
 /// Flag in [`FoundLocation::id`], above an index into the kernel's symbols: the BTF number is looked
@@ -149,7 +149,7 @@ impl KernelCode {
         // A single function of the kernel that may be probed. Several of one name, and copies, are
         // probed by address.
         let kernel = KernelTypes::kernel();
-        let id = |own: Types, name: &str| match signature(own.btf, name) {
+        let id = |module_types: Types, name: &str| match signature(module_types.btf, name) {
             Some(found) => u64::from(found.id),
             None => no_variables(Unprobeable::Unknown),
         };
@@ -164,11 +164,11 @@ impl KernelCode {
         {
             return Ok(vec![location(name, id(kernel, name), named(None, name))]);
         }
-        let all = Functions::kernel().map_err(ToString::to_string)?;
+        let functions = Functions::kernel().map_err(ToString::to_string)?;
         let FunctionMatches {
             functions,
             left_out,
-        } = all.matching(module, name);
+        } = functions.matching(module, name);
         self.left_out.fetch_add(left_out, Ordering::Relaxed);
         if functions.is_empty() && left_out > 0 {
             return Err(match left_out {
@@ -176,27 +176,27 @@ impl KernelCode {
                 n => format!("the kernel forbids probing the {n} functions that match"),
             });
         }
-        let own = types.of(module);
+        let module_types = types.of(module);
         let many = functions.len() > FEW;
-        let id = |f: &KernelFunction<'_>| match own {
+        let id = |f: &KernelFunction<'_>| match module_types {
             None => no_variables(Unprobeable::NoTypes),
             // Only functions whose variables are used are looked up.
             Some(_) if many => LATER + u64::from(f.at),
-            Some(own) => id(own, f.name),
+            Some(module_types) => id(module_types, f.name),
         };
         let found = functions.iter().filter(|f| !exported || f.global);
         Ok(found.map(|f| function(f, id)).collect())
     }
 
     /// The BTF number of one of many functions.
-    fn btf_number(&self, own: Types, name: &str) -> Option<u32> {
+    fn btf_number(&self, types: Types, name: &str) -> Option<u32> {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         // Queries go through one module after the other, so one table is enough.
         let current = ids
             .as_ref()
-            .is_some_and(|(btf, _)| std::ptr::eq(*btf, own.btf));
+            .is_some_and(|(btf, _)| std::ptr::eq(*btf, types.btf));
         if !current {
-            *ids = Some((own.btf, functions::ids(own.btf)));
+            *ids = Some((types.btf, functions::ids(types.btf)));
         }
         ids.as_ref()?.1.get(name).copied()
     }
@@ -209,20 +209,22 @@ impl KernelCode {
         id: u64,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
-        let own = types.of(module);
+        let module_types = types.of(module);
         let why = (id / WHY) as usize;
         if let Some(reason) = why.checked_sub(1).and_then(|n| REASONS.get(n)) {
             return Err((*reason).to_owned());
         }
-        let own = own.ok_or(REASONS[Unprobeable::NoTypes as usize])?;
+        let module_types = module_types.ok_or(REASONS[Unprobeable::NoTypes as usize])?;
         let id = match id.checked_sub(LATER) {
             None => id.fit::<u32>(),
-            Some(at) => Functions::kernel()
+            Some(index) => Functions::kernel()
                 .ok()
-                .and_then(|all| self.btf_number(own, all.name_at(at.fit::<u32>())?))
+                .and_then(|functions| {
+                    self.btf_number(module_types, functions.name_at(index.fit::<u32>())?)
+                })
                 .ok_or(REASONS[Unprobeable::Unknown as usize])?,
         };
-        Ok(parameters(own, id, ret))
+        Ok(parameters(module_types, id, ret))
     }
 }
 
@@ -275,14 +277,14 @@ fn function(f: &KernelFunction<'_>, id: impl Fn(&KernelFunction<'_>) -> u64) -> 
         false if !f.as_declared() => no_variables(Unprobeable::Copy),
         false => id(f),
     };
-    let at = match f.traced {
+    let code = match f.traced {
         _ if spile_kernel::foreign_kernel::is_active() => named(f.module, f.symbol),
         true => CodeLocation::Traced(f.address),
         false => CodeLocation::Address(f.address),
     };
     FoundLocation {
         address: f.address,
-        ..location(f.name, id, at)
+        ..location(f.name, id, code)
     }
 }
 

@@ -164,17 +164,17 @@ impl KernelDebug {
     ) -> Result<Vec<Variable>, String> {
         let opened = self.opened(module, true)?;
         let asked = opened.queried(table);
-        let all = asked.functions(
+        let functions = asked.functions(
             &location.name,
             None,
             &LinePattern::Any,
             &FunctionKind::Return,
         )?;
-        let own = all
+        let function = functions
             .iter()
             .find(|f| same_location(&location.location, &f.location));
-        match own {
-            Some(own) => asked.variables(own.id, ret),
+        match function {
+            Some(function) => asked.variables(function.id, ret),
             None => Err(format!(
                 "the debugging information of {} has no function `{}`",
                 opened.home, location.name
@@ -193,11 +193,11 @@ impl KernelDebug {
             return Ok(found);
         }
         if found.len() > FEW {
-            let all = Functions::kernel().map_err(ToString::to_string)?;
+            let functions = Functions::kernel().map_err(ToString::to_string)?;
             found.retain_mut(|f| match f.location {
-                CodeLocation::Address(at) => match all.at(at) {
+                CodeLocation::Address(address) => match functions.at(address) {
                     Some(true) => {
-                        f.location = CodeLocation::Traced(at);
+                        f.location = CodeLocation::Traced(address);
                         true
                     }
                     other => other.is_some(),
@@ -207,9 +207,9 @@ impl KernelDebug {
         } else if let Ok(symbols) = Symbols::kernel() {
             let alone = found.len() == 1;
             for f in &mut found {
-                if let CodeLocation::Address(at) = f.location {
-                    let location = by_symbol(symbols, module, at, alone);
-                    f.location = location.unwrap_or_else(|| by_address(symbols, at));
+                if let CodeLocation::Address(address) = f.location {
+                    let location = by_symbol(symbols, module, address, alone);
+                    f.location = location.unwrap_or_else(|| by_address(symbols, address));
                 }
             }
         }
@@ -238,10 +238,10 @@ impl OpenedFile {
 fn by_symbol(
     symbols: &Symbols,
     module: Option<&Arc<str>>,
-    at: u64,
+    address: u64,
     alone: bool,
 ) -> Option<CodeLocation> {
-    let (symbol, offset) = symbols.resolve(at)?;
+    let (symbol, offset) = symbols.resolve(address)?;
     let one = symbols.find(symbol.name).count() == 1;
     // ftrace does not check whether they may be probed.
     let allowed = offset != 0 || (alone && functions::can_be_probed(symbol.name));
@@ -253,12 +253,14 @@ fn by_symbol(
 }
 
 /// The location of an address without a unique symbol.
-fn by_address(symbols: &Symbols, at: u64) -> CodeLocation {
-    let begins = symbols.resolve(at).is_some_and(|(_, offset)| offset == 0);
-    let traced = || Functions::kernel().ok()?.at(at);
+fn by_address(symbols: &Symbols, address: u64) -> CodeLocation {
+    let begins = symbols
+        .resolve(address)
+        .is_some_and(|(_, offset)| offset == 0);
+    let traced = || Functions::kernel().ok()?.at(address);
     match begins && traced() == Some(true) {
-        true => CodeLocation::Traced(at),
-        false => CodeLocation::Address(at),
+        true => CodeLocation::Traced(address),
+        false => CodeLocation::Address(address),
     }
 }
 
@@ -278,7 +280,7 @@ fn same_location(a: &CodeLocation, b: &CodeLocation) -> bool {
 /// The message for missing debugging information.
 fn missing(wanted: &KernelQuery<'_>, notes: &[String]) -> String {
     let release = wanted.release;
-    let what = match wanted.module {
+    let subject = match wanted.module {
         Some(module) => format!("the module {module} of Linux {release}"),
         None => format!("Linux {release}"),
     };
@@ -293,7 +295,7 @@ fn missing(wanted: &KernelQuery<'_>, notes: &[String]) -> String {
         notes => format!(" (looked for {})", notes.join("; ")),
     };
     format!(
-        "it needs the debugging information of {what}{id} which is not here{looked}; install \
+        "it needs the debugging information of {subject}{id} which is not here{looked}; install \
          linux-image-{release}-dbg (Debian), linux-image-{release}-dbgsym (Ubuntu) or \
          kernel-debuginfo-{release} (Fedora), or name a server in DEBUGINFOD_URLS"
     )

@@ -10,17 +10,17 @@ pub(crate) struct LocationNotes(Mutex<Vec<String>>);
 impl LocationNotes {
     /// Adds notes. Each stays once: analysis can ask for a point more than once.
     pub(super) fn add(&self, notes: impl IntoIterator<Item = String>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for text in notes {
-            if !all.contains(&text) {
-                all.push(text);
+            if !known.contains(&text) {
+                known.push(text);
             }
         }
     }
 
     /// All notes, in order.
     pub(crate) fn all(&self) -> Vec<String> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.clone()
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.clone()
     }
 }

@@ -24,14 +24,17 @@ pub(super) fn of_process(pid: u32) -> Result<PathBuf, String> {
     if !process::exists(pid) {
         return Err(no_process(pid));
     }
-    let own = PathBuf::from(format!("/proc/{pid}/exe"));
+    let program = PathBuf::from(format!("/proc/{pid}/exe"));
     let path = process::executable(pid)
         .ok_or_else(|| format!("process {pid} has no program, or it may not be read"))?;
     // In another mount namespace the path is another file or none; so is the path of a deleted
     // file.
-    let same = |path: &Path| same_file(path, &own);
+    let same = |path: &Path| same_file(path, &program);
     let inside = resolve_below(&root_of(pid), &path);
-    Ok([path, inside].into_iter().find(|p| same(p)).unwrap_or(own))
+    Ok([path, inside]
+        .into_iter()
+        .find(|p| same(p))
+        .unwrap_or(program))
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {
@@ -118,7 +121,7 @@ fn named_below(root: &Path, name: &str) -> Result<Vec<PathBuf>, String> {
 /// those that the file needs by the rules of the dynamic linker of the system with the root
 /// directory `root` (`None`: of this one).
 pub(super) fn libraries(
-    of: &Path,
+    program: &Path,
     pid: Option<u32>,
     pattern: &str,
     root: Option<&Path>,
@@ -132,11 +135,11 @@ pub(super) fn libraries(
             },
         };
     }
-    let all = match pid {
+    let files = match pid {
         Some(pid) => mapped_files(pid),
-        None => needed(of, root),
+        None => needed(program, root),
     };
-    let here = |p: &PathBuf| match pid {
+    let seen = |p: &PathBuf| match pid {
         Some(pid) => Some(seen_by(pid, p)).filter(|p| p.is_file()),
         None => p.canonicalize().ok(),
     };
@@ -148,7 +151,7 @@ pub(super) fn libraries(
             || glob::matches(pattern, name)
             || name.split(".so").next() == Some(pattern)
     };
-    let mut found: Vec<PathBuf> = all.iter().filter(|p| fits(p)).filter_map(here).collect();
+    let mut found: Vec<PathBuf> = files.iter().filter(|p| fits(p)).filter_map(seen).collect();
     found.sort();
     found.dedup();
     match found.is_empty() {
@@ -157,11 +160,11 @@ pub(super) fn libraries(
             let path = library_in(&mut usual_folders(root), pattern);
             let path = path.and_then(|p| p.canonicalize().ok());
             path.map(|p| vec![p])
-                .ok_or_else(|| format!("{} has no library `{pattern}`", of.display()))
+                .ok_or_else(|| format!("{} has no library `{pattern}`", program.display()))
         }
         true => Err(format!(
             "{} has no library that matches `{pattern}`",
-            of.display()
+            program.display()
         )),
         false => Ok(found),
     }
@@ -170,7 +173,7 @@ pub(super) fn libraries(
 /// Files with code that a process has mapped, except its own program.
 pub(super) fn mapped_files(pid: u32) -> Vec<PathBuf> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let own = process::executable(pid);
+    let program = process::executable(pid);
     let line = |line: &str| {
         let mut fields = line.split_whitespace();
         let path = fields.nth(5)?;
@@ -178,30 +181,30 @@ pub(super) fn mapped_files(pid: u32) -> Vec<PathBuf> {
     };
     let mut files: Vec<PathBuf> = text.lines().filter_map(line).collect();
     files.dedup();
-    files.retain(|f| Some(f) != own.as_ref());
+    files.retain(|f| Some(f) != program.as_ref());
     files
 }
 
 /// All libraries that a file of the system with that root directory needs, directly or through
 /// others.
-pub(super) fn needed(of: &Path, root: Option<&Path>) -> Vec<PathBuf> {
-    needed_or_missing(of, root).0
+pub(super) fn needed(program: &Path, root: Option<&Path>) -> Vec<PathBuf> {
+    needed_or_missing(program, root).0
 }
 
 /// The same, all of them.
 ///
 /// # Errors
 /// The name of one that is not found.
-pub(super) fn all_needed(of: &Path) -> Result<Vec<PathBuf>, String> {
-    let (found, missing) = needed_or_missing(of, None);
+pub(super) fn all_needed(program: &Path) -> Result<Vec<PathBuf>, String> {
+    let (found, missing) = needed_or_missing(program, None);
     missing.map_or(Ok(found), Err)
 }
 
 /// The libraries that a file needs and that are found, and one that is not.
-fn needed_or_missing(of: &Path, root: Option<&Path>) -> (Vec<PathBuf>, Option<String>) {
+fn needed_or_missing(program: &Path, root: Option<&Path>) -> (Vec<PathBuf>, Option<String>) {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut missing = None;
-    let mut todo = vec![of.to_owned()];
+    let mut todo = vec![program.to_owned()];
     let mut seen = BTreeSet::new();
     let usual: Vec<PathBuf> = usual_folders(root).collect();
     while let Some(path) = todo.pop() {
@@ -209,8 +212,8 @@ fn needed_or_missing(of: &Path, root: Option<&Path>) -> (Vec<PathBuf>, Option<St
             continue;
         };
         let needs = dynamic::needs(&image);
-        let own = needs.folders_from(&path).into_iter();
-        let own: Vec<PathBuf> = own.map(|folder| below(root, folder)).collect();
+        let run_path = needs.folders_from(&path).into_iter();
+        let run_path: Vec<PathBuf> = run_path.map(|folder| below(root, folder)).collect();
         for name in needs.libraries {
             if !seen.insert(name.clone()) {
                 continue;
@@ -219,7 +222,7 @@ fn needed_or_missing(of: &Path, root: Option<&Path>) -> (Vec<PathBuf>, Option<St
                 missing = Some(name);
                 continue;
             }
-            let mut folders = own.iter().chain(&usual).cloned();
+            let mut folders = run_path.iter().chain(&usual).cloned();
             match library_in(&mut folders, &name) {
                 Some(file) => {
                     todo.push(file.clone());

@@ -138,15 +138,15 @@ impl ReturnDecisions {
     }
 
     fn hazard(&self, path: &Path) -> Option<String> {
-        let mut all = self.hazards.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.get(path) {
+        let mut hazards = self.hazards.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = hazards.get(path) {
             return known.clone();
         }
         let hazard = match Image::open(path) {
             Ok(image) => stack_hazards::hazard(&image),
             Err(_) => Some("it cannot be read".into()),
         };
-        all.insert(path.to_owned(), hazard.clone());
+        hazards.insert(path.to_owned(), hazard.clone());
         hazard
     }
 }
@@ -176,10 +176,10 @@ fn exits(file: &File, finder: &ExitFinder<'_>, location: &FoundLocation) -> Resu
             distance: i32::try_from(distance).ok()?,
         })
     };
-    let all = locations.own.iter().chain(&locations.shared);
-    let at: Option<Vec<Exit>> = all.map(exit).collect();
+    let addresses = locations.own.iter().chain(&locations.shared);
+    let instructions: Option<Vec<Exit>> = addresses.map(exit).collect();
     Ok(Exits {
-        at: at.ok_or("its parts are too far apart")?,
+        at: instructions.ok_or("its parts are too far apart")?,
         goroutines,
         shared: !locations.shared.is_empty(),
     })

@@ -387,8 +387,8 @@ impl Programs {
 
     /// Keeps warnings for [`spile_sema::facts::SessionFacts::take_warnings`].
     fn warn(&self, texts: Vec<String>) {
-        let mut all = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
-        all.extend(texts);
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.extend(texts);
     }
 
     /// See [`spile_sema::facts::SessionFacts::take_warnings`].
@@ -426,17 +426,17 @@ impl Programs {
         };
         let file = &opened.file;
         // Symbols for the linker stay in a stripped program.
-        let own = |s: &ElfSymbol<'_>| !s.dynamic;
-        file.dwarf().is_none() && !file.symbols().functions().any(own)
+        let is_static = |s: &ElfSymbol<'_>| !s.dynamic;
+        file.dwarf().is_none() && !file.symbols().functions().any(is_static)
     }
 }
 
 /// Moves a function of Go behind its stack check, where a call arrives once.
 fn behind_stack_check(file: &File, found: &mut FoundLocation) {
-    let behind = go_entry::behind_stack_check(file, found.address);
+    let address = go_entry::behind_stack_check(file, found.address);
     if let spile_ir::CodeLocation::File { offset, .. } = &mut found.location {
-        *offset += behind - found.address;
-        found.address = behind;
+        *offset += address - found.address;
+        found.address = address;
     }
 }
 

@@ -97,8 +97,8 @@ pub(super) fn check_types(cli: &Cli, front: &mut Frontend, color: bool) -> Resul
 /// The running kernel's BTF.
 pub(crate) fn kernel_types() -> Result<&'static Btf, Failure> {
     Btf::vmlinux().map_err(|e| {
-        let there = |path: &str| Path::new(path).exists();
-        let way_out = match (there(VMLINUX), there("/sys/kernel")) {
+        let exists = |path: &str| Path::new(path).exists();
+        let way_out = match (exists(VMLINUX), exists("/sys/kernel")) {
             (true, _) => "",
             (false, true) => {
                 ": a kernel with CONFIG_DEBUG_INFO_BTF=y is needed for probes in the kernel"

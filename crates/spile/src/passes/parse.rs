@@ -82,9 +82,9 @@ fn script_env(cli: &Cli, release: &str, args: Vec<String>) -> Result<PreprocEnv,
     env.check_version = cli.check_version;
     if let Some(version) = &cli.compatible {
         if !env.has_version(version) {
-            let own = &env.systemtap_version;
+            let latest = &env.systemtap_version;
             return Err(fail(format_args!(
-                "--compatible={version}: the language is that of version {own}, and of none after it"
+                "--compatible={version}: the language is that of version {latest}, and of none after it"
             )));
         }
         env.systemtap_version = version.clone();

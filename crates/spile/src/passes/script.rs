@@ -106,6 +106,6 @@ pub(super) fn target(cli: &Cli) -> Result<TargetProcess, Failure> {
 
 /// The session's name: that of `-m`, or a unique one.
 pub(super) fn session_name(cli: &Cli) -> String {
-    let own = || format!("spile_{}", std::process::id());
-    cli.module.clone().unwrap_or_else(own)
+    let unique = || format!("spile_{}", std::process::id());
+    cli.module.clone().unwrap_or_else(unique)
 }

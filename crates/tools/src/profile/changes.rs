@@ -82,8 +82,8 @@ impl ChangeRing {
             let length = (CELLS - from).min(written - self.taken);
             let have = self.raw.len();
             self.raw.resize(have + (length * CELL).fit::<usize>(), 0);
-            let at = self.chunks[nth] * CHUNK + HEAD + from * CELL;
-            if let Err(error) = file.read_exact_at(&mut self.raw[have..], at) {
+            let offset = self.chunks[nth] * CHUNK + HEAD + from * CELL;
+            if let Err(error) = file.read_exact_at(&mut self.raw[have..], offset) {
                 self.raw.truncate(have);
                 return Err(error);
             }
@@ -110,11 +110,11 @@ impl ChangeRing {
         }
         let line = folder.clock.line();
         let change = |cell: &[u8]| {
-            let (what, ticks) = (word(cell), word(&cell[8..]));
+            let (bits, ticks) = (word(cell), word(&cell[8..]));
             Change {
-                number: u32::from(what.low16()),
-                entered: what & ENTERED != 0,
-                after_lost: what & AFTER_LOST != 0,
+                number: u32::from(bits.low16()),
+                entered: bits & ENTERED != 0,
+                after_lost: bits & AFTER_LOST != 0,
                 at: line.monotonic_ns(ticks),
             }
         };

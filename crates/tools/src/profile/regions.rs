@@ -23,9 +23,9 @@ const ALL: [(&str, &[&str]); 2] = [
 /// # Errors
 /// Why there is no library; the user has been told.
 pub(super) fn load(trace: bool) -> Result<(Option<CountFolder>, String), String> {
-    let own = spile_debuginfo::trust::own_folder;
-    let found = spile_context::environment(|name| std::env::var_os(name), own);
-    let mut variables = found.map_err(|why| {
+    let own_folder = spile_debuginfo::trust::own_folder;
+    let environment = spile_context::environment(|name| std::env::var_os(name), own_folder);
+    let mut variables = environment.map_err(|why| {
         print_stderr(format_args!(
             "WARNING: regions of the program are not reported: {why}\n"
         ));
@@ -53,14 +53,14 @@ pub(crate) fn missing(pid: u32) -> String {
     let mut libraries = BTreeMap::new();
     for mapping in process::mappings(pid).unwrap_or_default() {
         let file = mapping.path.rsplit('/').next().unwrap_or_default();
-        let (what, _) = match ALL
+        let (part, _) = match ALL
             .iter()
             .find(|(_, names)| names.iter().any(|n| file.starts_with(n)))
         {
             Some(found) => found,
             None => continue,
         };
-        libraries.entry(*what).or_insert_with(|| file.to_owned());
+        libraries.entry(*part).or_insert_with(|| file.to_owned());
     }
     format!(
         "{}: the region library is loaded when a command starts (`spile profile -- CMD`), and process {pid} was \
@@ -71,9 +71,9 @@ pub(crate) fn missing(pid: u32) -> String {
 
 /// The missing parts, each with the library that shows that the program has them.
 fn missing_parts(libraries: &BTreeMap<&str, String>) -> String {
-    let each = ALL.iter().map(|(what, _)| match libraries.get(what) {
-        Some(library) => format!("{what} (the process has {library})"),
-        None => (*what).to_owned(),
+    let each = ALL.iter().map(|(part, _)| match libraries.get(part) {
+        Some(library) => format!("{part} (the process has {library})"),
+        None => (*part).to_owned(),
     });
     let each: Vec<String> = each.collect();
     format!("{}, named regions", each.join(", "))

@@ -203,31 +203,31 @@ impl ProfileBuilder {
 
     fn fault(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let (thread, region) = (f.number()?, f.number()?);
-        let of: fn(&mut TimeParts) -> &mut Times = match f.flag()? {
+        let part: fn(&mut TimeParts) -> &mut Times = match f.flag()? {
             true => |parts| &mut parts.fault_major,
             false => |parts| &mut parts.fault_minor,
         };
-        self.times(thread, region, times(f)?, of)
+        self.times(thread, region, times(f)?, part)
     }
 
     /// Time off a processor within page faults.
     fn off_in_faults(
         &mut self,
         f: &mut Fields<'_>,
-        of: fn(&mut TimeParts) -> &mut Ns,
+        part: fn(&mut TimeParts) -> &mut Ns,
     ) -> Option<()> {
         let location = self.location(f.number()?);
         let (region, ns) = (f.number()?, f.ns()?);
-        *of(&mut self.snapshot.threads.get_mut(location)?.parts) += ns;
-        self.in_context(location, region, |parts| *of(parts) += ns)
+        *part(&mut self.snapshot.threads.get_mut(location)?.parts) += ns;
+        self.in_context(location, region, |parts| *part(parts) += ns)
     }
 
     fn interrupts(
         &mut self,
         f: &mut Fields<'_>,
-        of: fn(&mut TimeParts) -> &mut Times,
+        part: fn(&mut TimeParts) -> &mut Times,
     ) -> Option<()> {
-        self.times(f.number()?, f.number()?, times(f)?, of)
+        self.times(f.number()?, f.number()?, times(f)?, part)
     }
 
     fn times(
@@ -235,12 +235,12 @@ impl ProfileBuilder {
         thread: i64,
         region: u64,
         times: Times,
-        of: fn(&mut TimeParts) -> &mut Times,
+        part: fn(&mut TimeParts) -> &mut Times,
     ) -> Option<()> {
         let location = self.location(thread);
         let add = |parts: &mut TimeParts| {
-            of(parts).count += times.count;
-            of(parts).ns += times.ns;
+            part(parts).count += times.count;
+            part(parts).ns += times.ns;
         };
         add(&mut self.snapshot.threads.get_mut(location)?.parts);
         self.in_context(location, region, add)
@@ -264,14 +264,14 @@ impl ProfileBuilder {
 
     /// The row of a thread's time in a context.
     fn of_context(&mut self, tid: u32, context: u32) -> &mut ContextTime {
-        let all = &mut self.snapshot.context_times;
+        let rows = &mut self.snapshot.context_times;
         let location = *self.in_contexts.entry((tid, context)).or_insert_with(|| {
-            all.push(ContextTime {
+            rows.push(ContextTime {
                 tid,
                 context,
                 ..ContextTime::default()
             });
-            all.len() - 1
+            rows.len() - 1
         });
         &mut self.snapshot.context_times[location]
     }
@@ -329,15 +329,15 @@ impl ProfileBuilder {
     /// The row of a thread's calls in a region.
     fn of_calls(&mut self, tid: u32, context: u32, call: &str) -> &mut CallTotals {
         let key = (tid, context, call.to_owned());
-        let all = &mut self.snapshot.calls;
+        let rows = &mut self.snapshot.calls;
         let location = *self.calls.entry(key).or_insert_with(|| {
-            all.push(CallTotals {
+            rows.push(CallTotals {
                 tid,
                 context,
                 call: call.to_owned(),
                 ..CallTotals::default()
             });
-            all.len() - 1
+            rows.len() - 1
         });
         &mut self.snapshot.calls[location]
     }
@@ -431,11 +431,11 @@ impl ProfileBuilder {
         let call = self.of_calls(tid, context, &name);
         let histogram = call.histogram.get_or_insert_default();
         // Bucket 64 has calls of 0 ns, which are shown with those of 1 ns.
-        let at = f.number::<usize>()?.saturating_sub(65).min(63);
-        if histogram.len() <= at {
-            histogram.resize(at + 1, 0);
+        let bucket = f.number::<usize>()?.saturating_sub(65).min(63);
+        if histogram.len() <= bucket {
+            histogram.resize(bucket + 1, 0);
         }
-        histogram[at] += f.number::<u64>()?;
+        histogram[bucket] += f.number::<u64>()?;
         Some(())
     }
 
@@ -450,9 +450,11 @@ impl ProfileBuilder {
             return Some(());
         }
         // Functions of our library are on the path, and not part of the program.
-        let own = self.library.get_or_insert_with(spile_context::file_name);
+        let library = self.library.get_or_insert_with(spile_context::file_name);
         let frames = path.lines().map(frame);
-        let mut frames: Vec<_> = frames.filter(|f| f.module.as_ref() != Some(own)).collect();
+        let mut frames: Vec<_> = frames
+            .filter(|f| f.module.as_ref() != Some(library))
+            .collect();
         ends_path(&mut frames);
         let context = self.context(pid, region);
         self.snapshot.stacks.push(Stack {
@@ -470,20 +472,20 @@ impl ProfileBuilder {
     fn of_futex(&mut self, f: &mut Fields<'_>) -> Option<&mut Futex> {
         let (pid, address, region) = (f.number()?, f.number::<i64>()?.cast_unsigned(), f.number()?);
         let context = self.context(pid, region);
-        let all = &mut self.snapshot.futexes;
+        let rows = &mut self.snapshot.futexes;
         let location = *self
             .futexes
             .entry((pid, address, context))
             .or_insert_with(|| {
-                all.push(Futex {
+                rows.push(Futex {
                     pid,
                     address,
                     context,
                     ..Futex::default()
                 });
-                all.len() - 1
+                rows.len() - 1
             });
-        all.get_mut(location)
+        rows.get_mut(location)
     }
 
     fn futex(&mut self, f: &mut Fields<'_>) -> Option<()> {

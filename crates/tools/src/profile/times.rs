@@ -111,10 +111,10 @@ impl CountFolder {
         let mut since = 0;
         for nth in 0..CHUNKS {
             let Some(location) = next else { break };
-            let at = location
+            let offset = location
                 .checked_mul(CHUNK)
                 .ok_or(io::ErrorKind::InvalidData)?;
-            let [begun, number, following, base] = words(&file, at)?;
+            let [begun, number, following, base] = words(&file, offset)?;
             if nth == 0 {
                 since = begun;
                 out.last = u32::try_from(number).unwrap_or(0);
@@ -122,7 +122,7 @@ impl CountFolder {
             next = following.checked_sub(1);
             let cells = u64::from(numbers).saturating_sub(base).min(CELLS);
             let mut bytes = vec![0; (cells * CELL).fit::<usize>()];
-            file.read_exact_at(&mut bytes, at + HEAD)?;
+            file.read_exact_at(&mut bytes, offset + HEAD)?;
             for (i, cell) in bytes.chunks_exact(CELL.fit::<usize>()).enumerate() {
                 let [entries, ticks] = [0, 8].map(|n| word(&cell[n..]));
                 if entries > 0 || ticks > 0 {
@@ -158,8 +158,8 @@ impl CountFolder {
             )
             .open(self.path_of(file))?;
         // A file to write to must not be something else under another name.
-        let of = file.metadata()?;
-        if !of.is_file() || write && of.nlink() > 1 {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || write && metadata.nlink() > 1 {
             return Err(io::ErrorKind::InvalidData.into());
         }
         Ok(file)
@@ -175,9 +175,9 @@ pub(super) fn word(bytes: &[u8]) -> u64 {
 }
 
 /// Consecutive words of a file.
-pub(super) fn words<const N: usize>(file: &File, at: u64) -> io::Result<[u64; N]> {
+pub(super) fn words<const N: usize>(file: &File, offset: u64) -> io::Result<[u64; N]> {
     let mut bytes = [[0; 8]; N];
-    file.read_exact_at(bytes.as_flattened_mut(), at)?;
+    file.read_exact_at(bytes.as_flattened_mut(), offset)?;
     Ok(bytes.map(u64::from_le_bytes))
 }
 
@@ -197,8 +197,11 @@ fn create_locked(parent: &Path, uid: u32) -> io::Result<(tempfile::TempDir, File
         };
         lock.lock()?;
         let id = |m: &std::fs::Metadata| (m.dev(), m.ino());
-        let there = folder.path().symlink_metadata();
-        if there.is_ok_and(|there| lock.metadata().is_ok_and(|own| id(&own) == id(&there))) {
+        let named = folder.path().symlink_metadata();
+        if named.is_ok_and(|named| {
+            lock.metadata()
+                .is_ok_and(|locked| id(&locked) == id(&named))
+        }) {
             lock.set_permissions(std::fs::Permissions::from_mode(mode))?;
             return Ok((folder, lock));
         }
@@ -213,8 +216,8 @@ fn remove_abandoned(parent: &Path, uid: u32) {
         if !entry.file_name().to_string_lossy().starts_with(&prefix) {
             continue;
         }
-        let own = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == uid);
-        let Some(folder) = own.then(|| File::open(entry.path()).ok()).flatten() else {
+        let is_ours = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == uid);
+        let Some(folder) = is_ours.then(|| File::open(entry.path()).ok()).flatten() else {
             continue;
         };
         // It stays locked until it is gone: a session that has just made it waits, and notices.
@@ -290,9 +293,9 @@ impl Clock {
     /// The readings up to now.
     pub(super) fn line(&self) -> ClockReadings {
         let now = self.mark();
-        let mut all = self.marks.borrow().clone();
-        all.extend(now.filter(|now| all.last().is_some_and(|last| last < now)));
-        ClockReadings(all)
+        let mut readings = self.marks.borrow().clone();
+        readings.extend(now.filter(|now| readings.last().is_some_and(|last| last < now)));
+        ClockReadings(readings)
     }
 
     fn rate(&self) -> ClockRate {

@@ -17,9 +17,9 @@ const FIRST_NAMESPACE: u64 = 0xeffffffb;
 /// The process id as handlers see it.
 pub(super) fn process(pid: u32) -> Result<u32, Failure> {
     match of_thread(pid) {
-        Some(of) if of == pid => Ok(PidMap::now().to_machine(pid)),
-        Some(of) => Err(fail(format_args!(
-            "-p {pid}: this is a thread of process {of}; give -t {pid} or -p {of}"
+        Some(leader) if leader == pid => Ok(PidMap::now().to_machine(pid)),
+        Some(leader) => Err(fail(format_args!(
+            "-p {pid}: this is a thread of process {leader}; give -t {pid} or -p {leader}"
         ))),
         None => Err(fail(format_args!("-p {pid}: there is no such process"))),
     }
@@ -27,17 +27,19 @@ pub(super) fn process(pid: u32) -> Result<u32, Failure> {
 
 /// The id of a thread, and that of its process, as handlers see them.
 pub(super) fn thread(tid: u32, pid: Option<u32>) -> Result<(u32, u32), Failure> {
-    let of =
+    let leader =
         of_thread(tid).ok_or_else(|| fail(format_args!("-t {tid}: there is no such thread")))?;
     match pid {
-        Some(pid) if pid != of => Err(fail(format_args!(
-            "-t {tid}: this is a thread of process {of} and not of {pid} (-p)"
+        Some(pid) if pid != leader => Err(fail(format_args!(
+            "-t {tid}: this is a thread of process {leader} and not of {pid} (-p)"
         ))),
         // In a PID namespace only the first thread's number is known.
-        _ if tid != of && PidMap::now().to_machine(of) != of => Err(fail(format_args!(
-            "-t {tid}: in a PID namespace spile knows only first threads by number; give -p {of}"
-        ))),
-        _ => Ok((PidMap::now().to_machine(tid), of)),
+        _ if tid != leader && PidMap::now().to_machine(leader) != leader => {
+            Err(fail(format_args!(
+                "-t {tid}: in a PID namespace spile knows only first threads by number; give -p {leader}"
+            )))
+        }
+        _ => Ok((PidMap::now().to_machine(tid), leader)),
     }
 }
 
@@ -103,17 +105,17 @@ fn outer_levels() -> Option<u64> {
     if namespace.is_none_or(|m| m.ino() == FIRST_NAMESPACE) {
         return Some(0);
     }
-    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let own = own.lines().find_map(|l| l.strip_prefix("0::"))?;
-    let seen = Path::new(own.trim_start_matches('/')).components().count();
+    let path = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = path.lines().find_map(|l| l.strip_prefix("0::"))?;
+    let seen = Path::new(path.trim_start_matches('/')).components().count();
     (own_level()?).checked_sub(seen as u64)
 }
 
 /// The depth of this process's control group in the kernel's tree.
 fn own_level() -> Option<u64> {
     let btf = Btf::vmlinux().ok()?;
-    let offset = |of: &str, name: &str| {
-        let member = btf.member(btf.find_struct(of)?, name)?;
+    let offset = |structure: &str, name: &str| {
+        let member = btf.member(btf.find_struct(structure)?, name)?;
         Some(u64::from(member.bit_offset / 8))
     };
     let memory = KernelMemory::open().ok()?;

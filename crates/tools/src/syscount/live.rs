@@ -121,8 +121,8 @@ impl ViewState {
     /// Sorts by the column `by` locations to the right.
     fn sort_by_neighbour(&mut self, by: isize) {
         let columns = self.shape.columns();
-        let at = columns.iter().position(|c| *c == self.order).unwrap_or(0);
-        let next = at.cast_signed() + by;
+        let index = columns.iter().position(|c| *c == self.order).unwrap_or(0);
+        let next = index.cast_signed() + by;
         self.order = columns[next.rem_euclid(columns.len().cast_signed()).cast_unsigned()];
     }
 

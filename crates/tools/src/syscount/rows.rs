@@ -150,13 +150,13 @@ impl Reader {
             }
             "bucket" => {
                 // The script's buckets of negative times count to that of 0 ns.
-                let at = f.number::<i64>()?.saturating_sub(64).clamp(0, 64);
-                let at = usize::try_from(at).ok()?;
+                let bucket = f.number::<i64>()?.saturating_sub(64).clamp(0, 64);
+                let bucket = usize::try_from(bucket).ok()?;
                 let buckets = &mut self.open.rows.get_mut(&self.group)?.buckets;
-                if buckets.len() <= at {
-                    buckets.resize(at + 1, 0);
+                if buckets.len() <= bucket {
+                    buckets.resize(bucket + 1, 0);
                 }
-                buckets[at] = buckets[at].saturating_add(f.number()?);
+                buckets[bucket] = buckets[bucket].saturating_add(f.number()?);
             }
             _ => return None,
         }
@@ -169,13 +169,13 @@ fn call_name(nr: i64) -> String {
     let Ok(nr) = u32::try_from(nr) else {
         return String::new();
     };
-    let (of, suffix) = match nr.checked_sub(COMPAT) {
+    let (number, suffix) = match nr.checked_sub(COMPAT) {
         None => (nr, ""),
-        Some(of) => (of, " (32-bit)"),
+        Some(number) => (number, " (32-bit)"),
     };
     match spile_syscalls::by_nr(nr) {
         Some(call) => format!("{}{suffix}", call.name),
-        None => format!("syscall_{of}{suffix}"),
+        None => format!("syscall_{number}{suffix}"),
     }
 }
 

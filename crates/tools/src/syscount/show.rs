@@ -81,7 +81,7 @@ impl ReportShape {
             (Column::Call, self.name),
         ]
         .into_iter()
-        .filter_map(|(column, there)| there.then_some(column))
+        .filter_map(|(column, is_shown)| is_shown.then_some(column))
         .collect()
     }
 
@@ -225,8 +225,8 @@ impl HistogramScale {
     ) -> HistogramScale {
         let (mut first, mut end) = (usize::MAX, 0);
         for calls in rows {
-            if let Some(at) = calls.buckets.iter().position(|n| *n > 0) {
-                first = first.min(at);
+            if let Some(bucket) = calls.buckets.iter().position(|n| *n > 0) {
+                first = first.min(bucket);
                 end = end.max(calls.buckets.len());
             }
         }
@@ -244,8 +244,8 @@ impl HistogramScale {
             let height = (u128::from(n) * 8).div_ceil(u128::from(most)) as usize;
             BARS[usize::from(self.ascii)][height.min(8)]
         };
-        let at = |i: usize| buckets.get(i).copied().unwrap_or(0);
-        (self.first..self.end).map(|i| bar(at(i))).collect()
+        let calls = |i: usize| buckets.get(i).copied().unwrap_or(0);
+        (self.first..self.end).map(|i| bar(calls(i))).collect()
     }
 
     /// The times at both ends of the scale, in the width of a histogram.

@@ -150,8 +150,8 @@ fn add_up(
     rows: &NoiseBuilder,
 ) -> Result<u64, Failure> {
     let mut left_out = 0;
-    let mut all = measurements.lock().unwrap_or_else(|e| e.into_inner());
-    for seen in all.drain(..) {
+    let mut results = measurements.lock().unwrap_or_else(|e| e.into_inner());
+    for seen in results.drain(..) {
         let seen = seen.map_err(fail)?;
         left_out += seen.left_out;
         noise.threshold_ns = noise.threshold_ns.max(seen.threshold);
@@ -234,14 +234,14 @@ impl FromRows for NoiseBuilder {
     fn take(&mut self, name: &str, f: &mut Fields<'_>) -> Option<()> {
         match name {
             "log" => {
-                let (cpu, start, what) = (f.number()?, f.number::<u64>()?, f.number()?);
+                let (cpu, start, number) = (f.number()?, f.number::<u64>()?, f.number()?);
                 let took: i64 = f.number()?;
                 let event = NoiseEvent {
                     start,
                     end: u64::try_from(took)
                         .ok()
                         .map(|took| start.saturating_add(took)),
-                    source: self.source(what),
+                    source: self.source(number),
                 };
                 self.events.entry(cpu).or_default().push(event);
             }
@@ -261,11 +261,11 @@ impl FromRows for NoiseBuilder {
 
 impl NoiseBuilder {
     /// The index of the source that a number of the script stands for.
-    fn source(&mut self, what: u64) -> usize {
-        if let Some(known) = self.source_index.get(&what) {
+    fn source(&mut self, number: u64) -> usize {
+        if let Some(known) = self.source_index.get(&number) {
             return *known;
         }
-        let source = match what.checked_sub(THREAD).map(u32::try_from) {
+        let source = match number.checked_sub(THREAD).map(u32::try_from) {
             Some(tid) => {
                 let tid = tid.unwrap_or(u32::MAX);
                 let name = process::stat(tid).map_or_else(|| "?".to_owned(), |s| s.comm);
@@ -277,7 +277,7 @@ impl NoiseBuilder {
                 }
             }
             None => {
-                let (kind, name) = rows::interrupt(what);
+                let (kind, name) = rows::interrupt(number);
                 Source {
                     kind: match kind {
                         Interrupt::Device => CauseKind::Device,
@@ -291,7 +291,7 @@ impl NoiseBuilder {
             }
         };
         self.sources.push(source);
-        self.source_index.insert(what, self.sources.len() - 1);
+        self.source_index.insert(number, self.sources.len() - 1);
         self.sources.len() - 1
     }
 

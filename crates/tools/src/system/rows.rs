@@ -86,8 +86,8 @@ impl FromRows for MachineBuilder {
                 }
             }
             "done" => {
-                let (cpu, at) = (f.number()?, f.number()?);
-                self.cpus.get_mut(&cpu)?.ended = Some(at);
+                let (cpu, ended) = (f.number()?, f.number()?);
+                self.cpus.get_mut(&cpu)?.ended = Some(ended);
             }
             "last" => {
                 let (cpu, since, busy) = (f.number()?, f.number()?, f.flag()?);
@@ -102,8 +102,8 @@ impl FromRows for MachineBuilder {
                 (process.ppid, process.kernel, process.name) = (ppid, kernel, name);
             }
             "time" => {
-                let of = (f.number()?, f.number()?, f.number()?, f.number()?);
-                self.times.push(of);
+                let time = (f.number()?, f.number()?, f.number()?, f.number()?);
+                self.times.push(time);
             }
             "hits" => self.hits(
                 f.number()?,
@@ -144,9 +144,9 @@ impl MachineBuilder {
         })
     }
 
-    fn hits(&mut self, cpu: u32, pid: u32, what: u64, [count, ns, max]: [u64; 3]) {
-        let named = self.names.entry(what);
-        let (kind, name) = named.or_insert_with(|| interrupt(what)).clone();
+    fn hits(&mut self, cpu: u32, pid: u32, number: u64, [count, ns, max]: [u64; 3]) {
+        let named = self.names.entry(number);
+        let (kind, name) = named.or_insert_with(|| interrupt(number)).clone();
         if let Some(bounds) = self.cpus.get_mut(&cpu) {
             *match kind {
                 InterruptKind::Softirq => &mut bounds.cpu.softirq,
@@ -184,8 +184,8 @@ impl MachineBuilder {
 
     /// The final account.
     pub(super) fn finish(mut self) -> System {
-        for (cpu, pid, what, ns) in std::mem::take(&mut self.times) {
-            self.time(cpu, pid, what, ns);
+        for (cpu, pid, kind, ns) in std::mem::take(&mut self.times) {
+            self.time(cpu, pid, kind, ns);
         }
         let latest = self.latest;
         let mut cpus = Vec::new();
@@ -226,9 +226,9 @@ impl MachineBuilder {
 
     /// Adds a time between two events. `what`: 0 in the program, 1 in system calls, 2 in page
     /// faults, 3 idle, 4 not seen.
-    fn time(&mut self, cpu: u32, pid: i64, what: u64, ns: u64) {
+    fn time(&mut self, cpu: u32, pid: i64, kind: u64, ns: u64) {
         if let Some(CpuBounds { cpu, .. }) = self.cpus.get_mut(&cpu) {
-            let part = match what {
+            let part = match kind {
                 0 => &mut cpu.user,
                 1 => &mut cpu.system,
                 2 => &mut cpu.faults,
@@ -242,7 +242,7 @@ impl MachineBuilder {
             return;
         }
         let process = self.process(pid);
-        *match what {
+        *match kind {
             0 => &mut process.user,
             1 => &mut process.system,
             2 => &mut process.faults,

@@ -29,7 +29,7 @@ impl OpenRegions {
     /// The thread changes to a context at `at`. Intervals that end are added to `out`, inner ones
     /// first.
     fn change(&mut self, to: u32, change: Change, contexts: &[Context], out: &mut Vec<Interval>) {
-        let at = change.at.max(self.last);
+        let time = change.at.max(self.last);
         let is_around = |outer: u32| chain(contexts, to).any(|c| c == outer);
         if change.after_lost {
             // The changes in between are lost: the regions that the thread can still be in go on.
@@ -38,7 +38,7 @@ impl OpenRegions {
             let still = before
                 .into_iter()
                 .filter(|(c, _)| is_around(*c) && !(change.entered && *c == to));
-            self.open.extend(still.map(|(c, _)| (c, at)));
+            self.open.extend(still.map(|(c, _)| (c, time)));
         }
         while let Some((top, from)) = self.open.last().copied() {
             let goes_on = if top == to {
@@ -49,38 +49,38 @@ impl OpenRegions {
             if goes_on && self.open.len() < DEEPEST {
                 break;
             }
-            out.push((top, from, at));
+            out.push((top, from, time));
             self.open.pop();
         }
         if to != ROOT && self.open.last().is_none_or(|(top, _)| *top != to) {
             // A forked child begins in the middle of its parent's regions.
             if !self.begun && !change.entered {
-                let mut outer: Vec<_> = chain(contexts, to).skip(1).map(|c| (c, at)).collect();
+                let mut outer: Vec<_> = chain(contexts, to).skip(1).map(|c| (c, time)).collect();
                 outer.reverse();
                 self.open.extend(outer);
             }
-            self.open.push((to, at));
+            self.open.push((to, time));
         }
         self.begun = true;
-        self.last = at;
+        self.last = time;
     }
 
     /// Ends all regions that the thread is in, or the recording does.
-    fn end(&mut self, at: Ns, out: &mut Vec<Interval>) {
-        let at = at.max(self.last);
-        out.extend(self.open.drain(..).rev().map(|(c, from)| (c, from, at)));
+    fn end(&mut self, time: Ns, out: &mut Vec<Interval>) {
+        let time = time.max(self.last);
+        out.extend(self.open.drain(..).rev().map(|(c, from)| (c, from, time)));
     }
 }
 
 /// A context and those around it, the innermost first.
-fn chain(contexts: &[Context], of: u32) -> impl Iterator<Item = u32> {
+fn chain(contexts: &[Context], context: u32) -> impl Iterator<Item = u32> {
     // Numbers are indexes plus 1. The walk ends even if a context announces itself as its own
     // ancestor.
     let above = |id: &u32| {
         let context = contexts.get(*id as usize - 1)?;
         context.parent.filter(|p| *p != ROOT)
     };
-    let first = Some(of).filter(|id| *id != ROOT);
+    let first = Some(context).filter(|id| *id != ROOT);
     std::iter::successors(first, above).take(DEEPEST)
 }
 
@@ -96,13 +96,13 @@ impl ProfileBuilder {
     }
 
     /// A thread has ended or executes another program: no more changes come from its location.
-    pub(super) fn changes_end(&mut self, thread: usize, at: Ns) {
+    pub(super) fn changes_end(&mut self, thread: usize, time: Ns) {
         let Some(nth) = self.counting.remove(&thread) else {
             return;
         };
         self.fetch(nth);
         let location = &mut self.counts[nth];
-        location.until = Some(at);
+        location.until = Some(time);
         if let (true, Some(folder)) = (self.trace, &self.folder) {
             location.ring.release(folder, location.file);
         }
@@ -132,13 +132,13 @@ impl ProfileBuilder {
                 continue;
             };
             if location.until.is_none() {
-                let (at, open) = match thread.ended_ns {
+                let (end, open) = match thread.ended_ns {
                     Some(ended) => (ended, false),
                     None => (self.snapshot.at_ns, true),
                 };
                 self.fetch(nth);
                 self.make_intervals(nth, true);
-                self.intervals_end(nth, at, open);
+                self.intervals_end(nth, end, open);
             } else {
                 self.make_intervals(nth, true);
             }
@@ -206,9 +206,9 @@ impl ProfileBuilder {
         self.intervals(nth, out, false);
     }
 
-    fn intervals_end(&mut self, nth: usize, at: Ns, open: bool) {
+    fn intervals_end(&mut self, nth: usize, end: Ns, open: bool) {
         let mut out = Vec::new();
-        self.counts[nth].inside.end(at, &mut out);
+        self.counts[nth].inside.end(end, &mut out);
         self.intervals(nth, out, open);
     }
 

@@ -104,23 +104,23 @@ impl ProfileBuilder {
 
     pub(super) fn executes(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let (key, first): (i64, u8) = (f.number()?, f.number()?);
-        let at = f.number().map(|when| self.since(when))?;
+        let time = f.number().map(|when| self.since(when))?;
         let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
         let (before, linked_statically): (u32, bool) = (f.number()?, f.flag()?);
         let name = f.text()?.into_owned();
         self.first.get_or_insert(pid);
         let (location, new) = self.thread_index(key);
-        self.changes_end(location, at);
+        self.changes_end(location, time);
         let thread = self.snapshot.threads.get_mut(location)?;
         // A leader that had ended is known, though its times begin again.
         if new && first != 0 {
-            thread.started_ns = at;
+            thread.started_ns = time;
         } else if let Some(ended) = thread.ended_ns.take() {
             // Its leader had ended. The time in between belongs to the thread that executes.
-            thread.started_ns += at.saturating_sub(ended);
+            thread.started_ns += time.saturating_sub(ended);
         }
         if before != thread.tid % REUSED {
-            self.renamed.insert(before, at);
+            self.renamed.insert(before, time);
         }
         self.set_identity(location, pid, ppid, name.clone());
         let process = self.processes.get_mut(&pid)?;
@@ -137,22 +137,22 @@ impl ProfileBuilder {
         let status: i32 = f.number()?;
         let name = f.text()?.into_owned();
         let call = f.text()?;
-        let at = self.since(when);
+        let time = self.since(when);
         let (location, _) = self.thread_index(key);
         self.set_identity(location, pid, ppid, name);
         if call != "-" {
             self.single_call(location, &call, f)?;
         }
-        self.changes_end(location, at);
+        self.changes_end(location, time);
         let thread = self.snapshot.threads.get_mut(location)?;
-        thread.ended_ns = Some(at);
+        thread.ended_ns = Some(time);
         let leads = thread.tid % REUSED == pid;
         let process = self.processes.get_mut(&pid)?;
         if leads {
             process.status = Some(status);
         }
         // The end of its last thread is the end of the process.
-        process.ended_ns = process.ended_ns.max(Some(at));
+        process.ended_ns = process.ended_ns.max(Some(time));
         Some(())
     }
 }

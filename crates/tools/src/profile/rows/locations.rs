@@ -74,11 +74,11 @@ pub(super) fn in_file(text: &str) -> (Option<String>, Option<u64>) {
 
 /// Leaves out the callers of the program's or the thread's first function.
 pub(super) fn ends_path(frames: &mut Vec<StackFrame>) {
-    let of = |f: &StackFrame, names: &[&str]| names.contains(&&*f.function);
-    if let Some(at) = frames.iter().position(|f| of(f, &BEFORE_MAIN)) {
-        frames.truncate(at.max(1));
+    let is_one = |f: &StackFrame, names: &[&str]| names.contains(&&*f.function);
+    if let Some(index) = frames.iter().position(|f| is_one(f, &BEFORE_MAIN)) {
+        frames.truncate(index.max(1));
     }
-    while frames.len() > 1 && frames.last().is_some_and(|f| of(f, &BEGINNINGS)) {
+    while frames.len() > 1 && frames.last().is_some_and(|f| is_one(f, &BEGINNINGS)) {
         frames.pop();
     }
 }

@@ -32,11 +32,11 @@ impl ProfileBuilder {
     pub(super) fn is_cut(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let thread = self.location(f.number()?);
         let (region, name) = (f.number()?, f.text()?.into_owned());
-        let at = f.number().map(|when| self.since(when))?;
+        let end = f.number().map(|when| self.since(when))?;
         let total = f.ns()?;
         let parts = call_parts(total, f)?;
         if self.trace {
-            let span = (at.saturating_sub(total), at);
+            let span = (end.saturating_sub(total), end);
             self.add_event(thread, region, &name, span)?.open = true;
         }
         self.cuts.push(SingleCall {
@@ -100,7 +100,7 @@ impl ProfileBuilder {
 
     /// Adds a thread without any event.
     fn add_unobserved(&mut self, pid: u32, tid: u32, call: Option<String>) {
-        let at = self.snapshot.at_ns;
+        let end = self.snapshot.at_ns;
         self.snapshot.threads.push(Thread {
             tid,
             pid,
@@ -111,27 +111,27 @@ impl ProfileBuilder {
         match call {
             Some(call) => {
                 let parts = CallParts {
-                    blocked: at,
+                    blocked: end,
                     ..CallParts::default()
                 };
-                self.add_unfinished(location, 0, &call, at, parts);
+                self.add_unfinished(location, 0, &call, end, parts);
                 if self.trace {
                     self.events.push(TimedEvent {
                         tid,
                         call,
-                        end_ns: at,
+                        end_ns: end,
                         open: true,
                         ..TimedEvent::default()
                     });
                 }
             }
-            None => self.snapshot.threads[location].parts.user = at,
+            None => self.snapshot.threads[location].parts.user = end,
         }
     }
 
     /// Adds the state of a thread at the end of the recording.
     fn close(&mut self, open: &LiveThread, at_end: &impl Fn(u32, u32) -> Option<String>) {
-        let at = self.snapshot.at_ns;
+        let now = self.snapshot.at_ns;
         let Some(thread) = self.snapshot.threads.get_mut(open.thread) else {
             return;
         };
@@ -141,15 +141,15 @@ impl ProfileBuilder {
         {
             // It goes on as its leader.
             thread.ended_ns = Some(renamed);
-            total = total.saturating_sub(at.saturating_sub(renamed));
+            total = total.saturating_sub(now.saturating_sub(renamed));
             off = 0;
         }
         let over = thread.ended_ns.is_none() && self.ended_process == Some(thread.pid);
         if over {
-            thread.ended_ns = Some(at);
+            thread.ended_ns = Some(now);
         }
         let away = (open.waited + off).min(total);
-        let own = total.saturating_sub(away).saturating_sub(open.taken);
+        let running = total.saturating_sub(away).saturating_sub(open.taken);
         let (tid, pid, call) = (
             thread.tid,
             thread.pid,
@@ -160,14 +160,14 @@ impl ProfileBuilder {
                 _ => at_end(thread.pid, thread.tid % REUSED),
             },
         );
-        let end = thread.ended_ns.unwrap_or(at);
+        let end = thread.ended_ns.unwrap_or(now);
         let ended = over && call.as_deref().is_some_and(ends_a_thread);
         if self.trace {
             let off = (off > 0).then_some((if open.ready { PREEMPTED } else { BLOCKED }, off));
             let call = call.as_deref().map(|call| (call, total));
-            for (what, length) in call.into_iter().chain(off) {
+            for (name, length) in call.into_iter().chain(off) {
                 let span = (end.saturating_sub(length), end);
-                if let Some(event) = self.add_event(open.thread, open.region, what, span) {
+                if let Some(event) = self.add_event(open.thread, open.region, name, span) {
                     event.open = !ended;
                 }
             }
@@ -176,7 +176,7 @@ impl ProfileBuilder {
             let Some(thread) = self.snapshot.threads.get_mut(open.thread) else {
                 return;
             };
-            thread.parts.user += own;
+            thread.parts.user += running;
             thread.parts.runnable += away;
             let context = self.context(pid, open.region);
             if context != ROOT {
@@ -186,10 +186,10 @@ impl ProfileBuilder {
             return;
         };
         let parts = CallParts {
-            cpu: own,
+            cpu: running,
             blocked: away,
             runnable: 0,
-            taken: total - own - away,
+            taken: total - running - away,
         };
         self.add_unfinished(open.thread, open.region, &call, total, parts);
         if ended {

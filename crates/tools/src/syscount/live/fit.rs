@@ -44,18 +44,18 @@ pub(super) fn columns(
     let ranks = std::iter::once(order).chain(RANKS.into_iter().filter(|c| *c != order));
     let mut left = width;
     let mut shown: Vec<(usize, usize)> = Vec::new();
-    for (at, column) in ranks.filter_map(|c| Some((location(c)?, c))) {
-        let width = min_width(column, widths[at]);
+    for (index, column) in ranks.filter_map(|c| Some((location(c)?, c))) {
+        let width = min_width(column, widths[index]);
         let gap = if shown.is_empty() { 0 } else { SPACING };
         // After a column that does not fit, less important ones are not shown either.
         let Some(rest) = left.checked_sub(gap + width) else {
             break;
         };
         left = rest;
-        shown.push((at, width));
+        shown.push((index, width));
     }
-    for (at, width) in &mut shown {
-        let more = left.min(widths[*at] - *width);
+    for (index, width) in &mut shown {
+        let more = left.min(widths[*index] - *width);
         *width += more;
         left -= more;
     }
