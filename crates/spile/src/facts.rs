@@ -49,7 +49,6 @@ use types::KernelTypes;
 /// The running kernel, for analysis.
 pub(crate) struct KernelFacts {
     release: String,
-    arch: &'static str,
     types: KernelTypes,
     code: KernelCode,
     debug: KernelDebug,
@@ -67,10 +66,8 @@ const SINGLE_QUESTIONS: usize = 8;
 impl KernelFacts {
     /// For the kernel of that release.
     pub(crate) fn new(release: &str) -> KernelFacts {
-        let arch = std::env::consts::ARCH;
         KernelFacts {
             release: release.into(),
-            arch,
             types: KernelTypes::default(),
             code: KernelCode::default(),
             debug: KernelDebug::new(TargetKernel {
@@ -500,11 +497,11 @@ impl MachineFacts for KernelFacts {
     }
 
     fn hz(&self) -> u64 {
-        crate::machine::hz()
+        spile_kernel::machine::hz().into()
     }
 
     fn arch(&self) -> &str {
-        self.arch
+        std::env::consts::ARCH
     }
 
     fn release(&self) -> &str {

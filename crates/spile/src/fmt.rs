@@ -41,10 +41,9 @@ pub(crate) fn run(cli: &Fmt, color: bool) -> Result<u8, Failure> {
         color,
     };
     let stdin = ["-".to_owned()];
-    let files = if cli.files.is_empty() {
-        &stdin[..]
-    } else {
-        &cli.files
+    let files = match &cli.files[..] {
+        [] => &stdin[..],
+        files => files,
     };
     let (mut failed, mut changes) = (false, false);
     for name in files {

@@ -42,11 +42,6 @@ pub(crate) fn perf_events() -> Vec<NamedPerfEvent> {
         .collect()
 }
 
-/// Timer interrupts a second.
-pub(crate) fn hz() -> u64 {
-    machine::hz().into()
-}
-
 /// Number of per-CPU areas that an object for this machine needs.
 pub(crate) fn cpus() -> u32 {
     machine::possible_cpus().last().map_or(1, |last| last + 1)

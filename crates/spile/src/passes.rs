@@ -58,11 +58,9 @@ pub(crate) fn run(
     color: bool,
     change: impl FnOnce(&mut spile_runtime::SessionOptions),
 ) -> Result<u8, Failure> {
-    let script = if list::is_requested(cli) {
-        None
-    } else {
-        Some(script(cli)?)
-    };
+    let script = (!list::is_requested(cli))
+        .then(|| script(cli))
+        .transpose()?;
     Ok(run_script(cli, script, color, change)?.code())
 }
 

@@ -32,10 +32,15 @@ enum Meaning {
 /// The argument of an option: its name in the help, and the values that it can have.
 struct Argument {
     name: &'static str,
-    /// Whether it is the rest of the word or none.
-    attached: bool,
     wanted: &'static str,
     fits: fn(&str) -> bool,
+}
+
+impl Argument {
+    /// Whether it is the rest of the word or none.
+    fn is_attached(&self) -> bool {
+        self.name.starts_with('[')
+    }
 }
 
 /// An option of `staprun` and `stapio`.
@@ -65,7 +70,6 @@ const fn with(letter: char, argument: Argument, meaning: Meaning) -> StaprunOpti
 const fn text(name: &'static str) -> Argument {
     Argument {
         name,
-        attached: false,
         wanted: "a text",
         fits: |text| !text.is_empty(),
     }
@@ -75,7 +79,6 @@ const fn text(name: &'static str) -> Argument {
 const fn number(name: &'static str) -> Argument {
     Argument {
         name,
-        attached: false,
         wanted: "a number above 0",
         fits: |text| text.parse::<u32>().is_ok_and(|n| n > 0),
     }
@@ -83,29 +86,20 @@ const fn number(name: &'static str) -> Argument {
 
 const MEGABYTES: Argument = Argument {
     name: "MB",
-    attached: false,
     wanted: "1 to 4095 megabytes",
     fits: |text| text.parse().is_ok_and(|n: u32| (1..=4095).contains(&n)),
 };
 
 const SERIES: Argument = Argument {
     name: "SIZE[,N]",
-    attached: false,
     wanted: "megabytes of a file, and perhaps the number of files",
     fits: |text| text.split(',').count() <= 2 && text.split(',').all(|n| n.parse::<u32>().is_ok()),
 };
 
 const COLOUR: Argument = Argument {
     name: "WHEN",
-    attached: false,
     wanted: "auto, always or never",
     fits: |text| ["auto", "always", "never"].contains(&text),
-};
-
-const MODULE_OF_UPROBES: Argument = Argument {
-    name: "PATH",
-    attached: true,
-    ..text("")
 };
 
 const OPTIONS: &[StaprunOption] = {
@@ -117,7 +111,7 @@ const OPTIONS: &[StaprunOption] = {
         flag('w', As("-w")),
         with(
             'u',
-            MODULE_OF_UPROBES,
+            text("[PATH]"),
             NoEffect("the kernel has uprobes built in"),
         ),
         with('c', text("CMD"), As("-c")),
@@ -195,7 +189,7 @@ fn read(args: impl IntoIterator<Item = String>) -> Result<Line, String> {
             };
             let rest = &letters[offset + letter.len_utf8()..];
             let value = match rest {
-                "" if argument.attached => None,
+                "" if argument.is_attached() => None,
                 "" => args.next().or_else(|| Some(String::new())),
                 rest => Some(rest.to_owned()),
             };
@@ -284,7 +278,7 @@ fn help(program: &str) -> String {
     );
     for option in OPTIONS {
         let name = match &option.argument {
-            Some(a) if a.attached => format!("-{}[{}]", option.letter, a.name),
+            Some(a) if a.is_attached() => format!("-{}{}", option.letter, a.name),
             Some(a) => format!("-{} {}", option.letter, a.name),
             None => format!("-{}", option.letter),
         };
@@ -344,7 +338,7 @@ mod tests {
             let fitting = |a: &Argument| values.into_iter().find(|v| (a.fits)(v));
             let value = option.argument.as_ref().and_then(fitting);
             let words = match &option.argument {
-                Some(a) if !a.attached => format!("-{} {} m", option.letter, value.unwrap()),
+                Some(a) if !a.is_attached() => format!("-{} {} m", option.letter, value.unwrap()),
                 _ => format!("-{} m", option.letter),
             };
             let refused = matches!(option.meaning, Meaning::Refused(_));

@@ -13,7 +13,9 @@ use crate::report::{Failure, fail};
 /// Compiles a tool's script and runs it to the end. `rows` gets its prints.
 pub(crate) fn run(run: ToolRun, rows: RowSink, color: bool) -> Result<Outcome, Failure> {
     let name = run.tool;
+    let globals = run.settings.iter().map(|(n, v)| format!("{n}={v}"));
     let mut cli = Cli {
+        globals: globals.collect(),
         verbose: run.verbose,
         no_warnings: run.quiet,
         timeout: run.timeout.map(|t| t.as_secs_f64()),
@@ -27,11 +29,6 @@ pub(crate) fn run(run: ToolRun, rows: RowSink, color: bool) -> Result<Outcome, F
         suppress_handler_errors: true,
         ..Cli::default()
     };
-    cli.globals = run
-        .settings
-        .iter()
-        .map(|(n, v)| format!("{n}={v}"))
-        .collect();
     match run.target {
         TargetProcess::None => {}
         TargetProcess::Pid(pid) => cli.pid = Some(pid),
