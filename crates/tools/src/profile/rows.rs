@@ -50,7 +50,7 @@ use spile_profile::model::{
 use spile_runtime::io::rows::Row;
 
 pub(super) use self::builder::{ProfileBuilder, ThreadIdentity};
-use self::builder::{REUSED, SingleCall, call_parts};
+use self::builder::{REUSED, SingleCall, TimeOwner, call_parts};
 use self::locations::{ends_path, frame, in_file, variable};
 use crate::add_losses;
 use crate::rows::Fields;
@@ -140,22 +140,21 @@ impl ProfileBuilder {
             "open" => self.is_open(f)?,
             "cut" => self.is_cut(f)?,
             "user" => {
-                let thread = self.thread(f)?;
+                let thread = self.location(f.number()?);
                 let [user, ready, blocked] = [f.ns()?, f.ns()?, f.ns()?];
-                thread.parts.user += user;
-                thread.parts.runnable += ready;
-                thread.parts.blocked += blocked;
+                let parts = &mut self.snapshot.threads.get_mut(thread)?.parts;
+                parts.user += user;
+                parts.runnable += ready;
+                parts.blocked += blocked;
             }
             "part_off" => {
-                let location = self.location(f.number()?);
-                let (region, ready, ns) = (f.number()?, f.flag()?, f.ns()?);
-                self.in_context(location, region, |parts| {
-                    *(if ready {
-                        &mut parts.runnable
-                    } else {
-                        &mut parts.blocked
-                    }) += ns;
-                })?;
+                let owner = self.owner(f)?;
+                let part: fn(&mut TimeParts) -> &mut Ns = match f.flag()? {
+                    true => |parts| &mut parts.runnable,
+                    false => |parts| &mut parts.blocked,
+                };
+                let ns = f.ns()?;
+                self.in_context(owner, |parts| *part(parts) += ns)?;
             }
             "counts" => self.counts(f)?,
             "changes" => self.changes(f)?,
@@ -168,9 +167,21 @@ impl ProfileBuilder {
             "stack" => self.stack(f)?,
             "futex" => self.futex(f)?,
             "wake" => self.wake(f)?,
-            "fault" => self.fault(f)?,
-            "irq" => self.interrupts(f, |parts| &mut parts.irq)?,
-            "softirq" => self.interrupts(f, |parts| &mut parts.softirq)?,
+            "fault" => {
+                let owner = self.owner(f)?;
+                match f.flag()? {
+                    true => self.times(owner, f, |parts| &mut parts.fault_major)?,
+                    false => self.times(owner, f, |parts| &mut parts.fault_minor)?,
+                }
+            }
+            "irq" => {
+                let owner = self.owner(f)?;
+                self.times(owner, f, |parts| &mut parts.irq)?;
+            }
+            "softirq" => {
+                let owner = self.owner(f)?;
+                self.times(owner, f, |parts| &mut parts.softirq)?;
+            }
             "ready" => self.off_in_faults(f, |parts| &mut parts.runnable)?,
             "waited" => self.off_in_faults(f, |parts| &mut parts.blocked)?,
             "end" => self.ended = true,
@@ -196,18 +207,18 @@ impl ProfileBuilder {
         clock.saturating_sub(self.origin).max(0).cast_unsigned()
     }
 
-    fn thread(&mut self, f: &mut Fields<'_>) -> Option<&mut Thread> {
-        let location = self.location(f.number()?);
-        self.snapshot.threads.get_mut(location)
+    /// The thread and the region that a row begins with.
+    fn owner(&mut self, f: &mut Fields<'_>) -> Option<TimeOwner> {
+        let (key, region) = (f.number()?, f.number()?);
+        let thread = self.location(key);
+        Some(TimeOwner { thread, region })
     }
 
-    fn fault(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let (thread, region) = (f.number()?, f.number()?);
-        let part: fn(&mut TimeParts) -> &mut Times = match f.flag()? {
-            true => |parts| &mut parts.fault_major,
-            false => |parts| &mut parts.fault_minor,
-        };
-        self.times(thread, region, times(f)?, part)
+    /// The numbers of a thread and of its region in the account.
+    fn numbers(&mut self, owner: TimeOwner) -> Option<(u32, u32)> {
+        let thread = self.snapshot.threads.get(owner.thread)?;
+        let (tid, pid) = (thread.tid, thread.pid);
+        Some((tid, self.context(pid, owner.region)))
     }
 
     /// Time off a processor within page faults.
@@ -216,46 +227,33 @@ impl ProfileBuilder {
         f: &mut Fields<'_>,
         part: fn(&mut TimeParts) -> &mut Ns,
     ) -> Option<()> {
-        let location = self.location(f.number()?);
-        let (region, ns) = (f.number()?, f.ns()?);
-        *part(&mut self.snapshot.threads.get_mut(location)?.parts) += ns;
-        self.in_context(location, region, |parts| *part(parts) += ns)
-    }
-
-    fn interrupts(
-        &mut self,
-        f: &mut Fields<'_>,
-        part: fn(&mut TimeParts) -> &mut Times,
-    ) -> Option<()> {
-        self.times(f.number()?, f.number()?, times(f)?, part)
+        let owner = self.owner(f)?;
+        let ns = f.ns()?;
+        self.add_time(owner, |parts| *part(parts) += ns)
     }
 
     fn times(
         &mut self,
-        thread: i64,
-        region: u64,
-        times: Times,
+        owner: TimeOwner,
+        f: &mut Fields<'_>,
         part: fn(&mut TimeParts) -> &mut Times,
     ) -> Option<()> {
-        let location = self.location(thread);
-        let add = |parts: &mut TimeParts| {
+        let times = times(f)?;
+        self.add_time(owner, |parts| {
             part(parts).count += times.count;
             part(parts).ns += times.ns;
-        };
-        add(&mut self.snapshot.threads.get_mut(location)?.parts);
-        self.in_context(location, region, add)
+        })
+    }
+
+    /// Adds to the parts of a thread's time, and to those of its time in a region.
+    fn add_time(&mut self, owner: TimeOwner, add: impl Fn(&mut TimeParts)) -> Option<()> {
+        add(&mut self.snapshot.threads.get_mut(owner.thread)?.parts);
+        self.in_context(owner, add)
     }
 
     /// Adds to the parts of a thread's time in a region; does nothing if it is in none.
-    fn in_context(
-        &mut self,
-        location: usize,
-        region: u64,
-        add: impl Fn(&mut TimeParts),
-    ) -> Option<()> {
-        let thread = self.snapshot.threads.get(location)?;
-        let (tid, pid) = (thread.tid, thread.pid);
-        let context = self.context(pid, region);
+    fn in_context(&mut self, owner: TimeOwner, add: impl Fn(&mut TimeParts)) -> Option<()> {
+        let (tid, context) = self.numbers(owner)?;
         if context != ROOT {
             add(&mut self.of_context(tid, context).parts);
         }
@@ -343,13 +341,12 @@ impl ProfileBuilder {
     }
 
     fn calls(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let location = self.location(f.number()?);
-        let (region, name) = (f.number()?, f.text()?);
-        let count = f.number()?;
+        let owner = self.owner(f)?;
+        let (name, count) = (f.text()?, f.number()?);
         let [total, min, max] = [f.ns()?, f.ns()?, f.ns()?];
         let parts = call_parts(total, f)?;
         let bytes = f.number()?;
-        self.add_calls(location, region, &name, parts, |call| {
+        self.add_calls(owner, &name, parts, |call| {
             (call.count, call.total, call.min, call.max) = (count, total, min, max);
             call.bytes = bytes;
         })
@@ -358,21 +355,20 @@ impl ProfileBuilder {
     /// Adds calls that have ended. `set` completes their row.
     fn add_calls(
         &mut self,
-        location: usize,
-        region: u64,
+        owner: TimeOwner,
         name: &str,
         parts: CallParts,
         set: impl FnOnce(&mut CallTotals),
     ) -> Option<()> {
-        if is_own(region) {
+        if is_own(owner.region) {
             // Calls of the library that reports regions are not the program's: they count as its user
             // code.
-            let sums = &mut self.snapshot.threads.get_mut(location)?.parts;
+            let sums = &mut self.snapshot.threads.get_mut(owner.thread)?.parts;
             CallParts { cpu: 0, ..parts }.add_to(sums);
             sums.user += parts.cpu;
             return Some(());
         }
-        let call = self.with_time(location, region, name, parts)?;
+        let call = self.with_time(owner, name, parts)?;
         (call.cpu, call.blocked, call.runnable) = (parts.cpu, parts.blocked, parts.runnable);
         set(call);
         Some(())
@@ -381,25 +377,21 @@ impl ProfileBuilder {
     /// Adds the time of calls to their thread and to their region; gives the row of the calls.
     fn with_time(
         &mut self,
-        location: usize,
-        region: u64,
+        owner: TimeOwner,
         name: &str,
         parts: CallParts,
     ) -> Option<&mut CallTotals> {
-        let thread = self.snapshot.threads.get_mut(location)?;
-        parts.add_to(&mut thread.parts);
-        let (tid, pid) = (thread.tid, thread.pid);
-        self.in_context(location, region, |sums| parts.add_to(sums))?;
-        let context = self.context(pid, region);
+        self.add_time(owner, |sums| parts.add_to(sums))?;
+        let (tid, context) = self.numbers(owner)?;
         Some(self.of_calls(tid, context, name))
     }
 
     /// Notes a call that its thread makes once.
     fn single_call(&mut self, thread: usize, name: &str, f: &mut Fields<'_>) -> Option<()> {
-        let (region, total) = (f.number()?, f.ns()?);
+        let region = f.number()?;
+        let total = f.ns()?;
         self.single_calls.push(SingleCall {
-            thread,
-            region,
+            owner: TimeOwner { thread, region },
             name: name.to_owned(),
             total,
             parts: call_parts(total, f)?,
@@ -411,7 +403,7 @@ impl ProfileBuilder {
     fn add_single_calls(&mut self) {
         let calls = std::mem::take(&mut self.single_calls);
         for c in &calls {
-            self.add_calls(c.thread, c.region, &c.name, c.parts, |call| {
+            self.add_calls(c.owner, &c.name, c.parts, |call| {
                 call.count = 1;
                 (call.total, call.min, call.max) = (c.total, c.total, c.total);
             });
@@ -420,14 +412,12 @@ impl ProfileBuilder {
     }
 
     fn histogram(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let location = self.location(f.number()?);
-        let thread = self.snapshot.threads.get(location)?;
-        let (tid, pid) = (thread.tid, thread.pid);
-        let (region, name) = (f.number()?, f.text()?);
-        if is_own(region) {
+        let owner = self.owner(f)?;
+        let name = f.text()?;
+        if is_own(owner.region) {
             return Some(());
         }
-        let context = self.context(pid, region);
+        let (tid, context) = self.numbers(owner)?;
         let call = self.of_calls(tid, context, &name);
         let histogram = call.histogram.get_or_insert_default();
         // Bucket 64 has calls of 0 ns, which are shown with those of 1 ns.
@@ -440,10 +430,8 @@ impl ProfileBuilder {
     }
 
     fn stack(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let location = self.location(f.number()?);
-        let thread = self.snapshot.threads.get(location)?;
-        let (tid, pid) = (thread.tid, thread.pid);
-        let (region, call) = (f.number()?, f.text()?.into_owned());
+        let owner = self.owner(f)?;
+        let call = f.text()?.into_owned();
         let (count, ns, path) = (f.number()?, f.ns()?, f.text()?);
         // It returns to another program than it was called by.
         if call.starts_with("exec") {
@@ -456,7 +444,7 @@ impl ProfileBuilder {
             .filter(|f| f.module.as_ref() != Some(library))
             .collect();
         ends_path(&mut frames);
-        let context = self.context(pid, region);
+        let (tid, context) = self.numbers(owner)?;
         self.snapshot.stacks.push(Stack {
             tid,
             context,
@@ -522,11 +510,11 @@ impl ProfileBuilder {
 
     /// Adds a call to the trace.
     fn event(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let location = self.location(f.number()?);
-        let (region, call) = (f.number()?, f.text()?);
+        let owner = self.owner(f)?;
+        let call = f.text()?;
         let (start, end) = (f.number()?, f.number()?);
         let span = (self.since(start), self.since(end));
-        let event = self.add_event(location, region, &call, span)?;
+        let event = self.add_event(owner, &call, span)?;
         event.ret = f.number()?;
         Some(())
     }
@@ -534,34 +522,32 @@ impl ProfileBuilder {
     /// Adds a time off the processor to the trace: the thread waited for an event until it was
     /// ready, and then for a processor.
     fn off_cpu(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let location = self.location(f.number()?);
-        let (region, runs) = (f.number()?, f.flag()?);
+        let owner = self.owner(f)?;
+        let runs = f.flag()?;
         let (left, ready, back) = (f.number()?, f.ns()?, f.number()?);
         let (left, back) = (self.since(left), self.since(back));
         if runs {
-            self.add_event(location, region, PREEMPTED, (left, back))?;
+            self.add_event(owner, PREEMPTED, (left, back))?;
             return Some(());
         }
         let woken = back.saturating_sub(ready).max(left);
-        self.add_event(location, region, BLOCKED, (left, woken))?;
+        self.add_event(owner, BLOCKED, (left, woken))?;
         if woken < back {
-            self.add_event(location, region, READY, (woken, back))?;
+            self.add_event(owner, READY, (woken, back))?;
         }
         Some(())
     }
 
     fn add_event(
         &mut self,
-        location: usize,
-        region: u64,
+        owner: TimeOwner,
         call: &str,
         (start_ns, end_ns): (Ns, Ns),
     ) -> Option<&mut TimedEvent> {
-        let thread = self.snapshot.threads.get(location)?;
-        let (tid, pid) = (thread.tid, thread.pid);
+        let (tid, context) = self.numbers(owner)?;
         let event = TimedEvent {
             tid,
-            context: self.context(pid, region),
+            context,
             call: call.to_owned(),
             start_ns,
             end_ns: end_ns.max(start_ns),
@@ -572,10 +558,9 @@ impl ProfileBuilder {
     }
 
     fn fails(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let thread = self.thread(f)?;
-        let (tid, pid) = (thread.tid, thread.pid);
-        let (region, call) = (f.number()?, f.text()?);
-        let context = self.context(pid, region);
+        let owner = self.owner(f)?;
+        let call = f.text()?;
+        let (tid, context) = self.numbers(owner)?;
         let (error, count) = (f.text()?, f.number()?);
         // It returns the result of the call that the signal interrupted.
         if call == "rt_sigreturn" {

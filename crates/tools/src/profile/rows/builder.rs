@@ -82,25 +82,30 @@ pub(crate) struct ThreadIdentity {
     pub process: String,
 }
 
+/// The thread, by its index, and the region that times belong to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TimeOwner {
+    pub(super) thread: usize,
+    pub(super) region: u64,
+}
+
 /// A thread that was alive when the recording ended.
 #[derive(Debug)]
 pub(super) struct LiveThread {
-    pub(super) thread: usize,
-    pub(super) what: i64,
+    pub(super) owner: TimeOwner,
+    pub(super) state: i64,
     pub(super) call: String,
     pub(super) total: Ns,
     pub(super) waited: Ns,
     pub(super) off: Ns,
     pub(super) taken: Ns,
-    pub(super) region: u64,
     pub(super) ready: bool,
 }
 
 /// One call of a thread.
 #[derive(Debug)]
 pub(super) struct SingleCall {
-    pub(super) thread: usize,
-    pub(super) region: u64,
+    pub(super) owner: TimeOwner,
     pub(super) name: String,
     pub(super) total: Ns,
     pub(super) parts: CallParts,

@@ -1,8 +1,8 @@
 //! States that had not ended when their thread ended, or when the recording did.
 
-use spile_profile::model::{BLOCKED, CallParts, Ns, PREEMPTED, ROOT, Snapshot, Thread, TimedEvent};
+use spile_profile::model::{BLOCKED, CallParts, Ns, PREEMPTED, Snapshot, Thread, TimedEvent};
 
-use super::builder::{LiveThread, ProfileBuilder, REUSED, SingleCall, call_parts};
+use super::builder::{LiveThread, ProfileBuilder, REUSED, SingleCall, TimeOwner, call_parts};
 use crate::rows::Fields;
 use crate::{MALFORMED, add_losses};
 
@@ -14,34 +14,34 @@ fn ends_a_thread(call: &str) -> bool {
 impl ProfileBuilder {
     pub(super) fn is_open(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let thread = self.location(f.number()?);
-        let open = LiveThread {
-            thread,
-            what: f.number()?,
+        self.open.push(LiveThread {
+            state: f.number()?,
             call: f.text()?.into_owned(),
             total: f.ns()?,
             waited: f.ns()?,
             off: f.ns()?,
             taken: f.ns()?,
-            region: f.number()?,
+            owner: TimeOwner {
+                thread,
+                region: f.number()?,
+            },
             ready: f.flag()?,
-        };
-        self.open.push(open);
+        });
         Some(())
     }
 
     pub(super) fn is_cut(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let thread = self.location(f.number()?);
-        let (region, name) = (f.number()?, f.text()?.into_owned());
+        let owner = self.owner(f)?;
+        let name = f.text()?.into_owned();
         let end = f.number().map(|when| self.since(when))?;
         let total = f.ns()?;
         let parts = call_parts(total, f)?;
         if self.trace {
             let span = (end.saturating_sub(total), end);
-            self.add_event(thread, region, &name, span)?.open = true;
+            self.add_event(owner, &name, span)?.open = true;
         }
         self.cuts.push(SingleCall {
-            thread,
-            region,
+            owner,
             name,
             total,
             parts,
@@ -53,21 +53,14 @@ impl ProfileBuilder {
     pub(super) fn add_cuts(&mut self) {
         let cuts = std::mem::take(&mut self.cuts);
         for cut in &cuts {
-            self.add_unfinished(cut.thread, cut.region, &cut.name, cut.total, cut.parts);
+            self.add_unfinished(cut.owner, &cut.name, cut.total, cut.parts);
         }
         self.cuts = cuts;
     }
 
     /// Adds an unfinished call: to its thread, to its region, and to the calls.
-    fn add_unfinished(
-        &mut self,
-        location: usize,
-        region: u64,
-        name: &str,
-        total: Ns,
-        parts: CallParts,
-    ) {
-        if let Some(call) = self.with_time(location, region, name, parts) {
+    fn add_unfinished(&mut self, owner: TimeOwner, name: &str, total: Ns, parts: CallParts) {
+        if let Some(call) = self.with_time(owner, name, parts) {
             call.unfinished = Some(total);
             call.unfinished_parts = Some(parts);
         }
@@ -106,15 +99,16 @@ impl ProfileBuilder {
             pid,
             ..Thread::default()
         });
-        let location = self.snapshot.threads.len() - 1;
-        self.look_up(location, tid);
+        let thread = self.snapshot.threads.len() - 1;
+        self.look_up(thread, tid);
         match call {
             Some(call) => {
                 let parts = CallParts {
                     blocked: end,
                     ..CallParts::default()
                 };
-                self.add_unfinished(location, 0, &call, end, parts);
+                let owner = TimeOwner { thread, region: 0 };
+                self.add_unfinished(owner, &call, end, parts);
                 if self.trace {
                     self.events.push(TimedEvent {
                         tid,
@@ -125,16 +119,18 @@ impl ProfileBuilder {
                     });
                 }
             }
-            None => self.snapshot.threads[location].parts.user = end,
+            None => self.snapshot.threads[thread].parts.user = end,
         }
     }
 
     /// Adds the state of a thread at the end of the recording.
-    fn close(&mut self, open: &LiveThread, at_end: &impl Fn(u32, u32) -> Option<String>) {
+    fn close(
+        &mut self,
+        open: &LiveThread,
+        at_end: &impl Fn(u32, u32) -> Option<String>,
+    ) -> Option<()> {
         let now = self.snapshot.at_ns;
-        let Some(thread) = self.snapshot.threads.get_mut(open.thread) else {
-            return;
-        };
+        let thread = self.snapshot.threads.get_mut(open.owner.thread)?;
         let (mut total, mut off) = (open.total, open.off);
         if let Some(renamed) = self.renamed.get(&thread.tid).copied()
             && thread.ended_ns.is_none()
@@ -150,16 +146,12 @@ impl ProfileBuilder {
         }
         let away = (open.waited + off).min(total);
         let running = total.saturating_sub(away).saturating_sub(open.taken);
-        let (tid, pid, call) = (
-            thread.tid,
-            thread.pid,
-            match open.what {
-                0 => None,
-                1 => Some(open.call.clone()),
-                -1 => Some("(start)".to_owned()),
-                _ => at_end(thread.pid, thread.tid % REUSED),
-            },
-        );
+        let call = match open.state {
+            0 => None,
+            1 => Some(open.call.clone()),
+            -1 => Some("(start)".to_owned()),
+            _ => at_end(thread.pid, thread.tid % REUSED),
+        };
         let end = thread.ended_ns.unwrap_or(now);
         let ended = over && call.as_deref().is_some_and(ends_a_thread);
         if self.trace {
@@ -167,23 +159,17 @@ impl ProfileBuilder {
             let call = call.as_deref().map(|call| (call, total));
             for (name, length) in call.into_iter().chain(off) {
                 let span = (end.saturating_sub(length), end);
-                if let Some(event) = self.add_event(open.thread, open.region, name, span) {
+                if let Some(event) = self.add_event(open.owner, name, span) {
                     event.open = !ended;
                 }
             }
         }
         let Some(call) = call else {
-            let Some(thread) = self.snapshot.threads.get_mut(open.thread) else {
-                return;
-            };
-            thread.parts.user += running;
-            thread.parts.runnable += away;
-            let context = self.context(pid, open.region);
-            if context != ROOT {
-                // (If the thread was off its processor for part of it, the rest is the program's.)
-                self.of_context(tid, context).parts.runnable += off.min(away);
-            }
-            return;
+            let parts = &mut self.snapshot.threads.get_mut(open.owner.thread)?.parts;
+            parts.user += running;
+            parts.runnable += away;
+            // (If the thread was off its processor for part of it, the rest is the program's.)
+            return self.in_context(open.owner, |parts| parts.runnable += off.min(away));
         };
         let parts = CallParts {
             cpu: running,
@@ -191,10 +177,11 @@ impl ProfileBuilder {
             runnable: 0,
             taken: total - running - away,
         };
-        self.add_unfinished(open.thread, open.region, &call, total, parts);
+        self.add_unfinished(open.owner, &call, total, parts);
         if ended {
-            let context = self.context(pid, open.region);
+            let (tid, context) = self.numbers(open.owner)?;
             self.of_calls(tid, context, &call).end();
         }
+        Some(())
     }
 }
