@@ -88,8 +88,8 @@ words! {
 
 /// The documentation of a word.
 pub(crate) fn find(word: &str) -> Option<&'static Doc> {
-    let all = [ITEMS, STATEMENTS, OPERATORS, PRINTS, CONTEXT];
-    all.into_iter().flatten().find(|d| d.word == word)
+    let tables = [ITEMS, STATEMENTS, OPERATORS, PRINTS, CONTEXT];
+    tables.into_iter().flatten().find(|d| d.word == word)
 }
 
 #[cfg(test)]

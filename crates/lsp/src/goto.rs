@@ -58,11 +58,11 @@ pub(crate) fn meaning(a: &Analysis, workspace: &Workspace, i: usize) -> Option<M
             }
             let name = word.trim_end_matches('$').strip_prefix('$')?;
             let points = a.points(workspace, around?);
-            let found = points
+            let target = points
                 .iter()
                 .flat_map(|p| &p.targets)
                 .find(|t| t.0 == name)?;
-            Some(Meaning::Context(format!("${name}"), found.1.clone()))
+            Some(Meaning::Context(format!("${name}"), target.1.clone()))
         }
         Tok::Ident => name(a, workspace, i, around),
         kind if kind.is_keyword() => docs::find(word).map(Meaning::Word),
@@ -200,7 +200,7 @@ pub(crate) fn alias(a: &Analysis, point: &ProbePoint) -> Option<(String, FileId,
 /// The locations that define the meaning of token `i`.
 pub(crate) fn definitions(a: &Analysis, workspace: &Workspace, i: usize) -> Vec<Span> {
     match meaning(a, workspace, i) {
-        Some(Meaning::Function(all)) => all.iter().map(|(_, f)| f.name.span).collect(),
+        Some(Meaning::Function(functions)) => functions.iter().map(|(_, f)| f.name.span).collect(),
         Some(Meaning::Global(v) | Meaning::Local(v)) => vec![v.span],
         Some(Meaning::Macro(_, span)) => vec![span],
         Some(Meaning::Point(text)) => {

@@ -15,8 +15,8 @@ const MAX_SHOWN: usize = 24;
 /// The text about token `i`, in Markdown.
 pub(crate) fn hover(a: &Analysis, workspace: &Workspace, i: usize) -> Option<String> {
     Some(match meaning(a, workspace, i)? {
-        Meaning::Function(all) => {
-            let each = all.iter().map(|(file, f)| {
+        Meaning::Function(functions) => {
+            let each = functions.iter().map(|(file, f)| {
                 let doc = f.doc.as_deref().unwrap_or("");
                 let origin = origin(a, *file, f.name.span);
                 markdown(&format!("function {}", a.signature(f)), &[doc, &origin])
@@ -117,9 +117,9 @@ fn point(a: &Analysis, workspace: &Workspace, text: &str) -> Option<String> {
     if let [one] = &listed[..] {
         let vars = one.vars.iter().map(|(n, t)| format!("`{n}`: {t}"));
         let targets = one.targets.iter().map(|(n, t)| format!("`${n}`: {t}"));
-        let all: Vec<String> = vars.chain(targets).take(MAX_SHOWN).collect();
-        if !all.is_empty() {
-            texts.push(format!("Variables: {}", all.join(", ")));
+        let variables: Vec<String> = vars.chain(targets).take(MAX_SHOWN).collect();
+        if !variables.is_empty() {
+            texts.push(format!("Variables: {}", variables.join(", ")));
         }
     } else if listed.len() > 1 {
         let names: Vec<String> = listed

@@ -116,7 +116,7 @@ fn encoding(params: &Value) -> Encoding {
     let offered = params.pointer("/capabilities/general/positionEncodings");
     let utf8 = offered
         .and_then(Value::as_array)
-        .is_some_and(|all| all.iter().any(|e| e == "utf-8"));
+        .is_some_and(|encodings| encodings.iter().any(|e| e == "utf-8"));
     if utf8 {
         Encoding::Utf8
     } else {

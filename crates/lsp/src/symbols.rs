@@ -14,12 +14,12 @@ const MAX_NAME: usize = 80;
 
 /// The symbols in the order of the text.
 pub(crate) fn symbols(a: &Analysis, text: &DocText) -> Vec<DocumentSymbol> {
-    let mut all: Vec<Symbol> = a.tree.items.iter().flat_map(|i| of_item(a, i)).collect();
-    all.extend(macros(a));
+    let mut symbols: Vec<Symbol> = a.tree.items.iter().flat_map(|i| of_item(a, i)).collect();
+    symbols.extend(macros(a));
     // Text from a macro is in another location.
-    all.retain(|s| s.within(a.file) && !s.name.is_empty());
-    all.sort_by_key(|s| s.whole.start);
-    all.into_iter().map(|s| s.drawn(text)).collect()
+    symbols.retain(|s| s.within(a.file) && !s.name.is_empty());
+    symbols.sort_by_key(|s| s.whole.start);
+    symbols.into_iter().map(|s| s.drawn(text)).collect()
 }
 
 /// A symbol with its locations in the text.
@@ -95,8 +95,8 @@ fn of_item(a: &Analysis, item: &Item) -> Vec<Symbol> {
     }
 }
 
-fn points(all: &[ProbePoint]) -> String {
-    let texts: Vec<String> = all.iter().map(pretty::probe_point).collect();
+fn points(points: &[ProbePoint]) -> String {
+    let texts: Vec<String> = points.iter().map(pretty::probe_point).collect();
     texts.join(", ")
 }
 

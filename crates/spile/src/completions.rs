@@ -23,11 +23,11 @@ fn command() -> Command {
         ("profile", ProfileCommand::command()),
         ("syscount", Syscount::command()),
     ];
-    let mut all = Cli::command().disable_help_subcommand(true);
+    let mut command = Cli::command().disable_help_subcommand(true);
     for (name, subcommand) in subcommands {
-        all = all.subcommand(subcommand.name(name).bin_name(format!("spile {name}")));
+        command = command.subcommand(subcommand.name(name).bin_name(format!("spile {name}")));
     }
-    all
+    command
 }
 
 /// The completion script for a shell.

@@ -28,12 +28,8 @@ pub(crate) fn example(name: &str) -> Result<PathBuf, Failure> {
     // Below another prefix than the usual ones.
     let program = std::env::current_exe().unwrap_or_default();
     let prefix = program.parent().and_then(Path::parent);
-    let own_examples = prefix.map(|p| p.join(OWN_EXAMPLES).to_string_lossy().into_owned());
-    let mut folders: Vec<&str> = own_examples
-        .as_deref()
-        .into_iter()
-        .chain(EXAMPLES)
-        .collect();
+    let installed = prefix.map(|p| p.join(OWN_EXAMPLES).to_string_lossy().into_owned());
+    let mut folders: Vec<&str> = installed.as_deref().into_iter().chain(EXAMPLES).collect();
     folders.dedup();
     example_in(&folders, name)
 }
@@ -61,7 +57,7 @@ fn did_you_mean(folders: &[&str], name: &str) -> String {
 
 /// The wanted files below a folder, in order.
 fn files_below(folder: &str, wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     let mut todo = vec![PathBuf::from(folder)];
     while let Some(folder) = todo.pop() {
         // A folder that is not there has no examples.
@@ -71,20 +67,20 @@ fn files_below(folder: &str, wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
             if entry.file_type().is_ok_and(|t| t.is_dir()) {
                 todo.push(path);
             } else if wanted(&path) {
-                found.push(path);
+                files.push(path);
             }
         }
     }
-    found.sort();
-    found
+    files.sort();
+    files
 }
 
 fn example_in(folders: &[&str], name: &str) -> Result<PathBuf, Failure> {
     // The first folder that has one counts: the program's own is in front.
-    let all = folders.iter().map(|folder| examples_below(folder, name));
-    let found = all.into_iter().find(|found| !found.is_empty());
-    let found = found.unwrap_or_default();
-    match &found[..] {
+    let paths = folders.iter().map(|folder| examples_below(folder, name));
+    let examples = paths.into_iter().find(|examples| !examples.is_empty());
+    let examples = examples.unwrap_or_default();
+    match &examples[..] {
         [path] => Ok(path.clone()),
         [] => Err(fail(format_args!(
             "--example {name}: not below {}; {}SystemTap's examples are in the package systemtap-doc or \
@@ -93,10 +89,10 @@ fn example_in(folders: &[&str], name: &str) -> Result<PathBuf, Failure> {
             did_you_mean(folders, name)
         ))),
         several => {
-            let all: Vec<_> = several.iter().map(|p| p.display().to_string()).collect();
-            let all = all.join(" ");
+            let paths: Vec<_> = several.iter().map(|p| p.display().to_string()).collect();
+            let paths = paths.join(" ");
             Err(fail(format_args!(
-                "--example {name}: there are {all}: name a folder as well"
+                "--example {name}: there are {paths}: name a folder as well"
             )))
         }
     }

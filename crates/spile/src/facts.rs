@@ -143,17 +143,17 @@ impl KernelFacts {
         if kernel_code::needs_source(query) {
             return self.debug.locations(table, module, query);
         }
-        let mut found = self
+        let mut locations = self
             .code
             .locations(&self.types, module.map(|m| &**m), query);
         if let CodeQuery::Function { name, kind, .. } = query {
-            let mut all = found.clone().unwrap_or_default();
-            self.debug.with_lines(table, module, name, kind, &mut all);
-            if !all.is_empty() {
-                found = Ok(all);
+            let mut more = locations.clone().unwrap_or_default();
+            self.debug.with_lines(table, module, name, kind, &mut more);
+            if !more.is_empty() {
+                locations = Ok(more);
             }
         }
-        found
+        locations
     }
 
     fn kernel_variables(
@@ -219,14 +219,14 @@ fn btf() -> Option<&'static Btf> {
 
 impl TracepointFacts for KernelFacts {
     fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
-        let found = btf().and_then(|btf| tracepoints::matching(btf, glob).ok());
-        let found: Vec<Arc<str>> = found
+        let tracepoints = btf().and_then(|btf| tracepoints::matching(btf, glob).ok());
+        let tracepoints: Vec<Arc<str>> = tracepoints
             .unwrap_or_default()
             .into_iter()
             .map(Into::into)
             .collect();
-        if !found.is_empty() {
-            return found;
+        if !tracepoints.is_empty() {
+            return tracepoints;
         }
         let modules = self.code.modules("*").unwrap_or_default();
         let names = |found: &FoundModule| match &found.module {
@@ -238,11 +238,11 @@ impl TracepointFacts for KernelFacts {
 
     fn module_tracepoints(&self, module: &str, glob: &str) -> Vec<Arc<str>> {
         let types = self.types.module(module);
-        let found = types.and_then(|t| tracepoints::matching(t.btf, glob).ok());
+        let tracepoints = types.and_then(|t| tracepoints::matching(t.btf, glob).ok());
         // A module's types extend the kernel's, including tracepoints.
         let is_new = |name: &String| !btf().is_some_and(|btf| tracepoints::exists(btf, name));
-        let found = found.unwrap_or_default().into_iter().filter(is_new);
-        found.map(Into::into).collect()
+        let tracepoints = tracepoints.unwrap_or_default().into_iter().filter(is_new);
+        tracepoints.map(Into::into).collect()
     }
 
     fn tracepoint_system(&self, name: &str) -> Option<Arc<str>> {
@@ -265,12 +265,12 @@ impl TracepointFacts for KernelFacts {
         let kernel = KernelTypes::kernel()?;
         let types = std::iter::once(kernel).chain(self.types.opened());
         let find = |types: types::Types| Some((types, tracepoints::find(types.btf, name)?));
-        let (types, found) = types.into_iter().find_map(find)?;
+        let (types, tracepoint) = types.into_iter().find_map(find)?;
         let arg = |a: tracepoints::TracepointParam| TracepointArg {
             name: a.name.into(),
             ty: types.common_id(a.ty),
         };
-        Some(found.args.into_iter().map(arg).collect())
+        Some(tracepoint.args.into_iter().map(arg).collect())
     }
 
     fn trace_record(&self, name: &str, system: Option<&str>) -> Option<TraceRecord> {
@@ -281,8 +281,8 @@ impl TracepointFacts for KernelFacts {
     }
 
     fn lsm_hooks(&self, glob: &str) -> Vec<Arc<str>> {
-        let found = btf().map(|btf| functions::lsm_hooks(btf, glob));
-        found
+        let hooks = btf().map(|btf| functions::lsm_hooks(btf, glob));
+        hooks
             .unwrap_or_default()
             .into_iter()
             .map(Into::into)
@@ -366,8 +366,8 @@ impl TypeFacts for KernelFacts {
             ProbeModule::KernelModule(module) => self.types.module(module),
             ProbeModule::File(_) => None,
         };
-        let found = types.and_then(|types| KernelTypes::by_name(types, name));
-        found.or_else(|| {
+        let id = types.and_then(|types| KernelTypes::by_name(types, name));
+        id.or_else(|| {
             let opened = self.opened(module, false).ok()?;
             opened.queried(&self.programs.file_table).type_named(name)
         })

@@ -226,8 +226,8 @@ impl Prompt {
         // The text goes on where something is not closed, or the parser misses something at the end.
         let at_end = |span: Span| span.file == file && span.start as usize >= end;
         let open = diags.iter().any(|d| {
-            let place = d.primary.as_ref().map(|l| l.span);
-            UNCLOSED.contains(&d.code) || place.is_some_and(at_end)
+            let span = d.primary.as_ref().map(|l| l.span);
+            UNCLOSED.contains(&d.code) || span.is_some_and(at_end)
         });
         match open {
             true => Checked::Open(errors),

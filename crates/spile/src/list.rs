@@ -60,9 +60,9 @@ fn points(cli: &Cli, front: &mut Frontend, color: bool) -> Result<Vec<String>, F
         pattern: points,
         ..
     } = front;
-    let found = list::list(library, facts, points, long, diags);
+    let listed = list::list(library, facts, points, long, diags);
     front.report(cli, color)?;
-    if found.is_empty() {
+    if listed.is_empty() {
         return Err(fail(format_args!("no probe point matches {pattern}")));
     }
     // Like stap, pointers are written without a blank.
@@ -70,7 +70,7 @@ fn points(cli: &Cli, front: &mut Frontend, color: bool) -> Result<Vec<String>, F
         true => l.long_line().replace(" *", "*"),
         false => l.point,
     };
-    Ok(found.into_iter().map(line).collect())
+    Ok(listed.into_iter().map(line).collect())
 }
 
 #[cfg(test)]

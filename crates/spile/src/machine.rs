@@ -311,10 +311,10 @@ pub(crate) fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, 
         _ => None,
     });
     let typed = |name: &str| {
-        let (found, returns) = functions::trampoline(btf, name)?;
+        let (function, returns) = functions::trampoline(btf, name)?;
         Some(TypedFunction {
-            id: found.id,
-            params: found.params.len().fit(),
+            id: function.id,
+            params: function.params.len().fit(),
             returns,
         })
     };

@@ -48,7 +48,7 @@ pub(crate) struct Tapset {
 }
 
 /// The `.stp` and `.stpm` files below a folder, by name.
-fn files_below(dir: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
+fn files_below(dir: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     let unreadable = |e| unreadable(dir, e);
     let entries = std::fs::read_dir(dir).map_err(unreadable)?;
     let paths = entries.map(|entry| entry.map(|e| e.path()));
@@ -56,9 +56,9 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
     paths.sort();
     for path in paths {
         if path.is_dir() {
-            files_below(&path, found)?;
+            files_below(&path, files)?;
         } else if path.extension().is_some_and(|e| e == "stp" || e == "stpm") {
-            found.push(path);
+            files.push(path);
         }
     }
     Ok(())

@@ -34,8 +34,8 @@ const SCRIPTS: [(&str, &str); 4] = [
 
 /// The text of a tool's script; "" if there is none.
 pub fn script(name: &str) -> &'static str {
-    let found = SCRIPTS.iter().find(|(tool, _)| *tool == name);
-    found.map_or("", |(_, text)| text)
+    let script = SCRIPTS.iter().find(|(tool, _)| *tool == name);
+    script.map_or("", |(_, text)| text)
 }
 
 /// Compiles the script of a run and runs it to the end, passing on its prints. The command line

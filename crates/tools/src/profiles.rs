@@ -64,14 +64,14 @@ pub struct Diff {
 
 /// Reads the files of a run; prints why files are not used.
 fn read(paths: &[PathBuf], run: Option<&str>) -> Result<Run, Failure> {
-    let found = file::find(paths, run);
-    for line in &found.said {
+    let recorded = file::find(paths, run);
+    for line in &recorded.said {
         print_stderr(format_args!("WARNING: {line}\n"));
     }
-    if found.profiles.is_empty() {
+    if recorded.profiles.is_empty() {
         return Err(fail("there is no profile to report"));
     }
-    let profiles = found.profiles.into_iter();
+    let profiles = recorded.profiles.into_iter();
     Ok(Run::new(profiles.map(|(_, profile)| profile).collect()))
 }
 

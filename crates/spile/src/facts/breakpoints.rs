@@ -39,12 +39,12 @@ impl BreakpointDecisions {
         path: &Path,
         file: &File,
         query: &CodeQuery,
-        found: Vec<FoundLocation>,
+        locations: Vec<FoundLocation>,
         moved: impl Fn(FoundLocation, u64) -> FoundLocation,
     ) -> Result<Vec<FoundLocation>, String> {
         let mut breakpoints = Breakpoints::new(file, self.kernel);
         let (mut harmless, mut refused) = (Vec::new(), Vec::new());
-        for location in found {
+        for location in locations {
             match check(&mut breakpoints, file, &location, usage(query, &location)) {
                 Ok(to) if to == location.address => harmless.push(location),
                 Ok(to) => harmless.push(move_location(file, moved(location, to), to)),

@@ -164,11 +164,11 @@ impl<'a> SymbolSearch<'a> {
 
     /// Adds the implementations of an indirect function.
     fn add_indirect(&mut self, name: &str, resolver: u64) {
-        let found = match self.choices().of(self.file, resolver) {
-            Implementations::Chosen(found) => found,
-            Implementations::Possible(all) if !all.is_empty() => {
-                self.unknown.insert(name.into(), all.clone());
-                all
+        let code = match self.choices().of(self.file, resolver) {
+            Implementations::Chosen(code) => code,
+            Implementations::Possible(possible) if !possible.is_empty() => {
+                self.unknown.insert(name.into(), possible.clone());
+                possible
             }
             Implementations::Possible(_) => {
                 self.refused.get_or_insert_with(|| unknown_message(name));
@@ -179,17 +179,17 @@ impl<'a> SymbolSearch<'a> {
                 return;
             }
         };
-        for address in &found {
+        for address in &code {
             self.location(name, *address);
         }
-        self.indirect_found.insert(resolver, (name.into(), found));
+        self.indirect_found.insert(resolver, (name.into(), code));
     }
 
     /// What a user should know about the indirect functions that were found.
     pub(super) fn warnings(&self, pattern: bool) -> Vec<String> {
         let mut texts = Vec::new();
-        if let Some((name, all)) = self.unknown.first_key_value() {
-            let shown = all.iter().take(MOST_SHOWN).map(|a| self.shown(*a));
+        if let Some((name, code)) = self.unknown.first_key_value() {
+            let shown = code.iter().take(MOST_SHOWN).map(|a| self.shown(*a));
             let shown: Vec<String> = shown.collect();
             let more = match self.unknown.len() {
                 1 => format!("`{name}` is an indirect function"),
@@ -199,7 +199,7 @@ impl<'a> SymbolSearch<'a> {
                 "{more}, and no running process shows which implementation is called: all that the \
                  resolver can return are probed ({}{})",
                 shown.join(", "),
-                if all.len() > MOST_SHOWN { ", ..." } else { "" }
+                if code.len() > MOST_SHOWN { ", ..." } else { "" }
             ));
         }
         if !pattern {
@@ -247,12 +247,12 @@ impl<'a> SymbolSearch<'a> {
 /// Adds the locations of symbols to those that debugging information gave, where it has none of the same
 /// function.
 pub(super) fn add_missing(
-    found: &mut Vec<FoundLocation>,
+    locations: &mut Vec<FoundLocation>,
     file: &File,
     more: Vec<FoundLocation>,
     alias: impl Fn(FoundLocation) -> Option<FoundLocation>,
 ) {
-    let mut addresses: BTreeSet<u64> = found.iter().map(|p| p.address).collect();
+    let mut addresses: BTreeSet<u64> = locations.iter().map(|p| p.address).collect();
     for location in more {
         // At its start or after its prologue.
         let symbols = file.symbols().starting_at(location.address);
@@ -264,7 +264,7 @@ pub(super) fn add_missing(
         if let Some(location) = alias(location)
             && addresses.insert(location.address)
         {
-            found.push(location);
+            locations.push(location);
         }
     }
 }
@@ -286,9 +286,7 @@ fn vdso_message(name: &str) -> String {
 
 /// Whether a name matches, with all its scopes or only the inner ones.
 fn matches_scoped(pattern: &str, name: &str) -> bool {
-    let inner = name
-        .match_indices("::")
-        .map(|(index, _)| &name[index + 2..]);
+    let inner = name.match_indices("::").map(|(i, _)| &name[i + 2..]);
     std::iter::once(name)
         .chain(inner)
         .any(|n| glob::matches(pattern, n))

@@ -65,11 +65,11 @@ impl QueriedFile<'_> {
         query: &CalleeQuery<'_>,
     ) -> Result<Vec<FoundLocation>, String> {
         let dwarf = self.dwarf()?;
-        let all = LocationKinds {
+        let kinds = LocationKinds {
             outline: true,
             inlined: true,
         };
-        let named = dwarf.functions(pattern(name), file.map(pattern), all);
+        let named = dwarf.functions(pattern(name), file.map(pattern), kinds);
         let mut callers: Vec<Caller> = named
             .into_iter()
             .filter(|p| in_lines(dwarf, p, lines))
@@ -79,11 +79,11 @@ impl QueriedFile<'_> {
             })
             .collect();
         let first: Vec<Die> = callers.iter().map(|c| c.location.die).collect();
-        let mut found = CalleeMap::new();
+        let mut callees = CalleeMap::new();
         for left in (0..query.depth).rev() {
             let mut next = Vec::new();
             for caller in &callers {
-                follow(dwarf, caller, query, left > 0, (&mut found, &mut next))?;
+                follow(dwarf, caller, query, left > 0, (&mut callees, &mut next))?;
             }
             if next.len() > MOST_WAYS {
                 return Err(format!(
@@ -92,10 +92,10 @@ impl QueriedFile<'_> {
             }
             callers = next;
         }
-        if found.is_empty() && !first.is_empty() {
+        if callees.is_empty() && !first.is_empty() {
             return Err(no_callee(dwarf, &first, query.name));
         }
-        let locations = found.into_iter();
+        let locations = callees.into_iter();
         locations
             .map(|(key, c)| self.callee(key, &c, query))
             .collect()
@@ -109,8 +109,8 @@ impl QueriedFile<'_> {
         query: &CalleeQuery<'_>,
     ) -> Result<FoundLocation, String> {
         let location = &callee.location;
-        let found = self.found(&location.qualified, die, address);
-        let found = found.ok_or_else(|| self.home.no_code(address))?;
+        let probed = self.found(&location.qualified, die, address);
+        let probed = probed.ok_or_else(|| self.home.no_code(address))?;
         let variables = match callee.jump {
             true => location.entry,
             false => address,
@@ -126,7 +126,7 @@ impl QueriedFile<'_> {
             line: location.line,
             inlined: location.inlined,
             callers: self.callers(address, callee, *query.kind == FunctionKind::Return)?,
-            ..found
+            ..probed
         })
     }
 
@@ -205,7 +205,7 @@ fn follow(
     caller: &Caller,
     query: &CalleeQuery<'_>,
     further: bool,
-    (found, next): (&mut CalleeMap, &mut Vec<Caller>),
+    (callees, next): (&mut CalleeMap, &mut Vec<Caller>),
 ) -> Result<(), String> {
     let name = &caller.location.name;
     let calls = described_calls(dwarf, &caller.location)?;
@@ -220,7 +220,7 @@ fn follow(
         let mut add = |location: FunctionLocation, address: u64, returns: Vec<u64>, jump: bool| {
             let key = (address, location.die);
             if wanted && !(location.inlined && *query.kind != FunctionKind::Any) {
-                let callee = found.entry(key).or_insert_with(|| Callee {
+                let callee = callees.entry(key).or_insert_with(|| Callee {
                     location: location.clone(),
                     ways: Vec::new(),
                     jump,
@@ -264,11 +264,11 @@ fn follow(
                                    `.callees(1)`, or probe `";
                         return Err(jumped(name, &call.name, why, "` by itself"));
                     }
-                    let Some(at) = dwarf.jump_to(jump, location.entry) else {
+                    let Some(probed) = dwarf.jump_to(jump, location.entry) else {
                         let why = "that jump cannot be probed, because it has a condition; probe `";
                         return Err(jumped(name, &call.name, why, "` by itself"));
                     };
-                    add(location, at, caller.returns.clone(), true);
+                    add(location, probed, caller.returns.clone(), true);
                 }
             }
         }
@@ -278,7 +278,7 @@ fn follow(
 
 /// The message about functions without such a callee.
 fn no_callee(dwarf: &Dwarf, callers: &[Die], name: &str) -> String {
-    let mut here = BTreeSet::new();
+    let mut names = BTreeSet::new();
     let calls = callers.iter().flat_map(|c| dwarf.calls(*c).list);
     for call in calls {
         let known = match call.kind {
@@ -288,17 +288,17 @@ fn no_callee(dwarf: &Dwarf, callers: &[Die], name: &str) -> String {
             }
         };
         if known {
-            here.insert(call.name);
+            names.insert(call.name);
         }
     }
     let limits = "calls through pointers and calls of other files are not known";
-    let shown: Vec<String> = here.iter().take(8).map(|n| format!("`{n}`")).collect();
+    let shown: Vec<String> = names.iter().take(8).map(|n| format!("`{n}`")).collect();
     match shown.is_empty() {
         true => format!("it calls no function of this file ({limits})"),
         false => format!(
             "it has no such callee `{name}`, but {}{} ({limits})",
             shown.join(", "),
-            if here.len() > 8 { ", ..." } else { "" }
+            if names.len() > 8 { ", ..." } else { "" }
         ),
     }
 }

@@ -26,10 +26,10 @@ pub(super) fn location(owner: &WatchOwner, name: &str) -> Result<DataLocation, S
 
 fn kernel(name: &str) -> Result<DataLocation, String> {
     let symbols = Symbols::kernel().map_err(|e| e.to_string())?;
-    let mut found = symbols.find(name);
-    let first = found.next();
+    let mut matches = symbols.find(name);
+    let first = matches.next();
     let first = first.ok_or_else(|| format!("the kernel has no variable `{name}`"))?;
-    match found.next() {
+    match matches.next() {
         None => Ok(DataLocation {
             address: first.address,
             size: 0,

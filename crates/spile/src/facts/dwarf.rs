@@ -241,20 +241,17 @@ impl QueriedFile<'_> {
             (*kind != FunctionKind::Exported || p.external) && in_lines(dwarf, p, lines)
         };
         let location = |p: &FunctionLocation| {
-            let found = self.found(&p.qualified, p.die, address_for(kind, p))?;
+            let location = self.found(&p.qualified, p.die, address_for(kind, p))?;
             Some(FoundLocation {
                 file: p.file.clone(),
                 line: p.line,
                 inlined: p.inlined,
                 inexact: p.inexact.map(|why| why.to_string().into()),
-                ..found
+                ..location
             })
         };
-        Ok(functions
-            .iter()
-            .filter(wanted)
-            .filter_map(location)
-            .collect())
+        let functions = functions.iter().filter(wanted);
+        Ok(functions.filter_map(location).collect())
     }
 
     /// A function found by a symbol, completed by the debugging information of the function of
@@ -265,10 +262,10 @@ impl QueriedFile<'_> {
             return location;
         };
         match self.found(&location.name, p.die, address_for(kind, &p)) {
-            Some(found) => FoundLocation {
+            Some(location) => FoundLocation {
                 file: p.file,
                 line: p.line,
-                ..found
+                ..location
             },
             None => location,
         }
@@ -293,20 +290,20 @@ impl QueriedFile<'_> {
         let mut locations = Vec::new();
         for function in &functions {
             for label in dwarf.labels(function.die, pattern(label)) {
-                let found = self.found(&function.qualified, function.die, label.address);
-                locations.extend(found.map(|found| FoundLocation {
+                let location = self.found(&function.qualified, function.die, label.address);
+                locations.extend(location.map(|location| FoundLocation {
                     file: function.file.clone(),
                     line: function.line,
                     label: Some(label.name),
-                    ..found
+                    ..location
                 }));
             }
         }
         if locations.is_empty() && !functions.is_empty() {
-            let all = functions
+            let labels = functions
                 .iter()
                 .flat_map(|f| dwarf.labels(f.die, pattern("*")));
-            let names: Vec<String> = all.map(|l| format!("`{}`", l.name)).collect();
+            let names: Vec<String> = labels.map(|l| format!("`{}`", l.name)).collect();
             return Err(match names.is_empty() {
                 true => "it has no labels; compilers keep those that code jumps to".into(),
                 false => format!("it has no label `{label}`, but {}", names.join(", ")),
@@ -382,8 +379,8 @@ impl QueriedFile<'_> {
                 p.address,
             ))
         };
-        let all = plt::entries(image);
-        let wanted = all.iter().filter(|p| glob::matches(name, p.name));
+        let entries = plt::entries(image);
+        let wanted = entries.iter().filter(|p| glob::matches(name, p.name));
         wanted.filter_map(entry).collect()
     }
 
@@ -440,7 +437,7 @@ impl QueriedFile<'_> {
                 self.home
             ));
         };
-        let mut found = Vec::new();
+        let mut variables = Vec::new();
         let mut arguments = Arguments::for_function(dwarf, location.die);
         for v in dwarf.variables(location.address, Some(location.die)) {
             let ty = dwarf.ctype(v.ty);
@@ -450,7 +447,7 @@ impl QueriedFile<'_> {
                 VarLocation::Address(_) if ret && v.parameter => first_seen(loc, passed, &ty),
                 loc => loc,
             };
-            found.push(Variable {
+            variables.push(Variable {
                 name: v.name.clone(),
                 ty: self.ctype_id(v.ty),
                 kind: match v.parameter {
@@ -462,7 +459,7 @@ impl QueriedFile<'_> {
             });
             for (array, dimension) in dwarf.counted_arrays(v.ty) {
                 let count = dwarf.locate_count(dimension, location.address);
-                found.push(Variable {
+                variables.push(Variable {
                     name: format!("{COUNT_OF}{}", v.name).into(),
                     ty: self.ctype_id(array),
                     kind: VarKind::Global,
@@ -471,11 +468,11 @@ impl QueriedFile<'_> {
             }
         }
         // Parameters first, in order.
-        found.sort_by_key(|v| v.kind != VarKind::Parameter);
+        variables.sort_by_key(|v| v.kind != VarKind::Parameter);
         if ret {
-            found.extend(self.result(dwarf, location.die));
+            variables.extend(self.result(dwarf, location.die));
         }
-        Ok(found)
+        Ok(variables)
     }
 
     /// The return value of a function.
@@ -514,25 +511,22 @@ impl QueriedFile<'_> {
         Some(self.ctype_id(ty))
     }
 
-    /// The location of a variable at an address. `counter`: the program counter when it is read.
+    /// The location of a variable at an address. `pc`: the program counter when it is read.
     fn loc(
         &self,
         dwarf: &Dwarf,
         v: &spile_debuginfo::DwarfVariable,
         address: u64,
-        counter: Option<u64>,
+        pc: Option<u64>,
     ) -> VarLocation {
         match dwarf.locate(v, address) {
             // A chain of such pointers ends at the first one.
             Ok(Location::Implicit { to, offset }) => {
                 let object = dwarf.variable_at(to);
                 let located = dwarf.locate(&object, address);
-                pointer_to(
-                    self.location_of(dwarf, (object.ty, located), counter),
-                    offset,
-                )
+                pointer_to(self.location_of(dwarf, (object.ty, located), pc), offset)
             }
-            located => self.location_of(dwarf, (v.ty, located), counter),
+            located => self.location_of(dwarf, (v.ty, located), pc),
         }
     }
 
@@ -541,14 +535,14 @@ impl QueriedFile<'_> {
         &self,
         dwarf: &Dwarf,
         (ty, located): (u32, Result<Location, Unavailable>),
-        counter: Option<u64>,
+        pc: Option<u64>,
     ) -> VarLocation {
         let moves = self.file.image().position_independent();
-        let bias = match counter {
+        let bias = match pc {
             _ if !moves => vec![LocOp::Const(0)],
-            Some(counter) => vec![
+            Some(pc) => vec![
                 LocOp::Reg(HOST.program_counter),
-                LocOp::Const(counter.cast_signed()),
+                LocOp::Const(pc.cast_signed()),
                 LocOp::Bin(BinOp::Sub),
             ],
             None => vec![LocOp::Bias(HOST.program_counter)],
@@ -626,8 +620,8 @@ fn no_line(line: u32, nearest: (Option<u32>, Option<u32>)) -> String {
 impl FileTable {
     /// A type without typedefs and qualifiers.
     pub(crate) fn ctype(&self, id: CTypeId) -> Option<facts::CType> {
-        let found = self.file_of(id)?.dwarf()?.ctype(id.number);
-        Some(found.map(|ty| CTypeId::new(id.home, ty)))
+        let ty = self.file_of(id)?.dwarf()?.ctype(id.number);
+        Some(ty.map(|ty| CTypeId::new(id.home, ty)))
     }
 
     /// The type's name in C.
@@ -644,8 +638,8 @@ impl FileTable {
 
     /// The variants of a structure.
     pub(crate) fn variants(&self, id: CTypeId) -> Option<Variants> {
-        let found = self.file_of(id)?.dwarf()?.variants(id.number)?;
-        Some(found.map(|ty| CTypeId::new(id.home, ty)))
+        let variants = self.file_of(id)?.dwarf()?.variants(id.number)?;
+        Some(variants.map(|ty| CTypeId::new(id.home, ty)))
     }
 
     /// The constants of an enumeration.

@@ -52,8 +52,8 @@ impl Choices {
             Some(chosen) => Implementations::Chosen(chosen.clone()),
             None if self.vdso.contains(&resolver) => Implementations::Vdso,
             None => {
-                let all = ifunc::implementations(file, resolver);
-                Implementations::Possible(all.into_iter().collect())
+                let addresses = ifunc::implementations(file, resolver);
+                Implementations::Possible(addresses.into_iter().collect())
             }
         }
     }
@@ -62,9 +62,9 @@ impl Choices {
 impl IndirectFunctions {
     /// Notes that the script means this process where it names a file.
     pub(super) fn runs_in(&self, file: &Path, pid: u32) {
-        let mut all = self.processes.lock();
-        let all = all.as_mut().unwrap_or_else(|e| e.get_mut());
-        all.entry(file.to_owned()).or_default().insert(pid);
+        let mut processes = self.processes.lock();
+        let processes = processes.as_mut().unwrap_or_else(|e| e.get_mut());
+        processes.entry(file.to_owned()).or_default().insert(pid);
     }
 
     /// The choices of a file's resolvers in the processes that the script names, or else in any process.
@@ -123,12 +123,8 @@ impl<'a> ChoiceSearch<'a> {
         let symbols = file.symbols().all().iter();
         for s in symbols.filter(|s| s.kind == SymbolKind::IFunc) {
             resolvers.insert(s.address);
-            let is_same = |v: &&VersionedSymbol<'_>| v.name == s.name && v.address == s.address;
-            let mut versions = versions
-                .iter()
-                .filter(is_same)
-                .map(|v| v.version)
-                .peekable();
+            let same = |v: &&VersionedSymbol<'_>| v.name == s.name && v.address == s.address;
+            let mut versions = versions.iter().filter(same).map(|v| v.version).peekable();
             let resolvers_of_name = names.entry(s.name).or_default();
             if versions.peek().is_none() {
                 resolvers_of_name.push((s.address, None));
@@ -205,13 +201,11 @@ impl<'a> ChoiceSearch<'a> {
     }
 
     /// The words of a file that hold an implementation, with the resolver.
-    fn words_of(&self, image: &Image, is_searched: bool) -> Vec<(u64, u64)> {
+    fn words_of(&self, image: &Image, searched: bool) -> Vec<(u64, u64)> {
         let mut words = Vec::new();
         for r in relocations::of(image) {
             match r.value {
-                SlotValue::Chosen(resolver)
-                    if is_searched && self.resolvers.contains(&resolver) =>
-                {
+                SlotValue::Chosen(resolver) if searched && self.resolvers.contains(&resolver) => {
                     words.push((r.slot, resolver));
                 }
                 SlotValue::Symbol { name, version } => {

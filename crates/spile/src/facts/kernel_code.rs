@@ -106,18 +106,18 @@ impl KernelCode {
         if spile_kernel::foreign_kernel::is_active() && !spile_glob::is_pattern(&pattern) {
             return Ok(vec![module(&pattern)]);
         }
-        let found: Vec<FoundModule> = loaded
+        let modules: Vec<FoundModule> = loaded
             .lines()
             .filter_map(|line| line.split(' ').next())
             .filter(|name| spile_glob::matches(&pattern, name))
             .map(module)
             .collect();
-        match found.is_empty() {
+        match modules.is_empty() {
             true if spile_glob::is_pattern(&pattern) => {
                 Err(format!("no module `{pattern}` is loaded in the kernel"))
             }
             true => Err(not_loaded(&pattern)),
-            false => Ok(found),
+            false => Ok(modules),
         }
     }
 
@@ -150,7 +150,7 @@ impl KernelCode {
         // probed by address.
         let kernel = KernelTypes::kernel();
         let id = |module_types: Types, name: &str| match signature(module_types.btf, name) {
-            Some(found) => u64::from(found.id),
+            Some(matched) => u64::from(matched.id),
             None => no_variables(Unprobeable::Unknown),
         };
         if module.is_none()
@@ -184,8 +184,8 @@ impl KernelCode {
             Some(_) if many => LATER + u64::from(f.at),
             Some(module_types) => id(module_types, f.name),
         };
-        let found = functions.iter().filter(|f| !exported || f.global);
-        Ok(found.map(|f| function(f, id)).collect())
+        let matched = functions.iter().filter(|f| !exported || f.global);
+        Ok(matched.map(|f| function(f, id)).collect())
     }
 
     /// The BTF number of one of many functions.

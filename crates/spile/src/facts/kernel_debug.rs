@@ -116,8 +116,8 @@ impl KernelDebug {
         if let CodeQuery::Address { address, .. } = query {
             return opened.address(table, *address);
         }
-        let found = opened.queried(table).locations(query)?;
-        self.best_attachable(module, found)
+        let locations = opened.queried(table).locations(query)?;
+        self.best_attachable(module, locations)
     }
 
     /// The functions of that name with inlined copies and lines, which only debugging information
@@ -128,7 +128,7 @@ impl KernelDebug {
         module: Option<&Arc<str>>,
         name: &str,
         kind: &FunctionKind,
-        found: &mut Vec<FoundLocation>,
+        locations: &mut Vec<FoundLocation>,
     ) {
         let Ok(opened) = self.opened(module, false) else {
             return;
@@ -137,7 +137,7 @@ impl KernelDebug {
         let ask = |kind| asked.functions(name, None, &LinePattern::Any, kind);
         if !spile_glob::is_pattern(name) {
             for f in ask(&FunctionKind::Call).unwrap_or_default() {
-                for location in found
+                for location in locations
                     .iter_mut()
                     .filter(|p| same_location(&p.location, &f.location))
                 {
@@ -147,7 +147,7 @@ impl KernelDebug {
         }
         if *kind == FunctionKind::Any {
             let inlined = ask(&FunctionKind::Inline).unwrap_or_default();
-            found.extend(self.best_attachable(module, inlined).unwrap_or_default());
+            locations.extend(self.best_attachable(module, inlined).unwrap_or_default());
         }
     }
 
@@ -187,14 +187,14 @@ impl KernelDebug {
     fn best_attachable(
         &self,
         module: Option<&Arc<str>>,
-        mut found: Vec<FoundLocation>,
+        mut locations: Vec<FoundLocation>,
     ) -> LocationResult {
-        if self.kernel.other || found.is_empty() {
-            return Ok(found);
+        if self.kernel.other || locations.is_empty() {
+            return Ok(locations);
         }
-        if found.len() > FEW {
+        if locations.len() > FEW {
             let functions = Functions::kernel().map_err(ToString::to_string)?;
-            found.retain_mut(|f| match f.location {
+            locations.retain_mut(|f| match f.location {
                 CodeLocation::Address(address) => match functions.at(address) {
                     Some(true) => {
                         f.location = CodeLocation::Traced(address);
@@ -205,17 +205,17 @@ impl KernelDebug {
                 _ => true,
             });
         } else if let Ok(symbols) = Symbols::kernel() {
-            let alone = found.len() == 1;
-            for f in &mut found {
+            let alone = locations.len() == 1;
+            for f in &mut locations {
                 if let CodeLocation::Address(address) = f.location {
                     let location = by_symbol(symbols, module, address, alone);
                     f.location = location.unwrap_or_else(|| by_address(symbols, address));
                 }
             }
         }
-        match found.is_empty() {
+        match locations.is_empty() {
             true => Err("the kernel forbids probing the locations that were found".into()),
-            false => Ok(found),
+            false => Ok(locations),
         }
     }
 }
@@ -228,8 +228,8 @@ impl OpenedFile {
         let location = location.ok_or_else(|| self.home.no_code(address))?;
         let named = self.file.symbols().function_at(address);
         let name = named.map_or("", |(s, _)| s.name).into();
-        let found = FoundLocation::new(0, name, location, address);
-        Ok(vec![self.queried(known).describe(found)])
+        let location = FoundLocation::new(0, name, location, address);
+        Ok(vec![self.queried(known).describe(location)])
     }
 }
 

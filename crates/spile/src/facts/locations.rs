@@ -111,7 +111,7 @@ pub(super) fn locate_pieces(
     pieces: &[(u64, Option<Location>)],
     bias: &[LocOp],
 ) -> Vec<LocationPiece> {
-    let mut found = Vec::new();
+    let mut located = Vec::new();
     for (size, piece) in pieces {
         let mut done = 0;
         while done < *size {
@@ -132,14 +132,14 @@ pub(super) fn locate_pieces(
                 Some(_) => Err("it is in a register of more than 8 bytes".into()),
                 None => Err("not accessible at this address: optimised out".into()),
             };
-            found.push(LocationPiece {
+            located.push(LocationPiece {
                 bytes: bytes.fit(),
                 value,
             });
             done += bytes;
         }
     }
-    found
+    located
 }
 
 /// A value of at most 8 bytes from its pieces.

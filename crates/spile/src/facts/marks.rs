@@ -34,7 +34,7 @@ pub(super) fn locations(
     let wanted = |m: &Marker| {
         provider.is_none_or(|p| glob::matches(p, &m.provider)) && glob::matches(&dashed, &m.name)
     };
-    let mut found: Vec<FoundLocation> = markers
+    let mut locations: Vec<FoundLocation> = markers
         .iter()
         .enumerate()
         .filter(|(_, m)| wanted(m))
@@ -52,8 +52,8 @@ pub(super) fn locations(
         })
         .collect();
     let key = |p: &FoundLocation| (p.provider.clone(), p.name.clone(), p.address);
-    found.sort_by_key(key);
-    found
+    locations.sort_by_key(key);
+    locations
 }
 
 /// The variables `$arg1` and on of a marker.

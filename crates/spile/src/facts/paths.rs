@@ -55,26 +55,26 @@ fn resolve_below(root: &Path, path: &Path) -> PathBuf {
         parts.map(|c| c.as_os_str().into()).collect()
     };
     let mut todo = parts(path);
-    let mut found = PathBuf::new();
+    let mut resolved = PathBuf::new();
     let mut links = 0;
     while let Some(part) = todo.pop() {
         if part.as_os_str() == ".." {
-            found.pop();
+            resolved.pop();
             continue;
         }
-        found.push(&part);
-        if let Ok(link) = root.join(&found).read_link()
+        resolved.push(&part);
+        if let Ok(link) = root.join(&resolved).read_link()
             && links < MAX_LINKS
         {
             links += 1;
-            found.pop();
+            resolved.pop();
             if link.is_absolute() {
-                found = PathBuf::new();
+                resolved = PathBuf::new();
             }
             todo.extend(parts(&link));
         }
     }
-    root.join(found)
+    root.join(resolved)
 }
 
 /// A path as a process sees it: the plain one where that is the same file.
@@ -96,7 +96,7 @@ fn named_below(root: &Path, name: &str) -> Result<Vec<PathBuf>, String> {
         "/sbin",
         "/bin",
     ];
-    let mut found = match (name.contains('/'), glob::is_pattern(name)) {
+    let mut files = match (name.contains('/'), glob::is_pattern(name)) {
         (true, true) => matching(&resolve_below(root, Path::new(name)).to_string_lossy()),
         (true, false) => vec![resolve_below(root, Path::new(name))],
         (false, _) => folders
@@ -104,16 +104,16 @@ fn named_below(root: &Path, name: &str) -> Result<Vec<PathBuf>, String> {
             .map(|d| resolve_below(root, Path::new(d)).join(name))
             .collect(),
     };
-    found.retain(|p| p.is_file());
+    files.retain(|p| p.is_file());
     if !name.contains('/') {
-        found.truncate(1);
+        files.truncate(1);
     }
-    match found.is_empty() {
+    match files.is_empty() {
         true => Err(format!(
             "cannot find executable `{name}` in {}",
             root.display()
         )),
-        false => Ok(found),
+        false => Ok(files),
     }
 }
 
@@ -151,10 +151,10 @@ pub(super) fn libraries(
             || glob::matches(pattern, name)
             || name.split(".so").next() == Some(pattern)
     };
-    let mut found: Vec<PathBuf> = files.iter().filter(|p| fits(p)).filter_map(seen).collect();
-    found.sort();
-    found.dedup();
-    match found.is_empty() {
+    let mut libraries: Vec<PathBuf> = files.iter().filter(|p| fits(p)).filter_map(seen).collect();
+    libraries.sort();
+    libraries.dedup();
+    match libraries.is_empty() {
         // Libraries loaded later are in the usual directories.
         true if !glob::is_pattern(pattern) => {
             let path = library_in(&mut usual_folders(root), pattern);
@@ -166,7 +166,7 @@ pub(super) fn libraries(
             "{} has no library that matches `{pattern}`",
             program.display()
         )),
-        false => Ok(found),
+        false => Ok(libraries),
     }
 }
 
@@ -196,13 +196,13 @@ pub(super) fn needed(program: &Path, root: Option<&Path>) -> Vec<PathBuf> {
 /// # Errors
 /// The name of one that is not found.
 pub(super) fn all_needed(program: &Path) -> Result<Vec<PathBuf>, String> {
-    let (found, missing) = needed_or_missing(program, None);
-    missing.map_or(Ok(found), Err)
+    let (libraries, missing) = needed_or_missing(program, None);
+    missing.map_or(Ok(libraries), Err)
 }
 
 /// The libraries that a file needs and that are found, and one that is not.
 fn needed_or_missing(program: &Path, root: Option<&Path>) -> (Vec<PathBuf>, Option<String>) {
-    let mut found: Vec<PathBuf> = Vec::new();
+    let mut libraries: Vec<PathBuf> = Vec::new();
     let mut missing = None;
     let mut todo = vec![program.to_owned()];
     let mut seen = BTreeSet::new();
@@ -218,7 +218,7 @@ fn needed_or_missing(program: &Path, root: Option<&Path>) -> (Vec<PathBuf>, Opti
             if !seen.insert(name.clone()) {
                 continue;
             }
-            if found.len() >= MAX_LIBRARIES {
+            if libraries.len() >= MAX_LIBRARIES {
                 missing = Some(name);
                 continue;
             }
@@ -226,13 +226,13 @@ fn needed_or_missing(program: &Path, root: Option<&Path>) -> (Vec<PathBuf>, Opti
             match library_in(&mut folders, &name) {
                 Some(file) => {
                     todo.push(file.clone());
-                    found.push(file);
+                    libraries.push(file);
                 }
                 None => missing = Some(name),
             }
         }
     }
-    (found, missing)
+    (libraries, missing)
 }
 
 /// A directory of the system with that root directory. A path relative to the program (`$ORIGIN`) is
@@ -291,15 +291,15 @@ pub(super) fn loaded_by_name(pattern: &str, root: Option<&Path>) -> Vec<PathBuf>
 
 /// The libraries whose names match a pattern, in the first of the dynamic linker's directories that has one.
 fn loaded(name: &str, root: Option<&Path>) -> Vec<PathBuf> {
-    let found = usual_folders(root).find_map(|folder| {
-        let all = matching(&folder.join(name).to_string_lossy()).into_iter();
-        let all: BTreeSet<PathBuf> = all
+    let libraries = usual_folders(root).find_map(|folder| {
+        let matches = matching(&folder.join(name).to_string_lossy()).into_iter();
+        let matches: BTreeSet<PathBuf> = matches
             .filter(|path| Image::open(path).is_ok())
             .filter_map(|path| path.canonicalize().ok())
             .collect();
-        (!all.is_empty()).then_some(all)
+        (!matches.is_empty()).then_some(matches)
     });
-    found.unwrap_or_default().into_iter().collect()
+    libraries.unwrap_or_default().into_iter().collect()
 }
 
 /// The name in a path or a pattern of a library in the system's directories.
@@ -339,7 +339,7 @@ pub(super) fn find_by_name(name: &str, root: Option<&Path>) -> Result<Vec<PathBu
         return named_below(root, name);
     }
     let is_library = name.contains(".so");
-    let found: Vec<PathBuf> = match (glob::is_pattern(name), name.contains('/')) {
+    let paths: Vec<PathBuf> = match (glob::is_pattern(name), name.contains('/')) {
         (true, true) => matching(name),
         (true, false) => {
             let programs = search_path().flat_map(|d| matching(&format!("{d}/{name}")));
@@ -362,7 +362,7 @@ pub(super) fn find_by_name(name: &str, root: Option<&Path>) -> Result<Vec<PathBu
     };
     let mut files = BTreeSet::new();
     let mut why = None;
-    for path in found {
+    for path in paths {
         match path.canonicalize() {
             Ok(path) if path.is_file() => {
                 files.insert(interpreter(&path).unwrap_or(path));
@@ -419,11 +419,11 @@ fn executable(path: &Path) -> bool {
 /// Programs and libraries whose paths match, component by component.
 fn matching(pattern: &str) -> Vec<PathBuf> {
     let start = if pattern.starts_with('/') { "/" } else { "." };
-    let mut found = vec![PathBuf::from(start)];
+    let mut paths = vec![PathBuf::from(start)];
     for part in pattern.split('/').filter(|p| !p.is_empty()) {
-        found = if glob::is_pattern(part) {
+        paths = if glob::is_pattern(part) {
             let entries = |folder: PathBuf| std::fs::read_dir(folder).ok();
-            found
+            paths
                 .into_iter()
                 .filter_map(entries)
                 .flat_map(|entries| entries.filter_map(Result::ok))
@@ -431,19 +431,19 @@ fn matching(pattern: &str) -> Vec<PathBuf> {
                 .map(|e| e.path())
                 .collect()
         } else {
-            found.into_iter().map(|p| p.join(part)).collect()
+            paths.into_iter().map(|p| p.join(part)).collect()
         };
     }
     // Libraries need not be executable: Debian's are not.
-    found.retain(|p| p.is_file());
-    found.retain(|p| {
+    paths.retain(|p| p.is_file());
+    paths.retain(|p| {
         use std::io::Read;
         let mut magic = [0; 4];
         let read = std::fs::File::open(p).and_then(|mut f| f.read_exact(&mut magic));
         read.is_ok() && magic == *b"\x7fELF"
     });
-    found.sort();
-    found
+    paths.sort();
+    paths
 }
 
 #[cfg(test)]

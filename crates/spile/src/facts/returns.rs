@@ -51,15 +51,15 @@ impl ReturnDecisions {
         &self,
         path: &Path,
         file: &File,
-        found: Vec<FoundLocation>,
+        locations: Vec<FoundLocation>,
     ) -> Result<Vec<FoundLocation>, String> {
         if self.take_risks {
-            return Ok(found);
+            return Ok(locations);
         }
         let finder = ExitFinder::new(file);
         let mut harm: Option<Option<String>> = None;
         let (mut safe, mut refused, mut endless) = (Vec::new(), Vec::new(), None);
-        for location in found {
+        for location in locations {
             match exits(file, &finder, &location) {
                 Ok(exits) if exits.at.is_empty() => endless = Some(location.name),
                 Ok(exits) => safe.push(FoundLocation {

@@ -33,8 +33,8 @@ impl Types {
     }
 
     fn member(&self, id: u32, name: &str) -> Option<Member> {
-        let found = self.btf.member(id, name)?;
-        Some(found.map(|ty| self.common_id(ty)))
+        let member = self.btf.member(id, name)?;
+        Some(member.map(|ty| self.common_id(ty)))
     }
 }
 
@@ -95,8 +95,8 @@ impl KernelTypes {
                 _ => CType::Unknown,
             };
         };
-        let found = types.btf.ctype(id.number);
-        found.map(|ty| types.common_id(ty))
+        let ty = types.btf.ctype(id.number);
+        ty.map(|ty| types.common_id(ty))
     }
 
     /// See `TypeFacts::c_name`.
@@ -152,8 +152,8 @@ impl KernelTypes {
         let btf = types.btf;
         let named = [Struct, Union, Enum, Enum64, Typedef];
         let ids = 1..btf.len().fit::<u32>();
-        let all = ids.filter(|id| btf.kind(*id).is_some_and(|kind| named.contains(&kind)));
-        similar_type(name, all.map(|id| btf.name(id)))
+        let ids = ids.filter(|id| btf.kind(*id).is_some_and(|kind| named.contains(&kind)));
+        similar_type(name, ids.map(|id| btf.name(id)))
     }
 }
 

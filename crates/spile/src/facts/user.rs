@@ -133,8 +133,8 @@ impl Programs {
 
     /// See [`spile_sema::facts::CodeFacts::modules`], for programs.
     pub(crate) fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
-        let found = self.find(query)?;
-        for FoundModule { module, pid } in &found {
+        let modules = self.find(query)?;
+        for FoundModule { module, pid } in &modules {
             let ProbeModule::File(path) = module else {
                 continue;
             };
@@ -144,7 +144,7 @@ impl Programs {
                 self.indirect.runs_in(path, *pid);
             }
         }
-        Ok(found)
+        Ok(modules)
     }
 
     fn find(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
@@ -154,17 +154,17 @@ impl Programs {
         };
         let named = |name: &str| -> Result<Vec<FoundModule>, String> {
             let root = self.root_folder();
-            let found = paths::find_by_name(name, root).or_else(|why| {
+            let paths = paths::find_by_name(name, root).or_else(|why| {
                 let loaded = paths::loaded_by_name(name, root);
                 self.instead_of(name, loaded).ok_or(why)
             })?;
-            let found = self.with_functions(found);
+            let paths = self.with_functions(paths);
             // With -x every point is about one process.
             let pid = match self.target {
                 TargetProcess::Pid(pid) => Some(pid),
                 _ => None,
             };
-            Ok(found.iter().map(|p| of(p, pid)).collect())
+            Ok(paths.iter().map(|p| of(p, pid)).collect())
         };
         match query {
             ModuleQuery::Path(name) => named(name),
@@ -186,13 +186,13 @@ impl Programs {
                 let system = self.root.as_ref().filter(|r| r.whole);
                 let root = system.map(|r| &*r.folder);
                 let libraries = |name: &str| paths::libraries(Path::new(&**path), *pid, name, root);
-                let found = libraries(name).or_else(|why| {
+                let paths = libraries(name).or_else(|why| {
                     let loaded = paths::system_library(name).and_then(|n| libraries(n).ok());
-                    let loaded = loaded.and_then(|found| self.instead_of(name, found));
+                    let loaded = loaded.and_then(|paths| self.instead_of(name, paths));
                     loaded.ok_or(why)
                 })?;
-                let found = self.with_functions(found);
-                Ok(found.iter().map(|p| of(p, *pid)).collect())
+                let paths = self.with_functions(paths);
+                Ok(paths.iter().map(|p| of(p, *pid)).collect())
             }
             ModuleQuery::Library { of, .. } => Err(format!("{of} has no libraries")),
             ModuleQuery::Headers(names) => Err(format!("<{}> is a header", names.join("><"))),
@@ -201,17 +201,17 @@ impl Programs {
     }
 
     /// Libraries that stand for a name that matches no file, with a warning; `None` if there are none.
-    fn instead_of(&self, name: &str, found: Vec<PathBuf>) -> Option<Vec<PathBuf>> {
-        let shown: Vec<String> = found.iter().map(|p| p.display().to_string()).collect();
+    fn instead_of(&self, name: &str, libraries: Vec<PathBuf>) -> Option<Vec<PathBuf>> {
+        let shown: Vec<String> = libraries.iter().map(|p| p.display().to_string()).collect();
         let shown = shown.first().map(|_| shown.join("`, `"))?;
         self.warn(vec![format!(
             "`{name}` matches no file: `{shown}` is probed, which programs load by that name"
         )]);
-        Some(found)
+        Some(libraries)
     }
 
     /// Libraries with the C library instead of those whose functions moved there, with a warning.
-    fn with_functions(&self, found: Vec<PathBuf>) -> Vec<PathBuf> {
+    fn with_functions(&self, libraries: Vec<PathBuf>) -> Vec<PathBuf> {
         let instead = |path: PathBuf| match paths::moved_to_libc(&path) {
             Some(libc) => {
                 self.warn(vec![format!(
@@ -223,9 +223,9 @@ impl Programs {
             }
             None => path,
         };
-        let mut found: Vec<PathBuf> = found.into_iter().map(instead).collect();
-        found.dedup();
-        found
+        let mut libraries: Vec<PathBuf> = libraries.into_iter().map(instead).collect();
+        libraries.dedup();
+        libraries
     }
 
     /// See [`spile_sema::facts::CodeFacts::locations`], for files.
@@ -237,18 +237,22 @@ impl Programs {
         let opened = self.opened(path)?;
         let asked = opened.queried(&self.file_table);
         let file = asked.file;
-        let found = self.matching(path, &asked, query)?;
+        let locations = self.matching(path, &asked, query)?;
         let moved = |location, to| asked.moved(location, to);
         let harmless = &self.breakpoints;
-        let found = harmless.harmless(Path::new(&**path), file, query, found, moved)?;
+        let locations = harmless.harmless(Path::new(&**path), file, query, locations, moved)?;
         if let CodeQuery::Function {
             kind, part: None, ..
         } = query
         {
             let returns = *kind == FunctionKind::Return;
-            self.note_inexact(path, file, found.iter().filter(|p| p.inlined || !returns));
+            self.note_inexact(
+                path,
+                file,
+                locations.iter().filter(|p| p.inlined || !returns),
+            );
         }
-        Ok(found)
+        Ok(locations)
     }
 
     /// Notes functions whose hits are not exactly their calls.
@@ -256,9 +260,9 @@ impl Programs {
         &self,
         path: &str,
         file: &File,
-        found: impl Iterator<Item = &'f FoundLocation>,
+        locations: impl Iterator<Item = &'f FoundLocation>,
     ) {
-        self.inexact.add(found.filter_map(|location| {
+        self.inexact.add(locations.filter_map(|location| {
             let why = match &location.inexact {
                 Some(why) => why,
                 None if !location.inlined && begins_with_loop(file, location.address) => {
@@ -283,14 +287,18 @@ impl Programs {
         }
         match query {
             CodeQuery::Function { kind, .. } => {
-                let mut found = self.functions(path, asked, query)?;
+                let mut locations = self.functions(path, asked, query)?;
                 if *kind == FunctionKind::Return {
-                    found = self.returns.safe_returns(Path::new(&**path), file, found)?;
+                    locations = self
+                        .returns
+                        .safe_returns(Path::new(&**path), file, locations)?;
                 }
                 if file.image().is_go() {
-                    found.iter_mut().for_each(|f| behind_stack_check(file, f));
+                    locations
+                        .iter_mut()
+                        .for_each(|f| behind_stack_check(file, f));
                 }
-                Ok(found)
+                Ok(locations)
             }
             CodeQuery::Statement { .. } => asked.locations(query),
             CodeQuery::Address { address, .. } => match file.image().file_offset(*address) {
@@ -333,17 +341,17 @@ impl Programs {
         let mut search = SymbolSearch::new((path, file), kind, &self.indirect);
         let alias = |location| asked.by_alias(location, kind);
         let pattern = glob::is_pattern(name);
-        let found = match source {
+        let by_debuginfo = match source {
             Some(version) if search.of_version(name, version)? => None,
             Some(_) => return asked.locations(query),
             None => Some(asked.locations(query)),
         };
         let mut locations = Vec::new();
         let mut why = None;
-        match found {
+        match by_debuginfo {
             None => {}
-            Some(Ok(found)) if !found.is_empty() => {
-                locations = found;
+            Some(Ok(by_debuginfo)) if !by_debuginfo.is_empty() => {
+                locations = by_debuginfo;
                 match pattern {
                     true => search.exported(name),
                     false => search.named(name),
@@ -432,11 +440,11 @@ impl Programs {
 }
 
 /// Moves a function of Go behind its stack check, where a call arrives once.
-fn behind_stack_check(file: &File, found: &mut FoundLocation) {
-    let address = go_entry::behind_stack_check(file, found.address);
-    if let spile_ir::CodeLocation::File { offset, .. } = &mut found.location {
-        *offset += address - found.address;
-        found.address = address;
+fn behind_stack_check(file: &File, function: &mut FoundLocation) {
+    let address = go_entry::behind_stack_check(file, function.address);
+    if let spile_ir::CodeLocation::File { offset, .. } = &mut function.location {
+        *offset += address - function.address;
+        function.address = address;
     }
 }
 

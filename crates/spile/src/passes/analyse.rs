@@ -200,12 +200,12 @@ pub(super) fn report_unused_parts(cli: &Cli, analysis: &Analysis, front: &Fronte
 }
 
 /// Warns of locations that match and are left out, with the first of them, or all.
-fn report_left_out(why: &str, left_out: &[String], all: bool) {
+fn report_left_out(why: &str, left_out: &[String], verbose: bool) {
     let count = left_out.len();
     match left_out {
         [] => {}
         [one] => print_stderr(format_args!("WARNING: 1 {why}: {one}\n")),
-        [first, ..] if !all => print_stderr(format_args!(
+        [first, ..] if !verbose => print_stderr(format_args!(
             "WARNING: {count} {why}: {first}, ... (-v shows all)\n"
         )),
         _ => {

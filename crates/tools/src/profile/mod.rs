@@ -400,13 +400,13 @@ pub(crate) fn command(words: &[String]) -> Result<String, Failure> {
         path.metadata()
             .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
     };
-    let found = if program.contains('/') {
+    let exists = if program.contains('/') {
         runs(Path::new(program))
     } else {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).any(|dir| runs(&dir.join(program)))
     };
-    if !found {
+    if !exists {
         return Err(fail(format_args!(
             "{program}: there is no such program{}",
             if Path::new(program).exists() {

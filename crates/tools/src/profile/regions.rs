@@ -57,7 +57,7 @@ pub(crate) fn missing(pid: u32) -> String {
             .iter()
             .find(|(_, names)| names.iter().any(|n| file.starts_with(n)))
         {
-            Some(found) => found,
+            Some(part) => part,
             None => continue,
         };
         libraries.entry(*part).or_insert_with(|| file.to_owned());

@@ -166,7 +166,7 @@ impl ProfileBuilder {
     }
 
     /// Makes intervals of the changes taken. `all`: including regions that were not announced.
-    fn make_intervals(&mut self, nth: usize, all: bool) {
+    fn make_intervals(&mut self, nth: usize, unannounced: bool) {
         let (Some(location), Some(folder)) = (self.counts.get_mut(nth), &self.folder) else {
             return;
         };
@@ -185,7 +185,7 @@ impl ProfileBuilder {
                 let id = contexts.get(&(pid, program | n as u64));
                 ids[n] = id.copied().unwrap_or(ROOT);
             }
-            ids[n] != ROOT || all || until.is_some()
+            ids[n] != ROOT || unannounced || until.is_some()
         };
         let changes = location.ring.changes(folder, id_of);
         let mut inside = std::mem::take(&mut location.inside);
