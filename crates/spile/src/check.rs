@@ -68,6 +68,7 @@ impl CheckRow {
 }
 
 /// The parts of the table.
+#[rustfmt::skip]
 const TABLE: [(&str, &[CheckRow]); 3] = [
     (
         "Requirements of all probes in the kernel",
@@ -77,31 +78,19 @@ const TABLE: [(&str, &[CheckRow]); 3] = [
                 feature(Feature::Bpf),
                 &["CONFIG_BPF_SYSCALL", "CONFIG_BPF_EVENTS"],
             ),
-            row(
-                "the kernel's types (BTF)",
-                feature(Feature::Btf),
-                &["CONFIG_DEBUG_INFO_BTF"],
-            ),
+            row("the kernel's types (BTF)", feature(Feature::Btf), &["CONFIG_DEBUG_INFO_BTF"]),
         ],
     ),
     (
         "Probe points",
         &[
-            row(
-                "begin, end, timer.s and .ms, procfs, input, prometheus",
-                Requirement::Nothing,
-                &[],
-            ),
+            row("begin, end, timer.s and .ms, procfs, input, prometheus", Requirement::Nothing, &[]),
             row(
                 "syscall.*, kernel.trace, scheduler.*, process.begin",
                 feature(Feature::ProgType(prog_type::RAW_TRACEPOINT)),
                 &["CONFIG_TRACEPOINTS", "CONFIG_FTRACE_SYSCALLS"],
             ),
-            row(
-                "timer.profile, perf.sw.*",
-                feature(Feature::PerfClock),
-                &["CONFIG_PERF_EVENTS"],
-            ),
+            row("timer.profile, perf.sw.*", feature(Feature::PerfClock), &["CONFIG_PERF_EVENTS"]),
             row(
                 "perf.hw.*: the processor's counters",
                 feature(Feature::PerfHardware),
@@ -122,11 +111,7 @@ const TABLE: [(&str, &[CheckRow]); 3] = [
                 feature(Feature::Breakpoints),
                 &["CONFIG_HAVE_HW_BREAKPOINT"],
             ),
-            row(
-                "netfilter.*",
-                feature(Feature::Netfilter),
-                &["Linux 6.4", "CONFIG_NETFILTER_BPF_LINK"],
-            ),
+            row("netfilter.*", feature(Feature::Netfilter), &["Linux 6.4", "CONFIG_NETFILTER_BPF_LINK"]),
             row(
                 "lsm",
                 feature(Feature::Lsm),
@@ -156,11 +141,7 @@ const TABLE: [(&str, &[CheckRow]); 3] = [
                 &["Linux 6.6", "CONFIG_UPROBE_EVENTS"],
             ),
             row("-t: times of probes", feature(Feature::Stats), &[]),
-            row(
-                "names and arguments of tracepoints (tracefs)",
-                Requirement::Tracefs,
-                &["CONFIG_TRACING"],
-            ),
+            row("names and arguments of tracepoints (tracefs)", Requirement::Tracefs, &["CONFIG_TRACING"]),
             row(
                 "names of the kernel's addresses",
                 Requirement::Symbols,

@@ -67,34 +67,15 @@ const fn end(usage: &'static str, help: &'static str) -> PromptCommand {
     }
 }
 
+#[rustfmt::skip]
 const COMMANDS: &[PromptCommand] = &[
-    row(
-        "add TEXT",
-        "adds a probe, function or global; so does the text alone",
-        Prompt::add,
-    ),
-    row(
-        "list",
-        "shows the script, with the number of each part",
-        Prompt::list,
-    ),
-    row(
-        "delete N|all",
-        "removes a part of the script, or all",
-        Prompt::delete,
-    ),
-    row(
-        "edit",
-        "opens the script in $VISUAL, $EDITOR or vi",
-        Prompt::edit,
-    ),
+    row("add TEXT", "adds a probe, function or global; so does the text alone", Prompt::add),
+    row("list", "shows the script, with the number of each part", Prompt::list),
+    row("delete N|all", "removes a part of the script, or all", Prompt::delete),
+    row("edit", "opens the script in $VISUAL, $EDITOR or vi", Prompt::edit),
     row("load FILE", "adds the script of a file", Prompt::load),
     row("save FILE", "writes the script to a new file", Prompt::save),
-    row(
-        "run [OPTION]...",
-        "runs the script, with further options; Ctrl-C ends it",
-        Prompt::start,
-    ),
+    row("run [OPTION]...", "runs the script, with further options; Ctrl-C ends it", Prompt::start),
     row("help", "shows this", Prompt::help),
     end("quit", "ends; so does Ctrl-D"),
     end("exit", "ends"),

@@ -73,6 +73,7 @@ pub(crate) const NO_MONITOR: &str =
     "print the values in a `probe timer.s(1)`, or read them with --prometheus";
 
 /// Every option of `stap`: those of one meaning and one kind of argument in a row.
+#[rustfmt::skip]
 const OPTIONS: &[(&str, Arg, Meaning)] = {
     use Arg::*;
     use Meaning::*;
@@ -89,50 +90,22 @@ const OPTIONS: &[(&str, Arg, Meaning)] = {
         ("--color --colour", Optional, Same),
         ("-i --interactive", No, Interactive),
         ("-P", No, NoEffect(LOCATIONS)),
-        (
-            "--prologue-searching",
-            Optional,
-            Choice(&["always", "auto", "never"], LOCATIONS),
-        ),
-        (
-            "-b",
-            No,
-            NoEffect("one buffer of all processors carries the output, in order"),
-        ),
+        ("--prologue-searching", Optional, Choice(&["always", "auto", "never"], LOCATIONS)),
+        ("-b", No, NoEffect("one buffer of all processors carries the output, in order")),
         ("-B --modinfo", Needed, NoEffect(NO_BUILD)),
         ("--debug --save-uprobes", No, NoEffect(NO_BUILD)),
         ("--sign-module --build-as", Optional, NoEffect(NO_BUILD)),
         ("-a", Needed, Only(&OWN_NAMES, ELSEWHERE)),
         ("--sysenv", Needed, Refused(ELSEWHERE)),
-        (
-            "-R",
-            Needed,
-            NoEffect("the runtime is part of spile; -I adds a library"),
-        ),
-        (
-            "--ldd",
-            No,
-            NoEffect("symbols of libraries are found when they are needed"),
-        ),
-        (
-            "--all-modules",
-            No,
-            NoEffect("symbols of all loaded modules are available"),
-        ),
+        ("-R", Needed, NoEffect("the runtime is part of spile; -I adds a library")),
+        ("--ldd", No, NoEffect("symbols of libraries are found when they are needed")),
+        ("--all-modules", No, NoEffect("symbols of all loaded modules are available")),
         ("--clean-cache", No, Done(NO_CACHE)),
         ("--disable-cache --poison-cache", No, NoEffect(NO_CACHE)),
         ("--privilege", Needed, Only(&["stapdev"], PRIVILEGES)),
         ("--unprivileged", No, Refused(PRIVILEGES)),
-        (
-            "--semantic-keep-going",
-            No,
-            NoEffect("pass 2 always goes on, and shows all errors"),
-        ),
-        (
-            "--use-server --use-server-on-error",
-            Optional,
-            NoEffect(NO_SERVER),
-        ),
+        ("--semantic-keep-going", No, NoEffect("pass 2 always goes on, and shows all errors")),
+        ("--use-server --use-server-on-error", Optional, NoEffect(NO_SERVER)),
         ("--use-http-server", Needed, NoEffect(NO_SERVER)),
         ("--client-options", No, NoEffect(NO_SERVER)),
         ("--list-servers", Optional, Done(NO_SERVER)),
@@ -151,29 +124,13 @@ const OPTIONS: &[(&str, Arg, Meaning)] = {
         ("--rlimit-fsize", Needed, Limit(Resource::Fsize)),
         ("--runtime", Needed, Only(&["kernel", "bpf"], ONE_RUNTIME)),
         ("--bpf", No, NoEffect(ONE_RUNTIME)),
-        (
-            "--dyninst",
-            No,
-            Refused("the one runtime is eBPF, which probes programs as well"),
-        ),
+        ("--dyninst", No, Refused("the one runtime is eBPF, which probes programs as well")),
         ("--monitor", Optional, Refused(NO_MONITOR)),
-        (
-            "--language-server",
-            No,
-            Refused("the language server is `spile lsp`"),
-        ),
+        ("--language-server", No, Refused("the language server is `spile lsp`")),
         ("--tmpdir", Needed, NoEffect("there are no temporary files")),
         ("-q", No, NoEffect("it measures the library of stap itself")),
-        (
-            "--benchmark-sdt",
-            No,
-            Refused("it measures stap itself; `spile -t` measures probes"),
-        ),
-        (
-            "--benchmark-sdt-loops --benchmark-sdt-threads",
-            Needed,
-            NoEffect("it belongs to --benchmark-sdt"),
-        ),
+        ("--benchmark-sdt", No, Refused("it measures stap itself; `spile -t` measures probes")),
+        ("--benchmark-sdt-loops --benchmark-sdt-threads", Needed, NoEffect("it belongs to --benchmark-sdt")),
     ]
 };
 

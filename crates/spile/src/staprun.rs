@@ -102,6 +102,7 @@ const COLOUR: Argument = Argument {
     fits: |text| ["auto", "always", "never"].contains(&text),
 };
 
+#[rustfmt::skip]
 const OPTIONS: &[StaprunOption] = {
     use Meaning::*;
     &[
@@ -109,11 +110,7 @@ const OPTIONS: &[StaprunOption] = {
         flag('V', Version),
         flag('h', Help),
         flag('w', As("-w")),
-        with(
-            'u',
-            text("[PATH]"),
-            NoEffect("the kernel has uprobes built in"),
-        ),
+        with('u', text("[PATH]"), NoEffect("the kernel has uprobes built in")),
         with('c', text("CMD"), As("-c")),
         with('x', number("PID"), As("-x")),
         with('t', number("PID"), As("-x")),
@@ -129,16 +126,9 @@ const OPTIONS: &[StaprunOption] = {
         with('r', text("N:URI"), Refused(stap::NO_REMOTE)),
         flag('D', As("-F")),
         with('S', SERIES, As("-S")),
-        with(
-            'T',
-            number("MS"),
-            NoEffect("output is read as soon as it is there"),
-        ),
+        with('T', number("MS"), NoEffect("output is read as soon as it is there")),
         with('F', text("FD"), NoEffect("there is no relay directory")),
-        flag(
-            'i',
-            NoEffect("`probe input.char` reads the standard input of the session"),
-        ),
+        flag('i', NoEffect("`probe input.char` reads the standard input of the session")),
     ]
 };
 
