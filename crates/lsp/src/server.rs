@@ -390,18 +390,18 @@ impl Server<'_> {
         Some((d.analysis.clone()?, &d.text))
     }
 
-    fn completion(&mut self, place: &TextDocumentPositionParams) -> Option<CompletionResponse> {
+    fn completion(&mut self, request: &TextDocumentPositionParams) -> Option<CompletionResponse> {
         let workspace = self.workspace;
-        let (a, text) = self.analysis(&place.text_document.uri)?;
-        let offset = text.offset(place.position);
+        let (a, text) = self.analysis(&request.text_document.uri)?;
+        let offset = text.offset(request.position);
         let items = complete::complete(&a, workspace, text, offset);
         Some(CompletionResponse::Array(items))
     }
 
-    fn hover(&mut self, place: &TextDocumentPositionParams) -> Option<Hover> {
+    fn hover(&mut self, request: &TextDocumentPositionParams) -> Option<Hover> {
         let workspace = self.workspace;
-        let (a, text) = self.analysis(&place.text_document.uri)?;
-        let token = a.token_at(text.offset(place.position))?;
+        let (a, text) = self.analysis(&request.text_document.uri)?;
+        let token = a.token_at(text.offset(request.position))?;
         Some(Hover {
             contents: HoverContents::Markup(MarkupContent {
                 kind: MarkupKind::Markdown,
@@ -411,11 +411,14 @@ impl Server<'_> {
         })
     }
 
-    fn definition(&mut self, place: &TextDocumentPositionParams) -> Option<GotoDefinitionResponse> {
+    fn definition(
+        &mut self,
+        request: &TextDocumentPositionParams,
+    ) -> Option<GotoDefinitionResponse> {
         let (workspace, encoding) = (self.workspace, self.encoding);
-        let uri = &place.text_document.uri;
+        let uri = &request.text_document.uri;
         let (a, text) = self.analysis(uri)?;
-        let token = a.token_at(text.offset(place.position))?;
+        let token = a.token_at(text.offset(request.position))?;
         let location = |span: Span| {
             if span.file == a.file {
                 return Some(Location::new(uri.clone(), text.span(span)));

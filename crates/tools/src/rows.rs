@@ -16,29 +16,29 @@ impl<'a> Fields<'a> {
         Fields(row.values.iter())
     }
 
-    /// A number, if it fits.
-    pub(crate) fn number<T: TryFrom<i64>>(&mut self) -> Option<T> {
+    /// An integer, if it fits.
+    pub(crate) fn integer<T: TryFrom<i64>>(&mut self) -> Option<T> {
         match self.0.next()? {
             FieldValue::Long(n) => T::try_from(*n).ok(),
             FieldValue::Str(_) => None,
         }
     }
 
-    /// A number that stands for true or false.
+    /// An integer that stands for true or false.
     pub(crate) fn flag(&mut self) -> Option<bool> {
-        Some(self.number::<i64>()? != 0)
+        Some(self.integer::<i64>()? != 0)
     }
 
     /// A duration in nanoseconds; negative differences between clocks of different processors count
     /// as 0.
     pub(crate) fn ns(&mut self) -> Option<u64> {
-        Some(self.number::<i64>()?.max(0).cast_unsigned())
+        Some(self.integer::<i64>()?.max(0).cast_unsigned())
     }
 
-    /// A text; bytes that are not UTF-8 are replaced.
-    pub(crate) fn text(&mut self) -> Option<Cow<'a, str>> {
+    /// A string; bytes that are not UTF-8 are replaced.
+    pub(crate) fn string(&mut self) -> Option<Cow<'a, str>> {
         match self.0.next()? {
-            FieldValue::Str(text) => Some(String::from_utf8_lossy(text)),
+            FieldValue::Str(string) => Some(String::from_utf8_lossy(string)),
             FieldValue::Long(_) => None,
         }
     }
@@ -87,11 +87,11 @@ mod tests {
             let mut f = Fields::new(row);
             assert_eq!(row.name, "row");
             assert_eq!(
-                (f.ns(), f.number::<u8>(), f.flag()),
+                (f.ns(), f.integer::<u8>(), f.flag()),
                 (Some(0), None, Some(true))
             );
-            assert_eq!(f.text().as_deref(), Some("a b"));
-            assert_eq!((f.text(), f.number::<u8>()), (None, None));
+            assert_eq!(f.string().as_deref(), Some("a b"));
+            assert_eq!((f.string(), f.integer::<u8>()), (None, None));
         });
     }
 }

@@ -72,7 +72,7 @@ const KINDS: [ContextKind; 5] = [
 /// A number of events and their time.
 fn times(f: &mut Fields<'_>) -> Option<Times> {
     Some(Times {
-        count: f.number()?,
+        count: f.integer()?,
         ns: f.ns()?,
     })
 }
@@ -126,21 +126,21 @@ impl ProfileBuilder {
     fn take(&mut self, name: &str, f: &mut Fields<'_>) -> Option<()> {
         match name {
             "begin" => {
-                self.origin = f.number()?;
-                self.started_unix_ns = f.number()?;
+                self.origin = f.integer()?;
+                self.started_unix_ns = f.integer()?;
                 self.used_before = own_cpu_time();
             }
             "start" => self.starts(f)?,
             "exec" => self.executes(f)?,
             "started" => {
-                let thread = self.location(f.number()?);
+                let thread = self.location(f.integer()?);
                 self.single_call(thread, "(start)", f)?;
             }
             "exit" => self.exits(f)?,
             "open" => self.is_open(f)?,
             "cut" => self.is_cut(f)?,
             "user" => {
-                let thread = self.location(f.number()?);
+                let thread = self.location(f.integer()?);
                 let [user, ready, blocked] = [f.ns()?, f.ns()?, f.ns()?];
                 let parts = &mut self.snapshot.threads.get_mut(thread)?.parts;
                 parts.user += user;
@@ -189,9 +189,9 @@ impl ProfileBuilder {
                 self.add_cuts();
                 self.add_single_calls();
                 self.take_changes();
-                self.snapshot.at_ns = self.since(f.number()?);
-                let unseen: u64 = f.number()?;
-                self.snapshot.recorder.displaced = f.number()?;
+                self.snapshot.at_ns = self.since(f.integer()?);
+                let unseen: u64 = f.integer()?;
+                self.snapshot.recorder.displaced = f.integer()?;
                 self.snapshot.recorder.cpu = own_cpu_time().saturating_sub(self.used_before);
                 let what = "switches to a thread that the kernel did not show; the scheduler's own times replace them";
                 add_losses(&mut self.snapshot.lost, [(unseen, what)]);
@@ -209,7 +209,7 @@ impl ProfileBuilder {
 
     /// The thread and the region that a row begins with.
     fn owner(&mut self, f: &mut Fields<'_>) -> Option<TimeOwner> {
-        let (key, region) = (f.number()?, f.number()?);
+        let (key, region) = (f.integer()?, f.integer()?);
         let thread = self.location(key);
         Some(TimeOwner { thread, region })
     }
@@ -275,12 +275,12 @@ impl ProfileBuilder {
     }
 
     fn region(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let (pid, number): (u32, u64) = (f.number()?, f.number()?);
-        let parent: u64 = f.number()?;
-        let kind = *KINDS.get(f.number::<usize>()?)?;
-        let (name, location) = (f.text()?.into_owned(), f.text()?);
+        let (pid, number): (u32, u64) = (f.integer()?, f.integer()?);
+        let parent: u64 = f.integer()?;
+        let kind = *KINDS.get(f.integer::<usize>()?)?;
+        let (name, location) = (f.string()?.into_owned(), f.string()?);
         let (function, location) = location.split_once('\t')?;
-        let (module, address) = in_file(&f.text()?);
+        let (module, address) = in_file(&f.string()?);
         let id = self.context(pid, number);
         let program = number & !u64::from(u32::MAX);
         let parent = (parent != 0).then(|| self.context(pid, program | parent));
@@ -342,10 +342,10 @@ impl ProfileBuilder {
 
     fn calls(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let owner = self.owner(f)?;
-        let (name, count) = (f.text()?, f.number()?);
+        let (name, count) = (f.string()?, f.integer()?);
         let [total, min, max] = [f.ns()?, f.ns()?, f.ns()?];
         let parts = call_parts(total, f)?;
-        let bytes = f.number()?;
+        let bytes = f.integer()?;
         self.add_calls(owner, &name, parts, |call| {
             (call.count, call.total, call.min, call.max) = (count, total, min, max);
             call.bytes = bytes;
@@ -388,7 +388,7 @@ impl ProfileBuilder {
 
     /// Notes a call that its thread makes once.
     fn single_call(&mut self, thread: usize, name: &str, f: &mut Fields<'_>) -> Option<()> {
-        let region = f.number()?;
+        let region = f.integer()?;
         let total = f.ns()?;
         self.single_calls.push(SingleCall {
             owner: TimeOwner { thread, region },
@@ -413,7 +413,7 @@ impl ProfileBuilder {
 
     fn histogram(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let owner = self.owner(f)?;
-        let name = f.text()?;
+        let name = f.string()?;
         if is_own(owner.region) {
             return Some(());
         }
@@ -421,18 +421,18 @@ impl ProfileBuilder {
         let call = self.of_calls(tid, context, &name);
         let histogram = call.histogram.get_or_insert_default();
         // Bucket 64 has calls of 0 ns, which are shown with those of 1 ns.
-        let bucket = f.number::<usize>()?.saturating_sub(65).min(63);
+        let bucket = f.integer::<usize>()?.saturating_sub(65).min(63);
         if histogram.len() <= bucket {
             histogram.resize(bucket + 1, 0);
         }
-        histogram[bucket] += f.number::<u64>()?;
+        histogram[bucket] += f.integer::<u64>()?;
         Some(())
     }
 
     fn stack(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let owner = self.owner(f)?;
-        let call = f.text()?.into_owned();
-        let (count, ns, path) = (f.number()?, f.ns()?, f.text()?);
+        let call = f.string()?.into_owned();
+        let (count, ns, path) = (f.integer()?, f.ns()?, f.string()?);
         // It returns to another program than it was called by.
         if call.starts_with("exec") {
             return Some(());
@@ -458,7 +458,11 @@ impl ProfileBuilder {
 
     /// The row of a futex.
     fn of_futex(&mut self, f: &mut Fields<'_>) -> Option<&mut Futex> {
-        let (pid, address, region) = (f.number()?, f.number::<i64>()?.cast_unsigned(), f.number()?);
+        let (pid, address, region) = (
+            f.integer()?,
+            f.integer::<i64>()?.cast_unsigned(),
+            f.integer()?,
+        );
         let context = self.context(pid, region);
         let rows = &mut self.snapshot.futexes;
         let location = *self
@@ -478,18 +482,18 @@ impl ProfileBuilder {
 
     fn futex(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let futex = self.of_futex(f)?;
-        futex.waits += f.number::<u64>()?;
+        futex.waits += f.integer::<u64>()?;
         futex.ns += f.ns()?;
         futex.max = futex.max.max(f.ns()?);
-        futex.name = variable(&f.text()?);
+        futex.name = variable(&f.string()?);
         Some(())
     }
 
     fn wake(&mut self, f: &mut Fields<'_>) -> Option<()> {
         // Both are fields after those of the futex.
         let mut rest = f.clone();
-        let _futex: (i64, i64, i64) = (rest.number()?, rest.number()?, rest.number()?);
-        let (waker, woken): (u32, i64) = (rest.number()?, rest.number()?);
+        let _futex: (i64, i64, i64) = (rest.integer()?, rest.integer()?, rest.integer()?);
+        let (waker, woken): (u32, i64) = (rest.integer()?, rest.integer()?);
         let times = times(&mut rest)?;
         let woken = self.location(woken);
         let woken = self.snapshot.threads.get(woken)?.tid;
@@ -511,11 +515,11 @@ impl ProfileBuilder {
     /// Adds a call to the trace.
     fn event(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let owner = self.owner(f)?;
-        let call = f.text()?;
-        let (start, end) = (f.number()?, f.number()?);
+        let call = f.string()?;
+        let (start, end) = (f.integer()?, f.integer()?);
         let span = (self.since(start), self.since(end));
         let event = self.add_event(owner, &call, span)?;
-        event.ret = f.number()?;
+        event.ret = f.integer()?;
         Some(())
     }
 
@@ -524,7 +528,7 @@ impl ProfileBuilder {
     fn off_cpu(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let owner = self.owner(f)?;
         let runs = f.flag()?;
-        let (left, ready, back) = (f.number()?, f.ns()?, f.number()?);
+        let (left, ready, back) = (f.integer()?, f.ns()?, f.integer()?);
         let (left, back) = (self.since(left), self.since(back));
         if runs {
             self.add_event(owner, PREEMPTED, (left, back))?;
@@ -559,9 +563,9 @@ impl ProfileBuilder {
 
     fn fails(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let owner = self.owner(f)?;
-        let call = f.text()?;
+        let call = f.string()?;
         let (tid, context) = self.numbers(owner)?;
-        let (error, count) = (f.text()?, f.number()?);
+        let (error, count) = (f.string()?, f.integer()?);
         // It returns the result of the call that the signal interrupted.
         if call == "rt_sigreturn" {
             return Some(());

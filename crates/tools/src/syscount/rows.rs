@@ -123,23 +123,23 @@ impl Reader {
 
     fn take(&mut self, name: &str, f: &mut Fields<'_>) -> Option<()> {
         match name {
-            "start" => self.start = f.number()?,
+            "start" => self.start = f.integer()?,
             "report" => {
                 self.open.begin = self.before;
-                self.open.end = f.number::<u64>()?.saturating_sub(self.start);
-                self.open.unfit = f.number()?;
+                self.open.end = f.integer::<u64>()?.saturating_sub(self.start);
+                self.open.unfit = f.integer()?;
                 self.before = self.open.end;
             }
             "row" | "timed" => {
                 self.group = GroupKey {
-                    call: call_name(f.number()?),
-                    error: f.number()?,
-                    pid: f.number()?,
-                    tid: f.number()?,
-                    comm: f.text()?.into_owned(),
+                    call: call_name(f.integer()?),
+                    error: f.integer()?,
+                    pid: f.integer()?,
+                    tid: f.integer()?,
+                    comm: f.string()?.into_owned(),
                 };
                 let mut calls = Calls {
-                    count: f.number()?,
+                    count: f.integer()?,
                     ..Calls::default()
                 };
                 if name == "timed" {
@@ -150,13 +150,13 @@ impl Reader {
             }
             "bucket" => {
                 // The script's buckets of negative times count to that of 0 ns.
-                let bucket = f.number::<i64>()?.saturating_sub(64).clamp(0, 64);
+                let bucket = f.integer::<i64>()?.saturating_sub(64).clamp(0, 64);
                 let bucket = usize::try_from(bucket).ok()?;
                 let buckets = &mut self.open.rows.get_mut(&self.group)?.buckets;
                 if buckets.len() <= bucket {
                     buckets.resize(bucket + 1, 0);
                 }
-                buckets[bucket] = buckets[bucket].saturating_add(f.number()?);
+                buckets[bucket] = buckets[bucket].saturating_add(f.integer()?);
             }
             _ => return None,
         }

@@ -234,8 +234,8 @@ impl FromRows for NoiseBuilder {
     fn take(&mut self, name: &str, f: &mut Fields<'_>) -> Option<()> {
         match name {
             "log" => {
-                let (cpu, start, number) = (f.number()?, f.number::<u64>()?, f.number()?);
-                let took: i64 = f.number()?;
+                let (cpu, start, number) = (f.integer()?, f.integer::<u64>()?, f.integer()?);
+                let took: i64 = f.integer()?;
                 let event = NoiseEvent {
                     start,
                     end: u64::try_from(took)
@@ -246,7 +246,7 @@ impl FromRows for NoiseBuilder {
                 self.events.entry(cpu).or_default().push(event);
             }
             "name" => {
-                let (tid, pid, name) = (f.number::<u32>()?, f.number()?, f.text()?);
+                let (tid, pid, name) = (f.integer::<u32>()?, f.integer()?, f.string()?);
                 let source = self.source(THREAD + u64::from(tid));
                 let source = self.sources.get_mut(source)?;
                 source.pid = Some(pid);

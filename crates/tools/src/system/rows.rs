@@ -79,41 +79,41 @@ impl FromRows for MachineBuilder {
     fn take(&mut self, name: &str, f: &mut Fields<'_>) -> Option<()> {
         match name {
             "cpu" => {
-                let (cpu, began, unix) = (f.number()?, f.number()?, f.number()?);
+                let (cpu, began, unix) = (f.integer()?, f.integer()?, f.integer()?);
                 self.cpus.entry(cpu).or_default().began = began;
                 if self.started_unix_ns == 0 {
                     self.started_unix_ns = unix;
                 }
             }
             "done" => {
-                let (cpu, ended) = (f.number()?, f.number()?);
+                let (cpu, ended) = (f.integer()?, f.integer()?);
                 self.cpus.get_mut(&cpu)?.ended = Some(ended);
             }
             "last" => {
-                let (cpu, since, busy) = (f.number()?, f.number()?, f.flag()?);
+                let (cpu, since, busy) = (f.integer()?, f.integer()?, f.flag()?);
                 let bounds = self.cpus.get_mut(&cpu)?;
                 (bounds.last, bounds.busy) = (since, busy);
                 self.latest = self.latest.max(since);
             }
             "task" => {
-                let (pid, ppid, kernel) = (f.number()?, f.number()?, f.flag()?);
-                let name = spile_plain::name(&f.text()?).into_owned();
+                let (pid, ppid, kernel) = (f.integer()?, f.integer()?, f.flag()?);
+                let name = spile_plain::name(&f.string()?).into_owned();
                 let process = self.process(pid);
                 (process.ppid, process.kernel, process.name) = (ppid, kernel, name);
             }
             "time" => {
-                let time = (f.number()?, f.number()?, f.number()?, f.number()?);
+                let time = (f.integer()?, f.integer()?, f.integer()?, f.integer()?);
                 self.times.push(time);
             }
             "hits" => self.hits(
-                f.number()?,
-                f.number()?,
-                f.number()?,
-                [f.number()?, f.number()?, f.number()?],
+                f.integer()?,
+                f.integer()?,
+                f.integer()?,
+                [f.integer()?, f.integer()?, f.integer()?],
             ),
             "wait" => {
-                let (cpu, pid): (u32, u32) = (f.number()?, f.number()?);
-                let (count, ns): (u64, u64) = (f.number()?, f.number()?);
+                let (cpu, pid): (u32, u32) = (f.integer()?, f.integer()?);
+                let (count, ns): (u64, u64) = (f.integer()?, f.integer()?);
                 self.cpus.get_mut(&cpu)?.cpu.switches += count;
                 if pid > 0 {
                     let process = self.process(pid);
@@ -122,14 +122,14 @@ impl FromRows for MachineBuilder {
                 }
             }
             "moved" => {
-                let (cpu, pid): (u32, u32) = (f.number()?, f.number()?);
-                let count: u64 = f.number()?;
+                let (cpu, pid): (u32, u32) = (f.integer()?, f.integer()?);
+                let count: u64 = f.integer()?;
                 if let Some(bounds) = self.cpus.get_mut(&cpu) {
                     bounds.cpu.migrations += count;
                 }
                 self.process(pid).migrations += count;
             }
-            "end" => self.broken = f.number()?,
+            "end" => self.broken = f.integer()?,
             _ => return None,
         }
         Some(())

@@ -33,12 +33,12 @@ pub(super) struct CountLocation {
 
 impl ProfileBuilder {
     pub(super) fn counts(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let thread = self.location(f.number()?);
+        let thread = self.location(f.integer()?);
         let location = CountLocation {
             thread,
-            program: f.number()?,
-            file: f.number::<i64>()?.cast_unsigned(),
-            chunk: f.number()?,
+            program: f.integer()?,
+            file: f.integer::<i64>()?.cast_unsigned(),
+            chunk: f.integer()?,
             ..CountLocation::default()
         };
         self.counting.insert(thread, self.counts.len());

@@ -87,7 +87,7 @@ fn chain(contexts: &[Context], context: u32) -> impl Iterator<Item = u32> {
 impl ProfileBuilder {
     /// Handles a `changes` row: a thread has new changes.
     pub(super) fn changes(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let thread = self.location(f.number()?);
+        let thread = self.location(f.integer()?);
         if let Some(nth) = self.counting.get(&thread).copied() {
             self.fetch(nth);
             self.make_space();
@@ -165,7 +165,7 @@ impl ProfileBuilder {
         }
     }
 
-    /// Makes intervals of the changes taken. `all`: including regions that were not announced.
+    /// Makes intervals of the changes taken. `unannounced`: including regions that were not announced.
     fn make_intervals(&mut self, nth: usize, unannounced: bool) {
         let (Some(location), Some(folder)) = (self.counts.get_mut(nth), &self.folder) else {
             return;

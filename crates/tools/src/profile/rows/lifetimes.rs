@@ -94,20 +94,20 @@ impl ProfileBuilder {
     }
 
     pub(super) fn starts(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let key: i64 = f.number()?;
-        let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
-        let name = f.text()?.into_owned();
+        let key: i64 = f.integer()?;
+        let (pid, ppid): (u32, u32) = (f.integer()?, f.integer()?);
+        let name = f.string()?.into_owned();
         let (location, _) = self.thread_index(key);
         self.set_identity(location, pid, ppid, name);
         Some(())
     }
 
     pub(super) fn executes(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let (key, first): (i64, u8) = (f.number()?, f.number()?);
-        let time = f.number().map(|when| self.since(when))?;
-        let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
-        let (before, linked_statically): (u32, bool) = (f.number()?, f.flag()?);
-        let name = f.text()?.into_owned();
+        let (key, first): (i64, u8) = (f.integer()?, f.integer()?);
+        let time = f.integer().map(|when| self.since(when))?;
+        let (pid, ppid): (u32, u32) = (f.integer()?, f.integer()?);
+        let (before, linked_statically): (u32, bool) = (f.integer()?, f.flag()?);
+        let name = f.string()?.into_owned();
         self.first.get_or_insert(pid);
         let (location, new) = self.thread_index(key);
         self.changes_end(location, time);
@@ -132,11 +132,11 @@ impl ProfileBuilder {
     }
 
     pub(super) fn exits(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let (key, when): (i64, i64) = (f.number()?, f.number()?);
-        let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
-        let status: i32 = f.number()?;
-        let name = f.text()?.into_owned();
-        let call = f.text()?;
+        let (key, when): (i64, i64) = (f.integer()?, f.integer()?);
+        let (pid, ppid): (u32, u32) = (f.integer()?, f.integer()?);
+        let status: i32 = f.integer()?;
+        let name = f.string()?.into_owned();
+        let call = f.string()?;
         let time = self.since(when);
         let (location, _) = self.thread_index(key);
         self.set_identity(location, pid, ppid, name);

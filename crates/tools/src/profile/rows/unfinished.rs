@@ -13,17 +13,17 @@ fn ends_a_thread(call: &str) -> bool {
 
 impl ProfileBuilder {
     pub(super) fn is_open(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let thread = self.location(f.number()?);
+        let thread = self.location(f.integer()?);
         self.open.push(LiveThread {
-            state: f.number()?,
-            call: f.text()?.into_owned(),
+            state: f.integer()?,
+            call: f.string()?.into_owned(),
             total: f.ns()?,
             waited: f.ns()?,
             off: f.ns()?,
             taken: f.ns()?,
             owner: TimeOwner {
                 thread,
-                region: f.number()?,
+                region: f.integer()?,
             },
             ready: f.flag()?,
         });
@@ -32,8 +32,8 @@ impl ProfileBuilder {
 
     pub(super) fn is_cut(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let owner = self.owner(f)?;
-        let name = f.text()?.into_owned();
-        let end = f.number().map(|when| self.since(when))?;
+        let name = f.string()?.into_owned();
+        let end = f.integer().map(|when| self.since(when))?;
         let total = f.ns()?;
         let parts = call_parts(total, f)?;
         if self.trace {
