@@ -80,7 +80,9 @@ impl Analysis {
             .any(|d| d.code == codes::ARG_RANGE)
         {
             // The script uses arguments, whose values are unknown.
-            let wanted = analysis.arguments();
+            let arguments = analysis.arguments();
+            let numbers = arguments.filter_map(|t| analysis.slice(t).get(1..)?.parse().ok());
+            let wanted = numbers.filter(|n| *n <= MAX_ARGS).max().unwrap_or(0);
             analysis = Analysis::parse(workspace, name, text, kind, wanted);
         }
         analysis.library = workspace.library.clone();
@@ -135,12 +137,10 @@ impl Analysis {
         }
     }
 
-    /// The largest number of a `$1` or `@1`.
-    fn arguments(&self) -> usize {
+    /// The tokens `$1`, `@1` and so on.
+    fn arguments(&self) -> impl Iterator<Item = &Token> {
         let is_arg = |t: &&Token| matches!(t.kind, Tok::Arg | Tok::ArgQuoted);
-        let args = self.tokens.iter().filter(is_arg);
-        let numbers = args.filter_map(|t| self.slice(t).get(1..)?.parse().ok());
-        numbers.filter(|n| *n <= MAX_ARGS).max().unwrap_or(0)
+        self.tokens.iter().filter(is_arg)
     }
 
     /// Analyses probe points, names and types; as on the command line, a document with syntax
@@ -179,8 +179,7 @@ impl Analysis {
             return true;
         }
         let inside = |t: &Token| span.start <= t.span.start && t.span.end <= span.end;
-        let is_arg = |t: &&Token| matches!(t.kind, Tok::Arg | Tok::ArgQuoted);
-        span.file == self.file && self.tokens.iter().filter(is_arg).any(inside)
+        span.file == self.file && self.arguments().any(inside)
     }
 
     /// The document's text.

@@ -146,9 +146,6 @@ fn in_string(a: &Analysis, i: usize, offset: usize) -> bool {
 
 /// Whether a location after `count` tokens is in the list of points of a probe.
 fn in_head(a: &Analysis, r: ItemTokens, count: usize) -> bool {
-    if count <= r.keyword + 1 && a.kind(r.keyword + 1) != Tok::Ident && count <= r.keyword {
-        return false;
-    }
     let condition = (r.keyword..count)
         .rev()
         .find(|i| matches!(a.kind(*i), Tok::KwIf | Tok::Comma));

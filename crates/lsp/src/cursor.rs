@@ -62,10 +62,9 @@ impl Analysis {
             return false;
         }
         match self.kind(i) {
-            Tok::KwProbe => true,
+            Tok::KwProbe | Tok::KwGlobal | Tok::KwPrivate => true,
             // Not the component of a probe point.
-            Tok::KwFunction => self.kind(i + 1) != Tok::LParen && self.kind(i + 1) != Tok::Dot,
-            Tok::KwGlobal | Tok::KwPrivate => true,
+            Tok::KwFunction => !matches!(self.kind(i + 1), Tok::LParen | Tok::Dot),
             _ => false,
         }
     }

@@ -172,24 +172,16 @@ impl Server<'_> {
                 }
                 continue;
             }
-            let due = self.documents.values().filter_map(|d| d.due).min();
-            let message = match due {
-                None => self.connection.receiver.recv().ok(),
-                Some(due) => {
-                    let wait = due.saturating_duration_since(Instant::now());
-                    match self.connection.receiver.recv_timeout(wait) {
-                        Ok(message) => Some(message),
-                        Err(e) if e.is_timeout() => {
-                            self.publish_due();
-                            continue;
-                        }
-                        Err(_) => None,
-                    }
-                }
+            let receiver = &self.connection.receiver;
+            // Without a message: whether it was only the time that ended.
+            let received = match self.documents.values().filter_map(|d| d.due).min() {
+                None => receiver.recv().map_err(|_| false),
+                Some(due) => receiver.recv_deadline(due).map_err(|e| e.is_timeout()),
             };
-            match message {
-                Some(message) => self.queue.push_back(message),
-                None => return,
+            match received {
+                Ok(message) => self.queue.push_back(message),
+                Err(true) => self.publish_due(),
+                Err(false) => return,
             }
         }
     }
