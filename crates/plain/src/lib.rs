@@ -25,25 +25,30 @@ pub fn acts_on_terminal(c: char) -> bool {
 /// Escapes a name that has to stay on one line.
 #[must_use]
 pub fn name(text: &str) -> Cow<'_, str> {
-    escaped(text, acts_on_terminal)
+    escaped(text, acts_on_terminal, octal)
 }
 
 /// Escapes a text of several lines, which may contain tabs.
 #[must_use]
 pub fn lines(text: &str) -> Cow<'_, str> {
-    escaped(text, |c| acts_on_terminal(c) && !matches!(c, '\n' | '\t'))
+    let acts = |c| acts_on_terminal(c) && !matches!(c, '\n' | '\t');
+    escaped(text, acts, octal)
 }
 
-fn escaped(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
+/// A text with an escape for each character that acts.
+fn escaped(
+    text: &str,
+    acts: impl Fn(char) -> bool,
+    escape: impl Fn(char, &mut String),
+) -> Cow<'_, str> {
     if !text.contains(&acts) {
         return text.into();
     }
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        if acts(c) {
-            octal(c, &mut out);
-        } else {
-            out.push(c);
+        match acts(c) {
+            true => escape(c, &mut out),
+            false => out.push(c),
         }
     }
     out.into()
@@ -75,21 +80,13 @@ pub fn cell(text: &str) -> String {
 /// Escapes a JSON document with the escapes of JSON; such characters can only be inside strings.
 #[must_use]
 pub fn json(document: &str) -> Cow<'_, str> {
-    let acts = |c: char| acts_on_terminal(c) && c != '\n';
-    if !document.contains(acts) {
-        return document.into();
-    }
-    let mut out = String::with_capacity(document.len() + 8);
-    for c in document.chars() {
-        match acts(c) {
-            true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
-                // Writing to a String cannot fail.
-                let _ = write!(out, "\\u{unit:04x}");
-            }),
-            false => out.push(c),
+    let acts = |c| acts_on_terminal(c) && c != '\n';
+    escaped(document, acts, |c, out| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\u{unit:04x}");
         }
-    }
-    out.into()
+    })
 }
 
 #[cfg(test)]

@@ -55,11 +55,13 @@ pub fn print_stderr_lines(lines: &[String]) {
 /// Prints to standard output, with control characters escaped. A reader that has ended, such as
 /// `head`, is not a failure.
 pub fn print_stdout(text: impl fmt::Display) -> Result<(), Failure> {
+    write_stdout(crate::lines(&text.to_string()).as_bytes())
+}
+
+/// Writes to standard output as [`print_stdout`], unchanged.
+pub fn write_stdout(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let text = text.to_string();
-    let text = crate::lines(&text);
-    let done = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    match done {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(fail(format_args!("cannot write to standard output: {e}")))
         }

@@ -1,13 +1,13 @@
 //! `spile report` and `spile diff`: reads profile files and writes reports.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use spile_profile::export::{ExportFormat, FORMATS};
 use spile_profile::{Run, file, html, json, report as text};
 
 use clap::Parser;
-use spile_plain::messages::{Failure, fail, print_stderr, print_stdout};
+use spile_plain::messages::{Failure, fail, print_stderr, print_stdout, write_stdout};
 
 /// Reports where the time of a recorded command went.
 #[derive(Debug, Parser)]
@@ -139,19 +139,13 @@ fn export(run: &Run, format: &ExportFormat, to: Option<&Path>) -> Result<(), Fai
         ))),
         (Some(path), [(_, bytes)]) => put(path, bytes),
         (_, [(name, bytes)]) => {
-            let mut out = std::io::stdout().lock();
-            if std::str::from_utf8(bytes).is_err() && out.is_terminal() {
+            if std::str::from_utf8(bytes).is_err() && std::io::stdout().is_terminal() {
                 return Err(fail(format_args!(
                     "{} is not for terminals: give a file with -o, as -o {name}",
                     format.name
                 )));
             }
-            match out.write_all(bytes).and_then(|()| out.flush()) {
-                Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-                    Err(fail(format_args!("cannot write to standard output: {e}")))
-                }
-                _ => Ok(()),
-            }
+            write_stdout(bytes)
         }
         _ => Ok(()),
     }
