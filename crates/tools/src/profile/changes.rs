@@ -161,7 +161,7 @@ mod tests {
             let folder = CountFolder::new(true).expect("a folder");
             let file = File::create(folder.path_of(5)).expect("made");
             file.set_len((RING as u64 + 2) * CHUNK).expect("sparse");
-            let start = folder.clock.line().first().0;
+            let start = folder.clock.start().unwrap_or_default().0;
             let library = Library {
                 folder,
                 file,

@@ -53,14 +53,10 @@ pub(crate) fn missing(pid: u32) -> String {
     let mut libraries = BTreeMap::new();
     for mapping in process::mappings(pid).unwrap_or_default() {
         let file = mapping.path.rsplit('/').next().unwrap_or_default();
-        let (part, _) = match ALL
-            .iter()
-            .find(|(_, names)| names.iter().any(|n| file.starts_with(n)))
-        {
-            Some(part) => part,
-            None => continue,
-        };
-        libraries.entry(*part).or_insert_with(|| file.to_owned());
+        let is_of = |names: &[&str]| names.iter().any(|n| file.starts_with(n));
+        if let Some((part, _)) = ALL.iter().find(|(_, names)| is_of(names)) {
+            libraries.entry(*part).or_insert_with(|| file.to_owned());
+        }
     }
     format!(
         "{}: the region library is loaded when a command starts (`spile profile -- CMD`), and process {pid} was \

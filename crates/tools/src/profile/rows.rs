@@ -284,10 +284,7 @@ impl ProfileBuilder {
         let id = self.context(pid, number);
         let program = number & !u64::from(u32::MAX);
         let parent = (parent != 0).then(|| self.context(pid, program | parent));
-        let (file, line) = match location.rsplit_once(':') {
-            Some((file, line)) => (Some(file.to_owned()), line.parse().ok()),
-            None => (None, None),
-        };
+        let location = location.rsplit_once(':');
         // Compilers make the body of a parallel region a function of its own, named after the
         // enclosing one.
         let function = function.split("._omp_fn").next().unwrap_or(function);
@@ -300,8 +297,8 @@ impl ProfileBuilder {
             parent,
             kind,
             name: if named { function.to_owned() } else { name },
-            file,
-            line,
+            file: location.map(|(file, _)| file.to_owned()),
+            line: location.and_then(|(_, line)| line.parse().ok()),
             module,
             address,
         };

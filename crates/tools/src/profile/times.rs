@@ -79,7 +79,7 @@ impl CountFolder {
         if self.trace {
             value.push("+");
         }
-        if self.clock.start.is_none() {
+        if self.clock.start().is_none() {
             value.push(":");
         }
         value.push(self.folder.path());
@@ -88,7 +88,7 @@ impl CountFolder {
 
     /// Whether times were taken from processor counters that the kernel no longer trusts.
     pub(super) fn is_distrusted(&self) -> bool {
-        self.clock.start.is_some() && !counter_is_trusted()
+        self.clock.start().is_some() && !counter_is_trusted()
     }
 
     /// The times that a thread counted. `file` is the name of its process's file and `location` its
@@ -231,9 +231,8 @@ fn remove_abandoned(parent: &Path, uid: u32) {
 /// Converts the processors' counter to nanoseconds of the monotonic clock, by readings of both.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// Counter and clock at the start; `None` where the library reads the kernel's clock.
-    start: Option<(u64, Ns)>,
-    /// Later readings, because the kernel adjusts the speed of its clock.
+    /// Counter and clock at the start, and later readings, because the kernel adjusts the speed of its clock;
+    /// none where the library reads the kernel's clock.
     marks: RefCell<Vec<(u64, Ns)>>,
 }
 
@@ -254,12 +253,6 @@ impl ClockReadings {
         };
         ClockRate::between(from, to).monotonic_ns(ticks)
     }
-
-    /// The first reading.
-    #[cfg(test)]
-    pub(super) fn first(&self) -> (u64, Ns) {
-        self.0.first().copied().unwrap_or_default()
-    }
 }
 
 /// A [`Clock`] at some time after the start.
@@ -272,11 +265,14 @@ struct ClockRate {
 
 impl Clock {
     fn new() -> Clock {
-        let start = read_both_clocks();
         Clock {
-            start,
-            marks: RefCell::new(start.into_iter().collect()),
+            marks: RefCell::new(read_both_clocks().into_iter().collect()),
         }
+    }
+
+    /// Counter and clock at the start.
+    pub(super) fn start(&self) -> Option<(u64, Ns)> {
+        self.marks.borrow().first().copied()
     }
 
     /// Reads both clocks if the last reading is old enough.
@@ -299,12 +295,8 @@ impl Clock {
     }
 
     fn rate(&self) -> ClockRate {
-        let (Some(start), Some(end)) = (self.start, read_both_clocks()) else {
-            return ClockRate {
-                start: (0, 0),
-                rate: 1.0,
-            };
-        };
+        let readings = self.start().zip(read_both_clocks());
+        let (start, end) = readings.unwrap_or_default();
         ClockRate::between(start, end)
     }
 }
@@ -389,7 +381,7 @@ mod tests {
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
             file.write_all_at(&bytes, at).expect("written");
         };
-        let (start, ns) = folder.clock.start.unwrap_or((0, 0));
+        let (start, ns) = folder.clock.start().unwrap_or((0, 0));
         put(CHUNK, &[start, 4097, 3, 0]);
         put(CHUNK + HEAD + CELL, &[5, 0]);
         put(2 * CHUNK, &[0, 0, 0, CELLS]);
@@ -470,9 +462,9 @@ mod tests {
         let cache = |name: &str| (name == "XDG_CACHE_HOME").then(|| dir.path().into());
         let variables = spile_context::environment(cache, own).expect("the library");
         for kernel in [false, true] {
-            let mut folder = CountFolder::new(false).expect("a folder");
+            let folder = CountFolder::new(false).expect("a folder");
             if kernel {
-                folder.clock.start = None;
+                folder.clock.marks.take();
             }
             let run = std::process::Command::new(&program)
                 .arg("plain")

@@ -206,10 +206,9 @@ fn prepare(cli: &Syscount) -> Result<ToolRun, Failure> {
         let whole = cli.duration.map_or(0, |d| d.as_millis());
         // If the duration is a multiple of the interval, the script ends itself, with its last
         // report.
-        let reports = if whole.is_multiple_of(ms) {
-            whole / ms
-        } else {
-            0
+        let reports = match whole % ms {
+            0 => whole / ms,
+            _ => 0,
         };
         if reports > 0 {
             run.timeout = None;

@@ -169,16 +169,12 @@ impl Column {
 
 /// Calls a second, with one decimal where there are few.
 fn rate(count: u64, seconds: f64) -> String {
-    let rate = if seconds > 0.0 {
-        count as f64 / seconds
-    } else {
-        0.0
+    let rate = match seconds > 0.0 {
+        true => count as f64 / seconds,
+        false => 0.0,
     };
-    if rate < 10.0 {
-        format!("{rate:.1}")
-    } else {
-        format!("{rate:.0}")
-    }
+    let places = usize::from(rate < 10.0);
+    format!("{rate:.places$}")
 }
 
 /// A time in nanoseconds as three significant digits and a unit.

@@ -145,16 +145,15 @@ impl Work {
             return;
         };
         let mut command = Command::new(program);
-        match with_all_signals(command.args(args)).spawn() {
-            Ok(mut child) => {
-                if let Some(duration) = self.duration {
-                    limit(&child, duration);
-                }
-                match child.wait() {
-                    Ok(status) => told.with(|t| t.status = Some(status.into_raw())),
-                    Err(e) => told.with(|t| t.wrong = Some(format!("{program}: {e}"))),
-                }
+        let spawned = with_all_signals(command.args(args)).spawn();
+        let ended = spawned.and_then(|mut child| {
+            if let Some(duration) = self.duration {
+                limit(&child, duration);
             }
+            child.wait()
+        });
+        match ended {
+            Ok(status) => told.with(|t| t.status = Some(status.into_raw())),
             Err(e) => told.with(|t| t.wrong = Some(format!("{program}: {e}"))),
         }
     }

@@ -60,14 +60,12 @@ pub(crate) fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failur
     }
     let mut tool = ToolRun::recording("system", cli.verbose);
     let cpus = machine::online_cpus();
-    let (armed, outside, told) = begin(
-        cpus,
-        Work {
-            command: cli.command.clone(),
-            duration: cli.duration,
-        },
-    )
-    .map_err(|e| fail(format_args!("a pipe: {e}")))?;
+    let work = Work {
+        command: cli.command.clone(),
+        duration: cli.duration,
+    };
+    let begun = begin(cpus, work).map_err(|e| fail(format_args!("a pipe: {e}")));
+    let (armed, outside, told) = begun?;
     tool.set("token", marks::token());
     tool.armed = Some(armed);
     tool.outside = Some(outside);

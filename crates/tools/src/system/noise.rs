@@ -265,30 +265,27 @@ impl NoiseBuilder {
         if let Some(known) = self.source_index.get(&number) {
             return *known;
         }
-        let source = match number.checked_sub(THREAD).map(u32::try_from) {
+        let (kind, name, tid) = match number.checked_sub(THREAD).map(u32::try_from) {
             Some(tid) => {
                 let tid = tid.unwrap_or(u32::MAX);
                 let name = process::stat(tid).map_or_else(|| "?".to_owned(), |s| s.comm);
-                Source {
-                    kind: CauseKind::Thread,
-                    name,
-                    tid: Some(tid),
-                    pid: None,
-                }
+                (CauseKind::Thread, name, Some(tid))
             }
             None => {
                 let (kind, name) = rows::interrupt(number);
-                Source {
-                    kind: match kind {
-                        Interrupt::Device => CauseKind::Device,
-                        Interrupt::Vector => CauseKind::Vector,
-                        Interrupt::Softirq => CauseKind::Softirq,
-                    },
-                    name,
-                    tid: None,
-                    pid: None,
-                }
+                let kind = match kind {
+                    Interrupt::Device => CauseKind::Device,
+                    Interrupt::Vector => CauseKind::Vector,
+                    Interrupt::Softirq => CauseKind::Softirq,
+                };
+                (kind, name, None)
             }
+        };
+        let source = Source {
+            kind,
+            name,
+            tid,
+            pid: None,
         };
         self.sources.push(source);
         self.source_index.insert(number, self.sources.len() - 1);
