@@ -169,25 +169,18 @@ impl Prompt {
     /// Adds a text; reads further lines until it is whole.
     fn add(&mut self, text: &str) -> Result<(), Failure> {
         let mut text = text.to_owned();
-        loop {
-            match self.check(&text) {
-                Checked::Whole => break,
-                Checked::Wrong(errors) => {
-                    print_stderr_raw(&errors);
-                    return Ok(());
-                }
-                Checked::Open(errors) => match self.read(MORE)? {
-                    Some(line) if !line.trim().is_empty() => {
-                        text.push('\n');
-                        text.push_str(&line);
-                    }
-                    // An empty line or the end of the input gives up.
-                    _ => {
-                        print_stderr_raw(&errors);
-                        return Ok(());
-                    }
-                },
-            }
+        while let Err(wrong) = self.check(&text) {
+            let more = match wrong.open {
+                true => self.read(MORE)?,
+                false => None,
+            };
+            // An empty line or the end of the input gives up.
+            let Some(line) = more.filter(|line| !line.trim().is_empty()) else {
+                print_stderr_raw(&wrong.errors);
+                return Ok(());
+            };
+            text.push('\n');
+            text.push_str(&line);
         }
         if !text.trim().is_empty() {
             self.parts.push(text);
@@ -196,11 +189,11 @@ impl Prompt {
     }
 
     /// Parses a text as the next part.
-    fn check(&mut self, text: &str) -> Checked {
+    fn check(&mut self, text: &str) -> Result<(), Unparsed> {
         let name = format!("<part {}>", self.parts.len() + 1);
         let (file, diags) = self.parsed.parse(&name, text);
         if !diags.has_errors() {
-            return Checked::Whole;
+            return Ok(());
         }
         let errors = diags.render(&self.parsed.sources, self.color);
         let end = text.trim_end().len();
@@ -210,10 +203,7 @@ impl Prompt {
             let span = d.primary.as_ref().map(|l| l.span);
             UNCLOSED.contains(&d.code) || span.is_some_and(at_end)
         });
-        match open {
-            true => Checked::Open(errors),
-            false => Checked::Wrong(errors),
-        }
+        Err(Unparsed { errors, open })
     }
 
     /// Parses all parts again, because one of them is gone. What is wrong without it is said by `run`.
@@ -271,14 +261,14 @@ impl Prompt {
     /// Keeps a whole text as a part; whether it parses.
     fn add_whole(&mut self, text: String) -> bool {
         match self.check(&text) {
-            Checked::Whole => {
+            Ok(()) => {
                 let text = text.trim_end();
                 self.parts
                     .extend((!text.is_empty()).then(|| text.to_owned()));
                 true
             }
-            Checked::Wrong(errors) | Checked::Open(errors) => {
-                print_stderr_raw(&errors);
+            Err(wrong) => {
+                print_stderr_raw(&wrong.errors);
                 false
             }
         }
@@ -351,14 +341,11 @@ impl Prompt {
     }
 }
 
-/// The outcome of parsing a text.
-enum Checked {
-    /// It parses.
-    Whole,
-    /// It ends too early; with the errors.
-    Open(String),
-    /// It does not parse; with the errors.
-    Wrong(String),
+/// Why a text does not parse.
+struct Unparsed {
+    errors: String,
+    /// It ends too early.
+    open: bool,
 }
 
 fn path(text: &str, command: &str) -> Result<PathBuf, Failure> {

@@ -39,12 +39,8 @@ pub(crate) fn run(cli: &Cli, front: &mut Frontend, color: bool) -> Result<u8, Fa
     } else {
         points(cli, front, color)?
     };
-    let lines: Vec<_> = lines.iter().map(|l| spile_plain::name(l)).collect();
-    let mut text = lines.join("\n");
-    if !text.is_empty() {
-        text.push('\n');
-    }
-    print_stdout(text)?;
+    let lines = lines.iter().map(|l| format!("{}\n", spile_plain::name(l)));
+    print_stdout(lines.collect::<String>())?;
     Ok(0)
 }
 

@@ -172,14 +172,10 @@ pub(super) fn libraries(
 
 /// Files with code that a process has mapped, except its own program.
 pub(super) fn mapped_files(pid: u32) -> Vec<PathBuf> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let program = process::executable(pid);
-    let line = |line: &str| {
-        let mut fields = line.split_whitespace();
-        let path = fields.nth(5)?;
-        (path.starts_with('/') && line.contains("r-xp")).then(|| PathBuf::from(path))
-    };
-    let mut files: Vec<PathBuf> = text.lines().filter_map(line).collect();
+    let mappings = process::mappings(pid).unwrap_or_default().into_iter();
+    let code = mappings.filter(|m| m.executable && m.path.starts_with('/'));
+    let mut files: Vec<PathBuf> = code.map(|m| m.path.into()).collect();
     files.dedup();
     files.retain(|f| Some(f) != program.as_ref());
     files

@@ -166,14 +166,15 @@ impl Programs {
             };
             Ok(paths.iter().map(|p| of(p, pid)).collect())
         };
+        let process = |pid| Ok(vec![of(&paths::of_process(pid)?, Some(pid))]);
         match query {
             ModuleQuery::Path(name) => named(name),
-            ModuleQuery::Pid(pid) => Ok(vec![of(&paths::of_process(*pid)?, Some(*pid))]),
+            ModuleQuery::Pid(pid) => process(*pid),
             ModuleQuery::Target => match &self.target {
                 TargetProcess::None => {
                     Err("`process` without a name means the process of -c or -x".into())
                 }
-                TargetProcess::Pid(pid) => Ok(vec![of(&paths::of_process(*pid)?, Some(*pid))]),
+                TargetProcess::Pid(pid) => process(*pid),
                 TargetProcess::Command(command) => {
                     named(command.split_whitespace().next().unwrap_or(""))
                 }

@@ -30,12 +30,11 @@ pub(super) fn execute(
     read_files: Vec<(PathBuf, spile_runtime::FileState)>,
     change: impl FnOnce(&mut spile_runtime::SessionOptions),
 ) -> Result<session::Outcome, Failure> {
-    let timeout = match cli.timeout {
-        None => None,
-        Some(secs) => Some(
-            Duration::try_from_secs_f64(secs).map_err(|e| fail(format_args!("-T {secs}: {e}")))?,
-        ),
+    let seconds = |secs| {
+        let timeout = Duration::try_from_secs_f64(secs);
+        timeout.map_err(|e| fail(format_args!("-T {secs}: {e}")))
     };
+    let timeout = cli.timeout.map(seconds).transpose()?;
     let verbose = cli.is_verbose(5);
     let (object, machine) = compiled.unzip();
     let machine = machine.map(Rc::new);
