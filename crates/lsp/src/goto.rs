@@ -93,8 +93,8 @@ fn name(
     let word = a.word(i);
     let called = a.kind(i + 1) == Tok::LParen;
     let functions = || {
-        let all = a.functions(word);
-        (!all.is_empty()).then_some(Meaning::Function(all))
+        let bodies = a.functions(word);
+        (!bodies.is_empty()).then_some(Meaning::Function(bodies))
     };
     let builtin = || docs::find(word).map(Meaning::Word);
     if called && let Some(found) = functions().or_else(builtin) {

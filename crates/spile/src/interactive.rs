@@ -90,7 +90,7 @@ struct Prompt {
     /// What the parts define.
     parsed: Parts,
     /// The file that the script was loaded from or saved to, which `save` overwrites.
-    own: Option<PathBuf>,
+    file: Option<PathBuf>,
 }
 
 /// Takes the file with the script of a prompt from a command line that [`Prompt::start`] made.
@@ -113,7 +113,7 @@ pub(crate) fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
         input: DefaultEditor::new().map_err(fail)?,
         parts: Vec::new(),
         parsed: Parts::new(cli)?,
-        own: None,
+        file: None,
     };
     if std::io::stdin().is_terminal() {
         print_stdout("`help` shows the commands. Other text becomes part of the script.\n")?;
@@ -253,7 +253,7 @@ impl Prompt {
         let file = path(file, "load")?;
         let text = read_file(&file)?;
         if self.add_whole(text) {
-            self.own = Some(file);
+            self.file = Some(file);
         }
         Ok(())
     }
@@ -277,13 +277,13 @@ impl Prompt {
     fn save(&mut self, file: &str) -> Result<(), Failure> {
         let file = path(file, "save")?;
         let failed = |e: std::io::Error| fail(format_args!("{}: {e}", file.display()));
-        let mut to = match self.own.as_ref() == Some(&file) {
+        let mut to = match self.file.as_ref() == Some(&file) {
             true => files::create(&file),
             false => std::fs::File::create_new(&file),
         }
         .map_err(failed)?;
         to.write_all(self.script().as_bytes()).map_err(failed)?;
-        self.own = Some(file);
+        self.file = Some(file);
         Ok(())
     }
 

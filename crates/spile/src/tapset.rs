@@ -42,7 +42,7 @@ pub(crate) struct Tapset {
     /// The public macros of all `.stpm` files.
     pub macros: MacroLibrary,
     /// The scripts of `-I` folders.
-    own: Vec<FileId>,
+    scripts: Vec<FileId>,
     /// The built-in files, in the order of the table.
     built_in: Vec<FileId>,
 }
@@ -87,7 +87,7 @@ pub(crate) fn open(
 ) -> Result<Tapset, Failure> {
     let mut tapset = Tapset {
         macros: MacroLibrary::new(),
-        own: Vec::new(),
+        scripts: Vec::new(),
         built_in: Vec::new(),
     };
     let mut paths = Vec::new();
@@ -101,7 +101,7 @@ pub(crate) fn open(
         let file = sources.add(name, text);
         match is_macros {
             true => tapset.add_macros(sources, file, env, diags),
-            false => tapset.own.push(file),
+            false => tapset.scripts.push(file),
         }
     }
     for file in built_in::FILES {
@@ -149,7 +149,7 @@ impl Tapset {
         env: PreprocEnv,
         diags: &mut Diagnostics,
     ) {
-        for file in self.own {
+        for file in self.scripts {
             let mut file_diags = Diagnostics::new();
             let tree = parse_file(sources, file, &env, &self.macros, &mut file_diags);
             if !diags.append_library(sources.name(file), file_diags) {

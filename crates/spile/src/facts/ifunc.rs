@@ -94,7 +94,7 @@ impl IndirectFunctions {
                 search.process(pid);
             }
         }
-        search.found
+        search.choices
     }
 }
 
@@ -111,7 +111,7 @@ struct ChoiceSearch<'a> {
     resolvers: BTreeSet<u64>,
     /// By mapped file: the words that hold an implementation, with the resolver.
     words: HashMap<PathBuf, Vec<(u64, u64)>>,
-    found: Choices,
+    choices: Choices,
 }
 
 impl<'a> ChoiceSearch<'a> {
@@ -138,14 +138,14 @@ impl<'a> ChoiceSearch<'a> {
             names,
             resolvers,
             words: HashMap::new(),
-            found: Choices::default(),
+            choices: Choices::default(),
         };
         (!search.resolvers.is_empty()).then_some(search)
     }
 
     /// Whether all resolvers' choices are known.
     fn is_complete(&self) -> bool {
-        let known = |r: &u64| self.found.chosen.contains_key(r) || self.found.vdso.contains(r);
+        let known = |r: &u64| self.choices.chosen.contains_key(r) || self.choices.vdso.contains(r);
         self.resolvers.iter().all(known)
     }
 
@@ -185,14 +185,14 @@ impl<'a> ChoiceSearch<'a> {
                 }
                 let address = u64::from_le_bytes(word);
                 if vdso.is_some_and(|m| (m.start..m.end).contains(&address)) {
-                    self.found.vdso.insert(*resolver);
+                    self.choices.vdso.insert(*resolver);
                     continue;
                 }
                 // A word of a function that was not called yet leads to a stub, one of a function that
                 // another file replaces to that file.
                 let address = address.wrapping_sub(own_bias);
                 if address != *resolver && ifunc::begins_function(self.file, address) {
-                    let chosen = self.found.chosen.entry(*resolver).or_default();
+                    let chosen = self.choices.chosen.entry(*resolver).or_default();
                     chosen.insert(address);
                 }
             }

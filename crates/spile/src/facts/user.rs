@@ -148,7 +148,7 @@ impl Programs {
     }
 
     fn find(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
-        let of = |path: &Path, pid| FoundModule {
+        let module = |path: &Path, pid| FoundModule {
             module: ProbeModule::File(path.to_string_lossy().into()),
             pid,
         };
@@ -164,9 +164,9 @@ impl Programs {
                 TargetProcess::Pid(pid) => Some(pid),
                 _ => None,
             };
-            Ok(paths.iter().map(|p| of(p, pid)).collect())
+            Ok(paths.iter().map(|p| module(p, pid)).collect())
         };
-        let process = |pid| Ok(vec![of(&paths::of_process(pid)?, Some(pid))]);
+        let process = |pid| Ok(vec![module(&paths::of_process(pid)?, Some(pid))]);
         match query {
             ModuleQuery::Path(name) => named(name),
             ModuleQuery::Pid(pid) => process(*pid),
@@ -193,7 +193,7 @@ impl Programs {
                     loaded.ok_or(why)
                 })?;
                 let paths = self.with_functions(paths);
-                Ok(paths.iter().map(|p| of(p, *pid)).collect())
+                Ok(paths.iter().map(|p| module(p, *pid)).collect())
             }
             ModuleQuery::Library { of, .. } => Err(format!("{of} has no libraries")),
             ModuleQuery::Headers(names) => Err(format!("<{}> is a header", names.join("><"))),

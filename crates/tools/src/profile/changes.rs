@@ -31,7 +31,7 @@ pub(super) struct Change {
     /// Changes before it were lost because the ring was full.
     pub after_lost: bool,
     /// Time on the monotonic clock.
-    pub at: Ns,
+    pub time: Ns,
 }
 
 /// A thread's ring.
@@ -115,7 +115,7 @@ impl ChangeRing {
                 number: u32::from(bits.low16()),
                 entered: bits & ENTERED != 0,
                 after_lost: bits & AFTER_LOST != 0,
-                at: line.monotonic_ns(ticks),
+                time: line.monotonic_ns(ticks),
             }
         };
         let cells = self.raw.chunks_exact(CELL.fit::<usize>()).map(change);

@@ -33,7 +33,8 @@ pub(super) fn load(trace: bool) -> Result<(Option<CountFolder>, String), String>
     })?;
     // `environment` puts our library in front of the others.
     let loaded = variables.iter().find(|(name, _)| *name == "LD_PRELOAD");
-    let library = loaded.and_then(|(_, all)| all.to_str()?.split(':').next().map(str::to_owned));
+    let library =
+        loaded.and_then(|(_, libraries)| libraries.to_str()?.split(':').next().map(str::to_owned));
     let folder = CountFolder::new(trace);
     match &folder {
         Ok(folder) => variables.push((times::VARIABLE, folder.value())),

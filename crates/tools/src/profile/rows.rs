@@ -133,14 +133,14 @@ impl ProfileBuilder {
             "start" => self.starts(f)?,
             "exec" => self.executes(f)?,
             "started" => {
-                let thread = self.location(f.integer()?);
+                let thread = self.thread(f.integer()?);
                 self.single_call(thread, "(start)", f)?;
             }
             "exit" => self.exits(f)?,
             "open" => self.is_open(f)?,
             "cut" => self.is_cut(f)?,
             "user" => {
-                let thread = self.location(f.integer()?);
+                let thread = self.thread(f.integer()?);
                 let [user, ready, blocked] = [f.ns()?, f.ns()?, f.ns()?];
                 let parts = &mut self.snapshot.threads.get_mut(thread)?.parts;
                 parts.user += user;
@@ -210,7 +210,7 @@ impl ProfileBuilder {
     /// The thread and the region that a row begins with.
     fn owner(&mut self, f: &mut Fields<'_>) -> Option<TimeOwner> {
         let (key, region) = (f.integer()?, f.integer()?);
-        let thread = self.location(key);
+        let thread = self.thread(key);
         Some(TimeOwner { thread, region })
     }
 
@@ -263,7 +263,7 @@ impl ProfileBuilder {
     /// The row of a thread's time in a context.
     fn of_context(&mut self, tid: u32, context: u32) -> &mut ContextTime {
         let rows = &mut self.snapshot.context_times;
-        let location = *self.in_contexts.entry((tid, context)).or_insert_with(|| {
+        let index = *self.in_contexts.entry((tid, context)).or_insert_with(|| {
             rows.push(ContextTime {
                 tid,
                 context,
@@ -271,7 +271,7 @@ impl ProfileBuilder {
             });
             rows.len() - 1
         });
-        &mut self.snapshot.context_times[location]
+        &mut self.snapshot.context_times[index]
     }
 
     fn region(&mut self, f: &mut Fields<'_>) -> Option<()> {
@@ -325,7 +325,7 @@ impl ProfileBuilder {
     fn of_calls(&mut self, tid: u32, context: u32, call: &str) -> &mut CallTotals {
         let key = (tid, context, call.to_owned());
         let rows = &mut self.snapshot.calls;
-        let location = *self.calls.entry(key).or_insert_with(|| {
+        let index = *self.calls.entry(key).or_insert_with(|| {
             rows.push(CallTotals {
                 tid,
                 context,
@@ -334,7 +334,7 @@ impl ProfileBuilder {
             });
             rows.len() - 1
         });
-        &mut self.snapshot.calls[location]
+        &mut self.snapshot.calls[index]
     }
 
     fn calls(&mut self, f: &mut Fields<'_>) -> Option<()> {
@@ -462,7 +462,7 @@ impl ProfileBuilder {
         );
         let context = self.context(pid, region);
         let rows = &mut self.snapshot.futexes;
-        let location = *self
+        let index = *self
             .futexes
             .entry((pid, address, context))
             .or_insert_with(|| {
@@ -474,7 +474,7 @@ impl ProfileBuilder {
                 });
                 rows.len() - 1
             });
-        rows.get_mut(location)
+        rows.get_mut(index)
     }
 
     fn futex(&mut self, f: &mut Fields<'_>) -> Option<()> {
@@ -492,7 +492,7 @@ impl ProfileBuilder {
         let _futex: (i64, i64, i64) = (rest.integer()?, rest.integer()?, rest.integer()?);
         let (waker, woken): (u32, i64) = (rest.integer()?, rest.integer()?);
         let times = times(&mut rest)?;
-        let woken = self.location(woken);
+        let woken = self.thread(woken);
         let woken = self.snapshot.threads.get(woken)?.tid;
         // The last thread that had the id.
         let again = self

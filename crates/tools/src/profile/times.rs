@@ -246,7 +246,7 @@ pub(super) struct ClockReadings(Vec<(u64, Ns)>);
 impl ClockReadings {
     /// The monotonic clock at a reading of the counter.
     pub(super) fn monotonic_ns(&self, ticks: u64) -> Ns {
-        let next = self.0.partition_point(|(at, _)| *at < ticks);
+        let next = self.0.partition_point(|(counter, _)| *counter < ticks);
         let next = next.clamp(1, self.0.len().max(2) - 1);
         let (Some(&from), Some(&to)) = (self.0.get(next - 1), self.0.get(next)) else {
             return ticks;

@@ -33,7 +33,7 @@ pub(super) struct CountLocation {
 
 impl ProfileBuilder {
     pub(super) fn counts(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let thread = self.location(f.integer()?);
+        let thread = self.thread(f.integer()?);
         let location = CountLocation {
             thread,
             program: f.integer()?,

@@ -26,10 +26,10 @@ const RAW: usize = 16 << 20;
 type Interval = (u32, Ns, Ns);
 
 impl OpenRegions {
-    /// The thread changes to a context at `at`. Intervals that end are added to `out`, inner ones
+    /// The thread changes to a context. Intervals that end are added to `out`, inner ones
     /// first.
     fn change(&mut self, to: u32, change: Change, contexts: &[Context], out: &mut Vec<Interval>) {
-        let time = change.at.max(self.last);
+        let time = change.time.max(self.last);
         let is_around = |outer: u32| chain(contexts, to).any(|c| c == outer);
         if change.after_lost {
             // The changes in between are lost: the regions that the thread can still be in go on.
@@ -87,7 +87,7 @@ fn chain(contexts: &[Context], context: u32) -> impl Iterator<Item = u32> {
 impl ProfileBuilder {
     /// Handles a `changes` row: a thread has new changes.
     pub(super) fn changes(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let thread = self.location(f.integer()?);
+        let thread = self.thread(f.integer()?);
         if let Some(nth) = self.counting.get(&thread).copied() {
             self.fetch(nth);
             self.make_space();
@@ -196,7 +196,9 @@ impl ProfileBuilder {
                 Some(id) if id != ROOT => id,
                 _ => self.context(pid, program | u64::from(change.number)),
             };
-            change.at = change.at.saturating_sub(self.origin.max(0).cast_unsigned());
+            change.time = change
+                .time
+                .saturating_sub(self.origin.max(0).cast_unsigned());
             inside.change(to, change, &self.snapshot.contexts, &mut out);
         }
         if let Some(until) = until {
@@ -253,7 +255,7 @@ mod tests {
                 number: to.unsigned_abs(),
                 entered: *to > 0,
                 after_lost: false,
-                at: n as Ns + 1,
+                time: n as Ns + 1,
             };
             inside.change(to.unsigned_abs(), change, &contexts(), &mut out);
         }
@@ -305,7 +307,7 @@ mod tests {
                 number: to,
                 entered: true,
                 after_lost,
-                at,
+                time: at,
             };
             inside.change(to, change, &contexts(), &mut out);
         }
@@ -331,7 +333,7 @@ mod tests {
                 number: 0,
                 entered: true,
                 after_lost: false,
-                at,
+                time: at,
             };
             inside.change(at as u32 % 3 + 1, change, &around, &mut out);
             assert!(inside.open.len() <= DEEPEST);

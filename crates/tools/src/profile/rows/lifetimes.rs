@@ -13,18 +13,18 @@ fn tid_of_key(key: i64) -> u32 {
 
 impl ProfileBuilder {
     /// The index of the thread of a key, which is added if it is new.
-    pub(super) fn location(&mut self, key: i64) -> usize {
-        let (location, new) = self.thread_index(key);
+    pub(super) fn thread(&mut self, key: i64) -> usize {
+        let (index, new) = self.thread_index(key);
         if new {
-            self.look_up(location, tid_of_key(key));
+            self.look_up(index, tid_of_key(key));
         }
-        location
+        index
     }
 
     /// Sets the process and the name of a thread that no row identifies.
-    pub(super) fn look_up(&mut self, location: usize, tid: u32) {
+    pub(super) fn look_up(&mut self, index: usize, tid: u32) {
         if let Some(who) = self.identify.and_then(|who| who(tid)) {
-            self.set_identity(location, who.pid, who.ppid, who.name);
+            self.set_identity(index, who.pid, who.ppid, who.name);
             self.name_process(who.pid, who.process);
         }
     }
@@ -56,8 +56,8 @@ impl ProfileBuilder {
 
     /// The index of the thread of a key, and whether it is new.
     fn thread_index(&mut self, key: i64) -> (usize, bool) {
-        if let Some(location) = self.threads.get(&key) {
-            return (*location, false);
+        if let Some(index) = self.threads.get(&key) {
+            return (*index, false);
         }
         let tid = tid_of_key(key);
         let used = self.earlier_threads.entry(tid).or_insert(0);
@@ -67,14 +67,14 @@ impl ProfileBuilder {
             ..Thread::default()
         });
         *used += 1;
-        let location = self.snapshot.threads.len() - 1;
-        self.threads.insert(key, location);
-        (location, true)
+        let index = self.snapshot.threads.len() - 1;
+        self.threads.insert(key, index);
+        (index, true)
     }
 
     /// Sets the process and the name of a thread.
-    fn set_identity(&mut self, location: usize, pid: u32, ppid: u32, name: String) {
-        let Some(thread) = self.snapshot.threads.get_mut(location) else {
+    fn set_identity(&mut self, index: usize, pid: u32, ppid: u32, name: String) {
+        let Some(thread) = self.snapshot.threads.get_mut(index) else {
             return;
         };
         thread.pid = pid;
@@ -97,8 +97,8 @@ impl ProfileBuilder {
         let key: i64 = f.integer()?;
         let (pid, ppid): (u32, u32) = (f.integer()?, f.integer()?);
         let name = f.string()?.into_owned();
-        let (location, _) = self.thread_index(key);
-        self.set_identity(location, pid, ppid, name);
+        let (index, _) = self.thread_index(key);
+        self.set_identity(index, pid, ppid, name);
         Some(())
     }
 
@@ -109,9 +109,9 @@ impl ProfileBuilder {
         let (before, linked_statically): (u32, bool) = (f.integer()?, f.flag()?);
         let name = f.string()?.into_owned();
         self.first.get_or_insert(pid);
-        let (location, new) = self.thread_index(key);
-        self.changes_end(location, time);
-        let thread = self.snapshot.threads.get_mut(location)?;
+        let (index, new) = self.thread_index(key);
+        self.changes_end(index, time);
+        let thread = self.snapshot.threads.get_mut(index)?;
         // A leader that had ended is known, though its times begin again.
         if new && first != 0 {
             thread.started_ns = time;
@@ -122,7 +122,7 @@ impl ProfileBuilder {
         if before != thread.tid % REUSED {
             self.renamed.insert(before, time);
         }
-        self.set_identity(location, pid, ppid, name.clone());
+        self.set_identity(index, pid, ppid, name.clone());
         let process = self.processes.get_mut(&pid)?;
         process.comm = name;
         process.linked_statically = linked_statically;
@@ -138,13 +138,13 @@ impl ProfileBuilder {
         let name = f.string()?.into_owned();
         let call = f.string()?;
         let time = self.since(when);
-        let (location, _) = self.thread_index(key);
-        self.set_identity(location, pid, ppid, name);
+        let (index, _) = self.thread_index(key);
+        self.set_identity(index, pid, ppid, name);
         if call != "-" {
-            self.single_call(location, &call, f)?;
+            self.single_call(index, &call, f)?;
         }
-        self.changes_end(location, time);
-        let thread = self.snapshot.threads.get_mut(location)?;
+        self.changes_end(index, time);
+        let thread = self.snapshot.threads.get_mut(index)?;
         thread.ended_ns = Some(time);
         let leads = thread.tid % REUSED == pid;
         let process = self.processes.get_mut(&pid)?;

@@ -13,7 +13,7 @@ fn ends_a_thread(call: &str) -> bool {
 
 impl ProfileBuilder {
     pub(super) fn is_open(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let thread = self.location(f.integer()?);
+        let thread = self.thread(f.integer()?);
         self.open.push(LiveThread {
             state: f.integer()?,
             call: f.string()?.into_owned(),
