@@ -62,7 +62,97 @@ fn no_file_has_marks_of_a_conflict() {
     for ends in [".rs", ".md", ".toml", ".stp", ".tsv", ".c", ".py", ".1"] {
         for (path, text) in files(ends) {
             for (i, line) in text.lines().enumerate() {
-                if line.starts_with("    let others = [
+                if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
+                    bad.push(format!("{}:{}", path.display(), i + 1));
+                }
+            }
+        }
+    }
+    report("left by a merge", &bad);
+}
+
+#[test]
+fn every_unsafe_has_its_reason() {
+    let mut bad = Vec::new();
+    for (path, text) in files(".rs") {
+        let lines: Vec<_> = text.lines().collect();
+        for (i, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap_or("");
+            let opens = ["unsafe {", "unsafe impl"].iter().any(|u| code.contains(u));
+            let quoted = code.contains("\"unsafe");
+            let reason = lines[i.saturating_sub(4)..=i]
+                .iter()
+                .any(|l| l.contains("SAFETY"));
+            if opens && !quoted && !reason {
+                bad.push(format!("{}:{}", path.display(), i + 1));
+            }
+        }
+    }
+    report("unsafe without SAFETY", &bad);
+}
+
+#[test]
+fn documents_name_files_that_exist() {
+    let tops = [
+        "crates/",
+        "docs/",
+        "tapset/",
+        "tests/",
+        "xtask/",
+        "examples/",
+        ".ci/",
+    ];
+    let mut bad = Vec::new();
+    for (path, text) in files(".md") {
+        for quoted in text.split('`').skip(1).step_by(2) {
+            let is_path = tops.iter().any(|t| quoted.starts_with(t))
+                && !quoted.contains([' ', '*', '\n', '<', '…']);
+            let file = quoted.split(':').next().unwrap_or(quoted);
+            if is_path && !root().join(file).exists() {
+                bad.push(format!("{}: {quoted}", path.display()));
+            }
+        }
+        for link in text.split("](").skip(1) {
+            let target = link.split([')', '#']).next().unwrap_or("");
+            let local = !target.is_empty() && !target.contains("://");
+            if local && !path.parent().expect("a folder").join(target).exists() {
+                bad.push(format!("{}: link to {target}", path.display()));
+            }
+        }
+    }
+    report("not there", &bad);
+}
+
+/// Sections of manifests that name libraries, and what marks them in the document.
+const SECTIONS: [(&str, &str); 3] = [
+    ("[dependencies]", ""),
+    ("[dev-dependencies]", " (tests)"),
+    ("[build-dependencies]", " (build)"),
+];
+
+/// The libraries that a manifest names, without our own crates.
+fn libraries(manifest: &str, section: &str) -> Vec<String> {
+    let lines = manifest.lines().skip_while(|l| *l != section).skip(1);
+    lines
+        .take_while(|l| !l.starts_with('['))
+        .filter_map(|l| l.split_once([' ', '.', '=']))
+        .map(|(name, _)| name.to_owned())
+        .filter(|name| !name.is_empty() && name != "#" && !name.starts_with("spile-"))
+        .collect()
+}
+
+#[test]
+fn every_library_has_its_reason() {
+    let text = std::fs::read_to_string(root().join("docs/dependencies.md")).expect("text");
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|l| l.starts_with("| `"))
+        .map(|l| l.split('|').map(str::trim).collect())
+        .collect();
+    let mut wanted = Vec::new();
+    let dirs = std::fs::read_dir(root().join("crates")).expect("crates");
+    let mut dirs: Vec<_> = dirs.flatten().map(|e| e.path()).collect();
+    let others = [
         "xtask",
         "tests/bench",
         "tests/guests",

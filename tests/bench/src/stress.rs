@@ -71,14 +71,8 @@ fn row(name: &str, lines: usize, args: &[&str]) {
         };
         times.push(millis(running.armed));
         if round == 0 {
-            let ids = bpf::ids(ObjectKind::Prog).unwrap_or_default();
-            for id in ids.into_iter().filter(|id| !before.contains(id)) {
-                let Ok(info) = bpf::prog_by_id(id).and_then(|p| {
-                    use std::os::fd::AsFd;
-                    bpf::prog_info(p.as_fd())
-                }) else {
-                    continue;
-                };
+            let loaded = bpf::programs().unwrap_or_default().into_iter();
+            for info in loaded.filter(|info| !before.contains(&info.id)) {
                 programs += 1;
                 insns += info.insns;
                 followed += info.verified_insns;
