@@ -366,7 +366,6 @@ fn conditions() {
         for &cond in Cond::ALL {
             for (a, b) in PAIRS {
                 let wanted = holds(width, cond, cut(a), cut(b));
-                assert_eq!(holds(width, cond.swapped(), cut(b), cut(a)), wanted);
                 if let Some(inverse) = cond.inverse() {
                     assert_ne!(holds(width, inverse, cut(a), cut(b)), wanted);
                 }

@@ -128,13 +128,6 @@ impl AsmFunction {
         })
     }
 
-    /// Whether the function has a jump that needs Linux 6.6 (`gotol`).
-    pub fn has_long_jump(&self) -> bool {
-        self.insns
-            .iter()
-            .any(|i| matches!(i, Insn::GotoLong { .. }))
-    }
-
     /// The instructions as text: one per line with its slot and its references, below its script
     /// line and comments.
     pub fn listing(&self) -> String {
@@ -379,11 +372,6 @@ impl Asm {
     /// Marks the function as [`AsmFunction::separate`].
     pub fn mark_separate(&mut self) {
         self.function.separate = true;
-    }
-
-    /// Slot of the next instruction.
-    pub fn position(&self) -> u32 {
-        self.here
     }
 
     /// Number of instructions so far.
@@ -636,7 +624,7 @@ impl Asm {
     }
 
     /// Resolves the jumps. Distances beyond 16 bits become `gotol` (a conditional jump: a jump over
-    /// a `gotol`), which [`AsmFunction::has_long_jump`] reports.
+    /// a `gotol`).
     pub fn finish(mut self) -> Result<AsmFunction, AsmError> {
         self.allocate()?;
         while self.lengthen() {}

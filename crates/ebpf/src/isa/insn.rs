@@ -577,21 +577,6 @@ impl Cond {
             Cond::Set => return None,
         })
     }
-
-    /// The condition for exchanged operands.
-    pub fn swapped(self) -> Cond {
-        match self {
-            Cond::Gt => Cond::Lt,
-            Cond::Lt => Cond::Gt,
-            Cond::Ge => Cond::Le,
-            Cond::Le => Cond::Ge,
-            Cond::Sgt => Cond::Slt,
-            Cond::Slt => Cond::Sgt,
-            Cond::Sge => Cond::Sle,
-            Cond::Sle => Cond::Sge,
-            Cond::Eq | Cond::Ne | Cond::Set => self,
-        }
-    }
 }
 
 struct Imm64(ImmKind, u64);
