@@ -58,22 +58,26 @@ pub enum CopyLocation {
     },
     /// The copy of an array, with an entry for each element: a word that is nonzero if the element
     /// exists, the key, and the value.
-    Elements {
-        /// The array's map.
-        from: String,
-        /// The map of copies.
-        to: String,
-        /// Offset of the word in the shared area with the number of entries.
-        count: u32,
-        /// Bytes of a key.
-        key: u32,
-        /// Bytes of a value.
-        value: u32,
-        /// Limit on the number of elements.
-        max: u32,
-        /// The words for key lists, if the controller can provide them.
-        known: Option<KeyListWords>,
-    },
+    Elements(ElementCopies),
+}
+
+/// The copies of an array's elements.
+#[derive(Debug, Clone)]
+pub struct ElementCopies {
+    /// The array's map.
+    pub from: String,
+    /// The map of copies.
+    pub to: String,
+    /// Offset of the word in the shared area with the number of entries.
+    pub count: u32,
+    /// Bytes of a key.
+    pub key: u32,
+    /// Bytes of a value.
+    pub value: u32,
+    /// Limit on the number of elements.
+    pub max: u32,
+    /// The words for key lists, if the controller can provide them.
+    pub known: Option<KeyListWords>,
 }
 
 /// Words in the shared area with which the section avoids iterating over the whole array. The
@@ -100,7 +104,7 @@ impl CriticalLayout {
     pub fn insertions_word(&self, g: GlobalId) -> Option<u32> {
         let guarded = self.globals.iter().find(|c| c.global == g)?;
         match &guarded.copy {
-            CopyLocation::Elements { known, .. } => known.map(|k| k.fresh),
+            CopyLocation::Elements(copies) => copies.known.map(|k| k.fresh),
             CopyLocation::Words { .. } => None,
         }
     }

@@ -14,9 +14,11 @@
 //! continues only afterwards. The program then gives up at once, and the controller tries again. No
 //! other handler of that processor runs in the meantime (its busy word is [`BUSY`]).
 
+use std::ops::Deref;
+
 use spile_cast::Cast;
 use spile_layout::critical::{
-    BUSY, CopyLocation, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, answer, request,
+    BUSY, CopyLocation, CriticalLayout, ENTRY, ElementCopies, LockedGlobal, answer, request,
 };
 use spile_layout::{HELD, percpu};
 use spile_lir::builder::{BlockExit, Builder, Scalar, build};
@@ -161,7 +163,7 @@ impl<'b> Section<'_, 'b> {
                 CopyLocation::Words { from, to, value } => {
                     self.words((*from, *to), value.size(), taken);
                 }
-                CopyLocation::Elements { .. } => {
+                CopyLocation::Elements(_) => {
                     if let Some(elements) = Elements::of(guarded) {
                         self.emptied.store_u64(0, taken);
                         self.elements(&elements);
@@ -198,7 +200,7 @@ impl<'b> Section<'_, 'b> {
                 });
             }
             state(f, array.count).store_u64(0, 0);
-            let map = f.addr(MemoryOperand::Map(array.from.to_owned()));
+            let map = f.addr(MemoryOperand::Map(array.from.clone()));
             let function = f.addr(MemoryOperand::Func(array.element_function()));
             f.helper(
                 Helper::ForEach,
@@ -225,42 +227,30 @@ Cost: an exchange for each attempt.";
     })
 }
 
-/// The copy of an array ([`CopyLocation::Elements`]).
+/// An array whose elements are copied.
 struct Elements<'a> {
+    /// The number of the global, for the names of functions.
     number: u32,
-    from: &'a str,
-    to: &'a str,
-    count: u32,
-    key: u32,
-    value: u32,
-    max: u32,
-    known: Option<KeyListWords>,
+    copies: &'a ElementCopies,
+}
+
+impl Deref for Elements<'_> {
+    type Target = ElementCopies;
+
+    fn deref(&self) -> &ElementCopies {
+        self.copies
+    }
 }
 
 impl<'a> Elements<'a> {
     fn of(guarded: &'a LockedGlobal) -> Option<Elements<'a>> {
-        let CopyLocation::Elements {
-            from,
-            to,
-            count,
-            key,
-            value,
-            max,
-            known,
-        } = &guarded.copy
-        else {
-            return None;
-        };
-        Some(Elements {
-            number: guarded.global.0,
-            from,
-            to,
-            count: *count,
-            key: *key,
-            value: *value,
-            max: *max,
-            known: *known,
-        })
+        match &guarded.copy {
+            CopyLocation::Elements(copies) => Some(Elements {
+                number: guarded.global.0,
+                copies,
+            }),
+            CopyLocation::Words { .. } => None,
+        }
     }
 
     fn element_function(&self) -> String {
@@ -275,7 +265,7 @@ impl<'a> Elements<'a> {
     fn entry<'b>(&self, f: &'b Builder, index: Scalar<'b>) -> Scalar<'b> {
         let key = f.slot(8);
         key.store_bytes(Size::U32, 0, index);
-        let copies = f.addr(MemoryOperand::Map(self.to.to_owned()));
+        let copies = f.addr(MemoryOperand::Map(self.to.clone()));
         let entry = f.helper(Helper::MapLookup, &[copies, key]);
         f.ret_if(entry.eq(0), 0);
         entry
@@ -319,7 +309,7 @@ Cost: two look-ups, and the copy of the value.";
             |f, [index, taken]| {
                 let entry = self.entry(f, index);
                 entry.store_u64(0, 0);
-                let array = || f.addr(MemoryOperand::Map(self.from.to_owned()));
+                let array = || f.addr(MemoryOperand::Map(self.from.clone()));
                 let key = entry + ENTRY.cast_signed();
                 let value = f.helper(Helper::MapLookup, &[array(), key]);
                 f.ret_if(value.eq(0), 0);

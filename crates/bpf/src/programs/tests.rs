@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use spile_ebpf::emit::LIMITS;
 use spile_ir::{GlobalId, Ty};
 use spile_layout::critical::{
-    CopyLocation, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, answer,
+    CopyLocation, CriticalLayout, ENTRY, ElementCopies, KeyListWords, LockedGlobal, answer,
 };
 use spile_layout::{ValueLayout, percpu};
 use spile_lir::func::MemoryOperand;
@@ -36,7 +36,7 @@ fn layout(value: u32) -> CriticalLayout {
         to: COPY,
         value: ValueLayout::Scalar(Ty::Long),
     };
-    let array = CopyLocation::Elements {
+    let array = CopyLocation::Elements(ElementCopies {
         from: "array".into(),
         to: "copies".into(),
         count: COUNT,
@@ -47,7 +47,7 @@ fn layout(value: u32) -> CriticalLayout {
             fresh: FRESH,
             keys: KEYS,
         }),
-    };
+    });
     let globals = [scalar, array].into_iter().zip(LOCKS).zip(0..);
     let locked = |((copy, lock), n)| LockedGlobal {
         global: GlobalId(n),

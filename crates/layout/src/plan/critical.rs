@@ -9,7 +9,9 @@ use spile_ir::{Event, Executor, GlobalId, Program};
 use super::allocator::Areas;
 use super::host::CriticalParams;
 use super::spec::TableSpec;
-use crate::critical::{CopyLocation, CriticalLayout, ENTRY, KeyListWords, LockedGlobal};
+use crate::critical::{
+    CopyLocation, CriticalLayout, ENTRY, ElementCopies, KeyListWords, LockedGlobal,
+};
 use crate::{GlobalLayout, GlobalLocation, SEQUENCE, ValueLayout};
 
 /// Limit on the elements of an array: interrupts are off while they are copied.
@@ -114,7 +116,7 @@ fn copy_elements(
     }
     let to = format!("copies_{}", g.0);
     areas.tables.push(TableSpec::mapped(&to, entry, *max));
-    Some(CopyLocation::Elements {
+    Some(CopyLocation::Elements(ElementCopies {
         from: map.clone(),
         to,
         count: areas.shared.alloc(8),
@@ -125,5 +127,5 @@ fn copy_elements(
             fresh: areas.shared.alloc(8),
             keys: areas.shared.alloc(8),
         }),
-    })
+    }))
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use spile_cast::Cast;
 use spile_ir::GlobalId;
-use spile_layout::critical::{CopyLocation, CriticalLayout, ENTRY, LockedGlobal, answer, request};
+use spile_layout::critical::{
+    CopyLocation, CriticalLayout, ENTRY, ElementCopies, LockedGlobal, answer, request,
+};
 
 use crate::error::Error;
 use crate::shared::handler_effects::HandlerEffects;
@@ -50,13 +52,13 @@ impl CriticalSection {
             return Ok(None);
         };
         let copy = |guarded: &LockedGlobal| {
-            let CopyLocation::Elements {
+            let CopyLocation::Elements(ElementCopies {
                 to,
                 key,
                 value,
                 max,
                 ..
-            } = &guarded.copy
+            }) = &guarded.copy
             else {
                 return Ok(None);
             };
@@ -154,9 +156,9 @@ fn copy_of(
     match (&guarded.copy, copy) {
         (CopyLocation::Words { to, value, .. }, _) => Some(RawValue::Cell(state.get(*to, value))),
         (
-            CopyLocation::Elements {
+            CopyLocation::Elements(ElementCopies {
                 count, key, value, ..
-            },
+            }),
             Some(copy),
         ) => {
             let n = state.shared(*count).load(Ordering::Relaxed).fit::<usize>();
@@ -177,13 +179,13 @@ fn write_keys(
     copy: &WordMemory,
     table: Option<&BoxedTable>,
 ) {
-    let CopyLocation::Elements {
+    let CopyLocation::Elements(ElementCopies {
         key,
         value,
         max,
         known: Some(known),
         ..
-    } = &guarded.copy
+    }) = &guarded.copy
     else {
         return;
     };
