@@ -472,7 +472,7 @@ impl Session {
             (&mut losses.unknown_symbols, percpu::UNNAMED),
             (&mut skipped.reentrancy, percpu::SKIP_REENTRANT),
             (&mut skipped.lock, percpu::SKIP_LOCK),
-            (&mut skipped.own, percpu::SKIP_OWN),
+            (&mut skipped.own_actions, percpu::SKIP_OWN),
             (&mut skipped.held, percpu::SKIP_HELD),
             (&mut skipped.no_memory, percpu::NO_MEMORY),
         ] {

@@ -307,11 +307,11 @@ handler \"end\" points 1 end(0) @1 {{
         machine.features.interrupts = interrupts;
         let (outcome, text) = run_on(machine, &text, 3, 100_000, "    intr exit()");
         let skipped = outcome.losses.skipped;
-        let counted = 300_000 - skipped.total() - skipped.own;
+        let counted = 300_000 - skipped.total() - skipped.own_actions;
         assert_eq!(text, format!("{counted}\n0\n"), "{outcome:?}");
         // Hits of this process while it holds a lock.
         if interrupts != Some(wrong) {
-            assert_eq!(skipped.own, 0, "{outcome:?}");
+            assert_eq!(skipped.own_actions, 0, "{outcome:?}");
         }
     }
 }

@@ -87,8 +87,8 @@ macro_rules! reference_is_source {
     ($($ty:ident of $table:ident is $name:literal),*) => { $(
         impl Source for &$ty {
             fn write(&self, out: &mut String, named: Named) {
-                let at = named.$table.iter().position(|of| std::ptr::eq(of, *self));
-                append!(out, concat!("&", $name, "[{}]"), at.expect("one of the table"));
+                let index = named.$table.iter().position(|entry| std::ptr::eq(entry, *self));
+                append!(out, concat!("&", $name, "[{}]"), index.expect("one of the table"));
             }
         }
     )* };

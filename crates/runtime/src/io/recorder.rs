@@ -146,12 +146,12 @@ fn new_name() -> io::Result<Vec<u8>> {
 fn names(table: &[u8]) -> Vec<&[u8]> {
     let name = |line: &'_ [u8]| -> Option<usize> {
         let start = b" @spile/";
-        let at = line.windows(start.len()).rposition(|w| w == start)?;
-        let (pid, random) = line[at + start.len()..]
-            .split_at_checked(line.len().checked_sub(at + start.len() + DIGITS)?)?;
+        let begin = line.windows(start.len()).rposition(|w| w == start)?;
+        let (pid, random) = line[begin + start.len()..]
+            .split_at_checked(line.len().checked_sub(begin + start.len() + DIGITS)?)?;
         let digits = random.iter().all(u8::is_ascii_hexdigit);
         let pid = pid.strip_suffix(b"/")?;
-        (digits && !pid.is_empty() && pid.iter().all(u8::is_ascii_digit)).then_some(at + 2)
+        (digits && !pid.is_empty() && pid.iter().all(u8::is_ascii_digit)).then_some(begin + 2)
     };
     let lines = table.split(|b| *b == b'\n');
     let mut found_names: Vec<&[u8]> = lines.filter_map(|l| Some(&l[name(l)?..])).collect();

@@ -18,13 +18,13 @@ pub struct SkippedHits {
     pub missed_returns: u64,
     /// Hits by the controller's own actions, while it held a lock that they needed. They are not
     /// part of the observed system, and count neither in [`SkippedHits::total`] nor for MAXSKIPPED.
-    pub own: u64,
+    pub own_actions: u64,
     /// Hits by interrupts and task switches in the controller's thread while it held a lock.
     pub held: u64,
 }
 
 impl SkippedHits {
-    /// The total of all reasons, without `own` and `held`.
+    /// The total of all reasons, without `own_actions` and `held`.
     pub fn total(&self) -> u64 {
         self.by_reason().iter().map(|(n, _)| n).sum()
     }
@@ -132,8 +132,8 @@ impl LossReport {
             }
             let reasons = self.skipped.by_reason().into_iter().filter(|(n, _)| *n > 0);
             lines.extend(reasons.map(|(n, reason)| format!("Skipped due to {reason}: {n}")));
-            if self.skipped.own > 0 {
-                let n = self.skipped.own;
+            if self.skipped.own_actions > 0 {
+                let n = self.skipped.own_actions;
                 lines.push(format!(
                     "Left out, spile's own actions while it held locks: {n}"
                 ));
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn own_hits_are_not_skipped_ones() {
         let mut losses = LossReport::default();
-        (losses.skipped.own, losses.skipped.held) = (1000, 0);
+        (losses.skipped.own_actions, losses.skipped.held) = (1000, 0);
         assert_eq!(losses.skipped_total(), 0);
         assert!(!losses.too_many_skipped(&Limits::default()));
         assert_eq!(losses.text(false), "");

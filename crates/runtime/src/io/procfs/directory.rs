@@ -37,8 +37,8 @@ pub(super) struct FileLocation {
 pub(super) struct Directory {
     path: String,
     name: String,
-    user: OwnedFd,
-    own: OwnedFd,
+    user_directory: OwnedFd,
+    session_directory: OwnedFd,
     /// Paths of the subdirectories that were created.
     created: BTreeSet<Vec<String>>,
 }
@@ -67,22 +67,22 @@ impl Directory {
         let base = format!("spile-{}", user_name(uid));
         let both = || {
             let user = open_or_create(&parent, &base).map_err(fail(&users))?;
-            let own = create_locked(&user, name).map_err(fail(&path))?;
-            Ok((user, own))
+            let session = create_locked(&user, name).map_err(fail(&path))?;
+            Ok((user, session))
         };
-        let (user, own) = match both() {
+        let (user_directory, session_directory) = match both() {
             // Another session just ended, and removed the user's directory.
             Err((_, e)) if e.kind() == io::ErrorKind::NotFound => both()?,
             made => made?,
         };
         // Nothing is removed if any entry is not ours.
-        clear(&own, false, 0).map_err(fail(&path))?;
-        clear(&own, true, 0).map_err(fail(&path))?;
+        clear(&session_directory, false, 0).map_err(fail(&path))?;
+        clear(&session_directory, true, 0).map_err(fail(&path))?;
         Ok(Directory {
             path,
             name: name.into(),
-            user,
-            own,
+            user_directory,
+            session_directory,
             created: BTreeSet::new(),
         })
     }
@@ -102,7 +102,7 @@ impl Directory {
         if name == NEW {
             return Err(io::Error::other("the session uses this name itself"));
         }
-        let mut directory = self.own.try_clone()?;
+        let mut directory = self.session_directory.try_clone()?;
         let mut parents = Vec::new();
         for part in parts {
             directory = open_or_create(&directory, part)?;
@@ -122,9 +122,9 @@ impl Directory {
         }
         for path in self.created.iter().rev() {
             let path = path.join("/");
-            let _ = rustix::fs::unlinkat(&self.own, path, AtFlags::REMOVEDIR);
+            let _ = rustix::fs::unlinkat(&self.session_directory, path, AtFlags::REMOVEDIR);
         }
-        let gone = rustix::fs::unlinkat(&self.user, &*self.name, AtFlags::REMOVEDIR);
+        let gone = rustix::fs::unlinkat(&self.user_directory, &*self.name, AtFlags::REMOVEDIR);
         if gone.is_ok() {
             // Fails if there are directories of other sessions.
             let _ = fs::remove_dir(self.path.trim_end_matches(&*self.name));

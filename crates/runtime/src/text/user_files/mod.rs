@@ -213,7 +213,7 @@ impl UserFiles {
         let names: Vec<u8> = names.iter().flat_map(|w| w.to_ne_bytes()).collect();
         let path = path_of(&names);
         let link = PathBuf::from(format!("/proc/{process}/map_files/{start:x}-{end:x}"));
-        let mut found = None;
+        let mut opened = None;
         // The process may have called `execve` in the meantime.
         if let (Ok(image), Ok(meta), Ok(name)) = (
             Image::open(&link),
@@ -221,18 +221,18 @@ impl UserFiles {
             fs::read_link(&link),
         ) && meta.ino() == inode
         {
-            found = Some((name, image));
+            opened = Some((name, image));
         }
         for path in mounted(device, &path) {
-            if found.is_none()
+            if opened.is_none()
                 && fs::metadata(&path).is_ok_and(|m| m.ino() == inode)
                 && let Ok(image) = Image::open(&path)
             {
-                found = Some((path, image));
+                opened = Some((path, image));
             }
         }
-        let good = found.is_some();
-        let (name, image) = match found {
+        let good = opened.is_some();
+        let (name, image) = match opened {
             Some((name, image)) => (name.to_string_lossy().into_owned(), Some(image)),
             None => (path.to_string_lossy().into_owned(), None),
         };

@@ -131,13 +131,13 @@ impl FileTables {
         let mut offsets: HashMap<SymbolRow<'_>, u64> = HashMap::with_capacity(rows.len());
         self.rows.reserve(rows.len());
         for (start, row) in rows {
-            let at = *offsets.entry(row).or_insert_with_key(|row| {
-                let at = self.words.len() as u64;
+            let offset = *offsets.entry(row).or_insert_with_key(|row| {
+                let offset = self.words.len() as u64;
                 let name = row.name.and_then(|n| names.get(n));
                 push(&mut self.words, row.base, row.size, name.map_or("", |n| n));
-                at
+                offset
             });
-            self.rows.push(start | at << 32);
+            self.rows.push(start | offset << 32);
         }
     }
 
@@ -158,12 +158,12 @@ impl FileTables {
             };
             let (file, line) = match location {
                 Some((file, line)) => {
-                    let at = *files.entry(file).or_insert_with_key(|file| {
-                        let at = self.words.len().fit::<u32>();
+                    let name = *files.entry(file).or_insert_with_key(|file| {
+                        let name = self.words.len().fit::<u32>();
                         push(&mut self.words, 0, 0, &spile_plain::name(file));
-                        at
+                        name
                     });
-                    (at, line)
+                    (name, line)
                 }
                 None => (0, 0),
             };
@@ -181,7 +181,7 @@ impl FileTables {
 
 /// Demangles names and removes terminal control characters; keeps the order.
 fn readable(mangled: &[&str]) -> Vec<String> {
-    let one = |name: &&str| {
+    let readable_name = |name: &&str| {
         let short = spile_debuginfo::demangle::short_name(name);
         let name = short.as_deref().unwrap_or(name);
         spile_plain::name(name).into_owned()
@@ -193,7 +193,7 @@ fn readable(mangled: &[&str]) -> Vec<String> {
     let part = mangled.len().div_ceil(threads).max(1);
     let parts = mangled.chunks(part).collect();
     let parts = compute(parts, threads, |names| {
-        names.iter().map(one).collect::<Vec<_>>()
+        names.iter().map(readable_name).collect::<Vec<_>>()
     });
     parts.into_iter().flatten().collect()
 }
