@@ -608,16 +608,6 @@ impl<'b> Scalar<'b> {
         })
     }
 
-    fn store(self, size: Size, off: i16, v: impl IntoOperand<'b>) {
-        let (base, src) = (self.value(), v.val(self.f).v);
-        self.f.0.borrow_mut().emit(LirInst::Store {
-            size,
-            base,
-            off,
-            src,
-        });
-    }
-
     /// The word at this address.
     pub fn load_u64(self, off: i16) -> Scalar<'b> {
         self.load(Size::U64, false, off)
@@ -640,12 +630,12 @@ impl<'b> Scalar<'b> {
 
     /// Stores a word at this address.
     pub fn store_u64(self, off: i16, v: impl IntoOperand<'b>) {
-        self.store(Size::U64, off, v);
+        self.store_bytes(Size::U64, off, v);
     }
 
     /// Stores a byte at this address.
     pub fn store_u8(self, off: i16, v: impl IntoOperand<'b>) {
-        self.store(Size::U8, off, v);
+        self.store_bytes(Size::U8, off, v);
     }
 
     /// The bytes at this address, extended with zeros.
@@ -660,7 +650,13 @@ impl<'b> Scalar<'b> {
 
     /// Stores the low bytes of a value at this address.
     pub fn store_bytes(self, size: Size, off: i16, v: impl IntoOperand<'b>) {
-        self.store(size, off, v);
+        let (base, src) = (self.value(), v.val(self.f).v);
+        self.f.0.borrow_mut().emit(LirInst::Store {
+            size,
+            base,
+            off,
+            src,
+        });
     }
 
     /// The same value, which is at most `max`: a promise that the kernel's verifier learns.

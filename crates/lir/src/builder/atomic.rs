@@ -22,7 +22,8 @@ impl<'b> Scalar<'b> {
         expected: impl IntoOperand<'b>,
         v: impl IntoOperand<'b>,
     ) -> Scalar<'b> {
-        self.compare_exchange_of(Width::W64, off, expected, v)
+        let expected = expected.val(self.f).value();
+        self.fetch((AtomicOp::CmpXchg, Width::W64), Some(expected), off, v)
     }
 
     /// The same with 32 bits at this address.
@@ -32,18 +33,8 @@ impl<'b> Scalar<'b> {
         expected: impl IntoOperand<'b>,
         v: impl IntoOperand<'b>,
     ) -> Scalar<'b> {
-        self.compare_exchange_of(Width::W32, off, expected, v)
-    }
-
-    fn compare_exchange_of(
-        self,
-        width: Width,
-        off: i16,
-        expected: impl IntoOperand<'b>,
-        v: impl IntoOperand<'b>,
-    ) -> Scalar<'b> {
         let expected = expected.val(self.f).value();
-        self.fetch((AtomicOp::CmpXchg, width), Some(expected), off, v)
+        self.fetch((AtomicOp::CmpXchg, Width::W32), Some(expected), off, v)
     }
 
     fn fetch(
