@@ -13,15 +13,15 @@ pub(super) enum LastMatch {
     Never,
     /// The last expression did not match.
     Failed,
-    /// The text at the time of the match, and the match.
+    /// The string at the time of the match, and the match.
     Found(Value, Match),
 }
 
 impl LastMatch {
-    /// Matches a text and remembers the result.
-    pub(super) fn find(&mut self, re: &Regex, text: Value) -> bool {
-        *self = match re.find(text.as_bytes()) {
-            Some(m) => LastMatch::Found(text, m),
+    /// Matches a string and remembers the result.
+    pub(super) fn find(&mut self, re: &Regex, string: Value) -> bool {
+        *self = match re.find(string.as_bytes()) {
+            Some(m) => LastMatch::Found(string, m),
             None => LastMatch::Failed,
         };
         matches!(self, LastMatch::Found(..))
@@ -38,7 +38,7 @@ impl LastMatch {
 
     /// The text of a group; group 0 is the whole match.
     pub(super) fn group(&self, n: i64) -> &[u8] {
-        let LastMatch::Found(text, m) = self else {
+        let LastMatch::Found(string, m) = self else {
             return b"";
         };
         let span = match usize::try_from(n) {
@@ -46,7 +46,7 @@ impl LastMatch {
             Ok(n) => m.groups.get(n - 1).copied().flatten(),
             Err(_) => None,
         };
-        span.and_then(|(a, b)| text.as_bytes().get(a..b))
+        span.and_then(|(a, b)| string.as_bytes().get(a..b))
             .unwrap_or(b"")
     }
 }

@@ -6,29 +6,29 @@ use super::value::Value;
 use crate::fmt::escape_within;
 use crate::intrinsics::TextOp;
 
-/// Runs an operation on texts.
+/// Runs an operation on strings.
 pub fn evaluate(op: TextOp, args: &[Value]) -> Value {
-    let text = |i: usize| args.get(i).map_or(&b""[..], |v| v.as_bytes());
+    let string = |i: usize| args.get(i).map_or(&b""[..], |v| v.as_bytes());
     let num = |i: usize| args.get(i).map_or(0, Value::as_long);
     match op {
-        TextOp::Strlen => Value::Long(text(0).len().fit()),
-        TextOp::Substr => Value::from(substr(text(0), num(1), num(2))),
+        TextOp::Strlen => Value::Long(string(0).len().fit()),
+        TextOp::Substr => Value::from(substr(string(0), num(1), num(2))),
         TextOp::Stringat => {
-            let byte = usize::try_from(num(1)).ok().and_then(|i| text(0).get(i));
+            let byte = usize::try_from(num(1)).ok().and_then(|i| string(0).get(i));
             Value::Long(byte.map_or(0, |b| i64::from(*b)))
         }
-        TextOp::Isinstr => Value::Long(i64::from(find(text(0), text(1)).is_some())),
-        TextOp::Strpos => Value::Long(find(text(0), text(1)).map_or(-1, |p| p.fit::<i64>())),
-        TextOp::StrReplace => Value::from(&replace(text(0), text(1), text(2))[..]),
-        TextOp::Strtol => Value::Long(strtol(text(0), num(1))),
-        TextOp::StrToFp => Value::Long(string_to_fp(text(0))),
+        TextOp::Isinstr => Value::Long(i64::from(find(string(0), string(1)).is_some())),
+        TextOp::Strpos => Value::Long(find(string(0), string(1)).map_or(-1, |p| p.fit::<i64>())),
+        TextOp::StrReplace => Value::from(&replace(string(0), string(1), string(2))[..]),
+        TextOp::Strtol => Value::Long(strtol(string(0), num(1))),
+        TextOp::StrToFp => Value::Long(string_to_fp(string(0))),
         TextOp::TextStrn => {
             let capacity = usize::try_from(num(1)).unwrap_or(0);
-            Value::from(&escape_within(text(0), capacity, num(2) != 0)[..])
+            Value::from(&escape_within(string(0), capacity, num(2) != 0)[..])
         }
         TextOp::MetricText => {
             let mut out = Vec::new();
-            for b in text(0) {
+            for b in string(0) {
                 match b {
                     b'\n' => out.extend(b"\\n"),
                     b'"' | b'\\' => out.extend([b'\\', *b]),
@@ -41,41 +41,41 @@ pub fn evaluate(op: TextOp, args: &[Value]) -> Value {
 }
 
 /// The bytes `start..start + len` as far as they exist; "" for a negative start or length.
-pub fn substr(text: &[u8], start: i64, len: i64) -> &[u8] {
+pub fn substr(string: &[u8], start: i64, len: i64) -> &[u8] {
     let (Ok(start), Ok(len)) = (usize::try_from(start), usize::try_from(len)) else {
         return b"";
     };
-    let rest = text.get(start..).unwrap_or(b"");
+    let rest = string.get(start..).unwrap_or(b"");
     &rest[..len.min(rest.len())]
 }
 
-fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+fn find(string: &[u8], part: &[u8]) -> Option<usize> {
     if part.is_empty() {
         return Some(0);
     }
-    text.windows(part.len()).position(|w| w == part)
+    string.windows(part.len()).position(|w| w == part)
 }
 
-fn replace(mut text: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+fn replace(mut string: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     if !old.is_empty() {
-        while let Some(position) = find(text, old) {
-            out.extend_from_slice(&text[..position]);
+        while let Some(position) = find(string, old) {
+            out.extend_from_slice(&string[..position]);
             out.extend_from_slice(new);
-            text = &text[position + old.len()..];
+            string = &string[position + old.len()..];
         }
     }
-    out.extend_from_slice(text);
+    out.extend_from_slice(string);
     out
 }
 
-/// The number at the start of a text, modulo 2^64 (addresses of the kernel are such numbers). The
+/// The integer at the start of a string, modulo 2^64 (addresses of the kernel are such numbers). The
 /// grammar is that of the kernel's `simple_strtol`, which SystemTap uses: a minus, `0x` or `0` by
 /// the base, digits up to `f`; no blanks and no plus. The base is a C `unsigned int`.
-pub fn strtol(text: &[u8], base: i64) -> i64 {
-    let negative = text.first() == Some(&b'-');
-    let mut text = &text[usize::from(negative)..];
-    let byte = |i: usize| text.get(i).copied().unwrap_or(0);
+pub fn strtol(string: &[u8], base: i64) -> i64 {
+    let negative = string.first() == Some(&b'-');
+    let mut string = &string[usize::from(negative)..];
+    let byte = |i: usize| string.get(i).copied().unwrap_or(0);
     let marked = byte(0) == b'0' && byte(1) | 0x20 == b'x';
     let base = match base.low32() {
         0 if marked && byte(2).is_ascii_hexdigit() => 16,
@@ -84,11 +84,11 @@ pub fn strtol(text: &[u8], base: i64) -> i64 {
         base => base,
     };
     if base == 16 && marked {
-        text = &text[2..];
+        string = &string[2..];
     }
     let digit = |b: &u8| char::from(*b).to_digit(16).filter(|d| *d < base);
     let mut n: u64 = 0;
-    for d in text.iter().map_while(digit) {
+    for d in string.iter().map_while(digit) {
         n = n.wrapping_mul(u64::from(base)).wrapping_add(u64::from(d));
     }
     let n = n.cast_signed();
@@ -140,23 +140,23 @@ pub fn unicode<E>(
     Ok((high == 0 || out.len() + 4 >= capacity).then_some(out))
 }
 
-/// The bits of the floating-point number (IEEE 754, 64 bits) at the start of a text, as C's
+/// The bits of the floating-point number (IEEE 754, 64 bits) at the start of a string, as C's
 /// `strtod` reads it without hexadecimal forms; 0 where there is none. A NaN is negative and quiet.
-pub fn string_to_fp(text: &[u8]) -> i64 {
-    let count = |text: &[u8]| text.iter().take_while(|b| b.is_ascii_digit()).count();
-    let spaces = text.iter().take_while(|b| matches!(b, b' ' | 9..=13));
-    let text = &text[spaces.count()..];
-    let negative = text.first() == Some(&b'-');
-    let text = &text[usize::from(matches!(text.first(), Some(b'+' | b'-')))..];
-    let name = text.get(..3).unwrap_or_default();
+pub fn string_to_fp(string: &[u8]) -> i64 {
+    let count = |string: &[u8]| string.iter().take_while(|b| b.is_ascii_digit()).count();
+    let spaces = string.iter().take_while(|b| matches!(b, b' ' | 9..=13));
+    let string = &string[spaces.count()..];
+    let negative = string.first() == Some(&b'-');
+    let string = &string[usize::from(matches!(string.first(), Some(b'+' | b'-')))..];
+    let name = string.get(..3).unwrap_or_default();
     let magnitude = if name.eq_ignore_ascii_case(b"inf") {
         f64::INFINITY
     } else if name.eq_ignore_ascii_case(b"nan") {
         return 0xfff8_0000_0000_0000_u64.cast_signed();
     } else {
-        let whole = count(text);
-        let fraction = match text.get(whole) {
-            Some(b'.') => count(&text[whole + 1..]),
+        let whole = count(string);
+        let fraction = match string.get(whole) {
+            Some(b'.') => count(&string[whole + 1..]),
             _ => 0,
         };
         if whole + fraction == 0 {
@@ -165,17 +165,17 @@ pub fn string_to_fp(text: &[u8]) -> i64 {
         let mut end = whole;
         if fraction > 0 {
             end += 1 + fraction;
-        } else if text.get(whole) == Some(&b'.') {
+        } else if string.get(whole) == Some(&b'.') {
             end += 1;
         }
-        if let Some(b'e' | b'E') = text.get(end) {
-            let sign = usize::from(matches!(text.get(end + 1), Some(b'+' | b'-')));
-            let digits = count(&text[end + 1 + sign..]);
+        if let Some(b'e' | b'E') = string.get(end) {
+            let sign = usize::from(matches!(string.get(end + 1), Some(b'+' | b'-')));
+            let digits = count(&string[end + 1 + sign..]);
             if digits > 0 {
                 end += 1 + sign + digits;
             }
         }
-        let number = std::str::from_utf8(&text[..end]).unwrap_or_default();
+        let number = std::str::from_utf8(&string[..end]).unwrap_or_default();
         number.parse::<f64>().unwrap_or_default()
     };
     (magnitude.to_bits() | u64::from(negative) << 63).cast_signed()
@@ -184,26 +184,26 @@ pub fn string_to_fp(text: &[u8]) -> i64 {
 /// The state of `tokenize` between the calls of one run of a handler.
 #[derive(Debug, Clone, Default)]
 pub struct TokenizeState {
-    text: Vec<u8>,
+    string: Vec<u8>,
     pos: usize,
 }
 
 impl TokenizeState {
-    /// The next token of `text`, or of the text of the call before when `text` is empty. Empty
+    /// The next token of `string`, or of that of the call before when `string` is empty. Empty
     /// tokens are skipped; "" means that no token is left.
-    pub fn next(&mut self, text: &[u8], delims: &[u8]) -> &[u8] {
-        if !text.is_empty() {
-            (self.text, self.pos) = (text.to_vec(), 0);
+    pub fn next(&mut self, string: &[u8], delims: &[u8]) -> &[u8] {
+        if !string.is_empty() {
+            (self.string, self.pos) = (string.to_vec(), 0);
         }
-        let rest = &self.text[self.pos..];
+        let rest = &self.string[self.pos..];
         let skip = rest.iter().take_while(|b| delims.contains(b)).count();
         let len = rest[skip..]
             .iter()
             .take_while(|b| !delims.contains(b))
             .count();
         let start = self.pos + skip;
-        self.pos = (start + len + 1).min(self.text.len());
-        &self.text[start..start + len]
+        self.pos = (start + len + 1).min(self.string.len());
+        &self.string[start..start + len]
     }
 }
 
