@@ -65,9 +65,7 @@ impl DwarfPart {
             headers.push(h);
         }
         let mut units = dwarf.type_units();
-        while let Ok(Some(h)) = units.next() {
-            headers.push(h);
-        }
+        headers.extend(std::iter::from_fn(|| units.next().ok().flatten()));
         DwarfPart {
             dwarf,
             sections,
@@ -477,10 +475,8 @@ impl Dwarf {
             }
         }
         for unit in (0..covered.len()).filter(|&u| !covered[u]) {
-            let Some(u) = self.parse_own(unit.fit::<u32>()) else {
-                continue;
-            };
-            let Some(mut ranges) = ranges_of(&part.dwarf, &u) else {
+            let parsed = self.parse_own(unit.fit::<u32>());
+            let Some(mut ranges) = parsed.and_then(|u| ranges_of(&part.dwarf, &u)) else {
                 continue;
             };
             while let Ok(Some(r)) = ranges.next() {
@@ -499,10 +495,8 @@ impl Dwarf {
     /// The code of an entry as address ranges; empty when it has none or the linker dropped it.
     #[must_use]
     pub fn code_of(&self, die: Die) -> Vec<(u64, u64)> {
-        match self.entry(die) {
-            Some((unit, entry)) => self.code(die, &unit, &entry),
-            None => Vec::new(),
-        }
+        let entry = self.entry(die);
+        entry.map_or_else(Vec::new, |(unit, entry)| self.code(die, &unit, &entry))
     }
 
     /// The code of an entry that was read.

@@ -46,14 +46,13 @@ impl SearchPaths {
         let client = client.or_else(|| Some(cache.as_ref()?.join("debuginfod_client")));
         let urls = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
         SearchPaths {
-            roots: Vec::new(),
             urls: urls.split_whitespace().map(Into::into).collect(),
             client: client.filter(|c| trust::is_own_once(c)),
             cache: cache
                 .filter(|c| c.is_absolute())
                 .map(|c| c.join("spile"))
                 .filter(|c| trust::is_own_once(c)),
-            listed: ModuleListings::default(),
+            ..SearchPaths::default()
         }
     }
 

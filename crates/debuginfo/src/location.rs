@@ -128,29 +128,29 @@ impl LocContext<'_> {
         raw: &RawLocListEntry<R>,
         base: &mut u64,
     ) -> Option<(u64, Expression<R>)> {
-        match raw {
-            RawLocListEntry::BaseAddress { addr } => *base = *addr,
+        let (begin, end, data) = match raw {
+            RawLocListEntry::BaseAddress { addr } => {
+                *base = *addr;
+                return None;
+            }
             RawLocListEntry::BaseAddressx { addr } => {
                 let dwarf = self.dwarf.forms(self.die.part, self.die.unit);
                 *base = dwarf.address(self.unit, *addr).ok()?;
+                return None;
             }
             RawLocListEntry::OffsetPair { begin, end, data }
-            | RawLocListEntry::AddressOrOffsetPair { begin, end, data }
-                if begin == end =>
-            {
-                return Some((base.wrapping_add(*begin), *data));
+            | RawLocListEntry::AddressOrOffsetPair { begin, end, data } => {
+                (base.wrapping_add(*begin), base.wrapping_add(*end), data)
             }
             RawLocListEntry::StartLength {
                 begin,
-                length: 0,
+                length,
                 data,
-            } => return Some((*begin, *data)),
-            RawLocListEntry::StartEnd { begin, end, data } if begin == end => {
-                return Some((*begin, *data));
-            }
-            _ => {}
-        }
-        None
+            } => (*begin, begin.wrapping_add(*length), data),
+            RawLocListEntry::StartEnd { begin, end, data } => (*begin, *end, data),
+            _ => return None,
+        };
+        (begin == end).then_some((begin, *data))
     }
 
     fn expression(&self, expression: Expression<R>, depth: usize) -> Result<Location, Unavailable> {
@@ -508,12 +508,8 @@ impl Evaluator<'_, '_> {
             }
             Operation::TypedLiteral { base_type, value } => {
                 let (size, signed) = self.context.base_type(base_type)?;
-                let value = little_endian(
-                    value
-                        .slice()
-                        .get(..usize::from(size))
-                        .ok_or_else(Unavailable::damaged)?,
-                );
+                let bytes = value.slice().get(..usize::from(size));
+                let value = little_endian(bytes.ok_or_else(Unavailable::damaged)?);
                 self.push(vec![LocStep::Const(value)])?;
                 self.extend((size, signed))?;
             }
@@ -557,21 +553,13 @@ impl Evaluator<'_, '_> {
                 self.pop()?;
             }
             Operation::Pick { index } => {
-                let i = self.stack.len().checked_sub(usize::from(index) + 1);
-                let copy = i
-                    .and_then(|i| self.stack.get(i))
-                    .cloned()
-                    .ok_or_else(Unavailable::damaged)?;
-                self.push(copy)?;
+                let copy = self.stack.iter().nth_back(index.into()).cloned();
+                self.push(copy.ok_or_else(Unavailable::damaged)?)?;
             }
             Operation::Swap | Operation::Rot => {
                 let n = if matches!(op, Operation::Swap) { 2 } else { 3 };
-                let from = self
-                    .stack
-                    .len()
-                    .checked_sub(n)
-                    .ok_or_else(Unavailable::damaged)?;
-                self.stack[from..].rotate_right(1);
+                let from = self.stack.len().checked_sub(n);
+                self.stack[from.ok_or_else(Unavailable::damaged)?..].rotate_right(1);
             }
             Operation::PlusConstant { value } => {
                 let mut p = self.pop()?;

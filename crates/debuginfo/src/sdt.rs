@@ -8,7 +8,8 @@
 
 use std::collections::HashMap;
 
-use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
+use object::read::elf::NoteIterator;
+use object::{Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags, elf};
 use spile_abi::Abi;
 
 use crate::image::Image;
@@ -114,7 +115,7 @@ fn segments(file: &object::File<'_>) -> Vec<Segment> {
         .map(|s| {
             let (offset, size) = s.file_range();
             let code = match s.flags() {
-                SegmentFlags::Elf { p_flags, .. } => p_flags.0 & object::elf::PF_X.0 != 0,
+                SegmentFlags::Elf { p_flags, .. } => p_flags.0 & elf::PF_X.0 != 0,
                 _ => true,
             };
             (s.address(), offset, size, code)
@@ -164,23 +165,16 @@ impl Reader {
     }
 
     /// The notes of a section without damaged ones; ends where the sizes make no sense.
-    fn notes(self, mut data: &[u8]) -> Vec<RawNote> {
-        let mut notes = Vec::new();
-        while let Some((head, rest)) = data.split_at_checked(12) {
-            let word = |i: usize| self.number(&head[i..i + 4]);
-            let (name_size, desc_size, kind) = (word(0), word(4), word(8));
-            let Some((name, rest)) = take(rest, name_size) else {
-                break;
-            };
-            let Some((desc, rest)) = take(rest, desc_size) else {
-                break;
-            };
-            data = rest;
-            if name == b"stapsdt\0" && kind == u64::from(NOTE_TYPE) {
-                notes.extend(self.note(desc));
-            }
-        }
-        notes
+    fn notes(self, data: &[u8]) -> Vec<RawNote> {
+        let endian = match self.little {
+            true => Endianness::Little,
+            false => Endianness::Big,
+        };
+        let notes = NoteIterator::<elf::FileHeader32<Endianness>>::new(endian, 4, data);
+        let notes = notes.into_iter().flatten().flatten();
+        let markers =
+            notes.filter(|n| n.name_bytes() == b"stapsdt\0" && n.n_type(endian).0 == NOTE_TYPE);
+        markers.filter_map(|n| self.note(n.desc())).collect()
     }
 
     fn note(self, desc: &[u8]) -> Option<RawNote> {
@@ -198,14 +192,6 @@ impl Reader {
             args: text()?,
         })
     }
-}
-
-/// `size` bytes, and the data after them and their padding to four.
-fn take(data: &[u8], size: u64) -> Option<(&[u8], &[u8])> {
-    let size = usize::try_from(size).ok()?;
-    let (head, rest) = data.split_at_checked(size)?;
-    let padding = (size.wrapping_neg() % 4).min(rest.len());
-    Some((head, &rest[padding..]))
 }
 
 #[cfg(test)]
