@@ -12,7 +12,6 @@ use super::kinds::PointMatch;
 use crate::codes;
 use crate::ctype::CTy;
 use crate::facts::{Facts, LocOp, TypeFacts, VarKind, VarLocation};
-use crate::probe::context::arguments;
 use crate::probe::handler::{HandlerContext, HandlerKind, TargetSource, TargetVar};
 use crate::probe::point::{bad_argument, named, number_of, string_of};
 
@@ -216,7 +215,7 @@ pub(super) fn lsm(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<Poin
     let hit = |name: Arc<str>| {
         let hook = facts.lsm_hook(&name);
         let decides = hook.as_ref().is_some_and(|h| h.decides);
-        let mut targets = arguments(hook.map(|h| h.args).unwrap_or_default());
+        let mut targets = TargetVar::arguments(hook.map(|h| h.args).unwrap_or_default());
         if decides {
             let (source, ty) = (TargetSource::Decision, CTy::int(4, true));
             targets.push(TargetVar {

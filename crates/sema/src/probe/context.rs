@@ -9,7 +9,7 @@ use spile_syscalls::{ArgForm, ArgValueKind, Syscall, SyscallArg};
 use super::handler::{HandlerContext, HandlerKind, PlainVar, TargetSource, TargetVar};
 use super::mentions::Mentions;
 use crate::ctype::{CBase, CTy};
-use crate::facts::{Facts, RecordField, TraceRecord, TracepointArg, VarKind};
+use crate::facts::{Facts, RecordField, TraceRecord, VarKind};
 
 /// The meaning of a plain variable at one system call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -294,16 +294,7 @@ pub(crate) fn read_vars(m: &Mentions, all: Vec<(&str, Expr)>) -> Vec<PlainVar> {
 
 /// The arguments of a tracepoint as `$` variables.
 pub(crate) fn tracepoint_arguments(facts: &dyn Facts, name: &str) -> Vec<TargetVar> {
-    arguments(facts.tracepoint_args(name).unwrap_or_default())
-}
-
-/// The arguments that the kernel passes as `$` variables.
-pub(crate) fn arguments(args: Vec<TracepointArg>) -> Vec<TargetVar> {
-    let numbers = 0..=u8::MAX;
-    let numbered = args.into_iter().zip(numbers);
-    numbered
-        .map(|(a, n)| TargetVar::parameter(a.name, TargetSource::CtxArg(n), CTy::id(a.ty)))
-        .collect()
+    TargetVar::arguments(facts.tracepoint_args(name).unwrap_or_default())
 }
 
 /// The fields of a record as `$` variables.

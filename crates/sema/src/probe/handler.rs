@@ -6,7 +6,7 @@ use spile_ir::Event;
 use spile_syntax::ast::{Expr, FileId, Name, Span, StmtBlock};
 
 use crate::ctype::CTy;
-use crate::facts::{COUNT_OF, ProbeModule, VarKind, VarLocation};
+use crate::facts::{COUNT_OF, ProbeModule, TracepointArg, VarKind, VarLocation};
 
 /// A handler: its event, its bodies and its context.
 #[derive(Debug, Clone, PartialEq)]
@@ -155,6 +155,14 @@ impl TargetVar {
             ty,
             kind: VarKind::Parameter,
         }
+    }
+
+    /// The arguments that the kernel passes.
+    pub(crate) fn arguments(args: Vec<TracepointArg>) -> Vec<TargetVar> {
+        let numbered = args.into_iter().zip(0..=u8::MAX);
+        numbered
+            .map(|(a, n)| TargetVar::parameter(a.name, TargetSource::CtxArg(n), CTy::id(a.ty)))
+            .collect()
     }
 
     /// Whether it is the number of elements of an array that is the type of another variable, or in it.
