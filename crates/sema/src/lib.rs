@@ -8,6 +8,7 @@
 //! | [`families`], [`probe`] | probe points to handlers with their contexts |
 //! | [`ids`] | maps of user and group ids between namespaces |
 //! | [`ctype`] | C types and walks through structures |
+//! | `inputs` | the input of analysis |
 //! | [`types`] | names and types of bodies |
 //! | [`check`] | placement: the operations allowed in each handler |
 //! | [`lower`] | resolved bodies to IR |
@@ -28,6 +29,7 @@ pub mod dump;
 pub mod facts;
 pub mod families;
 pub mod ids;
+mod inputs;
 pub mod library;
 pub mod lower;
 pub mod missing;

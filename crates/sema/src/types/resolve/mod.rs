@@ -45,8 +45,8 @@ use super::codes;
 use super::dead_stores::RemovedStmt;
 use super::hir::*;
 use super::unify::{Base, TyVar, Types};
-use crate::analyse::{AnalysisOptions, Inputs, ResolvePoints};
 use crate::facts::{CTypeId, Facts};
+use crate::inputs::{AnalysisOptions, Inputs, ResolvePoints};
 use crate::library::Library;
 use crate::probe::{HandlerContext, ProbeHandler};
 
