@@ -31,10 +31,6 @@ const HOMES: &[(&str, &str)] = &[
         "crates/ebpf/src/prebuilt/samples.rs",
         "the processor of the templates",
     ),
-    (
-        "crates/runtime/src/host/tests/simulated/script.rs",
-        "the processor of the simulated host",
-    ),
 ];
 
 /// Parts of names that only processors have.
