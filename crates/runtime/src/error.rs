@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 
-use spile_bpf::compiled::HookSupport;
 use spile_kernel::bpf::BpfError;
 use spile_kernel::resources::error_text;
 
@@ -37,8 +36,8 @@ pub enum Error {
     },
     /// A file changed since locations in it were resolved: its path, and the kind of change.
     Changed(String, &'static str),
-    /// The kernel does not support programs at a hook.
-    NoHook(HookSupport),
+    /// The kernel does not support programs at a hook: what it lacks, and what to use instead.
+    NoHook(String),
     /// The processor does not support this perf event.
     NoCounter(String),
     /// The process of `-x` does not exist.
@@ -123,15 +122,7 @@ impl fmt::Display for Error {
                     _ => Ok(()),
                 }
             }
-            Error::NoHook(HookSupport {
-                see,
-                needs,
-                instead,
-                ..
-            }) => write!(
-                f,
-                "this kernel does not let programs {see}: {needs}; {instead} are an alternative"
-            ),
+            Error::NoHook(why) => f.write_str(why),
             Error::NoCounter(what) => write!(
                 f,
                 "this machine does not have the {what}: many virtual machines hide the \

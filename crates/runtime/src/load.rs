@@ -151,7 +151,7 @@ impl LoadedObject {
         if let Some((support, module)) = object.programs.iter().find_map(called_by_module)
             && security_modules().is_some_and(|active| active.iter().all(|name| name != module))
         {
-            return Err(Error::NoHook(support));
+            return Err(Error::NoHook(support.to_string()));
         }
         let refused = |refusal| explain(refusal, &object.programs, program);
         let mut mapped = MappedObject::new(object, ahead).map_err(refused)?;
@@ -612,7 +612,7 @@ fn refusal_error(name: &str, why: BpfError, infos: &[ProgramInfo], program: &Pro
     let missing =
         |support: &HookSupport| support.module.is_some() || why.errno() == Some(Errno::INVAL);
     match refused.and_then(hook_support).filter(missing) {
-        Some(support) if !limited => Error::NoHook(support),
+        Some(support) if !limited => Error::NoHook(support.to_string()),
         _ => kernel_error(STEP, &why, format!("does not load program {name}")),
     }
 }
@@ -676,21 +676,10 @@ mod tests {
 
     #[test]
     fn a_kernel_without_a_hook_says_what_it_lacks() {
-        let netfilter = spile_ir::Netfilter {
-            pf: 2,
-            hook: 0,
-            priority: 0,
-        };
-        let netfilter = Event::Netfilter(netfilter);
-        let needs = "this kernel does not let programs see packets at the hooks of netfilter: that needs \
-                     Linux 6.4, built with CONFIG_NETFILTER_BPF_LINK; tracepoints as \
-                     kernel.trace(\"net:netif_receive_skb\") are an alternative";
-        let lsm = "this kernel does not let programs see the decisions of security modules: it has to be \
-                   built with CONFIG_BPF_LSM and started with `bpf` in its list (the option lsm=..., see \
-                   /sys/kernel/security/lsm); functions as kernel.function(\"security_file_open\") are an \
-                   alternative";
-        let refused = |event: &Event, errno| {
-            let hook = Hook::of(event).expect("a hook");
+        let hook = Hook::of(&Event::Lsm("file_open".into())).expect("a hook");
+        let refused = |module, errno| {
+            let mut hook = hook.clone();
+            hook.support.module = module;
             let info = ProgramInfo {
                 name: "p".into(),
                 attach: Attach::Hook(hook),
@@ -701,15 +690,15 @@ mod tests {
             let why = BpfError::Call { command, errno };
             refusal_error("p", why, &[info], &Program::default())
         };
-        assert_eq!(refused(&netfilter, Errno::INVAL).to_string(), needs);
-        let not_permitted = refused(&netfilter, Errno::PERM);
-        assert!(matches!(not_permitted, Error::Privileges));
-        for errno in [Errno::INVAL, Errno::PERM] {
-            assert_eq!(
-                refused(&Event::Lsm("file_open".into()), errno).to_string(),
-                lsm
-            );
+        let lacks = hook.support.to_string();
+        for (module, errno) in [
+            (None, Errno::INVAL),
+            (Some("bpf"), Errno::INVAL),
+            (Some("bpf"), Errno::PERM),
+        ] {
+            assert_eq!(refused(module, errno).to_string(), lacks);
         }
+        assert!(matches!(refused(None, Errno::PERM), Error::Privileges));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //!
 //! A location where the kernel calls a program that one system call attaches is a [`Hook`], which is data only.
 
+use std::fmt;
+
 use spile_ir::{
     CodeLocation, CodeProbe, Event, Handler, Netfilter, PerfScope, SamplingRate, Space, TraceEvent,
     Watch,
@@ -64,8 +66,7 @@ pub struct Hook {
     pub support: HookSupport,
 }
 
-/// What a hook needs of the kernel, in the words of an error: "this kernel does not let programs SEE: NEEDS;
-/// INSTEAD are an alternative".
+/// What a hook needs of the kernel. Its text is the error of a kernel that lacks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HookSupport {
     /// The verb and the object of what its programs do.
@@ -77,6 +78,21 @@ pub struct HookSupport {
     /// The security module that calls the programs, if one does. A kernel can be started without it, and then
     /// refuses the programs late or not at all.
     pub module: Option<&'static str>,
+}
+
+impl fmt::Display for HookSupport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HookSupport {
+            see,
+            needs,
+            instead,
+            ..
+        } = self;
+        write!(
+            f,
+            "this kernel does not let programs {see}: {needs}; {instead} are an alternative"
+        )
+    }
 }
 
 /// The attach kind of probes in code, which determines the program type.
@@ -300,4 +316,30 @@ fn code_type(probe: &CodeProbe, by: CodeAttach) -> ProgramType {
         CodeAttach::Single => (KPROBE, "kprobe"),
     };
     ProgramType::new(numbers, name, section)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_says_what_a_kernel_without_it_lacks() {
+        let netfilter = Netfilter {
+            pf: 2,
+            hook: 0,
+            priority: 0,
+        };
+        let text = |event| Hook::of(&event).expect("a hook").support.to_string();
+        assert_eq!(
+            text(Event::Netfilter(netfilter)),
+            "this kernel does not let programs see packets at the hooks of netfilter: that needs Linux 6.4, built \
+             with CONFIG_NETFILTER_BPF_LINK; tracepoints as kernel.trace(\"net:netif_receive_skb\") are an alternative"
+        );
+        assert_eq!(
+            text(Event::Lsm("file_open".into())),
+            "this kernel does not let programs see the decisions of security modules: it has to be built with \
+             CONFIG_BPF_LSM and started with `bpf` in its list (the option lsm=..., see /sys/kernel/security/lsm); \
+             functions as kernel.function(\"security_file_open\") are an alternative"
+        );
+    }
 }

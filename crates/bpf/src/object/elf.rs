@@ -18,6 +18,7 @@
 //! The same input gives the same bytes.
 
 use std::fmt;
+use std::ops::Range;
 
 use object::write::{Object, Relocation, SectionId, Symbol, SymbolId, SymbolSection};
 use object::{
@@ -253,12 +254,13 @@ impl<'s> ElfWriter<'s> {
         name: &str,
         kind: SymbolKind,
         scope: SymbolScope,
-        (section, value, size): (SectionId, u32, u32),
+        section: SectionId,
+        bytes: Range<u32>,
     ) -> SymbolId {
         self.object.add_symbol(Symbol {
             name: name.as_bytes().to_vec(),
-            value: u64::from(value),
-            size: u64::from(size),
+            value: u64::from(bytes.start),
+            size: u64::from(bytes.end - bytes.start),
             kind,
             scope,
             weak: false,
@@ -298,8 +300,7 @@ impl<'s> ElfWriter<'s> {
         id: SectionId,
         size: u32,
     ) -> (RefTarget, u32) {
-        let location = (id, 0, size);
-        self.symbol(var, SymbolKind::Data, SymbolScope::Dynamic, location);
+        self.symbol(var, SymbolKind::Data, SymbolScope::Dynamic, id, 0..size);
         let byte = self.btf.int("char", 1, true);
         let array = self.btf.array(byte, size);
         let var = self.btf.var(var, array, Linkage::Global);
@@ -330,8 +331,8 @@ impl<'s> ElfWriter<'s> {
             let types = types.unwrap_or_default();
             let (ty, size) = self.btf.map_struct(&properties, &types);
             vars.push((self.btf.var(&map.name, ty, Linkage::Global), end, size));
-            let location = (id, end, size);
-            let symbol = self.symbol(&map.name, SymbolKind::Data, SymbolScope::Dynamic, location);
+            let (kind, scope) = (SymbolKind::Data, SymbolScope::Dynamic);
+            let symbol = self.symbol(&map.name, kind, scope, id, end..end + size);
             self.maps.insert(&map.name, RefTarget { symbol, addend: 0 });
             end += size;
         }
@@ -397,9 +398,8 @@ impl<'s> ElfWriter<'s> {
             ext.funcs.push((start, ty));
             debug_info::lines(&mut self.btf, function, start, 8, &mut ext.lines);
             self.function(function, &mut bytes, &mut relocs)?;
-            let size = bytes.len().fit::<u32>() - start;
-            let location = (id, start, size);
-            self.symbol(&function.name, SymbolKind::Text, scope, location);
+            let end = bytes.len().fit::<u32>();
+            self.symbol(&function.name, SymbolKind::Text, scope, id, start..end);
         }
         self.object.set_section_data(id, bytes, 8);
         for reloc in relocs {

@@ -410,27 +410,7 @@ impl Selector<'_> {
                 let base = frame.is_none().then_some(*base);
                 self.add(op, uses(base.into_iter().chain(src.value().copied())));
             }
-            LirInst::Atomic {
-                dst,
-                op,
-                width,
-                base,
-                off,
-                expected,
-                src,
-            } => {
-                let (op, width, off) = (*op, *width, *off);
-                let mut operands = uses([*base, *src]);
-                match (dst, expected) {
-                    (Some(dst), Some(expected)) => operands.extend([
-                        Reg::reg_fixed_use(vreg(*expected), preg(0)),
-                        Reg::reg_fixed_def(vreg(*dst), preg(0)),
-                    ]),
-                    (Some(dst), None) => operands.push(Reg::reg_reuse_def(vreg(*dst), 1)),
-                    (None, _) => {}
-                }
-                self.add(MachineOp::Atomic { op, width, off }, operands);
-            }
+            LirInst::Atomic { .. } => self.atomic(inst),
             LirInst::Bound { dst, a, max } => self.in_place(MachineOp::Bound(*max), [*a], *dst),
             LirInst::Opaque { dst, a } => self.plain(MachineOp::Opaque, [*a], *dst),
             LirInst::Addr { dst, .. } if self.in_frame.contains_key(dst) => {}
@@ -469,6 +449,32 @@ impl Selector<'_> {
             clobbers.remove(preg(0));
         }
         self.add_clobbering(op, operands, clobbers);
+    }
+
+    fn atomic(&mut self, inst: &LirInst) {
+        let LirInst::Atomic {
+            dst,
+            op,
+            width,
+            base,
+            off,
+            expected,
+            src,
+        } = inst
+        else {
+            return;
+        };
+        let mut operands = uses([*base, *src]);
+        match (dst, expected) {
+            (Some(dst), Some(expected)) => operands.extend([
+                Reg::reg_fixed_use(vreg(*expected), preg(0)),
+                Reg::reg_fixed_def(vreg(*dst), preg(0)),
+            ]),
+            (Some(dst), None) => operands.push(Reg::reg_reuse_def(vreg(*dst), 1)),
+            (None, _) => {}
+        }
+        let (op, width, off) = (*op, *width, *off);
+        self.add(MachineOp::Atomic { op, width, off }, operands);
     }
 
     fn extension(&mut self, dst: Value, (op, size): (ExtOp, Size), a: Value) {
