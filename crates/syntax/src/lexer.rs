@@ -22,8 +22,8 @@ pub fn lex(sources: &Sources, file: FileId, diags: &mut Diagnostics) -> Vec<Toke
         diags.push(d.note(format!("the limit is {MAX_SOURCE} bytes")));
         return Vec::new();
     }
-    if let Some(at) = text.bytes().position(|b| b == 0) {
-        let span = Span::new(file, at.fit::<u32>(), at.fit::<u32>() + 1);
+    if let Some(offset) = text.bytes().position(|b| b == 0) {
+        let span = Span::new(file, offset.fit::<u32>(), offset.fit::<u32>() + 1);
         let d = Diagnostic::error(codes::NUL_BYTE, "the file contains a NUL byte");
         diags.push(
             d.at(span)

@@ -76,7 +76,7 @@ impl OutputLines {
         if let Some(line) = self.lines.last_mut() {
             line.text.extend_from_slice(bytes);
             line.width = match shown.rfind('\n') {
-                Some(at) => columns(&shown[at + 1..], 0),
+                Some(newline) => columns(&shown[newline + 1..], 0),
                 None => columns(shown, line.width),
             };
         }

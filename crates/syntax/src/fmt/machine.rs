@@ -481,12 +481,12 @@ impl<'a> FormatMachine<'a> {
             .iter()
             .rposition(|f| matches!(f, OpenFrame::Block { .. } | OpenFrame::Define { .. }));
         let inner = self.stmt_indent_of_block(block);
-        let Some((at, OpenFrame::Block { indent, flat })) = block.map(|n| (n, self.stack[n]))
+        let Some((depth, OpenFrame::Block { indent, flat })) = block.map(|n| (n, self.stack[n]))
         else {
             self.pos = StmtPosition::Done;
             return self.decision(TokenClass::Brace, self.stmt_indent());
         };
-        self.stack.truncate(at);
+        self.stack.truncate(depth);
         self.pos = StmtPosition::Done;
         self.after_block = !flat;
         let empty = self.previous(i) == Tok::LBrace && self.tokens[i].comments.is_empty();
@@ -629,9 +629,9 @@ fn flat_braces(tokens: &[SpacedToken], text: &str) -> Vec<bool> {
         match e.kind {
             Tok::LBrace => open.push((i, line)),
             Tok::RBrace => {
-                if let Some((at, from)) = open.pop() {
-                    let empty = at + 1 == i && e.comments.is_empty();
-                    flat[at] = from == line || empty;
+                if let Some((index, from)) = open.pop() {
+                    let empty = index + 1 == i && e.comments.is_empty();
+                    flat[index] = from == line || empty;
                 }
             }
             Tok::PpOpen => marks.push(open.len()),

@@ -87,15 +87,15 @@ impl Preproc<'_> {
     fn condition(&mut self, open: Token) -> DiagResult<bool> {
         let mut any = false;
         loop {
-            let mut all = true;
+            let mut holds = true;
             let end = loop {
-                all &= self.comparison(open)?;
+                holds &= self.comparison(open)?;
                 match self.next() {
                     Some(t) if t.kind == Tok::AndAnd => {}
                     t => break t,
                 }
             };
-            any |= all;
+            any |= holds;
             match end {
                 Some(t) if t.kind == Tok::OrOr => {}
                 Some(t) if t.kind == Tok::PpThen => return Ok(any),
@@ -227,7 +227,7 @@ enum CompareRefusal {
 
 impl CompareRefusal {
     fn diagnostic(self, left: Span, op: Span, right: Span) -> Box<Diagnostic> {
-        let (message, at, label, help) = match self {
+        let (message, span, label, help) = match self {
             CompareRefusal::Kinds => {
                 let d = Diagnostic::error(codes::CONDITION_TYPES, "these cannot be compared");
                 let d = d
@@ -264,7 +264,7 @@ impl CompareRefusal {
                 "compare it with a string: `CONFIG_... == \"y\"`",
             ),
         };
-        let d = Diagnostic::error(codes::CONDITION_TYPES, message).label(at, label);
+        let d = Diagnostic::error(codes::CONDITION_TYPES, message).label(span, label);
         Box::new(d.help(help))
     }
 }

@@ -34,7 +34,7 @@ pub type NameIndex = &'static [(&'static str, &'static [usize])];
 #[derive(Debug, Clone, Default)]
 pub struct MacroLibrary {
     /// Those of the user's files.
-    own: Macros,
+    user: Macros,
     /// Built-in ones that are read at once.
     built_in: Macros,
     on_demand: OnDemandMacros,
@@ -56,8 +56,8 @@ pub(crate) type Macros = FxHashMap<Name, Arc<Macro>>;
 
 impl OnDemandMacros {
     fn file_defining(&self, name: &str) -> Option<&MacroFile> {
-        let at = self.index.binary_search_by_key(&name, |(name, _)| name);
-        self.files.get(*self.index[at.ok()?].1.first()?)
+        let position = self.index.binary_search_by_key(&name, |(name, _)| name);
+        self.files.get(*self.index[position.ok()?].1.first()?)
     }
 
     fn find(&self, name: &str, sources: &Sources, env: &PreprocEnv) -> Option<&Arc<Macro>> {
@@ -81,7 +81,7 @@ impl MacroLibrary {
     /// Looks a macro up by its name without `@`, among those that are read.
     pub fn get(&self, name: &str) -> Option<&Arc<Macro>> {
         let on_demand = || self.on_demand.file_defining(name)?.1.get()?.get(name);
-        let read = self.own.get(name).or_else(|| self.built_in.get(name));
+        let read = self.user.get(name).or_else(|| self.built_in.get(name));
         read.or_else(on_demand)
     }
 
@@ -94,10 +94,10 @@ impl MacroLibrary {
         sources: &Sources,
         env: &PreprocEnv,
     ) -> Option<&Arc<Macro>> {
-        let own = || self.own.get(name).filter(|_| !origin.is_built_in());
+        let user = || self.user.get(name).filter(|_| !origin.is_built_in());
         let built_in = || self.built_in.get(name);
         let on_demand = || self.on_demand.find(name, sources, env);
-        own().or_else(built_in).or_else(on_demand)
+        user().or_else(built_in).or_else(on_demand)
     }
 
     /// Reads all files that are read on demand.
@@ -110,7 +110,7 @@ impl MacroLibrary {
     /// The names, in no particular order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let on_demand = self.on_demand.index.iter().map(|(name, _)| *name);
-        let read = self.own.keys().chain(self.built_in.keys());
+        let read = self.user.keys().chain(self.built_in.keys());
         read.map(|n| &**n).chain(on_demand)
     }
 
@@ -145,13 +145,13 @@ impl MacroLibrary {
 
     /// Adds the macros of another library; those of `other` take precedence.
     pub fn extend(&mut self, other: MacroLibrary) {
-        self.own.extend(other.own);
+        self.user.extend(other.user);
         self.built_in.extend(other.built_in);
     }
 
     /// Whether it has no macros.
     pub fn is_empty(&self) -> bool {
-        self.own.is_empty() && self.built_in.is_empty() && self.on_demand.index.is_empty()
+        self.user.is_empty() && self.built_in.is_empty() && self.on_demand.index.is_empty()
     }
 }
 
@@ -168,7 +168,7 @@ pub fn macro_file(
     let mut library = MacroLibrary::new();
     match file.is_built_in() {
         true => library.built_in = macros,
-        false => library.own = macros,
+        false => library.user = macros,
     }
     library
 }

@@ -283,8 +283,8 @@ impl<'a> Preproc<'a> {
                 Tok::PpElse => match self.open.last_mut() {
                     Some((_, seen_else @ false)) => {
                         *seen_else = true;
-                        let at = self.open.last().map_or(t.span, |o| o.0);
-                        if self.skip(at, false) {
+                        let opening = self.open.last().map_or(t.span, |o| o.0);
+                        if self.skip(opening, false) {
                             self.open.pop();
                         }
                     }
@@ -295,8 +295,8 @@ impl<'a> Preproc<'a> {
                 _ => self.out.push(t),
             }
         }
-        while let Some((at, _)) = self.open.pop() {
-            self.unclosed(at);
+        while let Some((opening, _)) = self.open.pop() {
+            self.unclosed(opening);
         }
     }
 
