@@ -269,8 +269,8 @@ impl Abi {
     /// The register of a name in assembler text: DWARF's number, and the number of low bits to skip.
     #[must_use]
     pub fn register(&self, name: &str) -> Option<(u16, u8)> {
-        if let Some(found) = self.names.iter().find(|r| r.names.contains(&name)) {
-            return Some((found.number, found.shift));
+        if let Some(register) = self.names.iter().find(|r| r.names.contains(&name)) {
+            return Some((register.number, register.shift));
         }
         let number = name.strip_prefix(self.numbered.prefixes)?;
         let number = number.strip_suffix(self.numbered.parts).unwrap_or(number);
