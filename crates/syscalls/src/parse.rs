@@ -76,11 +76,11 @@ pub(crate) struct Tables {
 pub(crate) fn tables() -> Result<Tables, String> {
     let mut flags = rows(FLAGS, parse_flag_table)?;
     flags.sort_by_key(|table| table.name);
-    for at in 0..flags.len() {
-        let own = flags[at].clone();
-        if let Some((base, _)) = own.name.split_once('@') {
+    for index in 0..flags.len() {
+        let specific = flags[index].clone();
+        if let Some((base, _)) = specific.name.split_once('@') {
             let base = flags.iter().find(|table| table.name == base);
-            flags[at] = with_own(base.ok_or_else(|| format!("no table {base:?}"))?, own);
+            flags[index] = with_own(base.ok_or_else(|| format!("no table {base:?}"))?, specific);
         }
     }
     let mut named = Named {
@@ -96,21 +96,21 @@ pub(crate) fn tables() -> Result<Tables, String> {
     let mut calls: Vec<OpenCall> = Vec::new();
     for abi in ABIS {
         named.processor = abi.table;
-        let own = rows(CALLS, |line| parse_calls(abi, line, named))?;
-        calls.extend(own.into_iter().flatten());
+        let parsed = rows(CALLS, |line| parse_calls(abi, line, named))?;
+        calls.extend(parsed.into_iter().flatten());
     }
     calls.sort_by_key(|open| (open.abi.table, open.call.nr));
     rows(VARIANTS, |line| {
         let name = line.split('\t').next()?;
-        let mut found = false;
+        let mut matched = false;
         for open in &mut calls {
             if [open.call.name, open.call.probe].contains(&name) {
                 named.processor = open.abi.table;
                 parse_variant(open, line, named)?;
-                found = true;
+                matched = true;
             }
         }
-        found.then_some(())
+        matched.then_some(())
     })?;
     rows(VARIABLES, |line| parse_variable(line, &mut calls))?;
     let mut tables: Vec<(&str, Vec<Syscall>)> = Vec::new();
@@ -234,14 +234,14 @@ fn parse_call(abi: ProgramKind, nr: u32, line: &'static str, named: Named) -> Op
     })
 }
 
-fn parse_arg(text: &'static str, at: u8, bits: (u8, u8), named: Named) -> Option<SyscallArg> {
+fn parse_arg(text: &'static str, word: u8, bits: (u8, u8), named: Named) -> Option<SyscallArg> {
     let (names, kind) = text.split_once(':')?;
     let (name, kernel_name) = names.split_once('/').unwrap_or((names, names));
     let (kind, bits, signed) = parse_kind(kind, bits, named)?;
     Some(SyscallArg {
         name,
         kernel_name,
-        word: at,
+        word,
         kind,
         bits,
         signed,
@@ -299,16 +299,16 @@ fn parse_kind(
                     !unsigned,
                 )
             } else if let Some(name) = other.strip_prefix("{{") {
-                let of = find_structure(named, name.strip_suffix("}}")?, word)?;
-                (ArgKind::Braced(of), word, false)
+                let structure = find_structure(named, name.strip_suffix("}}")?, word)?;
+                (ArgKind::Braced(structure), word, false)
             } else if let Some(name) = other.strip_prefix('{') {
                 // Without fields for programs of this kind it is an address.
-                let found =
+                let structure =
                     find_structure(named, name.strip_suffix('}')?, if long { 64 } else { word });
-                (found.map_or(ArgKind::Ptr, ArgKind::Struct), word, false)
+                (structure.map_or(ArgKind::Ptr, ArgKind::Struct), word, false)
             } else if let Some(name) = other.strip_prefix('[') {
-                let of = find_structure(named, name.strip_suffix(']')?, 64)?;
-                (ArgKind::Packed(of), 32, !unsigned)
+                let structure = find_structure(named, name.strip_suffix(']')?, 64)?;
+                (ArgKind::Packed(structure), 32, !unsigned)
             } else if let Some(len) = other.strip_prefix("bytes") {
                 (ArgKind::Bytes(len.parse().ok()?), word, false)
             } else if let Some(len) = other.strip_prefix("buf") {
@@ -346,11 +346,11 @@ fn parse_flag_table(line: &'static str) -> Option<FlagTable> {
     })
 }
 
-/// The table of all processors with the rows of one: `own` replaces flags of the same name, adds others, and
+/// The table of all processors with the rows of one: `specific` replaces flags of the same name, adds others, and
 /// leaves out those with a minus in front.
-fn with_own(base: &FlagTable, own: FlagTable) -> FlagTable {
+fn with_own(base: &FlagTable, specific: FlagTable) -> FlagTable {
     let mut flags = base.flags.to_vec();
-    for flag in own.flags {
+    for flag in specific.flags {
         let name = flag.name.trim_start_matches('-');
         let index = flags.iter().position(|f| f.name == name);
         flags.retain(|f| f.name != name);
@@ -359,7 +359,7 @@ fn with_own(base: &FlagTable, own: FlagTable) -> FlagTable {
         }
     }
     FlagTable {
-        name: own.name,
+        name: specific.name,
         flags: flags.leak(),
         ..base.clone()
     }
@@ -616,7 +616,7 @@ fn parse_field(text: &'static str, named: Named) -> Option<StructureField> {
 }
 
 /// Gives the variable of a line to its calls. The first line of a name counts, and arguments come before.
-fn parse_variable(line: &'static str, all: &mut [OpenCall]) -> Option<()> {
+fn parse_variable(line: &'static str, open_calls: &mut [OpenCall]) -> Option<()> {
     let mut columns = line.split('\t');
     let calls = columns.next()?;
     let (name, kind) = columns.next()?.split_once(':')?;
@@ -640,15 +640,15 @@ fn parse_variable(line: &'static str, all: &mut [OpenCall]) -> Option<()> {
             let has_name = |name| open.call.name == name || open.call.entry == name;
             has_name(compat.unwrap_or(selector)) && (compat.is_none() || open.call.is_compat())
         };
-        let mut found = false;
-        for open in all.iter_mut().filter(|open| of_name(open)) {
-            found = true;
+        let mut matched = false;
+        for open in open_calls.iter_mut().filter(|open| of_name(open)) {
+            matched = true;
             let known = open.call.variables.iter().any(|v| v.name == name);
             if !known && !open.call.args.iter().any(|a| a.name == name) {
                 push(&mut open.call.variables, variable);
             }
         }
-        found.then_some(())?;
+        matched.then_some(())?;
     }
     Some(())
 }

@@ -31,7 +31,7 @@ macro_rules! debug_is_source {
 debug_is_source!(u8, u32, u64, i64, bool, &str);
 
 macro_rules! source {
-    ($(struct $struct:ident { $($field:ident),* })* $(enum $enum:ident { $($variant:ident $(($of:ident))?),* })*) => {
+    ($(struct $struct:ident { $($field:ident),* })* $(enum $enum:ident { $($variant:ident $(($value:ident))?),* })*) => {
         $(impl Source for $struct {
             fn write(&self, out: &mut String, named: Named) {
                 let $struct { $($field),* } = self;
@@ -48,11 +48,11 @@ macro_rules! source {
             fn write(&self, out: &mut String, named: Named) {
                 let _ = named;
                 match self {
-                    $($enum::$variant $(($of))? => {
+                    $($enum::$variant $(($value))? => {
                         out.push_str(concat!(stringify!($enum), "::", stringify!($variant)));
                         $(
                             out.push('(');
-                            $of.write(out, named);
+                            $value.write(out, named);
                             out.push(')');
                         )?
                     })*
