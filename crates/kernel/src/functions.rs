@@ -34,7 +34,7 @@ pub struct KernelFunction<'a> {
     /// ftrace can trace its start. One link attaches any number of such functions.
     pub traced: bool,
     /// The id of its name for [`Functions::name_at`].
-    pub at: u32,
+    pub name_id: u32,
 }
 
 impl KernelFunction<'_> {
@@ -128,9 +128,9 @@ impl<'a> FtraceList<'a> {
                 names.contains(&(s.name, module))
                     || (symbols.at(s.address)).any(|o| names.contains(&(o.name, module)))
             }
-            FtraceList::Addresses(all) => {
-                let first = all.partition_point(|a| *a < s.address);
-                all.get(first).is_some_and(|a| a - s.address < ENTRY)
+            FtraceList::Addresses(addresses) => {
+                let first = addresses.partition_point(|a| *a < s.address);
+                addresses.get(first).is_some_and(|a| a - s.address < ENTRY)
             }
         }
     }
@@ -277,7 +277,7 @@ impl<'a> Functions<'a> {
     #[must_use]
     pub fn matching(&self, module: Option<&str>, pattern: &str) -> FunctionMatches<'a> {
         let one = !glob::is_pattern(pattern);
-        let mut found = FunctionMatches::default();
+        let mut matches = FunctionMatches::default();
         let mut take = |s: Symbol<'a>| {
             if !in_module(module, s.module) || !is_code(&s) {
                 return;
@@ -292,7 +292,7 @@ impl<'a> Functions<'a> {
                 return;
             }
             match self.probeability(&s, one) {
-                Some(traced) => found.functions.push(KernelFunction {
+                Some(traced) => matches.functions.push(KernelFunction {
                     name,
                     symbol: s.name,
                     module: s.module,
@@ -300,9 +300,9 @@ impl<'a> Functions<'a> {
                     shared: false,
                     global: s.kind == 'T',
                     traced,
-                    at: self.symbols.offset_of(&s),
+                    name_id: self.symbols.offset_of(&s),
                 }),
-                None => found.left_out += 1,
+                None => matches.left_out += 1,
             }
         };
         let prefix = glob::literal_prefix(pattern);
@@ -313,8 +313,8 @@ impl<'a> Functions<'a> {
         } else {
             self.symbols.starting_with(prefix).for_each(&mut take);
         }
-        found.sort_and_mark();
-        found
+        matches.sort_and_mark();
+        matches
     }
 
     /// Whether a function can be probed, and whether ftrace can trace it (`Some(true)`). For a
@@ -347,8 +347,8 @@ impl<'a> Functions<'a> {
     #[must_use]
     pub fn at(&self, address: u64) -> Option<bool> {
         let (symbol, offset) = self.symbols.resolve(address)?;
-        let own = Symbol { address, ..symbol };
-        let traced = self.probeability(&own, true)?;
+        let candidate = Symbol { address, ..symbol };
+        let traced = self.probeability(&candidate, true)?;
         Some(traced && offset == 0)
     }
 }
@@ -507,14 +507,15 @@ const DENIED: [&str; 8] = [
 #[must_use]
 pub fn trampoline(btf: &Btf, name: &str) -> Option<(Signature, bool)> {
     const REGISTERS: usize = 6;
-    let found = signature(btf, name)?;
+    let signature = signature(btf, name)?;
     let plain = |ty: BtfTypeId| {
         btf.composite(ty).is_none() && btf.size_of(ty).is_none_or(|size| (1..=8).contains(&size))
     };
-    let fits = found.params.iter().all(|(_, ty)| plain(*ty)) && found.params.len() <= REGISTERS;
-    let result_fits = found.ret == 0 || plain(found.ret);
+    let fits =
+        signature.params.iter().all(|(_, ty)| plain(*ty)) && signature.params.len() <= REGISTERS;
+    let result_fits = signature.ret == 0 || plain(signature.ret);
     let returns = result_fits && !NO_RETURN.contains(&name);
-    (fits && !found.variadic && !DENIED.contains(&name)).then_some((found, returns))
+    (fits && !signature.variadic && !DENIED.contains(&name)).then_some((signature, returns))
 }
 
 /// The type ids of all functions with a unique name in a BTF. For many look-ups: [`signature`]

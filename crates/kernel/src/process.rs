@@ -127,10 +127,10 @@ pub fn end_by(signal: i32) {
 pub fn spawn_masked(work: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
     // SAFETY: sets of signals are plain numbers, and each call only writes to its own or reads it.
     unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+        let (mut every_signal, mut before): (libc::sigset_t, libc::sigset_t) =
             (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        libc::sigfillset(&raw mut every_signal);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const every_signal, &raw mut before);
         // A thread inherits the mask of its creator.
         let thread = std::thread::Builder::new().spawn(work);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
@@ -291,7 +291,7 @@ pub fn all() -> Vec<u32> {
 
 /// A process and its descendants. Calls back with those that each round finds; they are searched until a round
 /// finds none, because some begin meanwhile.
-pub fn descendants(target: u32, mut found: impl FnMut(&[u32])) -> BTreeSet<u32> {
+pub fn descendants(target: u32, mut report: impl FnMut(&[u32])) -> BTreeSet<u32> {
     let mut known = BTreeSet::from([target]);
     loop {
         let mut new = Vec::new();
@@ -305,7 +305,7 @@ pub fn descendants(target: u32, mut found: impl FnMut(&[u32])) -> BTreeSet<u32> 
         if new.is_empty() {
             return known;
         }
-        found(&new);
+        report(&new);
     }
 }
 

@@ -99,8 +99,8 @@ impl NameTable {
         let mut heads = vec![0; entries.len().next_power_of_two()];
         let mut next = vec![0; entries.len()];
         for (i, entry) in entries.iter().enumerate() {
-            if let Some(at) = symbols.name_of_line(entry.1) {
-                let name = stem(symbols.bytes_at(at));
+            if let Some(offset) = symbols.name_of_line(entry.1) {
+                let name = stem(symbols.bytes_at(offset));
                 let list = NameTable::hash(name) & (heads.len() - 1);
                 next[i] = std::mem::replace(&mut heads[list], i.fit::<u32>() + 1);
             }
@@ -304,7 +304,7 @@ impl Symbols {
         };
         candidates
             .into_iter()
-            .filter_map(|at| self.named_at(at))
+            .filter_map(|offset| self.named_at(offset))
             .filter(move |symbol| {
                 let rest = symbol.name.strip_prefix(&*prefix);
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -317,7 +317,7 @@ impl Symbols {
             true => Vec::new(),
             false => self.scan(prefix),
         };
-        names.into_iter().filter_map(|at| self.named_at(at))
+        names.into_iter().filter_map(|offset| self.named_at(offset))
     }
 
     /// The offsets of the names in the list of a name, ascending.
@@ -349,8 +349,8 @@ impl Symbols {
     /// The offsets where a prefix follows a blank, ascending. Not all are names.
     fn scan(&self, prefix: &str) -> Vec<u32> {
         let needle = format!(" {prefix}");
-        let found = memchr::memmem::find_iter(&self.text, needle.as_bytes());
-        found.map(|at| at.fit::<u32>() + 1).collect()
+        let blanks = memchr::memmem::find_iter(&self.text, needle.as_bytes());
+        blanks.map(|blank| blank.fit::<u32>() + 1).collect()
     }
 
     /// The offset of the name in the line at `start`: behind the address and the kind.

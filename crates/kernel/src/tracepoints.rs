@@ -211,22 +211,22 @@ impl Tracefs {
         } else {
             vec![system.to_owned()]
         };
-        let mut found = Vec::new();
+        let mut events = Vec::new();
         for name in systems.iter().filter(|name| glob::matches(system, name)) {
             let dir = format!("events/{name}");
             if !glob::is_pattern(pattern) {
                 if self.has(name, pattern) {
-                    found.push(pattern.to_owned());
+                    events.push(pattern.to_owned());
                 }
                 continue;
             }
             match self.list(&dir) {
-                Ok(names) => found.extend(names.into_iter().filter(|n| glob::matches(pattern, n))),
+                Ok(names) => events.extend(names.into_iter().filter(|n| glob::matches(pattern, n))),
                 Err(e) if e.errno == Errno::NOENT => {}
                 Err(e) => return Err(e),
             }
         }
-        Ok(found)
+        Ok(events)
     }
 
     /// The subsystem of an event, found by trying each; the alphabetically first.

@@ -61,12 +61,12 @@ impl Ring {
     /// holds up those after it.
     pub fn consume(&mut self, most: usize, mut each: impl FnMut(&[u8])) -> usize {
         let (reader, writers) = (position(&self.reader), position(&self.writers));
-        let mut at = reader.load(Ordering::Relaxed);
+        let mut position = reader.load(Ordering::Relaxed);
         let mut end = acquire(writers);
         let mut count = 0;
         let mut told = false;
         while count < most {
-            let Some(record) = self.record(at, end) else {
+            let Some(record) = self.record(position, end) else {
                 if told {
                     break;
                 }
@@ -81,20 +81,20 @@ impl Ring {
                 each(bytes);
                 count += 1;
             }
-            at += HEADER + record.len().next_multiple_of(8);
+            position += HEADER + record.len().next_multiple_of(8);
             // From here on a writer can reuse its space.
-            reader.store(at, Ordering::Release);
+            reader.store(position, Ordering::Release);
             told = false;
         }
         count
     }
 
     /// The record at a position; `None` at the end, and while its writer has not finished.
-    fn record(&self, at: u64, end: u64) -> Option<RingEntry<'_>> {
-        if at >= end {
+    fn record(&self, position: u64, end: u64) -> Option<RingEntry<'_>> {
+        if position >= end {
             return None;
         }
-        let offset = self.page + (at & (self.size - 1)).fit::<usize>();
+        let offset = self.page + (position & (self.size - 1)).fit::<usize>();
         // SAFETY: an offset below `size` into the data, which are mapped twice from `page` on;
         // positions are multiples of 8. Kernel and reader use the word as an atomic one.
         let word = unsafe { AtomicU32::from_ptr(self.writers.start().add(offset).as_ptr().cast()) };
@@ -103,7 +103,7 @@ impl Ring {
         fence(Ordering::Acquire);
         let len = u64::from(word & !(BUSY | DISCARDED));
         // The second condition holds for everything that the kernel writes.
-        if word & BUSY != 0 || HEADER + len.next_multiple_of(8) > (end - at).min(self.size) {
+        if word & BUSY != 0 || HEADER + len.next_multiple_of(8) > (end - position).min(self.size) {
             return None;
         }
         if word & DISCARDED != 0 {

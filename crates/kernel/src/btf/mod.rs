@@ -188,7 +188,7 @@ impl Btf {
         if magic != MAGIC {
             return bad("wrong magic number");
         }
-        let word = |at: usize| types::word(bytes, at) as usize;
+        let word = |offset: usize| types::word(bytes, offset) as usize;
         let header = word(4);
         let (types_off, types_len, str_off, str_len) = (word(8), word(12), word(16), word(20));
         let within = |off: usize, len: usize| {
@@ -307,7 +307,7 @@ impl Btf {
     fn location(&self, id: BtfTypeId) -> Result<usize, &'static Btf> {
         match (self.base, id.checked_sub(self.first())) {
             (Some(base), None) => Err(base),
-            (_, own) => Ok(own.unwrap_or(id) as usize),
+            (_, index) => Ok(index.unwrap_or(id) as usize),
         }
     }
 
@@ -322,7 +322,7 @@ impl Btf {
     pub fn kind(&self, id: BtfTypeId) -> Option<BtfKind> {
         match self.location(id) {
             Err(base) => base.kind(id),
-            Ok(own) => BtfKind::from_raw(self.own_head(own).1),
+            Ok(ix) => BtfKind::from_raw(self.own_head(ix).1),
         }
     }
 
@@ -331,7 +331,7 @@ impl Btf {
     pub fn name(&self, id: BtfTypeId) -> &str {
         match self.location(id) {
             Err(base) => base.name(id),
-            Ok(own) => self.string(self.own_head(own).0),
+            Ok(ix) => self.string(self.own_head(ix).0),
         }
     }
 
@@ -355,8 +355,8 @@ impl Btf {
     fn find_own(&self, kind: BtfKind, name: &str) -> impl Iterator<Item = BtfTypeId> {
         let first = self.first();
         let fits = move |ix: &usize| {
-            let (own, of) = self.own_head(*ix);
-            of == kind as u8 && self.string_is(own, name)
+            let (name_offset, own_kind) = self.own_head(*ix);
+            own_kind == kind as u8 && self.string_is(name_offset, name)
         };
         // Types without a name cannot be looked up.
         let named = !name.is_empty() && !name.contains('\0');
@@ -370,9 +370,10 @@ impl Btf {
         let indexed = index
             .into_iter()
             .flat_map(move |index| index.matching(name));
-        let own = Some(name).filter(|_| searched).into_iter();
-        let own = own.flat_map(move |name| self.search(kind, name));
-        own.chain(indexed.filter(fits))
+        let by_search = Some(name).filter(|_| searched).into_iter();
+        let by_search = by_search.flat_map(move |name| self.search(kind, name));
+        by_search
+            .chain(indexed.filter(fits))
             .map(move |ix| first + ix.fit::<BtfTypeId>())
     }
 
@@ -388,8 +389,8 @@ impl Btf {
     fn search(&self, kind: BtfKind, name: &str) -> impl Iterator<Item = usize> + use<'_> {
         let offsets = self.string_offsets(name);
         (0..self.records.len()).filter(move |ix| {
-            let (own, of) = self.own_head(*ix);
-            of == kind as u8 && offsets.contains(&own)
+            let (name_offset, own_kind) = self.own_head(*ix);
+            own_kind == kind as u8 && offsets.contains(&name_offset)
         })
     }
 
@@ -454,8 +455,9 @@ impl Btf {
     /// All types of one kind with their names, in the order of ids, without those of the base.
     pub fn all(&self, kind: BtfKind) -> impl Iterator<Item = (BtfTypeId, &str)> + '_ {
         let first = self.first();
-        let own = (0..self.records.len()).map(|ix| (ix, self.own_head(ix)));
-        own.filter(move |(_, head)| head.1 == kind as u8)
+        let heads = (0..self.records.len()).map(|ix| (ix, self.own_head(ix)));
+        heads
+            .filter(move |(_, head)| head.1 == kind as u8)
             .map(move |(ix, head)| (first + ix.fit::<BtfTypeId>(), self.string(head.0)))
     }
 
@@ -505,7 +507,7 @@ impl Btf {
     fn string_and_more(&self, off: u32) -> &[u8] {
         let off = match (self.base, off.checked_sub(self.first_string())) {
             (Some(base), None) => return base.string_and_more(off),
-            (_, own) => own.unwrap_or(off),
+            (_, offset) => offset.unwrap_or(off),
         };
         let table = &self.blob[self.strings.0..self.strings.1];
         table.get(off as usize..).unwrap_or_default()
@@ -530,7 +532,7 @@ impl Btf {
         needle.extend_from_slice(name.as_bytes());
         needle.push(0);
         let mut offsets: Vec<u32> = memchr::memmem::find_iter(table, &needle)
-            .map(|at| first + at.fit::<u32>() + 1)
+            .map(|offset| first + offset.fit::<u32>() + 1)
             .collect();
         if let Some(base) = self.base {
             offsets.extend(base.string_offsets(name));
@@ -549,7 +551,7 @@ impl Btf {
         }
         match self.location(id) {
             Err(base) => base.record(id),
-            Ok(own) => self.blob.get(*self.records.get(own)? as usize..),
+            Ok(ix) => self.blob.get(*self.records.get(ix)? as usize..),
         }
     }
 }

@@ -181,7 +181,7 @@ impl KernelCode {
         let id = |f: &KernelFunction<'_>| match module_types {
             None => no_variables(Unprobeable::NoTypes),
             // Only functions whose variables are used are looked up.
-            Some(_) if many => LATER + u64::from(f.at),
+            Some(_) if many => LATER + u64::from(f.name_id),
             Some(module_types) => id(module_types, f.name),
         };
         let matched = functions.iter().filter(|f| !exported || f.global);
