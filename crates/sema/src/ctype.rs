@@ -577,8 +577,13 @@ impl Walker<'_> {
     }
 
     /// The next index of an array with steps of its own; `None` for other positions.
-    fn index_strided(&mut self, at: WalkPosition, e: &Expr, over: bool) -> Option<WalkPosition> {
-        let (ty, indexes) = match at {
+    fn index_strided(
+        &mut self,
+        position: WalkPosition,
+        e: &Expr,
+        over: bool,
+    ) -> Option<WalkPosition> {
+        let (ty, indexes) = match position {
             WalkPosition::Object(ty) if !over => (ty, 0),
             WalkPosition::Strided { ty, indexes } => (ty, indexes),
             _ => return None,

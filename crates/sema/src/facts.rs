@@ -275,7 +275,7 @@ pub trait CodeFacts {
     ///
     /// # Errors
     /// Why it is unavailable, for a message: `the kernel has no variable x`.
-    fn data_location(&self, of: &WatchOwner, name: &str) -> Result<DataLocation, String>;
+    fn data_location(&self, owner: &WatchOwner, name: &str) -> Result<DataLocation, String>;
     /// Why a module lacks debugging information, if it should have some.
     fn no_debuginfo(&self, module: &ProbeModule) -> Option<String>;
     /// Whether a program has neither debugging information nor symbols of its own functions.

@@ -438,8 +438,8 @@ impl Library {
         &'a self,
         first: &'a str,
     ) -> impl Iterator<Item = (AliasId, &'a AliasEntry)> {
-        let all = self.effective_aliases(self.defining(NameKind::Alias, first));
-        all.filter(move |(_, a)| first_component(&a.name) == first)
+        let aliases = self.effective_aliases(self.defining(NameKind::Alias, first));
+        aliases.filter(move |(_, a)| first_component(&a.name) == first)
     }
 
     fn effective_aliases<'a>(

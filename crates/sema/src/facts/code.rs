@@ -43,7 +43,7 @@ pub enum ModuleQuery {
     /// `library("PATTERN")` of a program: a path, or the start of a name (`libc`).
     Library {
         /// The program.
-        of: ProbeModule,
+        program: ProbeModule,
         /// Its process, where the script names one.
         pid: Option<u32>,
         /// The pattern.

@@ -97,16 +97,16 @@ pub(super) fn resolve(
         modules.dedup();
     }
     let words = ["function", "statement", "mark", "plt"];
-    let Some(at) = comps.iter().position(|c| words.contains(&&*c.name)) else {
+    let Some(index) = comps.iter().position(|c| words.contains(&&*c.name)) else {
         return Ok(Vec::new());
     };
-    let what = &comps[at];
+    let what = &comps[index];
     let query = query(comps, what)?;
     let mut locations = Vec::new();
     let mut why = None;
     for module in &modules {
         match facts.locations(&module.module, &query) {
-            Ok(found) => locations.extend(found.into_iter().map(|location| MatchedLocation {
+            Ok(more) => locations.extend(more.into_iter().map(|location| MatchedLocation {
                 module: module.clone(),
                 location,
             })),
@@ -124,9 +124,9 @@ pub(super) fn resolve(
     }
     // A callee is shown as the function that it is.
     let calls = |c: &Component| matches!(&*c.name, "callee" | "callees");
-    let behind = match comps[at + 1..].split_first() {
+    let behind = match comps[index + 1..].split_first() {
         Some((first, rest)) if calls(first) => rest,
-        _ => &comps[at + 1..],
+        _ => &comps[index + 1..],
     };
     let tail = match point_text(behind) {
         tail if tail.is_empty() => tail,
@@ -174,9 +174,13 @@ fn modules(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<FoundModule
             ("process", None) if c.arg.is_none() => modules = find(&ModuleQuery::Target)?,
             ("process", None) => modules = find(&ModuleQuery::Pid(process_number(c)?))?,
             ("library", Some(name)) => {
-                for FoundModule { module: of, pid } in std::mem::take(&mut modules) {
+                for FoundModule {
+                    module: program,
+                    pid,
+                } in std::mem::take(&mut modules)
+                {
                     let name = name.clone();
-                    modules.extend(find(&ModuleQuery::Library { of, pid, name })?);
+                    modules.extend(find(&ModuleQuery::Library { program, pid, name })?);
                 }
             }
             _ => {}
@@ -328,18 +332,18 @@ fn with_way_out(
     };
     // The start of a misspelt name is usually right; of markers there are only a few.
     let start = |letters| -> String { name.chars().take(letters).collect() };
-    let found = |letters| -> Vec<FoundLocation> {
+    let similar = |letters| -> Vec<FoundLocation> {
         let query = like(&format!("{}*", start(letters))).filter(|_| !is_pattern(name));
         query.map_or_else(Vec::new, |query| {
             let locations = |m: &FoundModule| facts.locations(&m.module, &query).ok();
             modules.iter().filter_map(locations).flatten().collect()
         })
     };
-    let mut near = found(3);
+    let mut near = similar(3);
     // A program has fewer functions than the kernel.
     let programs = |m: &FoundModule| matches!(m.module, ProbeModule::File(_));
     if near.is_empty() && modules.iter().all(programs) {
-        near = found(1);
+        near = similar(1);
     }
     let error = error.did_you_mean(name, near.iter().map(|p| &*p.name));
     match (&*what.name, modules) {

@@ -58,7 +58,7 @@ fn watch(
     facts: &dyn CodeFacts,
     comps: &[Component],
     data: &Component,
-    of: WatchOwner,
+    owner: WatchOwner,
 ) -> DiagResult<Watch> {
     let location = match &data.arg {
         Some(Literal::Num(n)) => DataLocation {
@@ -66,7 +66,7 @@ fn watch(
             size: 0,
         },
         Some(Literal::Str(s)) => facts
-            .data_location(&of, &String::from_utf8_lossy(s))
+            .data_location(&owner, &String::from_utf8_lossy(s))
             .map_err(|why| Box::new(Diagnostic::error(codes::NO_LOCATION, why).at(data.span)))?,
         None => return Err(bad_argument(data, "an address or the name of a variable")),
     };
@@ -89,7 +89,7 @@ fn watch(
         address: location.address,
         length: length.fit(),
         reads: named(comps, "rw").is_some(),
-        of,
+        of: owner,
     })
 }
 

@@ -28,7 +28,7 @@ pub(super) fn cpu_clock(hz: u64) -> Event {
 /// The components after the event's name.
 struct PerfOptions {
     sample: SamplingRate,
-    of: PerfScope,
+    scope: PerfScope,
     counter: Option<Arc<str>>,
     program: Option<Arc<str>>,
 }
@@ -37,7 +37,7 @@ fn parse_options(facts: &dyn Facts, comps: &[Component]) -> DiagResult<PerfOptio
     let mut rest = PerfOptions {
         // SystemTap's default is one hit a million events.
         sample: SamplingRate::Period(1_000_000),
-        of: PerfScope::All,
+        scope: PerfScope::All,
         counter: None,
         program: None,
     };
@@ -46,7 +46,7 @@ fn parse_options(facts: &dyn Facts, comps: &[Component]) -> DiagResult<PerfOptio
             "sample" => rest.sample = SamplingRate::Period(positive(c)?),
             "hz" => rest.sample = SamplingRate::Freq(positive(c)?),
             "process" => {
-                rest.of = counted_processes(facts, c)?;
+                rest.scope = counted_processes(facts, c)?;
                 rest.program = string_of(c);
             }
             "counter" => rest.counter = Some(text(c)?),
@@ -131,7 +131,7 @@ fn perf_match(ty: u32, config: u64, rest: PerfOptions, point: String) -> PointMa
             ty,
             config,
             sample: rest.sample,
-            of: rest.of,
+            of: rest.scope,
         };
         let ctx = HandlerContext::empty(HandlerKind::Perf);
         return PointMatch::Event { event, point, ctx };

@@ -137,7 +137,7 @@ impl Builder<'_, '_> {
             HirExprKind::Num(n) => Val::Imm(*n),
             HirExprKind::Str(s) => self.l.string(s),
             HirExprKind::Read(LValue::Local(l)) => Val::Reg(self.local(*l)),
-            HirExprKind::ProbeName { of } => self.probe_name(*of, e.span),
+            HirExprKind::ProbeName { function } => self.probe_name(*function, e.span),
             HirExprKind::Assign { lvalue, op, rhs } => self.assign(lvalue, *op, rhs, true, e.span),
             HirExprKind::IncDec {
                 lvalue,
@@ -206,40 +206,40 @@ impl Builder<'_, '_> {
         let wanted = self.l.names[func.0];
         NameFunction::ALL
             .into_iter()
-            .filter(|of| wanted[*of as usize])
-            .map(|of| self.probe_name(of, span))
+            .filter(|function| wanted[*function as usize])
+            .map(|function| self.probe_name(function, span))
             .collect()
     }
 
-    fn probe_name(&mut self, of: NameFunction, span: Span) -> Val {
+    fn probe_name(&mut self, function: NameFunction, span: Span) -> Val {
         let unit = &self.source().kind;
         if let UnitKind::Func { .. } = unit {
-            return match self.names[of as usize] {
+            return match self.names[function as usize] {
                 Some(r) => Val::Reg(r),
                 None => self.l.string(&[]),
             };
         }
-        if let (NameFunction::Kind, UnitKind::Handler { event, point, .. }) = (of, unit) {
+        if let (NameFunction::Kind, UnitKind::Handler { event, point, .. }) = (function, unit) {
             let kind = event_kind(event, point);
             return self.l.string(kind.as_bytes());
         }
-        if of == NameFunction::Interrupted && unit.interrupts() {
+        if function == NameFunction::Interrupted && unit.interrupts() {
             let max = self.l.program.limits.maxstringlen as usize;
             let dst = self.reg(Ty::str_for_len(max));
             self.intrinsic(Some(dst), Intrinsic::Interrupted, Vec::new(), span);
             return Val::Reg(dst);
         }
-        let names = unit.names(of);
+        let names = unit.names(function);
         let longest = match names {
             [] => return self.l.string(&[]),
             [one] => {
                 let one = one.clone();
                 return self.l.string(one.as_bytes());
             }
-            _ => unit.longest_name(of),
+            _ => unit.longest_name(function),
         };
         let max = self.l.program.limits.maxstringlen as usize;
-        let table = self.l.name_table(self.unit, of);
+        let table = self.l.name_table(self.unit, function);
         let idx = self.long();
         self.intrinsic(Some(idx), Intrinsic::CtxSite, Vec::new(), span);
         let dst = self.reg(Ty::str_for_len(longest.min(max)));

@@ -128,17 +128,17 @@ pub(crate) fn lower(
 /// By unit: the names of the probe point (`pp()` and similar functions) that it uses, directly or through
 /// calls.
 fn probe_names(tree: &Tree) -> Vec<[bool; NameFunction::COUNT]> {
-    let own = |u: &Unit| {
+    let of_unit = |u: &Unit| {
         let mut names = [false; NameFunction::COUNT];
         hir::walk_exprs(&u.body, &mut |e| {
-            if let HirExprKind::ProbeName { of } = e.kind {
-                names[of as usize] = true;
+            if let HirExprKind::ProbeName { function } = e.kind {
+                names[function as usize] = true;
             }
         });
         names
     };
-    hir::reached(tree, own, |all, called| {
-        std::array::from_fn(|n| all[n] || called[n])
+    hir::reached(tree, of_unit, |names, called| {
+        std::array::from_fn(|n| names[n] || called[n])
     })
 }
 
@@ -303,20 +303,20 @@ impl<'a> Lower<'a> {
     }
 
     /// The table of names of a handler's locations, by location number.
-    fn name_table(&mut self, unit: UnitIx, of: NameFunction) -> TableId {
+    fn name_table(&mut self, unit: UnitIx, function: NameFunction) -> TableId {
         let kind = &self.tree.units[unit.0].kind;
         let shared = match kind {
             UnitKind::Handler { sites, .. } => sites.as_ref().map_or(ptr::null(), Arc::as_ptr),
             UnitKind::Func { .. } => ptr::null(),
         };
-        if let Some(id) = self.name_tables.get(&(shared, of)) {
+        if let Some(id) = self.name_tables.get(&(shared, function)) {
             return *id;
         }
-        let names = kind.names(of);
+        let names = kind.names(function);
         let entries = names.iter().map(|n| n.as_bytes().into()).collect();
         let name = format!("names@{}", self.program.tables.len()).into();
         let id = self.add_table(name, entries);
-        self.name_tables.insert((shared, of), id);
+        self.name_tables.insert((shared, function), id);
         id
     }
 

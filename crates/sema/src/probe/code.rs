@@ -80,10 +80,10 @@ pub(crate) fn groups<'h>(
             locations.map(|f| f.location.name.clone()).collect(),
         ))
     });
-    for (number, found) in (0..).zip(&hit.locations) {
-        let module = &found.module.module;
+    for (number, matched) in (0..).zip(&hit.locations) {
+        let module = &matched.module.module;
         let (variables, missing) = match wanted {
-            true => variables_of(facts, hit, found, m),
+            true => variables_of(facts, hit, matched, m),
             false => (Vec::new(), None),
         };
         // A message about one location names the variables that exist.
@@ -102,16 +102,16 @@ pub(crate) fn groups<'h>(
             })
             .collect();
         let key = LocationGroupKey {
-            pid: found.module.pid,
+            pid: matched.module.pid,
             module: (wanted || m.types).then_some(module),
-            provider: found.location.provider.clone().filter(|_| m.system),
-            at_once: at_once(&found.location.location),
-            exits: found
+            provider: matched.location.provider.clone().filter(|_| m.system),
+            at_once: at_once(&matched.location.location),
+            exits: matched
                 .location
                 .exits
                 .as_ref()
                 .map(|e| (e.goroutines, e.shared)),
-            callers: found.location.callers.clone(),
+            callers: matched.location.callers.clone(),
             variables,
         };
         let index = *order.entry(key).or_insert_with_key(|key| {
@@ -128,7 +128,7 @@ pub(crate) fn groups<'h>(
             });
             list.len() - 1
         });
-        list[index].sites.push(found);
+        list[index].sites.push(matched);
         list[index].numbers.push(number);
     }
     list
@@ -139,18 +139,18 @@ pub(crate) fn groups<'h>(
 fn variables_of(
     facts: &dyn Facts,
     hit: &CodeMatch,
-    found: &MatchedLocation,
+    matched: &MatchedLocation,
     m: &Mentions,
 ) -> (Vec<Variable>, Option<Arc<str>>) {
-    let module = &found.module.module;
-    let in_scope = facts.location_variables(module, found.location.id, hit.ret);
+    let module = &matched.module.module;
+    let in_scope = facts.location_variables(module, matched.location.id, hit.ret);
     let (mut variables, mut missing): (Vec<Variable>, Option<Arc<str>>) = match in_scope {
         Ok(variables) => (variables, None),
         Err(why) => (Vec::new(), Some(why.into())),
     };
     let named = |t: &str| variables.iter().any(|v| *v.name == *t);
     if m.all_targets || m.targets.iter().any(|t| !named(t)) {
-        match facts.location_locals(module, &found.location, hit.ret) {
+        match facts.location_locals(module, &matched.location, hit.ret) {
             Ok(more) => {
                 let names: Vec<_> = variables.iter().map(|v| v.name.clone()).collect();
                 let more = more.into_iter().filter(|v| !names.contains(&v.name));
@@ -199,11 +199,11 @@ impl LocationGroup<'_> {
 
 /// The event of a group.
 pub(crate) fn event(hit: &CodeMatch, group: &LocationGroup<'_>, optional: bool) -> Event {
-    let site = |(found, number): (&&MatchedLocation, &u32)| CodeSite {
-        location: found.location.location.clone(),
-        semaphore: found.location.semaphore,
+    let site = |(matched, number): (&&MatchedLocation, &u32)| CodeSite {
+        location: matched.location.location.clone(),
+        semaphore: matched.location.semaphore,
         number: *number,
-        exits: found.location.exits.clone(),
+        exits: matched.location.exits.clone(),
     };
     Event::Code(CodeProbe {
         space: hit.space,

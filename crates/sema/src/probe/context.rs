@@ -283,8 +283,8 @@ fn call_result() -> TargetVar {
 }
 
 /// The variables that the bodies read, of these names with their initial values.
-pub(crate) fn read_vars(m: &Mentions, all: Vec<(&str, Expr)>) -> Vec<PlainVar> {
-    let read = all.into_iter().filter(|(name, _)| m.reads.contains(*name));
+pub(crate) fn read_vars(m: &Mentions, vars: Vec<(&str, Expr)>) -> Vec<PlainVar> {
+    let read = vars.into_iter().filter(|(name, _)| m.reads.contains(*name));
     read.map(|(name, init)| PlainVar {
         name: name.into(),
         init,

@@ -121,8 +121,8 @@ fn resolve_probes(
                 diags.push(d);
             }
         }
-        for found in search.found {
-            derive(lib, facts, found, &mut derived, diags);
+        for resolved in search.points {
+            derive(lib, facts, resolved, &mut derived, diags);
         }
         unmatched.append(&mut search.unmatched);
     }
@@ -132,11 +132,11 @@ fn resolve_probes(
 fn derive(
     lib: &Library,
     facts: &dyn Facts,
-    found: ResolvedPoint,
+    resolved: ResolvedPoint,
     out: &mut Vec<ProbeHandler>,
     diags: &mut Diagnostics,
 ) {
-    let layer = &found.layer;
+    let layer = &resolved.layer;
     let mut mentions = Mentions::default();
     layer.parts.iter().for_each(|p| mentions.part(lib, p));
     let conditions = layer.conditions.iter();
@@ -145,11 +145,11 @@ fn derive(
     let mut derivation = Derivation {
         lib,
         facts,
-        found: &found,
+        resolved: &resolved,
         mentions,
         out,
     };
-    match &found.hit {
+    match &resolved.hit {
         PointMatch::Event { event, point, ctx } => {
             derivation.push(event.clone(), point.clone(), ctx.clone(), 1);
         }
@@ -164,7 +164,7 @@ fn derive(
 struct Derivation<'a> {
     lib: &'a Library,
     facts: &'a dyn Facts,
-    found: &'a ResolvedPoint,
+    resolved: &'a ResolvedPoint,
     /// The names in the bodies and conditions.
     mentions: Mentions,
     out: &'a mut Vec<ProbeHandler>,
@@ -173,12 +173,12 @@ struct Derivation<'a> {
 impl Derivation<'_> {
     /// Adds a handler that serves this number of points. `shown` is its point.
     fn push(&mut self, event: Event, shown: String, ctx: HandlerContext, points: u32) {
-        let layer = &self.found.layer;
+        let layer = &self.resolved.layer;
         let pattern = layer.shown.clone();
         self.out.push(ProbeHandler {
             event,
             name: layer.alias.clone().unwrap_or_else(|| shown.as_str().into()),
-            pattern: pattern.unwrap_or_else(|| self.found.point.as_str().into()),
+            pattern: pattern.unwrap_or_else(|| self.resolved.point.as_str().into()),
             point: layer.shown.clone().unwrap_or_else(|| shown.into()),
             conditions: layer.conditions.clone(),
             parts: layer.parts.clone(),
@@ -201,22 +201,22 @@ impl Derivation<'_> {
     }
 
     fn any_syscall(&mut self, ret: bool) {
-        let layer = &self.found.layer;
+        let layer = &self.resolved.layer;
         let ctx = context::syscall_any(&self.mentions, ret, layer.shown.is_some(), layer.span);
         let event = syscall_event(NrSet::All, ret);
-        self.push(event, self.found.point.clone(), ctx, 1);
+        self.push(event, self.resolved.point.clone(), ctx, 1);
     }
 
     fn syscalls(&mut self, calls: &[usize], ret: bool, diags: &mut Diagnostics) {
-        let (found, span) = (self.found, self.found.layer.span);
-        let family = &found.family;
+        let (resolved, span) = (self.resolved, self.resolved.layer.span);
+        let family = &resolved.family;
         for group in groups(self.facts, calls, &self.mentions, ret) {
             report_text_only(&group, &self.mentions, ret, span, diags);
-            missing::calls(self.lib, found, &group.names, ret, &self.mentions, diags);
+            missing::calls(self.lib, resolved, &group.names, ret, &self.mentions, diags);
             let shown = match &*group.names {
                 [one] if ret => format!("{family}.{one}.return"),
                 [one] => format!("{family}.{one}"),
-                _ => found.point.clone(),
+                _ => resolved.point.clone(),
             };
             let ctx = group_context(&group, &self.mentions, ret, span);
             let event = syscall_event(NrSet::List(group.nrs), ret);
@@ -229,10 +229,10 @@ impl Derivation<'_> {
             let locations = &group.sites;
             let shown = match **locations {
                 [one] => hit.point(one),
-                _ => self.found.point.clone(),
+                _ => self.resolved.point.clone(),
             };
             let points = locations.len().fit::<u32>();
-            let layer = &self.found.layer;
+            let layer = &self.resolved.layer;
             let event = code::event(hit, &group, layer.lenient);
             let caller_test = group.condition(layer.span);
             self.push(event, shown, code::context(hit, group), points);
@@ -283,9 +283,9 @@ struct BareName {
 }
 
 impl BareName {
-    fn of(call: &Syscall, all: &[Syscall]) -> Option<BareName> {
+    fn of(call: &Syscall, calls: &[Syscall]) -> Option<BareName> {
         let word = call.bare?;
-        let other = all
+        let other = calls
             .iter()
             .find(|c| c.name == call.point && c.is_compat() == call.is_compat())?;
         Some(BareName {
@@ -383,8 +383,12 @@ fn groups<'a>(
 
 /// What a handler of `socketcall` or `ipc` hits besides it: the parts of which the point does not select the call
 /// that they stand for. So a hit counts once for each point.
-fn unselected_parts(all: &[Syscall], selected: &[usize], whole: u32) -> impl Iterator<Item = u32> {
-    let parts = all.iter().enumerate();
+fn unselected_parts(
+    calls: &[Syscall],
+    selected: &[usize],
+    whole: u32,
+) -> impl Iterator<Item = u32> {
+    let parts = calls.iter().enumerate();
     let parts = parts.filter(move |(_, call)| NrSet::whole(call.nr) == Some(whole));
     let others = parts.filter(|(i, _)| !selected.contains(i));
     others.map(|(_, call)| call.nr + NrSet::WHOLE)

@@ -72,7 +72,7 @@ pub fn list(
         for d in search.probe(&[entry], &part) {
             diags.push(d);
         }
-        for resolved in std::mem::take(&mut search.found) {
+        for resolved in std::mem::take(&mut search.points) {
             listed_points.append(&mut listed(lib, facts, &resolved, variables, p.span));
         }
     }
@@ -85,12 +85,12 @@ pub fn list(
 fn listed(
     lib: &Library,
     facts: &dyn Facts,
-    found: &ResolvedPoint,
+    resolved: &ResolvedPoint,
     variables: bool,
     span: Span,
 ) -> Vec<ListedPoint> {
     let mut vars = BTreeMap::new();
-    for part in &found.layer.parts {
+    for part in &resolved.layer.parts {
         AssignedLocals {
             lib,
             file: part.file,
@@ -100,10 +100,10 @@ fn listed(
     }
     let lister = Lister {
         facts,
-        found,
+        resolved,
         alias_vars: vars.into_iter().collect(),
     };
-    match &found.hit {
+    match &resolved.hit {
         PointMatch::Event { point, ctx, .. } => {
             let value = || ("value".to_owned(), "string".to_owned());
             let mut targets = lister.spelled(&ctx.targets);
@@ -138,7 +138,7 @@ fn listed(
 /// Makes the lines of one resolved point.
 struct Lister<'a> {
     facts: &'a dyn Facts,
-    found: &'a ResolvedPoint,
+    resolved: &'a ResolvedPoint,
     /// The variables that the aliases set.
     alias_vars: Vec<(String, &'static str)>,
 }
@@ -152,7 +152,7 @@ impl Lister<'_> {
         targets: Vec<(String, String)>,
     ) -> ListedPoint {
         vars.extend_from_slice(&self.alias_vars);
-        let alias = self.found.layer.alias.as_deref();
+        let alias = self.resolved.layer.alias.as_deref();
         ListedPoint {
             point: alias.map_or(point, str::to_owned),
             vars,
@@ -193,17 +193,17 @@ impl Lister<'_> {
         let mut m = Mentions::default();
         let names = ["name", "syscall_nr", "retval", "retstr", "errno", "argstr"];
         m.reads.extend(names.map(Into::into));
-        let ctx = context::syscall_any(&m, ret, self.found.layer.shown.is_some(), span);
+        let ctx = context::syscall_any(&m, ret, self.resolved.layer.shown.is_some(), span);
         let text = |n: &str| matches!(n, "name" | "retstr" | "argstr");
         let ty = |n: &str| if text(n) { "string" } else { "long" };
         let vars = ctx.vars.iter().map(|v| (v.name.to_string(), ty(&v.name)));
-        let (point, targets) = (self.found.point.clone(), self.spelled(&ctx.targets));
+        let (point, targets) = (self.resolved.point.clone(), self.spelled(&ctx.targets));
         self.line(point, vars.collect(), targets)
     }
 
     fn syscall(&self, call: &Syscall, ret: bool) -> ListedPoint {
         let end = if ret { ".return" } else { "" };
-        let point = format!("{}.{}{end}", self.found.family, call.probe);
+        let point = format!("{}.{}{end}", self.resolved.family, call.probe);
         let targets = context::call_targets(call, ret, |_| true);
         self.line(point, call_vars(call, ret), self.spelled(&targets))
     }
@@ -230,8 +230,8 @@ pub(crate) fn call_vars(call: &Syscall, ret: bool) -> Vec<(String, &'static str)
     let others = call.variables.iter().filter(|v| ret || !v.at_return);
     let others = others.filter(|v| !(ret && context::bind(call, v.name, ret).of_entry()));
     let others = others.map(|v| (v.name, if v.text { "string" } else { "long" }));
-    let all = fixed.iter().copied().chain(arguments).chain(others);
-    all.map(|(name, ty)| (name.to_owned(), ty)).collect()
+    let vars = fixed.iter().copied().chain(arguments).chain(others);
+    vars.map(|(name, ty)| (name.to_owned(), ty)).collect()
 }
 
 /// Collects the local variables that the body of an alias sets.

@@ -45,13 +45,13 @@ pub(crate) fn point_functions<'a>(
             callers.entry(callee).or_default().push(f.name.name.clone());
         }
     }
-    let mut found: FxHashSet<Name> = FxHashSet::default();
+    let mut functions_of_point: FxHashSet<Name> = FxHashSet::default();
     let mut todo: Vec<Name> = POINT_FUNCTIONS.iter().map(|n| Name::from(*n)).collect();
     while let Some(name) = todo.pop() {
         todo.extend(callers.remove(&name).into_iter().flatten());
-        found.insert(name);
+        functions_of_point.insert(name);
     }
-    found
+    functions_of_point
 }
 
 /// Names of the functions that are called.
@@ -133,10 +133,10 @@ impl Visitor for MentionCollector<'_> {
             }
             ExprKind::At { .. } | ExprKind::Arrow { .. } => self.out.types = true,
             ExprKind::Target { name, .. } => {
-                if let Some(all) = name.strip_prefix("$$") {
-                    self.out.all_targets |= !matches!(all, "name" | "system" | "provider");
-                    self.out.point |= all == "name";
-                    self.out.system |= matches!(all, "system" | "provider");
+                if let Some(group) = name.strip_prefix("$$") {
+                    self.out.all_targets |= !matches!(group, "name" | "system" | "provider");
+                    self.out.point |= group == "name";
+                    self.out.system |= matches!(group, "system" | "provider");
                 } else {
                     self.out.targets.insert(name.trim_start_matches('$').into());
                 }

@@ -24,7 +24,7 @@ pub(crate) fn aliases(lib: &Library, layer: &AliasLayer, m: &Mentions, diags: &m
 /// Reports reads of missing variables of system calls, by the call's own name or another.
 pub(crate) fn calls(
     lib: &Library,
-    found: &ResolvedPoint,
+    resolved: &ResolvedPoint,
     names: &[&str],
     ret: bool,
     m: &Mentions,
@@ -39,12 +39,12 @@ pub(crate) fn calls(
         return;
     }
     let end = if ret { ".return" } else { "" };
-    if !is_pattern(&found.point) {
-        return report(lib, &found.layer, &found.point, m, diags);
+    if !is_pattern(&resolved.point) {
+        return report(lib, &resolved.layer, &resolved.point, m, diags);
     }
     for name in names {
-        let alias = format!("{}.{name}{end}", found.family);
-        report(lib, &found.layer, &alias, m, diags);
+        let alias = format!("{}.{name}{end}", resolved.family);
+        report(lib, &resolved.layer, &alias, m, diags);
     }
 }
 

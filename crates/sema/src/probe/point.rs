@@ -62,8 +62,8 @@ pub(crate) fn modules(
     query: &ModuleQuery,
     c: &Component,
 ) -> DiagResult<Vec<FoundModule>> {
-    let found = facts.modules(query);
-    found.map_err(|why| no_module(c, why))
+    let modules = facts.modules(query);
+    modules.map_err(|why| no_module(c, why))
 }
 
 /// The error for a component that names no module.

@@ -68,7 +68,7 @@ pub(crate) struct ResolvedPoint {
 pub(crate) struct PointSearch<'a> {
     pub lib: &'a Library,
     pub facts: &'a dyn Facts,
-    pub found: Vec<ResolvedPoint>,
+    pub points: Vec<ResolvedPoint>,
     pub warnings: Vec<Diagnostic>,
     /// The optional points without an event.
     pub unmatched: Vec<String>,
@@ -84,7 +84,7 @@ impl<'a> PointSearch<'a> {
         PointSearch {
             lib,
             facts,
-            found: Vec::new(),
+            points: Vec::new(),
             warnings: Vec::new(),
             unmatched: Vec::new(),
             steps: 0,
@@ -131,7 +131,7 @@ impl<'a> PointSearch<'a> {
         file: FileId,
     ) -> Errors {
         let mut errors = Vec::new();
-        let start = self.found.len();
+        let start = self.points.len();
         let mut passed = Vec::new();
         for p in points {
             let mut layer = layer.clone();
@@ -146,27 +146,27 @@ impl<'a> PointSearch<'a> {
             let lenient = p.point.optional || p.point.sufficient;
             layer.lenient |= lenient;
             layer.quiet |= lenient;
-            let before = self.found.len();
+            let before = self.points.len();
             let failed = self.point(&comps, &layer);
-            if lenient && (!failed.is_empty() || self.found.len() == before) {
+            if lenient && (!failed.is_empty() || self.points.len() == before) {
                 self.unmatched.push(point_text(&comps));
             }
             if failed.is_empty() {
-                if p.point.sufficient && self.found.len() > before {
+                if p.point.sufficient && self.points.len() > before {
                     if self.is_probeable(before) {
                         break;
                     }
                     // Another point may resolve; otherwise these errors say why none does.
-                    passed.extend(self.found.drain(before..));
+                    passed.extend(self.points.drain(before..));
                 }
             } else if lenient {
-                self.found.truncate(before);
+                self.points.truncate(before);
             } else {
                 errors.extend(failed);
             }
         }
-        if self.found.len() == start && !passed.is_empty() {
-            self.found.extend(passed);
+        if self.points.len() == start && !passed.is_empty() {
+            self.points.extend(passed);
             errors.clear();
         }
         errors
@@ -176,12 +176,12 @@ impl<'a> PointSearch<'a> {
     fn is_probeable(&self, from: usize) -> bool {
         let function =
             |f: &ResolvedPoint| matches!(&f.hit, PointMatch::Code(c) if c.space == Space::Kernel);
-        !self.found[from..].iter().any(function) || self.facts.probes_kernel()
+        !self.points[from..].iter().any(function) || self.facts.probes_kernel()
     }
 
     fn point(&mut self, comps: &[Component], layer: &AliasLayer) -> Errors {
         self.steps += 1;
-        if self.steps > MAX_FOUND || self.found.len() > MAX_FOUND {
+        if self.steps > MAX_FOUND || self.points.len() > MAX_FOUND {
             let text = "this probe expands to too many points";
             return vec![Diagnostic::error(codes::TOO_MANY_PROBES, text).at(layer.span)];
         }
@@ -401,17 +401,18 @@ impl<'a> PointSearch<'a> {
     ) {
         let first = family.comps.first().and_then(ComponentSpec::word);
         let point = point_text(comps);
-        self.found.extend(hits.into_iter().map(|hit| ResolvedPoint {
-            hit,
-            point: point.clone(),
-            family: first.unwrap_or_default().to_owned(),
-            layer: layer.clone(),
-        }));
+        self.points
+            .extend(hits.into_iter().map(|hit| ResolvedPoint {
+                hit,
+                point: point.clone(),
+                family: first.unwrap_or_default().to_owned(),
+                layer: layer.clone(),
+            }));
     }
 
     /// Resolves a point with wildcards.
     fn pattern(&mut self, comps: &[Component], layer: &AliasLayer) -> Errors {
-        let before = self.found.len();
+        let before = self.points.len();
         let mut failed = Vec::new();
         let quiet = AliasLayer {
             quiet: true,
@@ -442,13 +443,13 @@ impl<'a> PointSearch<'a> {
                 self.try_family(f, comps, layer, &mut failed);
             }
         }
-        if !matched && self.found.len() == before {
+        if !matched && self.points.len() == before {
             for (f, point) in FAMILIES.iter().flat_map(|f| f.with_options(comps)) {
                 self.try_family(f, &point, &quiet, &mut failed);
             }
             matched = self.aliases(self.matching_aliases(comps, true), &quiet, &mut failed);
         }
-        if matched || self.found.len() > before {
+        if matched || self.points.len() > before {
             return Vec::new();
         }
         if failed.is_empty() {
@@ -488,11 +489,11 @@ impl<'a> PointSearch<'a> {
     ) -> bool {
         let mut matched = false;
         for (ix, named) in aliases {
-            let start = self.found.len();
+            let start = self.points.len();
             let errors = self.alias(ix, &named, layer);
             matched |= errors.is_empty();
             if !errors.is_empty() {
-                self.found.truncate(start);
+                self.points.truncate(start);
                 failed.extend(errors);
             }
         }
@@ -508,7 +509,7 @@ impl<'a> PointSearch<'a> {
         passed: bool,
     ) -> Vec<(AliasId, Vec<Component>)> {
         let across = comps.iter().any(|c| c.name.contains("**"));
-        let mut all: Vec<(&str, AliasId, Vec<Component>)> = Vec::new();
+        let mut aliases: Vec<(&str, AliasId, Vec<Component>)> = Vec::new();
         let first = comps.first().map_or("", |c| &*c.name);
         let (some, every) = match is_pattern(first) {
             true => (None, Some(self.lib.aliases())),
@@ -522,7 +523,7 @@ impl<'a> PointSearch<'a> {
                     && matches_point(&point_text(comps), &entry.name)
                     && let Some(first) = comps.first()
                 {
-                    all.push((&entry.name, ix, components(&entry.name, first.span)));
+                    aliases.push((&entry.name, ix, components(&entry.name, first.span)));
                 }
                 continue;
             }
@@ -541,12 +542,13 @@ impl<'a> PointSearch<'a> {
             for (c, w) in named.iter_mut().zip(&words) {
                 c.name = (*w).into();
             }
-            all.push((&entry.name, ix, named));
+            aliases.push((&entry.name, ix, named));
         }
-        all.sort_by_key(|(name, ..)| *name);
-        let names: FxHashSet<&str> = all.iter().map(|(name, ..)| *name).collect();
+        aliases.sort_by_key(|(name, ..)| *name);
+        let names: FxHashSet<&str> = aliases.iter().map(|(name, ..)| *name).collect();
         let full = |named: &[Component]| point_text(named);
-        all.iter()
+        aliases
+            .iter()
             .filter(|(name, _, named)| {
                 let text = full(named);
                 text == **name || !longer_prefixes(name, &text).any(|p| names.contains(p))

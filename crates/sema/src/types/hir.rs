@@ -191,26 +191,31 @@ impl UnitKind {
     }
 
     /// Length in bytes of the longest of [`UnitKind::names`].
-    pub fn longest_name(&self, of: NameFunction) -> usize {
-        match (self, of) {
+    pub fn longest_name(&self, function: NameFunction) -> usize {
+        match (self, function) {
             (UnitKind::Handler { sites: Some(s), .. }, NameFunction::Point) => s.longest[0],
             (
                 UnitKind::Handler { sites: Some(s), .. },
                 NameFunction::Function | NameFunction::Interrupted,
             ) => s.longest[1],
-            _ => self.names(of).iter().map(|n| n.len()).max().unwrap_or(0),
+            _ => self
+                .names(function)
+                .iter()
+                .map(|n| n.len())
+                .max()
+                .unwrap_or(0),
         }
     }
 
     /// The texts of a name of a handler's point: one for each location, or one for all.
-    pub fn names(&self, of: NameFunction) -> &[Arc<str>] {
+    pub fn names(&self, function: NameFunction) -> &[Arc<str>] {
         let UnitKind::Handler {
             point, name, sites, ..
         } = self
         else {
             return &[];
         };
-        match (of, sites) {
+        match (function, sites) {
             (NameFunction::Alias, _) => std::slice::from_ref(name),
             (NameFunction::Point, Some(sites)) => &sites.points,
             (NameFunction::Point, None) => std::slice::from_ref(point),
@@ -398,7 +403,7 @@ pub enum HirExprKind {
     Str(LiteralBytes),
     /// A name of the probe point.
     ProbeName {
-        of: NameFunction,
+        function: NameFunction,
     },
     Read(LValue),
     Call {
@@ -682,21 +687,21 @@ pub fn callees(tree: &Tree) -> Vec<Vec<UnitIx>> {
     tree.units.iter().map(of_unit).collect()
 }
 
-/// For each unit what holds for it or for a function that it calls: `own` is what holds for a unit itself.
+/// For each unit what holds for it or for a function that it calls: `of_unit` is what holds for a unit itself.
 pub fn reached<T: Clone + PartialEq>(
     tree: &Tree,
-    own: impl Fn(&Unit) -> T,
+    of_unit: impl Fn(&Unit) -> T,
     join: impl Fn(T, &T) -> T,
 ) -> Vec<T> {
     let callees = callees(tree);
-    let mut out: Vec<T> = tree.units.iter().map(own).collect();
+    let mut out: Vec<T> = tree.units.iter().map(of_unit).collect();
     loop {
         let before = out.clone();
         // Callers stand before callees, so going backwards decides most units in one round.
         for (n, called) in callees.iter().enumerate().rev() {
             out[n] = called
                 .iter()
-                .fold(out[n].clone(), |all, func| join(all, &out[func.0]));
+                .fold(out[n].clone(), |joined, func| join(joined, &out[func.0]));
         }
         if out == before {
             return out;
@@ -705,6 +710,6 @@ pub fn reached<T: Clone + PartialEq>(
 }
 
 /// For each unit, whether a condition holds for it or for a function that it calls.
-pub fn reaching(tree: &Tree, own: impl Fn(&Unit) -> bool) -> Vec<bool> {
-    reached(tree, own, |all, called| all || *called)
+pub fn reaching(tree: &Tree, of_unit: impl Fn(&Unit) -> bool) -> Vec<bool> {
+    reached(tree, of_unit, |holds, called| holds || *called)
 }

@@ -101,7 +101,7 @@ fn steady_node(e: &HirExpr, locals: bool) -> bool {
 fn handler(body: &mut Vec<HirStmt>, quiet: &[bool]) {
     flatten(body);
     let mut index = 0;
-    // Locals whose only assignment stands before `at`.
+    // Locals whose only assignment stands before `index`.
     let mut settled = FxHashSet::default();
     for _ in 0..PREFIX {
         if index >= body.len() {
@@ -162,14 +162,14 @@ fn reader_behind_tests(body: &[HirStmt], l: LocalIx) -> Option<usize> {
 
 /// Flattens blocks at the top, such as bodies of aliases, into their statements.
 fn flatten(body: &mut Vec<HirStmt>) {
-    while let Some(at) = body
+    while let Some(index) = body
         .iter()
         .position(|s| matches!(s.kind, HirStmtKind::Block(_)))
     {
         if let HirStmtKind::Block(inner) =
-            std::mem::replace(&mut body[at].kind, HirStmtKind::Block(Vec::new()))
+            std::mem::replace(&mut body[index].kind, HirStmtKind::Block(Vec::new()))
         {
-            body.splice(at..=at, inner);
+            body.splice(index..=index, inner);
         }
     }
 }

@@ -108,13 +108,13 @@ impl Types {
         self.state(self.root(v)).0.map(|d| d.0)
     }
 
-    /// Decides that `v` is `base`, at `at`. A variable reports only its first conflict.
-    pub fn set(&mut self, v: TyVar, base: Base, at: Span) -> Result<(), Conflict> {
+    /// Decides that `v` is `base`, at `span`. A variable reports only its first conflict.
+    pub fn set(&mut self, v: TyVar, base: Base, span: Span) -> Result<(), Conflict> {
         let r = self.find(v);
         let (decided, poisoned) = self.state(r);
         match decided {
             None => {
-                self.nodes[r.0 as usize] = TyNode::Root(Some((base, at)), poisoned);
+                self.nodes[r.0 as usize] = TyNode::Root(Some((base, span)), poisoned);
                 Ok(())
             }
             Some((b, _)) if b == base || poisoned => Ok(()),
@@ -122,7 +122,7 @@ impl Types {
                 self.nodes[r.0 as usize] = TyNode::Root(decided, true);
                 Err(Conflict {
                     here: base,
-                    here_at: at,
+                    here_at: span,
                     before,
                     before_at,
                 })

@@ -142,25 +142,25 @@ impl Widths<'_> {
     }
 
     /// Length in bytes of the longest of these names, for `pp()` and similar functions in functions.
-    pub fn probe_name(&self, of: NameFunction) -> usize {
-        self.name_len(of).min(self.growth.max)
+    pub fn probe_name(&self, function: NameFunction) -> usize {
+        self.name_len(function).min(self.growth.max)
     }
 
-    fn name_len(&self, of: NameFunction) -> usize {
+    fn name_len(&self, function: NameFunction) -> usize {
         let names = self
             .tree
             .units
             .iter()
-            .map(|u| self.unit_name_len(&u.kind, of));
+            .map(|u| self.unit_name_len(&u.kind, function));
         names.max().unwrap_or(0)
     }
 
     /// Length of the longest of these names of a handler's point.
-    fn unit_name_len(&self, unit: &UnitKind, of: NameFunction) -> usize {
-        match of {
+    fn unit_name_len(&self, unit: &UnitKind, function: NameFunction) -> usize {
+        match function {
             NameFunction::Kind => LONGEST_KIND,
             NameFunction::Interrupted if unit.interrupts() => self.growth.max,
-            _ => unit.longest_name(of),
+            _ => unit.longest_name(function),
         }
     }
 
@@ -322,9 +322,9 @@ impl Widths<'_> {
     fn len_in(&self, f: &EvalContext, e: &HirExpr) -> usize {
         let len = match &e.kind {
             HirExprKind::Str(s) => s.len(),
-            HirExprKind::ProbeName { of } => match &self.tree.units[f.unit].kind {
-                unit @ UnitKind::Handler { .. } => self.unit_name_len(unit, *of),
-                UnitKind::Func { .. } => self.name_len(*of),
+            HirExprKind::ProbeName { function } => match &self.tree.units[f.unit].kind {
+                unit @ UnitKind::Handler { .. } => self.unit_name_len(unit, *function),
+                UnitKind::Func { .. } => self.name_len(*function),
             },
             HirExprKind::Read(p) => match (f.argument(p), f.call) {
                 (Some(a), Some((_, caller))) => self.len_in(caller, a),

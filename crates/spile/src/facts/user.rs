@@ -180,7 +180,7 @@ impl Programs {
                 }
             },
             ModuleQuery::Library {
-                of: ProbeModule::File(path),
+                program: ProbeModule::File(path),
                 pid,
                 name,
             } => {
@@ -195,7 +195,7 @@ impl Programs {
                 let paths = self.with_functions(paths);
                 Ok(paths.iter().map(|p| module(p, *pid)).collect())
             }
-            ModuleQuery::Library { of, .. } => Err(format!("{of} has no libraries")),
+            ModuleQuery::Library { program, .. } => Err(format!("{program} has no libraries")),
             ModuleQuery::Headers(names) => Err(format!("<{}> is a header", names.join("><"))),
             ModuleQuery::KernelModule(name) => Err(format!("{name} is a module of the kernel")),
         }

@@ -204,8 +204,8 @@ impl Resolver<'_> {
         let Some(key) = self.functions.iter().find_map(of_unit) else {
             return Vec::new();
         };
-        if let Some(at) = self.queue.iter().position(|k| *k == key) {
-            self.queue.remove(at);
+        if let Some(index) = self.queue.iter().position(|k| *k == key) {
+            self.queue.remove(index);
             let outer = std::mem::take(&mut self.cur);
             let trial = std::mem::take(&mut self.trial);
             let failed = std::mem::take(&mut self.trial_failed);

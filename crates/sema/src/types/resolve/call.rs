@@ -119,8 +119,8 @@ impl Resolver<'_> {
                 out.push((*ret, self.tree.units[u.0].span));
             }
         }
-        for ((a, _), (b, at)) in a.into_iter().zip(b) {
-            self.unify(b, a, at);
+        for ((a, _), (b, span)) in a.into_iter().zip(b) {
+            self.unify(b, a, span);
         }
         if let UnitKind::Func { next_alt, .. } = &mut self.tree.units[prev.0].kind {
             *next_alt = Some(unit);
@@ -259,14 +259,14 @@ impl Resolver<'_> {
     fn session_value(&mut self, short: &str, args: &[HirExpr], span: Span) -> Option<HirExpr> {
         Some(match (short, args) {
             ("pp" | "pn" | "ppfunc" | "probefunc" | "probe_type", []) => {
-                let of = match short {
+                let function = match short {
                     "pp" => NameFunction::Point,
                     "pn" => NameFunction::Alias,
                     "ppfunc" => NameFunction::Function,
                     "probefunc" => NameFunction::Interrupted,
                     _ => NameFunction::Kind,
                 };
-                self.str(HirExprKind::ProbeName { of }, span)
+                self.str(HirExprKind::ProbeName { function }, span)
             }
             ("session_name", []) => self.string_imm(self.options.session_name.as_bytes(), span),
             ("session_pid", []) => self.imm(self.options.session_pid, span),

@@ -134,18 +134,18 @@ impl Resolver<'_> {
         };
         let id = CTypeId::new(beside.home, array);
         let array = CTy::id(id);
-        let found = match self.count_variable(id) {
+        let count = match self.count_variable(id) {
             Some(count) => self.source(&count.source, CTy::LONG, space, span),
             None => {
                 let text = format!("the size of `{}` is not known", array.spell(self.facts));
                 return self.refuse(probe_codes::CANNOT_DEREF, span, text);
             }
         };
-        match found {
+        match count {
             Ok((value, _)) => Some(value),
             Err(why) => {
-                let of = format!("the number of elements of `{}`", array.spell(self.facts));
-                self.absent(&of, &why, span)
+                let what = format!("the number of elements of `{}`", array.spell(self.facts));
+                self.absent(&what, &why, span)
             }
         }
     }
@@ -154,7 +154,7 @@ impl Resolver<'_> {
     pub(super) fn of_object(
         &mut self,
         ops: &[ObjectOp],
-        (object, of): (&HirExpr, CTy),
+        (object, ty): (&HirExpr, CTy),
         space: Space,
         span: Span,
     ) -> HirExpr {
@@ -167,7 +167,7 @@ impl Resolver<'_> {
                     Some(address) => self.load(space, address, size, signed, span),
                     None => break,
                 },
-                ObjectOp::Count(array) => match self.run_time_count(array, of, space, span) {
+                ObjectOp::Count(array) => match self.run_time_count(array, ty, space, span) {
                     Some(count) => count,
                     None => return self.bad(span),
                 },

@@ -134,11 +134,11 @@ impl Resolver<'_> {
         };
         // Without a module the reason was reported.
         let first = modules.first()?;
-        let found = modules.iter().find_map(|module| {
+        let definition = modules.iter().find_map(|module| {
             let ty = ctype::parse_type_with(&name, |n| self.facts.module_type(module, n))?;
             Some((module, ty))
         });
-        let Some((module, ty)) = found else {
+        let Some((module, ty)) = definition else {
             // A file of the cache means nothing to the reader.
             let named = args.get(2).and_then(|a| match &a.kind {
                 ast::ExprKind::Str(s) if s.starts_with(b"<") => {

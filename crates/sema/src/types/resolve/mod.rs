@@ -358,14 +358,14 @@ impl<'a> Resolver<'a> {
         self.scalar_init(ix, base);
     }
 
-    /// Sets the type of `v` to `base`, decided at `at`.
+    /// Sets the type of `v` to `base`, decided at `span`.
     fn set_type(&mut self, v: TyVar, base: Base, span: Span) {
         if let Err(c) = self.types.set(v, base, span) {
             self.mismatch(c, span);
         }
     }
 
-    /// Unifies `a`, the newer one, at `at`, with `b`.
+    /// Unifies `a`, the newer one, at `span`, with `b`.
     fn unify(&mut self, a: TyVar, b: TyVar, span: Span) {
         if let Err(c) = self.types.unify(a, b) {
             self.mismatch(c, span);

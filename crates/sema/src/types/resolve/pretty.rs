@@ -154,7 +154,7 @@ impl Resolver<'_> {
             text.lit(&format!("{name}="));
             match (value, pretty) {
                 (ShownForm::Nothing, _) => text.lit("?"),
-                (ShownForm::Text(own), _) => text.conv(ConvKind::Str, false, own),
+                (ShownForm::Text(shown), _) => text.conv(ConvKind::Str, false, shown),
                 (ShownForm::Value(value), Pretty::None)
                     if matches!(ty.shape(self.facts), TypeShape::Float(_)) =>
                 {

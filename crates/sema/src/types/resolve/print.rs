@@ -57,7 +57,7 @@ impl Resolver<'_> {
                     (None, rest)
                 }
             },
-            all => (None, all),
+            operands => (None, operands),
         };
         if rest.is_empty() && !op.newline {
             let text = "there is nothing to print";

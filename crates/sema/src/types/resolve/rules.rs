@@ -198,10 +198,10 @@ fn foreach(
 ) {
     let name = &tree.globals[f.global.0].name;
     let help = "collect the keys in another array, and change this one after the loop";
-    changes(&f.body, &mut |g, scalar, at| {
+    changes(&f.body, &mut |g, scalar, span| {
         if g == f.global && !scalar {
             let text = format!("variable `{name}` modified during `foreach` iteration");
-            let d = Diagnostic::error(codes::FOREACH_CHANGES, text).at(at);
+            let d = Diagnostic::error(codes::FOREACH_CHANGES, text).at(span);
             out.push(d.help(help));
         }
     });

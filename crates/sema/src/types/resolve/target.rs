@@ -300,8 +300,8 @@ impl Resolver<'_> {
         let kind = |kind: VarKind| ctx.targets.iter().filter(move |t| t.kind == kind);
         let listed: Vec<&TargetVar> = match name {
             "$$name" if ctx.sites.as_ref().is_some_and(|s| s.functions.len() > 1) => {
-                let of = NameFunction::Function;
-                return Some(self.str(HirExprKind::ProbeName { of }, span));
+                let function = NameFunction::Function;
+                return Some(self.str(HirExprKind::ProbeName { function }, span));
             }
             "$$name" => return Some(self.str(HirExprKind::Str(text(&ctx.name)), span)),
             "$$system" | "$$provider" => {

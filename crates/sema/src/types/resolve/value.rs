@@ -128,21 +128,21 @@ impl Resolver<'_> {
 
     /// Refuses a counter of one program in the code of another, where it never counts.
     fn check_program_of(&mut self, counter: &str, span: Span) {
-        let of = self.counters.get(counter).and_then(|c| c.program.clone());
+        let counted = self.counters.get(counter).and_then(|c| c.program.clone());
         let here = self.cur.ctx.as_ref().and_then(|c| c.module.clone());
-        let (Some(program), Some(here @ ProbeModule::File(_))) = (of, here) else {
+        let (Some(program), Some(here @ ProbeModule::File(_))) = (counted, here) else {
             return;
         };
-        let found = |query| self.facts.modules(&query).unwrap_or_default();
-        let programs = found(ModuleQuery::Path(program.clone()));
-        let uses = |of: &ProbeModule| {
+        let matching = |query| self.facts.modules(&query).unwrap_or_default();
+        let programs = matching(ModuleQuery::Path(program.clone()));
+        let uses = |module: &ProbeModule| {
             let path = here.to_string();
             let query = ModuleQuery::Library {
-                of: of.clone(),
+                program: module.clone(),
                 pid: None,
                 name: path.rsplit('/').next().unwrap_or_default().into(),
             };
-            found(query).iter().any(|m| m.module == here)
+            matching(query).iter().any(|m| m.module == here)
         };
         let is_its_code = |m: &ProbeModule| *m == here || uses(m);
         if programs.is_empty() || programs.iter().any(|m| is_its_code(&m.module)) {

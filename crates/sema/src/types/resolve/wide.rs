@@ -112,8 +112,8 @@ impl Resolver<'_> {
         let unit = self.hidden_function("word", span);
         self.pretty_units.insert(key, unit);
         let ret = self.types.fresh_of(Base::Long, span);
-        if let UnitKind::Func { ret: of, .. } = &mut self.tree.units[unit.0].kind {
-            *of = ret;
+        if let UnitKind::Func { ret: result, .. } = &mut self.tree.units[unit.0].kind {
+            *result = ret;
         }
         let text = b"the number has more than 64 bits; its text ($ behind the variable) has all";
         let text = self.string_imm(text, span);
