@@ -126,9 +126,9 @@ impl PerCpuArray {
 pub struct Colocation {
     /// The host, if the keys are those of another array. An element of this array exists only if
     /// its statistic has a value.
-    pub of: Option<GlobalId>,
+    pub host: Option<GlobalId>,
     /// Offset of the element in such a value.
-    pub at: u32,
+    pub offset: u32,
     /// Bytes of such a value, with all elements.
     pub size: u32,
 }
@@ -138,7 +138,7 @@ pub struct Colocation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadField {
     /// Offset of the field's word.
-    pub at: u32,
+    pub offset: u32,
     /// Its bit of the first word.
     pub bit: u32,
     /// Bytes of a record.
@@ -154,7 +154,7 @@ pub struct ThreadField {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadSlots {
     /// Offset of the first slot in the shared area.
-    pub at: u32,
+    pub offset: u32,
     /// Number of slots, a power of two.
     pub slots: u32,
     /// Bytes of a slot.
@@ -185,7 +185,7 @@ impl ThreadSlots {
     /// Offset of a slot in the shared area.
     #[must_use]
     pub fn slot(&self, thread: u64) -> u32 {
-        self.at + (thread % u64::from(self.slots)).fit::<u32>() * self.stride
+        self.offset + (thread % u64::from(self.slots)).fit::<u32>() * self.stride
     }
 }
 

@@ -46,7 +46,7 @@ pub mod shared {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StackWords {
     /// Offset in the shared area.
-    pub at: u32,
+    pub offset: u32,
     /// The tracepoints, in order.
     pub points: Vec<String>,
     /// Whether kernel stacks are taken.

@@ -260,7 +260,7 @@ fn colocated_elements_are_counted_in_cache_and_map() {
         let program = reader::read(&text).unwrap_or_else(|e| panic!("{e}"));
         let object = spile_bpf::compile(&program, &options).unwrap();
         assert_eq!(object.layout.globals.iter().flatten().filter(|g| {
-            matches!(&g.location, GlobalLocation::PerCpuArray(array) if array.colocated.of.is_some() && array.colocated.size == 80)
+            matches!(&g.location, GlobalLocation::PerCpuArray(array) if array.colocated.host.is_some() && array.colocated.size == 80)
         }).count(), 2);
         let outcome = run_with(&text, &args, &options);
         let count = |g: usize| match &outcome.globals[g] {

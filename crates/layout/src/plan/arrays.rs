@@ -63,25 +63,31 @@ impl Colocations {
         let n = program.globals.len();
         let (mut parts, mut words) = (vec![None; n], vec![None; n]);
         let mut sizes: Vec<u32> = program.globals.iter().map(element_size).collect();
-        for (i, of) in colocated(program).into_iter().enumerate() {
-            let Some(to) = of else { continue };
-            let (at, size) = (sizes[to.index()], sizes[i]);
-            if at + size > COLOCATED_BYTES || key_size(&program.globals[i]) > CACHED {
+        for (i, host) in colocated(program).into_iter().enumerate() {
+            let Some(to) = host else { continue };
+            let (offset, size) = (sizes[to.index()], sizes[i]);
+            if offset + size > COLOCATED_BYTES || key_size(&program.globals[i]) > CACHED {
                 continue;
             }
             sizes[to.index()] += size;
-            parts[i] = Some(Colocation { of, at, size: 0 });
+            parts[i] = Some(Colocation {
+                host,
+                offset,
+                size: 0,
+            });
             words[to.index()].get_or_insert_with(|| cpu.alloc(8));
         }
         for i in 0..n {
             match &mut parts[i] {
                 Some(Colocation {
-                    of: Some(to), size, ..
+                    host: Some(to),
+                    size,
+                    ..
                 }) => *size = sizes[to.index()],
                 part => {
                     *part = Some(Colocation {
-                        of: None,
-                        at: 0,
+                        host: None,
+                        offset: 0,
                         size: sizes[i],
                     });
                 }
@@ -102,7 +108,7 @@ impl Colocations {
 
     /// The host of array `g`.
     pub fn host(&self, g: usize) -> Option<GlobalId> {
-        self.host_part(g)?.of
+        self.host_part(g)?.host
     }
 
     /// The location of a co-located array, once its host has one.
@@ -181,13 +187,13 @@ impl ThreadRecordFields {
         let front = (slots >= FEWEST_SLOTS).then(|| {
             let stride = 8 + 8 + 8 * fields.len().fit::<u32>();
             let mut front = ThreadSlots {
-                at: 0,
+                offset: 0,
                 slots,
                 stride,
                 spilt: areas.shared.alloc(8),
                 lent: areas.cpu.alloc(8 * ThreadSlots::BUFFERS),
             };
-            front.at = areas.shared.alloc(front.all(cpus) * stride);
+            front.offset = areas.shared.alloc(front.all(cpus) * stride);
             front
         });
         ThreadRecordFields { fields, front }
@@ -200,7 +206,7 @@ impl ThreadRecordFields {
             .position(|f| f.index() == g)?
             .fit::<u32>();
         Some(ThreadField {
-            at: 8 + 8 * n,
+            offset: 8 + 8 * n,
             bit: n,
             record: 8 + 8 * self.fields.len().fit::<u32>(),
             front: self.front,
@@ -365,7 +371,7 @@ impl<'a> UnplacedArray<'a> {
             0
         };
         let generations = if double { 2 } else { 1 };
-        let alone = colocated.of.is_none() && colocated.size == self.value.size();
+        let alone = colocated.host.is_none() && colocated.size == self.value.size();
         let large = (cached && alone && atomic(&self.value))
             .then(|| large(key_size, self.value.size(), max, cpus))
             .flatten();

@@ -120,7 +120,7 @@ impl StackBuffer {
             count,
             first,
             words: StackWords {
-                at: words,
+                offset: words,
                 points,
                 kernel: !takers.is_empty(),
                 rows,

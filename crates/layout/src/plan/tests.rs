@@ -96,7 +96,9 @@ fn check_plan(program: &Program, needs: &LayoutInputs, frame: u32, cpus: u32) {
                     .expect("its map");
                 let size = match field {
                     Some(field) => {
-                        assert!(8 + 8 * field.bit == field.at && field.at + 8 <= field.record);
+                        assert!(
+                            8 + 8 * field.bit == field.offset && field.offset + 8 <= field.record
+                        );
                         field.record
                     }
                     None => v.size() + if *seq { 8 } else { 0 },
@@ -132,9 +134,9 @@ fn check_plan(program: &Program, needs: &LayoutInputs, frame: u32, cpus: u32) {
                 assert!(spilt.is_none() || large.is_none());
                 assert!(8 + key_size + colocated.size <= *slot_size);
                 assert!(*gen_stride == 0 || *gen_stride == slots * slot_size);
-                assert!(colocated.at + v.size() <= colocated.size && colocated.at % 8 == 0);
+                assert!(colocated.offset + v.size() <= colocated.size && colocated.offset % 8 == 0);
                 key = key.max(*key_size);
-                if let Some(of) = colocated.of {
+                if let Some(of) = colocated.host {
                     let of = plan.layout.globals[of.index()]
                         .as_ref()
                         .expect("a location");

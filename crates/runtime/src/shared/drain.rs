@@ -97,7 +97,7 @@ pub fn take(
                 .into_iter()
                 .collect())
         }
-        GlobalLocation::PerCpuArray(array) if array.colocated.of.is_none() => {
+        GlobalLocation::PerCpuArray(array) if array.colocated.host.is_none() => {
             let parts = host_parts(layout, g);
             let sums = take_arrays(state, (array, &parts), (generation, last), map)?;
             let ids = parts.iter().map(|part| part.g);
@@ -124,10 +124,10 @@ fn host_parts(layout: &Layout, g: GlobalId) -> Vec<HostPart<'_>> {
         };
         let part = HostPart {
             g: GlobalId(i.fit()),
-            at: array.colocated.at,
+            at: array.colocated.offset,
             value: &array.value,
         };
-        (part.g == g || array.colocated.of == Some(g)).then_some(part)
+        (part.g == g || array.colocated.host == Some(g)).then_some(part)
     });
     let mut parts: Vec<_> = arrays.collect();
     parts.sort_by_key(|part| part.at);

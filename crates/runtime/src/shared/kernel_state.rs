@@ -345,7 +345,7 @@ fn tables_of(
         GlobalLocation::Hash { map, .. } => Box::new(LockedTable::new(host.table(map)?)),
         // Co-located arrays are drained with their host.
         GlobalLocation::PerCpuArray(array)
-            if array.colocated.of.is_none() && array.large.is_none() =>
+            if array.colocated.host.is_none() && array.large.is_none() =>
         {
             let tables = array.maps.iter().map(|map| host.table(map));
             return tables.map(|t| t.map(RefCell::new)).collect();

@@ -271,8 +271,8 @@ mod tests {
             keys: vec![Ty::Long],
             value: ValueLayout::Scalar(Ty::Long),
             colocated: Colocation {
-                of: None,
-                at: 0,
+                host: None,
+                offset: 0,
                 size: 8,
             },
             spilt: None,

@@ -100,7 +100,7 @@ impl FieldTable {
 
     /// The field's value, if it is present in the record.
     fn field_value(&self, record: &[u8]) -> Option<Vec<u8>> {
-        let offset = self.field.at as usize;
+        let offset = self.field.offset as usize;
         let is_present = word_of(record, 0) & self.presence_bit() != 0;
         record
             .get(offset..offset + 8)
@@ -116,7 +116,7 @@ impl FieldTable {
             Some(_) => presence | self.presence_bit(),
             None => presence & !self.presence_bit(),
         };
-        let offset = self.field.at as usize;
+        let offset = self.field.offset as usize;
         record
             .get_mut(..8)?
             .copy_from_slice(&presence.to_ne_bytes());
@@ -181,7 +181,7 @@ mod tests {
             })
         };
         let field = |bit: u32| ThreadField {
-            at: 8 + 8 * bit,
+            offset: 8 + 8 * bit,
             bit,
             record: 24,
             front: None,

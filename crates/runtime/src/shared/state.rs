@@ -405,7 +405,7 @@ fn check(layout: &Layout, len: usize) -> Result<(), Error> {
                     .flatten()
                     .all(|at| fits(at, 8 * generations, layout.cpu_stride))
                     && large.is_none_or(|l| l.slot_size == key_size + value.size())
-                    && colocated.at.saturating_add(value.size()) <= colocated.size
+                    && colocated.offset.saturating_add(value.size()) <= colocated.size
                     && key_size.saturating_add(colocated.size) <= slot_size.saturating_sub(8)
                     && fits(
                         cache.saturating_add(*gen_stride),

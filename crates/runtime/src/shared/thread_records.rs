@@ -107,7 +107,7 @@ impl ByteTable for ThreadRecords {
     }
 
     fn entries(&mut self) -> io::Result<Entries> {
-        let slots = (0..self.front.slots).map(|n| self.front.at + n * self.front.stride);
+        let slots = (0..self.front.slots).map(|n| self.front.offset + n * self.front.stride);
         let mut entries: Entries = slots
             .filter_map(|slot| {
                 let thread = self.owner(slot).load(Ordering::Acquire).checked_sub(1)?;
@@ -133,7 +133,7 @@ mod tests {
 
     fn records() -> ThreadRecords {
         let front = ThreadSlots {
-            at: shared::END + 64,
+            offset: shared::END + 64,
             slots: 4,
             stride: 24,
             spilt: shared::END,

@@ -492,10 +492,10 @@ pub fn set_stack_words(state: &StateMemory, words: &StackWords) {
     let set = |offset: u32, range: Option<(u64, u64)>| {
         let (start, end) = range.unwrap_or_default();
         state
-            .shared(words.at + offset)
+            .shared(words.offset + offset)
             .store(start, Ordering::Relaxed);
         state
-            .shared(words.at + offset + 8)
+            .shared(words.offset + offset + 8)
             .store(end, Ordering::Relaxed);
     };
     // They are adjacent, in the compiler's order: in some kernels 8 to 12 precede 1.

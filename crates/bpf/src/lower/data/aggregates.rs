@@ -152,7 +152,7 @@ impl HandlerCodegen<'_> {
             return Err(LowerError::too_large("a key of more than 30,000 bytes"));
         }
         let words = self.key_words(&array.keys, keys)?;
-        if array.colocated.of.is_some() {
+        if array.colocated.host.is_some() {
             return self.colocated_add(g, words, val);
         }
         if self.adds_global(g) {
@@ -166,7 +166,7 @@ impl HandlerCodegen<'_> {
     /// Adds to the element of the key in the key buffer.
     pub(crate) fn array_add_here(&mut self, g: GlobalId, val: Val, full: Option<Label>) -> Res {
         let array = self.per_cpu_array(g)?;
-        if array.colocated.of.is_some() {
+        if array.colocated.host.is_some() {
             return self.colocated_add_in_map(g, val);
         }
         let text = StrOperand::Slot {
@@ -339,7 +339,7 @@ impl HandlerCodegen<'_> {
             self.asm.jump(miss.skip);
             return Ok(());
         }
-        if array.colocated.of.is_some() {
+        if array.colocated.host.is_some() {
             self.asm.bind(miss.entry);
             self.store_key(&miss.words)?;
             let at = self.colocated_in_map(&array, miss.skip);

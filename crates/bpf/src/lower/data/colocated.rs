@@ -17,7 +17,7 @@ impl HandlerCodegen<'_> {
     pub(crate) fn colocated_add(&mut self, g: GlobalId, words: Vec<KeyWord>, val: Val) -> Res {
         let array = self.per_cpu_array(g)?;
         let colocated = array.colocated;
-        let word = colocated.of.and_then(|of| self.plan.colocations.word(of));
+        let word = colocated.host.and_then(|of| self.plan.colocations.word(of));
         let word = word.ok_or("an array beside none")?;
         let [entry, hit, element, skip] = self.asm.labels();
         let at = self.block_word(word);
@@ -36,7 +36,7 @@ impl HandlerCodegen<'_> {
         }));
         self.slot_at(at, array.slot_size, array.gen_stride);
         self.asm
-            .add(at, array.cache + 8 + array.key_size + colocated.at);
+            .add(at, array.cache + 8 + array.key_size + colocated.offset);
         self.asm.bind(element);
         self.update(at, &array.value, val)?;
         self.asm.bind(skip);
@@ -62,7 +62,7 @@ impl HandlerCodegen<'_> {
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
         self.asm.bind(present);
-        self.asm.add(at, array.colocated.at);
+        self.asm.add(at, array.colocated.offset);
         at
     }
 }

@@ -30,7 +30,7 @@ impl FieldRef {
         else {
             return Ok(None);
         };
-        let offset = i16::try_from(field.at);
+        let offset = i16::try_from(field.offset);
         Ok(Some(FieldRef {
             g,
             map,

@@ -107,7 +107,7 @@ impl HandlerCodegen<'_> {
 
     /// The address of a thread's slot.
     fn slot_of(&mut self, front: ThreadSlots, thread: Reg) -> Reg {
-        let slot = self.shared_address(front.at);
+        let slot = self.shared_address(front.offset);
         let off = self
             .asm
             .alu_of(AluOp::And, thread, front.slots.cast_signed() - 1);
@@ -123,7 +123,7 @@ impl HandlerCodegen<'_> {
         let count = front.all(self.options.cpus).cast_signed();
         self.asm.jump_if(Cond::Ge, number, count, end);
         self.asm.alu(AluOp::Mul, number, front.stride);
-        self.asm.set(to, &CallArg::Shared(front.at));
+        self.asm.set(to, &CallArg::Shared(front.offset));
         self.asm.add(to, number);
         self.asm.bind(end);
     }
@@ -171,7 +171,7 @@ impl HandlerCodegen<'_> {
 
     /// In a subprogram: the address of a buffer.
     fn own_buffer_at(&mut self, front: ThreadSlots, number: Reg) -> Reg {
-        let buffer = self.shared_address(front.at);
+        let buffer = self.shared_address(front.offset);
         let off = self
             .asm
             .alu_of(AluOp::Mul, number, front.stride.cast_signed());

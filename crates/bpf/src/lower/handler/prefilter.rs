@@ -199,7 +199,7 @@ impl BodyContext<'_> {
                     && self.location(*g).is_ok_and(|location| match location {
                         GlobalLocation::Hash { .. } => true,
                         // Co-located elements share the slot of their host's elements.
-                        GlobalLocation::PerCpuArray(array) => array.colocated.of.is_none(),
+                        GlobalLocation::PerCpuArray(array) => array.colocated.host.is_none(),
                         _ => false,
                     })
             }

@@ -108,8 +108,8 @@ fn kernel() -> KernelState {
         keys: keys.clone(),
         value: long(),
         colocated: Colocation {
-            of: None,
-            at: 0,
+            host: None,
+            offset: 0,
             size: 8,
         },
         spilt: None,

@@ -101,8 +101,8 @@ fn caches_and_maps_of_all_cpus_add_up() {
         keys: vec![Ty::Long],
         value: count_and_max(),
         colocated: Colocation {
-            of: None,
-            at: 0,
+            host: None,
+            offset: 0,
             size: 16,
         },
         spilt: None,
@@ -167,7 +167,7 @@ fn caches_and_maps_of_all_cpus_add_up() {
 
 #[test]
 fn arrays_side_by_side_are_taken_together() {
-    let part = |of, at, value| {
+    let part = |host, offset, value| {
         GlobalLocation::PerCpuArray(PerCpuArray {
             cache: 64,
             gen_stride: 0,
@@ -177,7 +177,11 @@ fn arrays_side_by_side_are_taken_together() {
             key_size: 8,
             keys: vec![Ty::Long],
             value,
-            colocated: Colocation { of, at, size: 24 },
+            colocated: Colocation {
+                host,
+                offset,
+                size: 24,
+            },
             spilt: Some(144),
             max: 100,
             wraps: false,
@@ -251,8 +255,8 @@ fn a_wrapping_array_is_taken_from_its_oldest_element_on() {
         keys: vec![Ty::Long],
         value: number,
         colocated: Colocation {
-            of: None,
-            at: 0,
+            host: None,
+            offset: 0,
             size: 8,
         },
         spilt: None,

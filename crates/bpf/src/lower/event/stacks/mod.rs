@@ -57,8 +57,9 @@ impl HandlerCodegen<'_> {
         let at = point.and_then(|p| buffer.words.points.iter().position(|q| q == p));
         match at {
             Some(at) => {
-                let words =
-                    buffer.words.at + stack_words::POINTS + at.fit::<u32>() * stack_words::POINT;
+                let words = buffer.words.offset
+                    + stack_words::POINTS
+                    + at.fit::<u32>() * stack_words::POINT;
                 self.pool.use_stack_text("stack_first", plan)?;
                 let words = CallArg::from(words);
                 self.asm.call_sub_with("stack_first", &[words]);

@@ -32,7 +32,7 @@ fn layout(plan: &StateLayout) -> StackLayout {
         unwind: location(|r| r.user.unwrap_or(NOWHERE)),
         words: plan.scratch.tmp + 8,
         texts: plan.scratch.out,
-        ranges: location(|r| r.words.at),
+        ranges: location(|r| r.words.offset),
         lines: buffer.is_some_and(|r| r.words.lines),
         symbols: SYMBOLS_MAP,
         symbol_rows: SYMBOL_ROWS_MAP,

@@ -122,7 +122,7 @@ impl HandlerGlobals {
         n: i64,
     ) -> Result<bool, Fault> {
         assert!(array.large.is_none(), "large arrays are not simulated");
-        let host = match array.colocated.of.map(|host| self.location(host)) {
+        let host = match array.colocated.host.map(|host| self.location(host)) {
             Some(Some(GlobalLocation::PerCpuArray(host))) => host,
             _ => array.clone(),
         };
@@ -134,7 +134,7 @@ impl HandlerGlobals {
         let size = host.colocated.size.max(8) as usize;
         let old = table.get(&key).expect("plain memory");
         let mut bytes = old.unwrap_or_else(|| vec![0; begin + size]);
-        let at = begin + array.colocated.at as usize;
+        let at = begin + array.colocated.offset as usize;
         let sum = added(read_cell(&array.value, |o| word_of(&bytes[at..], o)), n);
         let new = cell_bytes(&sum, &array.value);
         bytes[at..at + new.len()].copy_from_slice(&new);
