@@ -81,8 +81,8 @@ pub fn symbol(name: &str) -> String {
 /// Conversions of operations that LIR and eBPF both have, by the names of the variants.
 macro_rules! same_names {
     ($($name:ident: $ty:ident { $($variant:ident)* })*) => {$(
-        fn $name(of: op::$ty) -> $ty {
-            match of { $(op::$ty::$variant => $ty::$variant),* }
+        fn $name(operation: op::$ty) -> $ty {
+            match operation { $(op::$ty::$variant => $ty::$variant),* }
         }
     )*};
 }
@@ -194,7 +194,7 @@ impl CodeWriter<'_> {
                 self.asm.exit();
             }
             MachineOp::Const(imm) => self.asm.imm(dst, *imm),
-            MachineOp::Addr(of) => self.addr(dst, of)?,
+            MachineOp::Addr(operand) => self.addr(dst, operand)?,
             MachineOp::Move(LirWidth::W32) => self.asm.mov32(dst, a),
             MachineOp::Move(LirWidth::W64) => {
                 if dst != a {
@@ -335,19 +335,19 @@ impl CodeWriter<'_> {
         }
     }
 
-    fn addr(&mut self, dst: Reg, of: &MemoryOperand) -> Result<(), EmitError> {
-        let missing = || EmitError::Missing(self.func.name.clone(), of.to_string());
-        match of {
+    fn addr(&mut self, dst: Reg, operand: &MemoryOperand) -> Result<(), EmitError> {
+        let missing = || EmitError::Missing(self.func.name.clone(), operand.to_string());
+        match operand {
             MemoryOperand::Slot(slot, off) => {
-                let at = self.selected.slots.get(slot.index()).ok_or_else(missing)?;
-                let at = i32::from(*at) + off.cast_signed();
+                let offset = self.selected.slots.get(slot.index()).ok_or_else(missing)?;
+                let offset = i32::from(*offset) + off.cast_signed();
                 self.asm.mov(dst, Reg::R10);
-                self.asm.add(dst, at);
+                self.asm.add(dst, offset);
             }
             MemoryOperand::State(off) => self.asm.ld_data(dst, Section::Bss, *off),
             MemoryOperand::Data(name, off) => {
-                let at = self.around.data.get(name).ok_or_else(missing)?;
-                self.asm.ld_data(dst, Section::Rodata, at + off);
+                let offset = self.around.data.get(name).ok_or_else(missing)?;
+                self.asm.ld_data(dst, Section::Rodata, offset + off);
             }
             MemoryOperand::Map(name) => self.asm.ld_map(dst, &**name),
             MemoryOperand::Func(name) => self.asm.ld_func(dst, symbol(name)),

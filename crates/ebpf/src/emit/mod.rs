@@ -159,7 +159,10 @@ pub fn emit_all(jobs: &[(&LirFunc, &ObjectSymbols)]) -> Result<Vec<AsmFunction>,
         done
     };
     done.sort_unstable_by_key(|(job, _)| *job);
-    Ok(done.into_iter().flat_map(|(_, all)| all).collect())
+    Ok(done
+        .into_iter()
+        .flat_map(|(_, functions)| functions)
+        .collect())
 }
 
 /// Emits a function, and those of its loops, with memory that the allocator uses again.

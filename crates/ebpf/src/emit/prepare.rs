@@ -59,8 +59,8 @@ fn copy_params(func: &mut LirFunc) {
     let params = func.params().to_vec();
     let copies: Vec<Value> = params.iter().map(|_| fresh(func)).collect();
     let rename = |v: &mut Value| {
-        if let Some(at) = params.iter().position(|param| param == v) {
-            *v = copies[at];
+        if let Some(index) = params.iter().position(|param| param == v) {
+            *v = copies[index];
         }
     };
     for block in &mut func.blocks {
@@ -138,19 +138,19 @@ fn at_uses(func: &mut LirFunc, block: usize, made: &FxHashMap<Value, LirInst>) {
         // The address of the frame needs no register in a load or store: no other use shares it.
         if let LirInst::Load { base, .. } | LirInst::Store { base, .. } = &mut inst
             && let Some(
-                of @ LirInst::Addr {
+                original @ LirInst::Addr {
                     of: MemoryOperand::Slot(..),
                     ..
                 },
             ) = made.get(base)
         {
-            *base = rematerialize(func, &mut new, of);
+            *base = rematerialize(func, &mut new, original);
         }
         let mut copy = |v: &mut Value| {
-            if let Some(of) = made.get(v) {
+            if let Some(original) = made.get(v) {
                 *v = *copies
                     .entry(*v)
-                    .or_insert_with(|| rematerialize(func, &mut new, of));
+                    .or_insert_with(|| rematerialize(func, &mut new, original));
             }
         };
         inst.for_each_use_mut(&mut copy);
@@ -170,10 +170,10 @@ fn at_uses(func: &mut LirFunc, block: usize, made: &FxHashMap<Value, LirInst>) {
         LirTerm::Jump(_) => {}
     }
     let mut copy = |v: &mut Value| {
-        if let Some(of) = made.get(v) {
+        if let Some(original) = made.get(v) {
             *v = *copies
                 .entry(*v)
-                .or_insert_with(|| rematerialize(func, &mut new, of));
+                .or_insert_with(|| rematerialize(func, &mut new, original));
         }
     };
     end.for_each_use_mut(&mut copy);
@@ -184,9 +184,9 @@ fn at_uses(func: &mut LirFunc, block: usize, made: &FxHashMap<Value, LirInst>) {
 }
 
 /// Makes a constant or address once more.
-fn rematerialize(func: &mut LirFunc, insts: &mut Vec<LirInst>, of: &LirInst) -> Value {
+fn rematerialize(func: &mut LirFunc, insts: &mut Vec<LirInst>, original: &LirInst) -> Value {
     let value = fresh(func);
-    let mut inst = of.clone();
+    let mut inst = original.clone();
     if let Some(dst) = inst.dst_mut() {
         *dst = value;
     }

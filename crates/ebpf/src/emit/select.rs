@@ -171,11 +171,11 @@ impl<'f> Stops<'f> {
 
     /// Where a jump goes if the kernel stops the loop; `None` if it does not jump back.
     fn of(&self, from: usize, to: &JumpTarget) -> Option<JumpTarget> {
-        let at = to.block.index();
-        if !self.latches.contains(&(from, at)) {
+        let target = to.block.index();
+        if !self.latches.contains(&(from, target)) {
             return None;
         }
-        let header = &self.func.blocks[at];
+        let header = &self.func.blocks[target];
         let mut stop = header.bound.as_ref()?.exhausted.clone();
         for arg in &mut stop.args {
             if let Some(n) = header.params.iter().position(|param| param == arg) {
@@ -197,8 +197,10 @@ fn in_frame(func: &LirFunc, slots: &[i16]) -> FxHashMap<Value, i16> {
                     dst,
                     of: MemoryOperand::Slot(slot, off),
                 } => {
-                    let at = slots.get(slot.index()).map(|at| at + off.fit::<i16>());
-                    offsets.extend(at.map(|at| (*dst, at)));
+                    let offset = slots
+                        .get(slot.index())
+                        .map(|start| start + off.fit::<i16>());
+                    offsets.extend(offset.map(|offset| (*dst, offset)));
                 }
                 LirInst::Load { .. } => {}
                 LirInst::Store { src, .. } => others.extend(src.value()),

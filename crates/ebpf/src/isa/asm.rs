@@ -143,8 +143,12 @@ impl AsmFunction {
         let mut slot = 0;
         for insn in &self.insns {
             // Writing to a String does not fail.
-            while let Some((_, at)) = lines.next_if(|(s, _)| *s <= slot) {
-                let _ = writeln!(out, "; {}:{}:{}: {}", at.file, at.line, at.column, at.text);
+            while let Some((_, line)) = lines.next_if(|(s, _)| *s <= slot) {
+                let _ = writeln!(
+                    out,
+                    "; {}:{}:{}: {}",
+                    line.file, line.line, line.column, line.text
+                );
             }
             while let Some((_, text)) = comments.next_if(|(s, _)| *s <= slot) {
                 let _ = writeln!(out, "    ; {text}");
@@ -382,7 +386,9 @@ impl Asm {
     /// The registers that instructions from this number on change, as a bit for each.
     pub fn changed_since(&self, first: usize) -> u16 {
         let insns = self.function.insns.get(first..).unwrap_or_default();
-        insns.iter().fold(0, |all, insn| all | insn.changes())
+        insns
+            .iter()
+            .fold(0, |changed, insn| changed | insn.changes())
     }
 
     /// Appends an instruction unchanged.
@@ -470,10 +476,10 @@ impl Asm {
             self.fixups.pop();
             self.here -= 1;
             self.shorten_piece();
-            let lines = self.function.lines.iter_mut().map(|(at, _)| at);
-            for at in self.labels.iter_mut().chain(lines) {
-                if *at == end {
-                    *at = self.here;
+            let lines = self.function.lines.iter_mut().map(|(slot, _)| slot);
+            for slot in self.labels.iter_mut().chain(lines) {
+                if *slot == end {
+                    *slot = self.here;
                 }
             }
             // The kernel accepts one position for each instruction: the last one counts.
@@ -672,8 +678,8 @@ impl Asm {
             return false;
         }
         // Each lengthened jump moves the slots behind it by two.
-        let at: Vec<u32> = far.iter().map(|&i| self.fixups[i].slot).collect();
-        let moved = |slot: u32| slot + 2 * at.partition_point(|&a| a < slot).fit::<u32>();
+        let slots: Vec<u32> = far.iter().map(|&i| self.fixups[i].slot).collect();
+        let moved = |slot: u32| slot + 2 * slots.partition_point(|&a| a < slot).fit::<u32>();
         let old = std::mem::take(&mut self.function.insns);
         let mut far_indexes = far.iter().map(|&i| self.fixups[i].index).peekable();
         for (index, mut insn) in old.into_iter().enumerate() {

@@ -18,10 +18,10 @@ pub fn decode(code: &[u8]) -> impl Iterator<Item = Result<(u32, Insn), DecodeErr
         }
         match Insn::decode(rest) {
             Ok(insn) => {
-                let at = slot;
+                let start = slot;
                 slot += insn.slots();
                 rest = rest.get(insn.slots() as usize * 8..).unwrap_or_default();
-                Some(Ok((at, insn)))
+                Some(Ok((start, insn)))
             }
             Err(error) => {
                 rest = &[];

@@ -720,9 +720,9 @@ impl Insn {
 
     /// Whether an operand is a virtual register.
     pub(crate) fn has_virtual(&self) -> bool {
-        let (mut insn, mut found) = (*self, false);
-        insn.for_each_operand(&mut |reg, _| found |= matches!(reg, Reg::Virtual(_)));
-        found
+        let (mut insn, mut has_virtual) = (*self, false);
+        insn.for_each_operand(&mut |reg, _| has_virtual |= matches!(reg, Reg::Virtual(_)));
+        has_virtual
     }
 
     /// The machine registers that it changes, as a bit for each.

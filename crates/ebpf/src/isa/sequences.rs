@@ -63,7 +63,7 @@ pub(super) struct Placed {
     /// Number of the function's instruction.
     pub origin: u32,
     /// Whether it is that instruction, and not spill code.
-    pub own: bool,
+    pub is_original: bool,
 }
 
 /// The reason why a sequence has no allocation.
@@ -213,7 +213,7 @@ impl Allocator {
         self.code.extend(origins.map(|origin: u32| Placed {
             insn: insns[origin as usize],
             origin,
-            own: true,
+            is_original: true,
         }));
     }
 
@@ -281,7 +281,7 @@ impl Allocator {
         self.virtuals += usize::from(reads || writes);
         let around = |insn| Placed {
             insn,
-            own: false,
+            is_original: false,
             ..placed
         };
         if reads {
@@ -470,11 +470,12 @@ impl Step {
         if let Insn::Goto { .. } | Insn::Jump { .. } | Insn::MayGoto { .. } = placed.insn {
             let to = target(placed.origin);
             // Pieces are sorted, as is the spill code around an instruction.
-            let at = to.map(|to| code.partition_point(|p| p.origin < to));
-            step.jump = at.filter(|at| code.get(*at).map(|p| p.origin) == to);
+            let index = to.map(|to| code.partition_point(|p| p.origin < to));
+            step.jump = index.filter(|index| code.get(*index).map(|p| p.origin) == to);
             // A label at the end of a piece is bound to what follows it.
-            let behind = |at: usize| at.checked_sub(1).map(|last| code[last].origin + 1) == to;
-            let ends = step.jump.is_none() && at.is_some_and(behind);
+            let behind =
+                |index: usize| index.checked_sub(1).map(|last| code[last].origin + 1) == to;
+            let ends = step.jump.is_none() && index.is_some_and(behind);
             step.ends |= ends;
             step.leaves = step.jump.is_none() && !ends;
         }

@@ -160,12 +160,12 @@ fn code(
         index.map(|n| n.fit::<u32>()).ok_or_else(|| bad(location))
     };
     let mut fields = Vec::new();
-    let mut add = |part, at: usize, change: i32| -> Result<(), String> {
+    let mut add = |part, index: usize, change: i32| -> Result<(), String> {
         if change != 0 {
             fields.push(Field {
                 part,
-                at: at.fit(),
-                number: number(change, format!("slot {at}"))?,
+                index: index.fit(),
+                number: number(change, format!("slot {index}"))?,
             });
         }
         Ok(())
@@ -174,20 +174,20 @@ fn code(
     if words.len() != others.len() || a.relocs.len() != b.relocs.len() {
         return Err(bad("the length".into()));
     }
-    for (at, (word, other)) in words.iter().zip(&others).enumerate() {
+    for (slot, (word, other)) in words.iter().zip(&others).enumerate() {
         if word.low16() != other.low16() {
-            return Err(bad(format!("the operation at slot {at}")));
+            return Err(bad(format!("the operation at slot {slot}")));
         }
         let off = |word: u64| i32::from((word >> OFF_SHIFT).low16().cast_signed());
         let imm = |word: u64| (word >> IMM_SHIFT) as i32;
-        add(Part::Off, at, off(*other) - off(*word))?;
-        add(Part::Imm, at, imm(*other).wrapping_sub(imm(*word)))?;
+        add(Part::Off, slot, off(*other) - off(*word))?;
+        add(Part::Imm, slot, imm(*other).wrapping_sub(imm(*word)))?;
     }
     let mut relocs = Vec::new();
-    for (at, (reloc, other)) in a.relocs.iter().zip(&b.relocs).enumerate() {
+    for (index, (reloc, other)) in a.relocs.iter().zip(&b.relocs).enumerate() {
         let target = match (&reloc.target, &other.target) {
             (RelocTarget::Data(section, from), RelocTarget::Data(_, to)) => {
-                add(Part::Target, at, to.cast_signed() - from.cast_signed())?;
+                add(Part::Target, index, to.cast_signed() - from.cast_signed())?;
                 match section {
                     Section::Bss => TemplateTarget::Bss(*from),
                     Section::Rodata => TemplateTarget::Rodata(*from),
@@ -196,7 +196,7 @@ fn code(
             (RelocTarget::Map(name), _) => TemplateTarget::Map(leak(name)),
             (RelocTarget::Call(name), _) => TemplateTarget::Call(leak(name)),
             (RelocTarget::Func(name), _) => TemplateTarget::Func(leak(name)),
-            _ => return Err(bad(format!("reference {at}"))),
+            _ => return Err(bad(format!("reference {index}"))),
         };
         relocs.push((reloc.slot, target));
     }

@@ -20,7 +20,7 @@ const SOME: u32 = 64;
 /// The requests, one for each shape.
 pub fn samples() -> Vec<Routine> {
     let some = SOME.cast_signed();
-    let at = append::AppendLayout {
+    let layout = append::AppendLayout {
         length: some,
         text: some,
         most: TEXT.cast_signed(),
@@ -28,18 +28,18 @@ pub fn samples() -> Vec<Routine> {
     };
     let mut samples: Vec<Routine> = Routine::all_common().collect();
     samples.extend([
-        Routine::AppendText(at),
-        Routine::AppendBytes(at),
-        Routine::AppendHex(at),
+        Routine::AppendText(layout),
+        Routine::AppendBytes(layout),
+        Routine::AppendHex(layout),
         Routine::Quote(TEXT, TEXT),
         Routine::Arguments(sample_arguments(), 2 * arguments::ENTRY.cast_signed()),
-        Routine::Defer(sample_defer(at)),
+        Routine::Defer(sample_defer(layout)),
         Routine::Flush(sample_flush()),
         Routine::FindSteps,
         Routine::Addresses(sample_unwind()),
         Routine::Unwind(sample_unwind()),
     ]);
-    let stacks = sample_stacks(at);
+    let stacks = sample_stacks(layout);
     samples.extend(StackText::all(&stacks).map(Routine::StackText));
     let with_lines = StackLayout {
         lines: true,
@@ -47,7 +47,7 @@ pub fn samples() -> Vec<Routine> {
     };
     let with_lines = StackText::all(&with_lines).filter(|text| text.layout.lines);
     samples.extend(with_lines.map(Routine::StackText));
-    samples.extend([8, 10, 16].map(|base| Routine::AppendNumber(at, base)));
+    samples.extend([8, 10, 16].map(|base| Routine::AppendNumber(layout, base)));
     samples.extend(
         [None, Some(HeapOrder::Up), Some(HeapOrder::Down)].map(|texts| {
             Routine::Heap(HeapLayout {

@@ -44,7 +44,7 @@ pub struct Field {
     /// Which part of the instruction or reference.
     pub part: Part,
     /// Index of the slot, or of the reference.
-    pub at: u32,
+    pub index: u32,
     /// Index of the number.
     pub number: u32,
 }
@@ -109,21 +109,26 @@ impl Code {
         let bad = || format!("the template of {} is damaged", self.name);
         let mut words = self.words.to_vec();
         let mut targets: Vec<(u32, TemplateTarget)> = self.relocs.to_vec();
-        for Field { part, at, number } in self.fields {
-            let at = *at as usize;
+        for Field {
+            part,
+            index,
+            number,
+        } in self.fields
+        {
+            let index = *index as usize;
             let delta = *deltas.get(*number as usize).ok_or_else(bad)?;
             match part {
-                Part::Target => targets.get_mut(at).ok_or_else(bad)?.1.add(delta),
-                Part::Off => add_off(words.get_mut(at).ok_or_else(bad)?, delta),
-                Part::Imm => add_imm(words.get_mut(at).ok_or_else(bad)?, delta),
+                Part::Target => targets.get_mut(index).ok_or_else(bad)?.1.add(delta),
+                Part::Off => add_off(words.get_mut(index).ok_or_else(bad)?, delta),
+                Part::Imm => add_imm(words.get_mut(index).ok_or_else(bad)?, delta),
             }
         }
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         let mut insns = Vec::with_capacity(words.len());
-        let mut at = 0;
-        while at < bytes.len() {
-            let insn = Insn::decode(&bytes[at..]).map_err(|_| bad())?;
-            at += 8 * insn.slots() as usize;
+        let mut offset = 0;
+        while offset < bytes.len() {
+            let insn = Insn::decode(&bytes[offset..]).map_err(|_| bad())?;
+            offset += 8 * insn.slots() as usize;
             // A multiplication by a number can be a shift.
             insns.push(strength_reduced(&insn).flatten().unwrap_or(insn));
         }

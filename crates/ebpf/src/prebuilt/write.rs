@@ -12,18 +12,18 @@ use super::template::{Code, Field, Template};
 /// # Errors
 /// A sample whose code depends on a number in another way than by a sum.
 pub fn templates() -> Result<Vec<(usize, Template)>, String> {
-    let mut all = Vec::new();
+    let mut templates = Vec::new();
     for (i, sample) in samples().iter().enumerate() {
         if let Ok(template) = extract(sample, Blocks::None) {
-            all.push((i, template));
+            templates.push((i, template));
             continue;
         }
         for blocks in [Blocks::PowerOfTwo, Blocks::Other] {
             let template = extract(sample, blocks).map_err(|e| format!("{sample:?}: {e}"))?;
-            all.push((i, template));
+            templates.push((i, template));
         }
     }
-    Ok(all)
+    Ok(templates)
 }
 
 /// The templates as Rust: an expression.
@@ -54,10 +54,15 @@ pub fn source(templates: &[(usize, Template)]) -> String {
                 out,
                 "Code {{ name: {name:?}, params: &{params:?}, callable: {callable}, words: &{words:?}, fields: &["
             );
-            for Field { part, at, number } in *fields {
+            for Field {
+                part,
+                index,
+                number,
+            } in *fields
+            {
                 let _ = write!(
                     out,
-                    "Field {{ part: Part::{part:?}, at: {at}, number: {number} }},"
+                    "Field {{ part: Part::{part:?}, index: {index}, number: {number} }},"
                 );
             }
             let _ = write!(out, "], relocs: &[");

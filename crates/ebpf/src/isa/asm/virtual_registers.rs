@@ -137,12 +137,12 @@ impl Asm {
         let mut push = |insn: Insn, is_target: bool| {
             let last = new.last().filter(|_| !is_target);
             let replacement = last.and_then(|last| super::merged(last, &insn));
-            let at = (new.len().fit::<u32>(), next_slot);
+            let position = (new.len().fit::<u32>(), next_slot);
             if let Some(insn) = replacement.unwrap_or(Some(insn)) {
                 next_slot += insn.slots();
                 new.push(insn);
             }
-            (at, next_slot)
+            (position, next_slot)
         };
         let mut end = 0;
         // Stays set while the instructions at a label are none.
@@ -154,10 +154,10 @@ impl Asm {
                 (positions[i], end) = push(insn, std::mem::take(&mut is_target));
             }
             while let Some(next) = placed.next_if(|p| p.origin == i.fit::<u32>()) {
-                let at;
-                (at, end) = push(next.insn, std::mem::take(&mut is_target));
-                if next.own {
-                    positions[i] = at;
+                let position;
+                (position, end) = push(next.insn, std::mem::take(&mut is_target));
+                if next.is_original {
+                    positions[i] = position;
                 }
             }
         }
