@@ -166,8 +166,8 @@ impl Programs<'_> {
                 self.options.timing || !attach::dedup::does_nothing(self.program, *id)
             });
             let function = match &attach {
-                Attach::Switch(all) => {
-                    let module = Module::from(counters::switch_handler(&name, all.len()));
+                Attach::Switch(events) => {
+                    let module = Module::from(counters::switch_handler(&name, events.len()));
                     let none = FxHashMap::default();
                     let function = self.pool.program(module, self.plan, none);
                     function.map_err(program_error)?
@@ -203,15 +203,15 @@ impl Programs<'_> {
     /// The programs of spile's own.
     fn own_programs(&mut self) -> Result<(), CompileError> {
         let at_tracepoint = |name: &str| Attach::RawTracepoint(vec![name.into()]);
-        if let Some(at) = self.plan.layout.tree {
-            let tracker = process_tree::fork_tracker(at, &self.options.offsets);
+        if let Some(table) = self.plan.layout.tree {
+            let tracker = process_tree::fork_tracker(table, &self.options.offsets);
             let module = Module::from(tracker.map_err(program_error)?);
             self.own_program(at_tracepoint(FORK), module)?;
             let offsets = &self.options.offsets;
             let events = offsets.uprobe.and(offsets.task_perf_events);
             let follows = |p: &ProgramInfo| p.attach.code().is_some_and(|(p, _)| can_follow(p));
             if let Some(events) = events.filter(|_| self.infos.iter().any(follows)) {
-                let module = Module::from(unfollowed::program(at, events));
+                let module = Module::from(unfollowed::program(table, events));
                 self.own_program(at_tracepoint(EXEC), module)?;
             }
         }
@@ -323,17 +323,17 @@ impl Programs<'_> {
 
 /// The handlers, each with the other tracepoints that share its program.
 fn handlers(plan: &ObjectPlan, infos: &[ProgramInfo]) -> Vec<Option<HandlerInfo>> {
-    let mut all = plan.layout.handlers.clone();
+    let mut handlers = plan.layout.handlers.clone();
     for info in infos {
         if let Attach::RawTracepoint(names) = &info.attach {
             for id in &info.handlers {
-                if let Some(Some(handler)) = all.get_mut(id.index()) {
+                if let Some(Some(handler)) = handlers.get_mut(id.index()) {
                     handler.others = names.iter().skip(1).cloned().collect();
                 }
             }
         }
     }
-    all
+    handlers
 }
 
 /// Whether several programs can share this attachment, each with some of the handlers.

@@ -85,12 +85,12 @@ impl Allocation {
     /// The locations with the machine registers replaced by these stack slots, for code that should not
     /// save registers.
     pub(crate) fn on_stack(&self, slots: [i16; POOL.len()]) -> Vec<Location> {
-        let on_stack = |at: &Location| match *at {
+        let on_stack = |location: &Location| match *location {
             Location::Reg(reg) => {
                 let slot = POOL.iter().position(|r| *r == reg);
-                slot.map_or(*at, |i| Location::Stack(slots[i]))
+                slot.map_or(*location, |i| Location::Stack(slots[i]))
             }
-            at => at,
+            location => location,
         };
         self.locations.iter().map(on_stack).collect()
     }
@@ -226,40 +226,49 @@ impl Interval {
 /// one; a string result never shares the slot of a string operand.
 fn intervals(body: &Body, order: &[BlockId], live: &Liveness) -> Vec<Option<Interval>> {
     let mut spans: Vec<Option<Interval>> = vec![None; body.regs.len()];
-    let mut at = 0;
-    let mut cover = |r: usize, at: u32, used: u32| {
+    let mut position = 0;
+    let mut cover = |r: usize, position: u32, used: u32| {
         let span = spans[r].get_or_insert(Interval {
-            start: at,
-            end: at,
+            start: position,
+            end: position,
             uses: 0,
         });
-        span.start = span.start.min(at);
-        span.end = span.end.max(at);
+        span.start = span.start.min(position);
+        span.end = span.end.max(position);
         span.uses += used;
     };
     for id in order {
         let block = &body.blocks[id.index()];
-        live.live_in(*id).for_each(|r| cover(r.index(), at, 0));
+        live.live_in(*id)
+            .for_each(|r| cover(r.index(), position, 0));
         for (inst, _) in &block.insts {
-            at += 2;
-            inst.for_each_use(|v| uses(v).into_iter().for_each(|r| cover(r.index(), at, 1)));
+            position += 2;
+            inst.for_each_use(|v| {
+                uses(v)
+                    .into_iter()
+                    .for_each(|r| cover(r.index(), position, 1))
+            });
             inst.dst()
                 .into_iter()
-                .for_each(|r| cover(r.index(), at + 1, 1));
+                .for_each(|r| cover(r.index(), position + 1, 1));
         }
-        at += 2;
+        position += 2;
+        block.term.for_each_use(|v| {
+            uses(v)
+                .into_iter()
+                .for_each(|r| cover(r.index(), position, 1))
+        });
         block
             .term
-            .for_each_use(|v| uses(v).into_iter().for_each(|r| cover(r.index(), at, 1)));
-        block.term.for_each_dst(|r| cover(r.index(), at + 1, 1));
-        let end = at + 1;
+            .for_each_dst(|r| cover(r.index(), position + 1, 1));
+        let end = position + 1;
         block
             .term
             .for_each_target(|t| live.live_in(t).for_each(|r| cover(r.index(), end, 0)));
         if let Some(catch) = block.catch {
             live.live_in(catch).for_each(|r| cover(r.index(), end, 0));
         }
-        at += 2;
+        position += 2;
     }
     spans
 }

@@ -214,7 +214,7 @@ fn program_types_are_those_that_libbpf_derives() {
             ty: 1,
             configs: [0].into(),
             sample: SamplingRate::Freq(100),
-            of: PerfScope::All,
+            scope: PerfScope::All,
         },
         hook(Event::Netfilter(Netfilter {
             pf: 2,

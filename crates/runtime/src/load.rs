@@ -477,9 +477,9 @@ fn attach(
             ty,
             configs,
             sample,
-            of,
+            scope,
         } => {
-            let tasks = perf_events::tasks(*of, how.target);
+            let tasks = perf_events::tasks(*scope, how.target);
             for config in configs {
                 let event = EventSpec {
                     ty: *ty,

@@ -30,7 +30,7 @@ pub enum Attach {
         /// The sampling period or frequency.
         sample: SamplingRate,
         /// The tasks whose events count.
-        of: PerfScope,
+        scope: PerfScope,
     },
     /// A hook of the kernel.
     Hook(Hook),
@@ -226,12 +226,12 @@ impl Attach {
                 ty,
                 config,
                 sample,
-                of,
+                of: scope,
             } => Attach::Perf {
                 ty: *ty,
                 configs: vec![*config],
                 sample: *sample,
-                of: *of,
+                scope: *scope,
             },
             Event::Watch(watch) => Attach::Watch(watch.clone()),
             Event::Code(probe) => Attach::Code {
@@ -275,8 +275,8 @@ impl Attach {
     pub(crate) fn same_location(&self, other: &Attach) -> bool {
         match (self.code(), other.code()) {
             (Some((a, by)), Some((b, other))) => {
-                let of = |p: &CodeProbe| (p.space, p.ret, p.pid, p.tree);
-                by == other && of(a) == of(b) && a.sites == b.sites
+                let target = |p: &CodeProbe| (p.space, p.ret, p.pid, p.tree);
+                by == other && target(a) == target(b) && a.sites == b.sites
             }
             _ => self == other,
         }

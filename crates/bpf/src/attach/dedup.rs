@@ -37,14 +37,14 @@ pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program, abi: &
         let Group { attach, handlers } = group;
         let idle = handlers.iter().all(|id| does_nothing(program, *id));
         let idle = idle && matches!(attach, Attach::RawTracepoint(_));
-        let at = match idle {
+        let index = match idle {
             true => idle_at,
             false => merged.iter().position(|g| {
                 can_share_program(&g.attach, &attach, abi)
                     && have_same_bodies(program, &g.handlers, &handlers)
             }),
         };
-        match (at.map(|at| &mut merged[at].attach), attach) {
+        match (index.map(|index| &mut merged[index].attach), attach) {
             (Some(Attach::RawTracepoint(names)), Attach::RawTracepoint(more)) => names.extend(more),
             (Some(Attach::Perf { configs, .. }), Attach::Perf { configs: more, .. }) => {
                 configs.extend(more);
@@ -71,15 +71,15 @@ fn can_share_program(a: &Attach, b: &Attach, abi: &Abi) -> bool {
                 ty: SOFTWARE,
                 configs: a,
                 sample,
-                of,
+                scope,
             },
             Attach::Perf {
                 ty: SOFTWARE,
                 configs: b,
                 sample: other,
-                of: others,
+                scope: others,
             },
-        ) => faults(a) && faults(b) && sample == other && of == others,
+        ) => faults(a) && faults(b) && sample == other && scope == others,
         _ => false,
     }
 }

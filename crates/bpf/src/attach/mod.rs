@@ -113,8 +113,8 @@ fn merge_into_sessions(groups: &mut Vec<Group>, program: &Program, options: &Tar
         let kernel = |p: &CodeProbe| p.space == Space::Kernel && p.ret == ret;
         matches!(attach.code(), Some((probe, CodeAttach::Multi)) if kernel(probe))
     };
-    for at in 0..groups.len() {
-        let at_return = Some(&groups[at].attach).filter(|attach| at_once(attach, true));
+    for index in 0..groups.len() {
+        let at_return = Some(&groups[index].attach).filter(|attach| at_once(attach, true));
         let Some((probe, _)) = at_return.and_then(Attach::code) else {
             continue;
         };
@@ -133,7 +133,7 @@ fn merge_into_sessions(groups: &mut Vec<Group>, program: &Program, options: &Tar
             .partition(|id| can_join_session(program, *id, session));
         groups[other].handlers = stays;
         if !joins.is_empty() {
-            let group = &mut groups[at];
+            let group = &mut groups[index];
             group.handlers.splice(0..0, joins);
             if let Attach::Code { by, .. } = &mut group.attach {
                 *by = CodeAttach::Session;

@@ -69,10 +69,10 @@ impl<'a> ProgramCodegen<'a> {
         let mut asm = Asm::new(name, &["ctx"]);
         store_parameters(&mut asm, false);
         let out = asm.label();
-        if let (Some((probe, _)), Some(at)) = (attach.code(), self.plan.layout.tree)
+        if let (Some((probe, _)), Some(table)) = (attach.code(), self.plan.layout.tree)
             && probe.tree
         {
-            process_tree::only_within(&mut asm, at, out);
+            process_tree::only_within(&mut asm, table, out);
         }
         let entry_state = self.entry_state(&mut asm, attach, handlers, pool)?;
         let mut facts = handlers.iter().map(|id| self.plan.facts.handler(*id));

@@ -79,7 +79,7 @@ pub(crate) struct PrefilterSplit {
 /// One leading test.
 #[derive(Debug)]
 pub(crate) struct PrefilterTest {
-    pub at: BlockId,
+    pub block: BlockId,
     pub go_on: BlockId,
     /// The branch target that ends the handler.
     pub end: BlockId,

@@ -34,7 +34,7 @@ pub(crate) struct CacheMiss {
     /// The sequence that it belongs to.
     pub sequence: SequenceId,
     /// The address of the slot at `entry` and `hit`, and of the element at `element`.
-    pub at: Reg,
+    pub address: Reg,
     /// Start of the miss code.
     pub entry: Label,
     /// Return point after the key has taken the slot.

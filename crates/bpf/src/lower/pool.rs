@@ -27,11 +27,11 @@ pub(crate) const RUN: u32 = 4104;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SyscallRows {
     /// Their offset.
-    pub at: u32,
+    pub offset: u32,
     /// Rows by the numbers of calls.
     pub calls: u32,
     /// These and those for values of arguments.
-    pub all: u32,
+    pub count: u32,
 }
 
 /// The shared items of an object, each created at its first use.

@@ -254,7 +254,7 @@ impl HandlerCodegen<'_> {
                 ty,
                 addr,
             } => match self.ctx.task_field(inst) {
-                Some(at) => self.task_field_load(*dst, at, *ty),
+                Some(offset) => self.task_field_load(*dst, offset, *ty),
                 None => self.memory_load(*dst, *space, *addr, *ty),
             },
             Inst::Raise { msg } => self.raise(*msg),

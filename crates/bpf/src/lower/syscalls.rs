@@ -191,10 +191,10 @@ impl HandlerCodegen<'_> {
                 let off = self.pool.constant(&bytes);
                 self.asm
                     .jump_if(Cond::Ge, number, words.fit::<i32>() * 64, out);
-                let at = self.asm.alu_of(AluOp::Rsh, number, 6);
-                self.asm.alu(AluOp::Lsh, at, 3);
+                let offset = self.asm.alu_of(AluOp::Rsh, number, 6);
+                self.asm.alu(AluOp::Lsh, offset, 3);
                 let word = self.asm.address_of(&CallArg::Constant(off));
-                self.asm.add(word, at);
+                self.asm.add(word, offset);
                 self.asm.load(Size::DW, word, word, 0);
                 self.asm.alu(AluOp::And, number, 63);
                 self.asm.alu(AluOp::Rsh, word, number);
@@ -231,8 +231,8 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Sge, number, NrSet::COMPAT, small);
         // The verifier follows this path first; it leaves the argument less constrained than the
         // other.
-        let at = self.options.abi.syscalls.arguments[n];
-        self.asm.load(Size::DW, arg, arg, at);
+        let offset = self.options.abi.syscalls.arguments[n];
+        self.asm.load(Size::DW, arg, arg, offset);
         self.asm.jump(end);
         self.asm.bind(small);
         match self.sees_parts() {
@@ -248,12 +248,12 @@ impl HandlerCodegen<'_> {
             return Err("the result of a system call in another event".into());
         }
         // At a raw tracepoint this word is the registers' address, and the number follows.
-        let at = match self.plan.attach.syscall_events {
+        let offset = match self.plan.attach.syscall_events {
             Some(_) => 16,
             None => 8,
         };
         let context = self.asm.word(R10, CTX);
-        Ok(self.asm.word(context, at))
+        Ok(self.asm.word(context, offset))
     }
 
     pub(super) fn sys_name(&mut self, dst: IrReg) -> Res {

@@ -139,14 +139,14 @@ impl BtfBuilder {
     }
 
     /// The type with `const`.
-    pub fn constant(&mut self, of: BuiltTypeId) -> BuiltTypeId {
-        self.add("", kind::CONST, 0, of.0, &[])
+    pub fn constant(&mut self, target: BuiltTypeId) -> BuiltTypeId {
+        self.add("", kind::CONST, 0, target.0, &[])
     }
 
     /// An array.
-    pub fn array(&mut self, of: BuiltTypeId, len: u32) -> BuiltTypeId {
+    pub fn array(&mut self, element: BuiltTypeId, len: u32) -> BuiltTypeId {
         let index = self.int("int", 4, true);
-        self.add("", kind::ARRAY, 0, 0, &[of.0, index.0, len])
+        self.add("", kind::ARRAY, 0, 0, &[element.0, index.0, len])
     }
 
     /// A struct of `bytes`; members are name, type, offset in bytes. Empty name: anonymous.

@@ -60,13 +60,13 @@ pub(crate) fn lines(
     }
 }
 
-fn line_info(btf: &mut BtfBuilder, offset: u32, at: &SourceLine) -> LineInfo {
+fn line_info(btf: &mut BtfBuilder, offset: u32, source: &SourceLine) -> LineInfo {
     LineInfo {
         offset,
-        file: btf.string(&at.file),
-        text: btf.string(&at.text),
-        line: at.line,
-        column: at.column,
+        file: btf.string(&source.file),
+        text: btf.string(&source.text),
+        line: source.line,
+        column: source.column,
     }
 }
 

@@ -361,11 +361,11 @@ impl<'s> ElfWriter<'s> {
         let mut sections: Vec<CodeSection> = Vec::new();
         let mut index = FxHashMap::default();
         for program in &spec.programs {
-            let at = *index.entry(&*program.section).or_insert_with(|| {
+            let section_index = *index.entry(&*program.section).or_insert_with(|| {
                 sections.push(CodeSection::new(&program.section));
                 sections.len() - 1
             });
-            sections[at].push(&program.function);
+            sections[section_index].push(&program.function);
         }
         for section in &sections {
             let id = self.section(section.name, SectionKind::Text);

@@ -215,11 +215,11 @@ impl<'s> Linker<'s> {
     ) -> Result<(), ElfError> {
         let map = match target {
             RelocTarget::Map(name) => self.maps.get(&**name).map(|i| MapRef::Map(*i)),
-            RelocTarget::Data(Section::Bss, at) => {
-                (*at < self.spec.bss_size).then_some(MapRef::Bss)
+            RelocTarget::Data(Section::Bss, offset) => {
+                (*offset < self.spec.bss_size).then_some(MapRef::Bss)
             }
-            RelocTarget::Data(Section::Rodata, at) => {
-                ((*at as usize) < self.spec.rodata.len()).then_some(MapRef::Rodata)
+            RelocTarget::Data(Section::Rodata, offset) => {
+                ((*offset as usize) < self.spec.rodata.len()).then_some(MapRef::Rodata)
             }
             RelocTarget::Call(_) | RelocTarget::Func(_) => None,
         };
@@ -235,8 +235,8 @@ fn refer(insn: &mut Insn, target: &RelocTarget) -> Option<()> {
         (Insn::LdImm64 { kind, imm, .. }, RelocTarget::Map(_)) => {
             (*kind, *imm) = (ImmKind::MapFd, 0);
         }
-        (Insn::LdImm64 { kind, imm, .. }, RelocTarget::Data(_, at)) => {
-            (*kind, *imm) = (ImmKind::MapValue, u64::from(*at) << 32);
+        (Insn::LdImm64 { kind, imm, .. }, RelocTarget::Data(_, offset)) => {
+            (*kind, *imm) = (ImmKind::MapValue, u64::from(*offset) << 32);
         }
         (Insn::LdImm64 { kind, imm, .. }, RelocTarget::Func(_)) => {
             (*kind, *imm) = (ImmKind::Func, 0);

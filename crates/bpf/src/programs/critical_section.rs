@@ -64,8 +64,8 @@ pub(crate) fn module(critical: &CriticalLayout) -> Module {
     }
 }
 
-fn state(f: &Builder, at: u32) -> Scalar<'_> {
-    f.addr(MemoryOperand::State(at))
+fn state(f: &Builder, offset: u32) -> Scalar<'_> {
+    f.addr(MemoryOperand::State(offset))
 }
 
 fn section(critical: &CriticalLayout) -> LirFunc {
@@ -179,8 +179,8 @@ impl<'b> Section<'_, 'b> {
         copy(f, (state(f, to), 0), state(f, from), size);
         f.if_(taken.ne(0), || {
             let from = state(f, from);
-            for at in (0..size).step_by(8) {
-                from.store_u64(at.fit(), 0);
+            for offset in (0..size).step_by(8) {
+                from.store_u64(offset.fit(), 0);
             }
         });
     }
@@ -324,13 +324,13 @@ Cost: two look-ups, and the copy of the value.";
 }
 
 /// Copies words to an offset from an address; larger amounts with a helper call.
-fn copy<'b>(f: &'b Builder, (to, at): (Scalar<'b>, u32), from: Scalar<'b>, size: u32) {
+fn copy<'b>(f: &'b Builder, (to, offset): (Scalar<'b>, u32), from: Scalar<'b>, size: u32) {
     if size <= FEW_BYTES {
         for off in (0..size).step_by(8) {
-            to.store_u64((at + off).fit(), from.load_u64(off.fit()));
+            to.store_u64((offset + off).fit(), from.load_u64(off.fit()));
         }
     } else {
-        let to = to + at.cast_signed();
+        let to = to + offset.cast_signed();
         f.helper(Helper::Read, &[to, f.number(size.cast_signed()), from]);
     }
 }

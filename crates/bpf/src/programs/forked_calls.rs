@@ -126,12 +126,12 @@ Cost: a comparison; an insertion for each element of the thread.";
         params,
         |f, [map, key, value, threads]| {
             f.ret_if(key.load_u64(0).ne(threads.load_u64(0)), 0);
-            let own = f.slot(8 * words);
-            own.store_u64(0, threads.load_u64(8));
-            for at in (8..8 * words.fit::<i16>()).step_by(8) {
-                own.store_u64(at, key.load_u64(at));
+            let child_key = f.slot(8 * words);
+            child_key.store_u64(0, threads.load_u64(8));
+            for offset in (8..8 * words.fit::<i16>()).step_by(8) {
+                child_key.store_u64(offset, key.load_u64(offset));
             }
-            f.helper(Helper::MapUpdate, &[map, own, value, f.constant(0)]);
+            f.helper(Helper::MapUpdate, &[map, child_key, value, f.constant(0)]);
         },
     )
 }

@@ -21,11 +21,11 @@ use crate::target::KernelOffsets;
 /// Name of the program.
 const PROGRAM: &str = "p_tree";
 
-/// The program that keeps the bits at `at` of the shared area.
+/// The program that keeps the bits at offset `table` of the shared area.
 ///
 /// # Errors
 /// The reason, where the kernel does not tell how its tasks look.
-pub(crate) fn fork_tracker(at: u32, offsets: &KernelOffsets) -> Res<LirFunc> {
+pub(crate) fn fork_tracker(table: u32, offsets: &KernelOffsets) -> Res<LirFunc> {
     let tgid = offsets.task_tgid.and_then(|o| i32::try_from(o).ok());
     let tgid = tgid.ok_or(LowerError::unsupported(
         "children of the target cannot be followed on this kernel",
@@ -40,13 +40,13 @@ ctx: the tasks of the parent and of the child. New threads change nothing.";
         f.helper(Helper::Read, &[read, f.number(4), child + tgid]);
         let process = read.load_bytes(Size::U32, 0);
         f.ret_if(process.eq(parent), 0);
-        let [(parents, parent), (bits, own)] =
-            [parent, process].map(|number| location(f, at, number));
+        let [(parents, parent), (bits, bit)] =
+            [parent, process].map(|number| location(f, table, number));
         let inside = parents.load_u64(0) & parent;
         f.if_else(
             inside.ne(0),
-            || bits.atomic(AtomicOp::Or, 0, own),
-            || bits.atomic(AtomicOp::And, 0, own ^ -1),
+            || bits.atomic(AtomicOp::Or, 0, bit),
+            || bits.atomic(AtomicOp::And, 0, bit ^ -1),
         );
     }))
 }
@@ -54,27 +54,27 @@ ctx: the tasks of the parent and of the child. New threads change nothing.";
 /// The address of the word with a process's bit, and the bit.
 pub(crate) fn location<'b>(
     f: &'b Builder,
-    at: u32,
+    table: u32,
     process: Scalar<'b>,
 ) -> (Scalar<'b>, Scalar<'b>) {
     let offset = (process >> 3) & (TREE_BYTES - 8).cast_signed();
-    let word = f.addr(MemoryOperand::State(at)) + offset;
+    let word = f.addr(MemoryOperand::State(table)) + offset;
     (word, f.constant(1) << (process & 63))
 }
 
 /// Goes to `out` in processes that do not descend from the target.
-pub(crate) fn only_within(asm: &mut Asm, at: u32, out: Label) {
+pub(crate) fn only_within(asm: &mut Asm, table: u32, out: Label) {
     let process = asm.call_with(BpfHelper::GetCurrentPidTgid, &[]);
     asm.alu(AluOp::Rsh, process, 32);
-    let bit = bit(asm, at, process);
+    let bit = bit(asm, table, process);
     asm.jump_if(Cond::Eq, bit, 0, out);
 }
 
 /// The bit of a process, by its number.
-pub(crate) fn bit(asm: &mut Asm, at: u32, process: Reg) -> Reg {
+pub(crate) fn bit(asm: &mut Asm, table: u32, process: Reg) -> Reg {
     let offset = asm.alu_of(AluOp::Rsh, process, 3);
     asm.alu(AluOp::And, offset, TREE_BYTES - 8);
-    let word = asm.address_of(&CallArg::Shared(at));
+    let word = asm.address_of(&CallArg::Shared(table));
     asm.add(word, offset);
     asm.load(Bytes::DW, word, word, 0);
     let location = asm.alu_of(AluOp::And, process, 63);

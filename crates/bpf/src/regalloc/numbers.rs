@@ -104,7 +104,7 @@ struct Item<'a> {
     block: BlockId,
     /// The instruction, or the location behind the last one.
     index: usize,
-    at: u32,
+    position: u32,
     shape: Shape,
     inst: Option<&'a Inst>,
     /// The condition of a branch without a comparison.
@@ -165,30 +165,30 @@ impl<'a> Builder<'a> {
     /// Lists the instructions, with the positions of [`intervals`].
     fn items(&mut self) {
         let Input { body, order, .. } = *self.input;
-        let mut at = 0;
+        let mut position = 0;
         for b in order {
             let block = &body.blocks[b.index()];
             let fused = (self.input.fused)(block);
             let shapes = (self.input.shapes)(*b);
             let last = block.insts.len();
             for (i, ((inst, _), shape)) in block.insts.iter().zip(shapes).enumerate() {
-                at += 2;
+                position += 2;
                 let fused = fused && i + 1 == last;
                 if let (true, Some(dst)) = (fused || shape == Shape::Nothing, inst.dst()) {
                     self.intervals[dst.index()] = None;
                 }
-                self.note(inst, shape, at);
+                self.note(inst, shape, position);
                 self.items.push(Item {
                     block: *b,
                     index: if fused { last } else { i },
-                    at,
+                    position,
                     shape,
                     inst: Some(inst),
                     cond: None,
                     fused,
                 });
             }
-            at += 2;
+            position += 2;
             let (shape, cond) = match block.term {
                 Term::Branch { cond, .. } => (Shape::Apart { temps: 0 }, Some(cond)),
                 Term::IterNext { .. } => (Shape::Sequence, None),
@@ -196,30 +196,30 @@ impl<'a> Builder<'a> {
             };
             if shape == Shape::Sequence {
                 // Its results are not written at its end.
-                self.sequences.extend([at, at + 1]);
+                self.sequences.extend([position, position + 1]);
             }
             if !fused {
                 self.items.push(Item {
                     block: *b,
                     index: last,
-                    at,
+                    position,
                     shape,
                     inst: None,
                     cond,
                     fused: true,
                 });
             }
-            at += 2;
+            position += 2;
         }
     }
 
     /// Notes what an instruction means for the choice of registers.
-    fn note(&mut self, inst: &Inst, shape: Shape, at: u32) {
+    fn note(&mut self, inst: &Inst, shape: Shape, position: u32) {
         let number = |r: &IrReg| self.input.body.regs[r.index()] == Ty::Long;
         let dst = inst.dst().filter(number);
         match (shape, dst) {
             (Shape::Sequence, dst) => {
-                self.sequences.push(at);
+                self.sequences.push(position);
                 dst.into_iter()
                     .for_each(|dst| self.results[dst.index()] = true);
             }
@@ -227,8 +227,8 @@ impl<'a> Builder<'a> {
                 let mut first = None;
                 inst.for_each_use(|v| first = first.or(Some(v)));
                 if let Some(Val::Reg(a)) = first {
-                    for (of, other) in [(dst, a), (a, dst)] {
-                        let [one, two] = &mut self.prefers[of.index()];
+                    for (reg, other) in [(dst, a), (a, dst)] {
+                        let [one, two] = &mut self.prefers[reg.index()];
                         if one.is_none() {
                             *one = Some(other);
                         } else {
@@ -243,8 +243,10 @@ impl<'a> Builder<'a> {
 
     /// Whether a sequence clobbers what lives in an interval.
     fn is_clobbered(&self, (start, end): (u32, u32)) -> bool {
-        let next = self.sequences.partition_point(|at| *at < start);
-        self.sequences.get(next).is_some_and(|at| *at <= end)
+        let next = self.sequences.partition_point(|position| *position < start);
+        self.sequences
+            .get(next)
+            .is_some_and(|position| *position <= end)
     }
 
     /// The number that has a register somewhere in an interval.
@@ -324,7 +326,7 @@ impl<'a> Builder<'a> {
             values.extend(item.cond);
             let dst = item.inst.and_then(Inst::dst).filter(|_| !item.fused);
             let wanted = self.wanted(item.shape, &values, dst);
-            let span = (item.at, item.at + 1);
+            let span = (item.position, item.position + 1);
             let mut temps = 0;
             for _ in 0..wanted {
                 let other = |reg: &Reg| temps & set_of(*reg) == 0;
@@ -384,11 +386,11 @@ impl<'a> Builder<'a> {
         let alloc = self.input.alloc;
         let early = straight_line_end(self.input.body, self.input.order);
         let fixed = alloc.locations.iter().zip(&self.fixed);
-        let fixed = fixed.filter_map(|(at, fixed)| fixed.then_some(*at));
+        let fixed = fixed.filter_map(|(location, fixed)| fixed.then_some(*location));
         let fixed: Vec<Location> = fixed.collect();
         let stack = (1..=(STACK_TOP - alloc.stack_end) / 8)
             .map(|i| Location::Stack(STACK_TOP - 8 * i))
-            .map(|at| fixed.contains(&at).then_some(u32::MAX));
+            .map(|location| fixed.contains(&location).then_some(u32::MAX));
         let frame = (0..alloc.number_bytes)
             .step_by(8)
             .filter(|offset| !fixed.contains(&Location::Frame(*offset)))

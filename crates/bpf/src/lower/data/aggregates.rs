@@ -107,8 +107,8 @@ impl HandlerCodegen<'_> {
     pub(crate) fn stat_add(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
         match self.ctx.location(g)? {
             GlobalLocation::Stats { offset, agg } => {
-                let at = self.shared_address(offset);
-                self.update(at, &ValueLayout::Stats(agg), val)
+                let address = self.shared_address(offset);
+                self.update(address, &ValueLayout::Stats(agg), val)
             }
             GlobalLocation::PerCpuScalar { .. } => self.per_cpu_scalar_add(g, val),
             GlobalLocation::PerCpuArray(_) => self.per_cpu_array_add(g, keys, val),
@@ -117,8 +117,8 @@ impl HandlerCodegen<'_> {
             } => {
                 self.build_key(&types, keys)?;
                 self.with_element("add", g, val, |c, val, (full, skip)| {
-                    let at = c.hash_element(g, full, skip)?;
-                    c.update(at, &value, val)
+                    let address = c.hash_element(g, full, skip)?;
+                    c.update(address, &value, val)
                 })
             }
             GlobalLocation::Scalar { .. } => Err("a statistic is stored as a scalar".into()),
@@ -141,9 +141,9 @@ impl HandlerCodegen<'_> {
             self.add_to_word(base, disp, v);
             return Ok(());
         }
-        let at = self.block_address(offset);
-        self.of_generation(at, gen_stride);
-        self.update(at, &value, val)
+        let address = self.block_address(offset);
+        self.of_generation(address, gen_stride);
+        self.update(address, &value, val)
     }
 
     pub(crate) fn per_cpu_array_add(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
@@ -189,27 +189,27 @@ impl HandlerCodegen<'_> {
         if array.slots == 0 {
             let skip = self.asm.label();
             self.store_key(&words)?;
-            let at = match self.outlined() {
+            let address = match self.outlined() {
                 true => self.element_outlined(&array, full, skip)?,
                 false => self.element_in_map(&array, full, skip)?,
             };
-            self.update(at, &array.value, val)?;
+            self.update(address, &array.value, val)?;
             self.asm.bind(skip);
             return Ok(());
         }
-        let at = self.hash(&words, array.slots)?;
+        let address = self.hash(&words, array.slots)?;
         if let Some(word) = self.plan.colocations.word(g) {
-            self.store(word, at);
+            self.store(word, address);
         }
-        self.slot_at(at, array.slot_size, array.gen_stride);
-        self.asm.add(at, array.cache);
+        self.slot_at(address, array.slot_size, array.gen_stride);
+        self.asm.add(address, array.cache);
         let [entry, hit, element, skip] = self.asm.labels();
-        let taken = self.asm.word(at, 0);
+        let taken = self.asm.word(address, 0);
         self.asm.jump_if(Cond::Eq, taken, 0, entry);
-        self.compare_key(at, &words, entry)?;
+        self.compare_key(address, &words, entry)?;
         self.out_of_line.push(OutOfLine::Miss(CacheMiss {
             sequence: self.asm.sequence(),
-            at,
+            address,
             entry,
             hit,
             element,
@@ -220,9 +220,9 @@ impl HandlerCodegen<'_> {
             val,
         }));
         self.asm.bind(hit);
-        self.asm.add(at, 8 + array.key_size);
+        self.asm.add(address, 8 + array.key_size);
         self.asm.bind(element);
-        self.update(at, &array.value, val)?;
+        self.update(address, &array.value, val)?;
         self.asm.bind(skip);
         Ok(())
     }
@@ -234,12 +234,12 @@ impl HandlerCodegen<'_> {
         self.asm.add(slot, BLOCK);
     }
 
-    /// `at` += offset of this generation.
-    fn of_generation(&mut self, at: Reg, gen_stride: u32) {
+    /// `address` += offset of this generation.
+    fn of_generation(&mut self, address: Reg, gen_stride: u32) {
         if gen_stride > 0 {
             let generation = self.asm.word(R10, GEN);
             self.asm.alu(AluOp::Mul, generation, gen_stride);
-            self.asm.add(at, generation);
+            self.asm.add(address, generation);
         }
     }
 
@@ -342,14 +342,14 @@ impl HandlerCodegen<'_> {
         if array.colocated.host.is_some() {
             self.asm.bind(miss.entry);
             self.store_key(&miss.words)?;
-            let at = self.colocated_in_map(&array, miss.skip);
-            self.asm.mov(miss.at, at);
+            let address = self.colocated_in_map(&array, miss.skip);
+            self.asm.mov(miss.address, address);
             self.asm.jump(miss.element);
             return Ok(());
         }
         let taken = self.asm.label();
         self.asm.bind(miss.entry);
-        let slot = self.asm.copy(miss.at);
+        let slot = self.asm.copy(miss.address);
         self.store_key(&miss.words)?;
         let other = self.asm.word(slot, 0);
         self.asm.jump_if(Cond::Ne, other, 0, taken);
@@ -360,7 +360,7 @@ impl HandlerCodegen<'_> {
             self.asm.jump_if32(Cond::Eq, result, E2BIG, full);
         }
         self.install(slot, array.key_size, array.colocated.size);
-        self.asm.mov(miss.at, slot);
+        self.asm.mov(miss.address, slot);
         self.asm.jump(miss.hit);
 
         self.asm.bind(taken);
@@ -368,16 +368,16 @@ impl HandlerCodegen<'_> {
             self.store(word, NO_SLOT);
         }
         if let Some(word) = array.spilt {
-            let at = self.block_address(word);
+            let counter = self.block_address(word);
             if array.double() {
                 let generation = self.asm.word(R10, GEN);
                 self.asm.alu(AluOp::Lsh, generation, 3);
-                self.asm.add(at, generation);
+                self.asm.add(counter, generation);
             }
-            self.asm.store(Size::DW, at, 0, 1);
+            self.asm.store(Size::DW, counter, 0, 1);
         }
-        let at = self.element_in_map(&array, miss.full, miss.skip)?;
-        self.asm.mov(miss.at, at);
+        let address = self.element_in_map(&array, miss.full, miss.skip)?;
+        self.asm.mov(miss.address, address);
         self.asm.jump(miss.element);
         Ok(())
     }
@@ -391,15 +391,15 @@ impl HandlerCodegen<'_> {
         skip: Label,
     ) -> Res<Reg> {
         let [present, refused, no_memory, again] = self.asm.labels();
-        let at = self.lookup(array);
-        self.asm.jump_if(Cond::Ne, at, 0, present);
+        let address = self.lookup(array);
+        self.asm.jump_if(Cond::Ne, address, 0, present);
         let result = self.insert_zero(array)?;
         self.asm.jump_if(Cond::Eq, result, 0, again);
         self.asm.jump_if32(Cond::Ne, result, EEXIST, refused);
         self.asm.bind(again);
         let inserted = self.lookup(array);
-        self.asm.mov(at, inserted);
-        self.asm.jump_if(Cond::Ne, at, 0, present);
+        self.asm.mov(address, inserted);
+        self.asm.jump_if(Cond::Ne, address, 0, present);
         // In an array that wraps, another processor has evicted the element.
         self.asm.jump(if array.wraps { skip } else { no_memory });
 
@@ -411,34 +411,34 @@ impl HandlerCodegen<'_> {
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
         self.asm.bind(present);
-        Ok(at)
+        Ok(address)
     }
 
     /// The address of this processor's element of the key in the key buffer, or 0.
     pub(crate) fn lookup(&mut self, array: &PerCpuArray) -> Reg {
-        let at = self.lookup_row(array);
+        let address = self.lookup_row(array);
         let size = array.colocated.size;
         if lanes(self.plan.layout.cpus, size, array.wraps).is_none() {
-            return at;
+            return address;
         }
         let [known, end] = self.asm.labels();
-        self.asm.jump_if(Cond::Eq, at, 0, end);
-        let row = self.asm.copy(at);
+        self.asm.jump_if(Cond::Eq, address, 0, end);
+        let row = self.asm.copy(address);
         let cpu = self.asm.call_with(Helper::GetSmpProcessorId, &[]);
         // Always true; bounds the index for the verifier.
         self.asm
             .jump_if(Cond::Lt, cpu, self.plan.layout.cpus, known);
-        self.asm.mov(at, 0);
+        self.asm.mov(address, 0);
         self.asm.jump(end);
         self.asm.bind(known);
         self.asm.alu(AluOp::Mul, cpu, size);
-        self.asm.mov(at, row);
-        self.asm.add(at, cpu);
+        self.asm.mov(address, row);
+        self.asm.add(address, cpu);
         if array.wraps {
-            self.asm.add(at, SEQUENCE);
+            self.asm.add(address, SEQUENCE);
         }
         self.asm.bind(end);
-        at
+        address
     }
 
     /// The address of the map's value for the key in the key buffer, or 0.
@@ -501,14 +501,14 @@ impl HandlerCodegen<'_> {
     }
 
     /// Adds a value to the element at an address.
-    pub(crate) fn update(&mut self, at: Reg, layout: &ValueLayout, val: Val) -> Res {
+    pub(crate) fn update(&mut self, address: Reg, layout: &ValueLayout, val: Val) -> Res {
         match layout {
             ValueLayout::Scalar(_) => {
                 let v = self.number(val)?;
-                self.add_to_word(at, 0, v);
+                self.add_to_word(address, 0, v);
                 Ok(())
             }
-            ValueLayout::Stats(agg) => self.update_stats(at, agg, val),
+            ValueLayout::Stats(agg) => self.update_stats(address, agg, val),
         }
     }
 
@@ -559,10 +559,10 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    fn update_stats(&mut self, at: Reg, agg: &AggLayout, val: Val) -> Res {
+    fn update_stats(&mut self, address: Reg, agg: &AggLayout, val: Val) -> Res {
         let off = |o: u32| o.fit::<i16>();
         let mut v = self.number(val)?;
-        let count = self.asm.word(at, off(agg.count));
+        let count = self.asm.word(address, off(agg.count));
         if agg.min.is_some() || agg.max.is_some() {
             let [first, end] = self.asm.labels();
             let number = match v {
@@ -574,28 +574,28 @@ impl HandlerCodegen<'_> {
             for (field, keep) in [(agg.min, Cond::Sle), (agg.max, Cond::Sge)] {
                 let Some(field) = field else { continue };
                 let next = self.asm.label();
-                let extreme = self.asm.word(at, off(field));
+                let extreme = self.asm.word(address, off(field));
                 self.asm.jump_if(keep, extreme, number, next);
-                self.asm.store(Size::DW, at, off(field), number);
+                self.asm.store(Size::DW, address, off(field), number);
                 self.asm.bind(next);
             }
             self.asm.jump(end);
             self.asm.bind(first);
             for field in [agg.min, agg.max].into_iter().flatten() {
-                self.asm.store(Size::DW, at, off(field), number);
+                self.asm.store(Size::DW, address, off(field), number);
             }
             self.asm.bind(end);
         }
         self.asm.add(count, 1);
-        self.asm.store(Size::DW, at, off(agg.count), count);
+        self.asm.store(Size::DW, address, off(agg.count), count);
         if let Some(sum) = agg.sum {
-            self.add_to_sum(at, off(sum), v);
+            self.add_to_sum(address, off(sum), v);
         }
         // What a call outlives goes to the stack here, not at each of its changes.
-        let kept = self.asm.copy(at);
+        let kept = self.asm.copy(address);
         if let Some(sumsq) = agg.sumsq {
             self.pool.library("add_square")?;
-            let sumsq = self.asm.alu_of(AluOp::Add, at, sumsq);
+            let sumsq = self.asm.alu_of(AluOp::Add, address, sumsq);
             let v = self.number(val)?;
             self.asm
                 .call_sub_with("add_square", &[sumsq.into(), v.into()]);

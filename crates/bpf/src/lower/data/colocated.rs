@@ -17,14 +17,16 @@ impl HandlerCodegen<'_> {
     pub(crate) fn colocated_add(&mut self, g: GlobalId, words: Vec<KeyWord>, val: Val) -> Res {
         let array = self.per_cpu_array(g)?;
         let colocated = array.colocated;
-        let word = colocated.host.and_then(|of| self.plan.colocations.word(of));
+        let word = colocated
+            .host
+            .and_then(|host| self.plan.colocations.word(host));
         let word = word.ok_or("an array beside none")?;
         let [entry, hit, element, skip] = self.asm.labels();
-        let at = self.block_word(word);
-        self.asm.jump_if(Cond::Ge, at, array.slots, entry);
+        let address = self.block_word(word);
+        self.asm.jump_if(Cond::Ge, address, array.slots, entry);
         self.out_of_line.push(OutOfLine::Miss(CacheMiss {
             sequence: self.asm.sequence(),
-            at,
+            address,
             entry,
             hit,
             element,
@@ -34,11 +36,11 @@ impl HandlerCodegen<'_> {
             words,
             val,
         }));
-        self.slot_at(at, array.slot_size, array.gen_stride);
+        self.slot_at(address, array.slot_size, array.gen_stride);
         self.asm
-            .add(at, array.cache + 8 + array.key_size + colocated.offset);
+            .add(address, array.cache + 8 + array.key_size + colocated.offset);
         self.asm.bind(element);
-        self.update(at, &array.value, val)?;
+        self.update(address, &array.value, val)?;
         self.asm.bind(skip);
         Ok(())
     }
@@ -47,8 +49,8 @@ impl HandlerCodegen<'_> {
     pub(crate) fn colocated_add_in_map(&mut self, g: GlobalId, val: Val) -> Res {
         let array = self.per_cpu_array(g)?;
         let skip = self.asm.label();
-        let at = self.colocated_in_map(&array, skip);
-        self.update(at, &array.value, val)?;
+        let address = self.colocated_in_map(&array, skip);
+        self.update(address, &array.value, val)?;
         self.asm.bind(skip);
         Ok(())
     }
@@ -57,12 +59,12 @@ impl HandlerCodegen<'_> {
     /// never inserted: if there was no memory for the host's element, no co-located element exists.
     pub(crate) fn colocated_in_map(&mut self, array: &PerCpuArray, skip: Label) -> Reg {
         let present = self.asm.label();
-        let at = self.lookup(array);
-        self.asm.jump_if(Cond::Ne, at, 0, present);
+        let address = self.lookup(array);
+        self.asm.jump_if(Cond::Ne, address, 0, present);
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
         self.asm.bind(present);
-        self.asm.add(at, array.colocated.offset);
-        at
+        self.asm.add(address, array.colocated.offset);
+        address
     }
 }

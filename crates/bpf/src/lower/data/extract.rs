@@ -28,12 +28,12 @@ impl HandlerCodegen<'_> {
                 ..
             } => {
                 self.build_key(&types, keys)?;
-                let at = self.map_call(Helper::MapLookupElem, &map);
-                self.asm.jump_if(Cond::Eq, at, 0, missing);
+                let address = self.map_call(Helper::MapLookupElem, &map);
+                self.asm.jump_if(Cond::Eq, address, 0, missing);
                 if seq {
-                    self.asm.add(at, 8);
+                    self.asm.add(address, 8);
                 }
-                Ok((at, agg))
+                Ok((address, agg))
             }
             _ => Err("reading a statistic that only the controller can read".into()),
         }
@@ -45,7 +45,7 @@ impl HandlerCodegen<'_> {
             true => self.asm.label(),
             false => self.fail_label(ErrorKind::EmptyAggregate),
         };
-        let (at, agg) = self.statistic(g, keys, missing)?;
+        let (address, agg) = self.statistic(g, keys, missing)?;
         let word = |off: Option<u32>| off.ok_or("a statistic does not keep that");
         let off = match part {
             Extract::Count => agg.count,
@@ -54,7 +54,7 @@ impl HandlerCodegen<'_> {
             Extract::Max => word(agg.max)?,
             Extract::Variance => word(agg.sumsq)?,
         };
-        let value = self.asm.word(at, off.fit());
+        let value = self.asm.word(address, off.fit());
         if counts {
             if !matches!(self.ctx.location(g)?, GlobalLocation::Stats { .. }) {
                 let end = self.asm.label();
@@ -65,13 +65,13 @@ impl HandlerCodegen<'_> {
             }
             return self.def_int(dst, value);
         }
-        let count = self.asm.word(at, agg.count.fit());
+        let count = self.asm.word(address, agg.count.fit());
         self.asm.jump_if(Cond::Eq, count, 0, missing);
         match part {
             Extract::Avg => divide_signed(self.asm, value, count),
             Extract::Variance => {
                 self.variance_sub()?;
-                let variance = variance(self.asm, at, &agg)?;
+                let variance = variance(self.asm, address, &agg)?;
                 return self.def_int(dst, variance);
             }
             _ => {}
@@ -101,13 +101,13 @@ impl HandlerCodegen<'_> {
         let [missing, end] = self.asm.labels();
         let range = self.fail_label(ErrorKind::HistIndex);
         let array = !matches!(self.ctx.location(g)?, GlobalLocation::Stats { .. });
-        let (at, agg) = self.statistic(g, keys, missing)?;
+        let (address, agg) = self.statistic(g, keys, missing)?;
         let (off, _) = agg.hist.ok_or("a statistic without a histogram")?;
         let (bucket, count) = (self.number_copy(idx)?, self.asm.new_reg());
         self.asm.jump_if(Cond::Ge, bucket, buckets, range);
         self.asm.alu(AluOp::Lsh, bucket, 3);
-        self.asm.add(at, bucket);
-        self.asm.load(Size::DW, count, at, off.fit());
+        self.asm.add(address, bucket);
+        self.asm.load(Size::DW, count, address, off.fit());
         if array {
             self.asm.jump(end);
             self.asm.bind(missing);
@@ -123,11 +123,11 @@ impl HandlerCodegen<'_> {
     pub(crate) fn print_hist(&mut self, g: GlobalId, keys: &[Val]) -> Res {
         let hist = self.histogram(g)?;
         let empty = self.fail_label(ErrorKind::EmptyAggregate);
-        let (at, agg) = self.statistic(g, keys, empty)?;
+        let (address, agg) = self.statistic(g, keys, empty)?;
         let (off, _) = agg.hist.ok_or("a statistic without a histogram")?;
-        let count = self.asm.word(at, agg.count.fit());
+        let count = self.asm.word(address, agg.count.fit());
         self.asm.jump_if(Cond::Eq, count, 0, empty);
-        self.buckets_piece(hist, at, off)
+        self.buckets_piece(hist, address, off)
     }
 }
 
@@ -142,11 +142,11 @@ fn divide_signed(asm: &mut Asm, number: Reg, divisor: Reg) {
 }
 
 /// The variance of the statistic at an address.
-fn variance(asm: &mut Asm, at: Reg, agg: &AggLayout) -> Res<Reg> {
+fn variance(asm: &mut Asm, address: Reg, agg: &AggLayout) -> Res<Reg> {
     let (Some(sum), Some(squares)) = (agg.sum, agg.sumsq) else {
         return Err("a statistic that keeps no squares".into());
     };
     let words = [agg.count, sum, squares, squares + 8];
-    let args = words.map(|off| asm.word(at, off.fit()).into());
+    let args = words.map(|off| asm.word(address, off.fit()).into());
     Ok(asm.call_sub_with("variance", &args))
 }

@@ -52,7 +52,7 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    /// The slot of `width` bytes = the string of `there` bytes at an address.
+    /// The slot of `width` bytes = the string of `available` bytes at an address.
     pub(crate) fn fill_from(&mut self, off: u32, width: u32, (from, available): (Reg, u32)) {
         let bytes = available.min(width);
         if bytes <= UNROLL * 8 {
@@ -79,8 +79,8 @@ impl HandlerCodegen<'_> {
         match ty {
             Ty::Long => {
                 let v = self.number(val)?;
-                let at = self.shared_address(offset);
-                self.asm.store(Size::DW, at, 0, v);
+                let address = self.shared_address(offset);
+                self.asm.store(Size::DW, address, 0, v);
                 Ok(())
             }
             Ty::Str(width) => {
@@ -131,22 +131,22 @@ impl HandlerCodegen<'_> {
                 },
                 old,
             ) => {
-                let at = self.shared_address(offset);
-                self.atomic_add(at, val, old)
+                let address = self.shared_address(offset);
+                self.atomic_add(address, val, old)
             }
             _ => Err("adding to a global that cannot be added to here".into()),
         }
     }
 
     /// Adds to a word atomically.
-    fn atomic_add(&mut self, at: Reg, val: Val, old: Option<IrReg>) -> Res {
+    fn atomic_add(&mut self, address: Reg, val: Val, old: Option<IrReg>) -> Res {
         let Some(old) = old else {
             let val = self.number_in_reg(val)?;
-            self.asm.atomic(AtomicOp::Add, at, 0, val);
+            self.asm.atomic(AtomicOp::Add, address, 0, val);
             return Ok(());
         };
         let val = self.number_copy(val)?;
-        self.asm.atomic(AtomicOp::FetchAdd, at, 0, val);
+        self.asm.atomic(AtomicOp::FetchAdd, address, 0, val);
         self.def_int(old, val)
     }
 
@@ -250,9 +250,9 @@ impl HandlerCodegen<'_> {
         self.build_key(&types, keys)?;
         match ty {
             Ty::Long => self.with_element("set", g, val, |c, val, (full, skip)| {
-                let at = c.hash_element(g, full, skip)?;
+                let address = c.hash_element(g, full, skip)?;
                 let v = c.number(val)?;
-                c.asm.store(Size::DW, at, 0, v);
+                c.asm.store(Size::DW, address, 0, v);
                 Ok(())
             }),
             Ty::Str(width) if self.outlined() && u32::from(width) <= self.plan.max_string => {
@@ -261,9 +261,9 @@ impl HandlerCodegen<'_> {
             Ty::Str(width) => {
                 let skip = self.asm.label();
                 let full = self.full_label(g);
-                let at = self.hash_element(g, full, skip)?;
+                let address = self.hash_element(g, full, skip)?;
                 let text = self.truncated_to(val, width.into())?;
-                self.text_to(&text, at, width.into());
+                self.text_to(&text, address, width.into());
                 self.asm.bind(skip);
                 Ok(())
             }
@@ -290,8 +290,8 @@ impl HandlerCodegen<'_> {
                 self.build_key(&types, keys)?;
                 let Some(old) = old else {
                     return self.with_element("add", g, val, |c, val, (full, skip)| {
-                        let at = c.hash_element(g, full, skip)?;
-                        c.atomic_add(at, val, None)
+                        let address = c.hash_element(g, full, skip)?;
+                        c.atomic_add(address, val, None)
                     });
                 };
                 // The old value leaves the subprogram in memory, since the result says whether the array
@@ -299,9 +299,9 @@ impl HandlerCodegen<'_> {
                 let tmp = self.plan.scratch.tmp;
                 self.with_element("exchange", g, val, |c, val, (full, skip)| {
                     c.store(tmp, 0);
-                    let at = c.hash_element(g, full, skip)?;
+                    let address = c.hash_element(g, full, skip)?;
                     let val = c.number_copy(val)?;
-                    c.asm.atomic(AtomicOp::FetchAdd, at, 0, val);
+                    c.asm.atomic(AtomicOp::FetchAdd, address, 0, val);
                     c.store(tmp, val);
                     Ok(())
                 })?;
@@ -332,8 +332,8 @@ impl HandlerCodegen<'_> {
             return Err("not an array in a hash map".into());
         };
         let [present, again] = self.asm.labels();
-        let at = self.look_up(&map)?;
-        self.asm.jump_if(Cond::Ne, at, 0, present);
+        let address = self.look_up(&map)?;
+        self.asm.jump_if(Cond::Ne, address, 0, present);
         let size = value.size() + if seq { 8 } else { 0 };
         let global = self.program.globals.get(g.index());
         let evictions = global.is_some_and(spile_ir::Global::saves_entry_values);
@@ -364,13 +364,13 @@ impl HandlerCodegen<'_> {
             self.asm.store(Size::DW, fresh, 0, 1);
         }
         let inserted = self.look_up(&map)?;
-        self.asm.mov(at, inserted);
-        self.asm.jump_if(Cond::Eq, at, 0, skip);
+        self.asm.mov(address, inserted);
+        self.asm.jump_if(Cond::Eq, address, 0, skip);
         self.asm.bind(present);
         if seq {
-            self.asm.add(at, 8);
+            self.asm.add(address, 8);
         }
-        Ok(at)
+        Ok(address)
     }
 
     /// Inserts the key with a zero value (and its sequence number). Returns the helper's result.
@@ -392,8 +392,8 @@ impl HandlerCodegen<'_> {
 
     /// The next sequence number, starting at 1.
     pub(crate) fn next_sequence(&mut self) -> Reg {
-        let (at, number) = (self.shared_address(shared::SEQ), self.asm.copy(1));
-        self.asm.atomic(AtomicOp::FetchAdd, at, 0, number);
+        let (counter, number) = (self.shared_address(shared::SEQ), self.asm.copy(1));
+        self.asm.atomic(AtomicOp::FetchAdd, counter, 0, number);
         self.asm.add(number, 1);
         number
     }

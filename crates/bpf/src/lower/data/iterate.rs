@@ -59,9 +59,9 @@ impl HandlerCodegen<'_> {
             .filter(|(_, f)| f.as_ref().is_some_and(|f| f.deep))
             .map(|(i, _)| i.fit::<u32>())
             .collect();
-        let at = spile_layout::plan::saved_bytes(self.body);
+        let start = spile_layout::plan::saved_bytes(self.body);
         for (n, it) in deep.into_iter().enumerate() {
-            let saved = self.saved_addr(at + n.fit::<u32>() * state::BYTES);
+            let saved = self.saved_addr(start + n.fit::<u32>() * state::BYTES);
             for word in (0..state::BYTES).step_by(8) {
                 let off = self.state(IterId(it), word);
                 if back {
@@ -325,11 +325,11 @@ impl HandlerCodegen<'_> {
         let missing = self.asm.label();
         self.store(self.state(it, state::SIZE), 0);
         self.store(self.state(it, state::LEFT), 0);
-        let (at, agg) = self.statistic(g, keys, missing)?;
+        let (address, agg) = self.statistic(g, keys, missing)?;
         let (off, n) = agg.hist.ok_or("a statistic without a histogram")?;
-        self.asm.add(at, off);
+        self.asm.add(address, off);
         let slot = self.bucket_slot(&foreach);
-        self.copy_memory(slot.into(), 8 * n, at.into());
+        self.copy_memory(slot.into(), 8 * n, address.into());
         self.store(self.state(it, state::SIZE), n);
         self.asm.bind(missing);
         Ok(())

@@ -21,7 +21,7 @@ impl HandlerCodegen<'_> {
         let (taken, skip) = (self.asm.label(), miss.skip);
         self.asm.bind(miss.entry);
         self.current = Some(miss.g);
-        let slot = self.asm.copy(miss.at);
+        let slot = self.asm.copy(miss.address);
         self.store_key(&miss.words)?;
         let val = self.number(miss.val)?;
         let off = self.asm.alu_of(AluOp::Sub, slot, BLOCK);

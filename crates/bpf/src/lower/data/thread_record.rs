@@ -22,9 +22,9 @@ impl HandlerCodegen<'_> {
     /// Sets the facts for the start of a block. Resumable loops have none, because no stack
     /// outlives a step.
     pub(crate) fn begin_block_facts(&mut self) {
-        let BlockId(at) = self.cur_block;
+        let BlockId(block) = self.cur_block;
         self.record_state = Some(match self.alloc.resume.is_empty() {
-            true => self.ctx.records().seen[at as usize],
+            true => self.ctx.records().seen[block as usize],
             false => RecordState::default(),
         });
     }

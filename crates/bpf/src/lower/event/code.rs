@@ -185,12 +185,12 @@ impl HandlerCodegen<'_> {
                 // The cookie's upper half holds the distance to the function's start.
                 let distance = self.location_cookie();
                 self.asm.alu(AluOp::Arsh, distance, 32);
-                let at = self.asm.word(R10, CTX);
+                let address = self.asm.word(R10, CTX);
                 if let Some(pc) = self.options.abi.offset(self.options.abi.program_counter) {
-                    self.asm.load(Size::DW, at, at, pc);
+                    self.asm.load(Size::DW, address, address, pc);
                 }
-                self.asm.alu(AluOp::Sub, at, distance);
-                at
+                self.asm.alu(AluOp::Sub, address, distance);
+                address
             }
             Event::Code(probe) if probe.ret && probe.space == wanted => {
                 self.call_with_context(Helper::GetFuncIp)
@@ -211,12 +211,12 @@ impl HandlerCodegen<'_> {
         let [kernel, end] = self.asm.labels();
         let user = self.user_mode();
         self.asm.jump_if(Cond::Eq, user, 0, kernel);
-        let at = self.interrupted_at()?;
-        self.user_name(dst, at)?;
+        let address = self.interrupted_at()?;
+        self.user_name(dst, address)?;
         self.asm.jump(end);
         self.asm.bind(kernel);
-        let at = self.interrupted_at()?;
-        self.symbol_at(dst, at, false)?;
+        let address = self.interrupted_at()?;
+        self.symbol_at(dst, address, false)?;
         self.asm.bind(end);
         Ok(())
     }

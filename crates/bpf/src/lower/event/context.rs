@@ -12,10 +12,10 @@ use crate::lower::slots::{CTX, block_at};
 
 impl HandlerCodegen<'_> {
     /// `dst` = the field at that offset.
-    pub(crate) fn task_field_load(&mut self, dst: IrReg, at: i16, ty: IntTy) -> Res {
+    pub(crate) fn task_field_load(&mut self, dst: IrReg, offset: i16, ty: IntTy) -> Res {
         let access = Size::from_bytes(ty.size.into()).ok_or("an access of that size")?;
         let task = self.task();
-        let field = self.asm.read(access, task, at);
+        let field = self.asm.read(access, task, offset);
         self.extend_into(dst, field, ty)
     }
 

@@ -49,11 +49,11 @@ fn substitute(body: &Body, id: BlockId, dst: IrReg) -> Option<StrId> {
         return None;
     }
     // Assigned once, a constant.
-    let all = || body.insts();
+    let insts = || body.insts();
     match src {
         Val::Str(text) => Some(*text),
         Val::Reg(r) => {
-            let mut sets = all().filter(|i| i.dst() == Some(*r));
+            let mut sets = insts().filter(|i| i.dst() == Some(*r));
             match (sets.next(), sets.next()) {
                 (
                     Some(Inst::Copy {

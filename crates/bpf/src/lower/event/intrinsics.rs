@@ -275,9 +275,9 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = whether a process descends from the target process: its bit in the table of them.
     fn in_tree(&mut self, dst: IrReg, pid: Val) -> Res {
-        let at = self.plan.layout.tree.ok_or("no processes are followed")?;
+        let table = self.plan.layout.tree.ok_or("no processes are followed")?;
         let pid = self.number_in_reg(pid)?;
-        let bit = process_tree::bit(self.asm, at, pid);
+        let bit = process_tree::bit(self.asm, table, pid);
         self.def_int(dst, bit)
     }
 
@@ -466,7 +466,7 @@ impl HandlerCodegen<'_> {
     /// The two words of the task's name.
     fn name_words(&mut self, comm: i16) -> [Reg; 2] {
         let task = self.task();
-        let [first, second] = [comm, comm + 8].map(|at| self.asm.word(task, at));
+        let [first, second] = [comm, comm + 8].map(|offset| self.asm.word(task, offset));
         let patterns = self.byte_patterns();
         let [long, end] = self.asm.labels();
         let zeros = self.zero_bytes(first, patterns);

@@ -79,8 +79,8 @@ impl TaskFields {
                     addr: Val::Reg(r),
                     ty,
                     ..
-                } => self.offsets.get(r).is_some_and(|at| {
-                    let field = (i32::from(*at).cast_unsigned(), u32::from(ty.size));
+                } => self.offsets.get(r).is_some_and(|offset| {
+                    let field = (i32::from(*offset).cast_unsigned(), u32::from(ty.size));
                     known.binary_search(&field).is_ok()
                 }),
                 Inst::Bin { dst, .. } => self.offsets.contains_key(dst),

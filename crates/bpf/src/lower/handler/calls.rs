@@ -44,41 +44,41 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// The address of byte `at` of the last activation's saved data.
-    pub(crate) fn saved_addr(&mut self, at: u32) -> Reg {
+    /// The address of byte `offset` of the last activation's saved data.
+    pub(crate) fn saved_addr(&mut self, offset: u32) -> Reg {
         let scratch = self.plan.scratch;
         let reg = self.block_word(scratch.depth);
         self.asm.add(reg, -1);
         // Always false; bounds the index for the verifier.
         self.asm.jump_if(Cond::Ge, reg, self.nesting(), self.done);
         self.asm.alu(AluOp::Mul, reg, scratch.saved_size);
-        self.asm.add(reg, scratch.saved + at);
+        self.asm.add(reg, scratch.saved + offset);
         self.asm.add(reg, BLOCK);
         reg
     }
 
-    fn save(&mut self, src: Val, at: u32) -> Res {
+    fn save(&mut self, src: Val, offset: u32) -> Res {
         if self.ty(src)? == Ty::Long {
-            let to = self.saved_addr(at);
+            let to = self.saved_addr(offset);
             let value = self.number(src)?;
             self.asm.store(Size::DW, to, 0, value);
             return Ok(());
         }
         let text = self.text(src)?;
-        let to = self.saved_addr(at);
+        let to = self.saved_addr(offset);
         let from = self.text_arg(&text);
         self.copy_memory(to.into(), text.width(), from);
         Ok(())
     }
 
-    fn restore(&mut self, dst: spile_ir::Reg, at: u32) -> Res {
+    fn restore(&mut self, dst: spile_ir::Reg, offset: u32) -> Res {
         if self.body.regs[dst.index()] == Ty::Long {
-            let from = self.saved_addr(at);
+            let from = self.saved_addr(offset);
             let number = self.asm.word(from, 0);
             return self.def_int(dst, number);
         }
         if let Some((off, width)) = self.slot(dst)? {
-            let from = self.saved_addr(at);
+            let from = self.saved_addr(offset);
             self.copy_memory(block_at(off), width, from.into());
         }
         Ok(())
@@ -92,10 +92,10 @@ impl HandlerCodegen<'_> {
         let callers = self.block_word(scratch.err_callers);
         self.asm
             .jump_if(Cond::Ge, callers, MAX_CALLERS.fit::<i32>(), full);
-        let at = self.asm.alu_of(AluOp::Lsh, callers, 3);
-        self.asm.add(at, scratch.err_callers + 8);
-        self.asm.add(at, BLOCK);
-        self.asm.store(Size::DW, at, 0, self.site.0);
+        let entry = self.asm.alu_of(AluOp::Lsh, callers, 3);
+        self.asm.add(entry, scratch.err_callers + 8);
+        self.asm.add(entry, BLOCK);
+        self.asm.store(Size::DW, entry, 0, self.site.0);
         self.asm.add(callers, 1);
         self.store(scratch.err_callers, callers);
         self.asm.bind(full);

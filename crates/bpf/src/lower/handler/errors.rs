@@ -122,8 +122,9 @@ impl HandlerCodegen<'_> {
     /// The number that identifies an error in catch blocks: its index in the body's `error_kinds`,
     /// plus one.
     fn error_id(&self, kind: ErrorKind) -> Res<i32> {
-        let at = self.ctx.error_kinds().iter().position(|k| *k == kind);
-        at.map(|i| i.fit::<i32>() + 1)
+        let index = self.ctx.error_kinds().iter().position(|k| *k == kind);
+        index
+            .map(|i| i.fit::<i32>() + 1)
             .ok_or("an unknown error".into())
     }
 

@@ -126,15 +126,15 @@ impl HandlerCodegen<'_> {
         }
         let element = self.asm.label();
         let args = [BLOCK.into(), self.generation(array.double())];
-        let at = self.asm.call_sub_with(name, &args);
-        self.asm.jump_if(Cond::Ne, at, 0, element);
+        let address = self.asm.call_sub_with(name, &args);
+        self.asm.jump_if(Cond::Ne, address, 0, element);
         if let Some(full) = full {
             let reason = self.block_word(self.plan.scratch.tmp);
             self.asm.jump_if(Cond::Eq, reason, FULL, full);
         }
         self.asm.jump(skip);
         self.asm.bind(element);
-        Ok(at)
+        Ok(address)
     }
 
     /// The subprogram's code: returns the key's element, which it inserts if absent, or 0 with the
@@ -145,8 +145,8 @@ impl HandlerCodegen<'_> {
         let [block, generation] = self.asm.parameters();
         self.asm.mov(BLOCK, block);
         self.asm.store(Size::DW, R10, GEN, generation);
-        let at = self.element_in_map(array, full, skip)?;
-        self.asm.ret(at);
+        let address = self.element_in_map(array, full, skip)?;
+        self.asm.ret(address);
         let tmp = self.plan.scratch.tmp;
         if let Some(full) = full {
             self.asm.bind(full);

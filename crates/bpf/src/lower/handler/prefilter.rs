@@ -72,7 +72,7 @@ impl BodyContext<'_> {
         }
         let mut carried: Vec<spile_ir::Reg> = path
             .iter()
-            .flat_map(|step| &self.body.blocks[step.at.index()].insts)
+            .flat_map(|step| &self.body.blocks[step.block.index()].insts)
             .filter_map(|(i, _)| i.dst())
             .filter(|r| read[r.index()])
             .collect();
@@ -80,8 +80,8 @@ impl BodyContext<'_> {
         carried.dedup();
         let asks = path
             .iter()
-            .any(|step| reads_number(&self.body.blocks[step.at.index()]));
-        let tests: Vec<BlockId> = path.iter().map(|step| step.at).collect();
+            .any(|step| reads_number(&self.body.blocks[step.block.index()]));
+        let tests: Vec<BlockId> = path.iter().map(|step| step.block).collect();
         let tests_task = self.task_wanted(&tests) > 0;
         let rest_task = self.task_wanted(&self.reachable(first)) > 0;
         (carried.len() <= MAX_CARRIED).then_some(PrefilterSplit {
@@ -100,14 +100,14 @@ impl BodyContext<'_> {
 
     fn find_leading_tests(&self) -> Vec<PrefilterTest> {
         let mut path = Vec::new();
-        let mut at = BlockId(0);
+        let mut id = BlockId(0);
         let predecessors = self.body.predecessors();
         // No test can move before the entry if the entry block is part of a loop.
         if self.options.timing || !predecessors[BlockId(0)].is_empty() {
             return path;
         }
         loop {
-            let block = &self.body.blocks[at.index()];
+            let block = &self.body.blocks[id.index()];
             let Term::Branch { then, els, .. } = block.term else {
                 break;
             };
@@ -127,8 +127,12 @@ impl BodyContext<'_> {
             if joins || lost || !self.prefilter_block(block) {
                 break;
             }
-            path.push(PrefilterTest { at, go_on, end });
-            at = go_on;
+            path.push(PrefilterTest {
+                block: id,
+                go_on,
+                end,
+            });
+            id = go_on;
         }
         path
     }
@@ -226,7 +230,7 @@ impl HandlerCodegen<'_> {
         let entry = matches!(event, Event::SysEnter(_));
         self.prepare()?;
         let passes_task = split.passes_task(known);
-        let tests: Vec<BlockId> = self.ctx.leading_tests().iter().map(|t| t.at).collect();
+        let tests: Vec<BlockId> = self.ctx.leading_tests().iter().map(|t| t.block).collect();
         if passes_task || self.ctx.task_wanted(&tests) > 1 {
             self.save_task();
         }
@@ -271,14 +275,14 @@ impl HandlerCodegen<'_> {
     /// Returns the block to continue with.
     pub(super) fn prefix(&mut self, out: Label) -> Res<BlockId> {
         let mut first = BlockId(0);
-        for PrefilterTest { at, go_on, end } in self.ctx.leading_tests() {
-            let (at, go_on, end) = (*at, *go_on, *end);
+        for PrefilterTest { block, go_on, end } in self.ctx.leading_tests() {
+            let (id, go_on, end) = (*block, *go_on, *end);
             // A failed test leaves the handler, not the block.
             let label = std::mem::replace(&mut self.labels[end.index()], out);
-            let entry = self.labels[at.index()];
+            let entry = self.labels[id.index()];
             self.asm.bind(entry);
-            self.cur_block = at;
-            self.block(&self.body.blocks[at.index()], Some(go_on))?;
+            self.cur_block = id;
+            self.block(&self.body.blocks[id.index()], Some(go_on))?;
             self.labels[end.index()] = label;
             let next = self.labels[go_on.index()];
             self.asm.bind(next);

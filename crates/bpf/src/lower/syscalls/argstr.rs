@@ -83,16 +83,16 @@ impl NameLists {
     }
 
     /// Offset of a table's list.
-    fn table(&mut self, table: &'static FlagTable, of: ListUse) -> u32 {
-        let same = |k: &&(&'static str, ListUse, u32)| (k.0, k.1) == (table.name, of);
-        if let Some(found) = self.known.iter().find(same) {
-            return found.2;
+    fn table(&mut self, table: &'static FlagTable, list_use: ListUse) -> u32 {
+        let same = |k: &&(&'static str, ListUse, u32)| (k.0, k.1) == (table.name, list_use);
+        if let Some(list) = self.known.iter().find(same) {
+            return list.2;
         }
         let off = self.bytes.len().fit::<u32>();
         debug_assert!(table.flags.len() <= MAX_NAMES as usize, "{}", table.name);
         for flag in table.flags.iter().take(MAX_NAMES as usize) {
             let value = flag.value.cast_unsigned();
-            let (mask, bits) = match of {
+            let (mask, bits) = match list_use {
                 ListUse::Flags => (flag.mask.cast_unsigned(), value),
                 // Extended as the argument's value is.
                 ListUse::Choice(4, true) => (
@@ -110,14 +110,14 @@ impl NameLists {
             0 => table.octal,
             number => number | DECIMAL,
         });
-        self.known.push((table.name, of, off));
+        self.known.push((table.name, list_use, off));
         off
     }
 
     fn signals(&mut self) -> u32 {
         const KEY: &str = "signals";
-        if let Some(found) = self.known.iter().find(|k| k.0 == KEY) {
-            return found.2;
+        if let Some(list) = self.known.iter().find(|k| k.0 == KEY) {
+            return list.2;
         }
         let off = self.bytes.len().fit::<u32>();
         for (i, name) in SIGNALS.split_whitespace().enumerate() {
@@ -129,26 +129,30 @@ impl NameLists {
     }
 
     /// The descriptor of a structure, without the list of its fields.
-    fn structure(&mut self, kind: i32, of: &'static Structure) -> u64 {
-        let known = self.structures.iter().find(|s| s.0 == of.name).map(|s| s.1);
-        let off = known.unwrap_or_else(|| self.fields(of));
+    fn structure(&mut self, kind: i32, structure: &'static Structure) -> u64 {
+        let known = self
+            .structures
+            .iter()
+            .find(|s| s.0 == structure.name)
+            .map(|s| s.1);
+        let off = known.unwrap_or_else(|| self.fields(structure));
         kind.fit::<u64>()
             | u64::from(off) << 16
-            | u64::from(of.size) << structure::SIZE
-            | u64::from(of.null) << structure::NULL
+            | u64::from(structure.size) << structure::SIZE
+            | u64::from(structure.null) << structure::NULL
     }
 
     /// Offset of the list of a structure's fields.
-    fn fields(&mut self, of: &'static Structure) -> u32 {
+    fn fields(&mut self, structure: &'static Structure) -> u32 {
         // The names of fields come first.
-        let descriptors: Vec<Vec<u64>> = of
+        let descriptors: Vec<Vec<u64>> = structure
             .texts
             .iter()
             .map(|text| text.fields.iter().map(|f| self.field(&f.1)).collect())
             .collect();
         let off = self.bytes.len().fit::<u32>();
         let pieces = |text: &str| text.len().div_ceil(NAME as usize - 1).max(1);
-        for (text, descriptors) in of.texts.iter().zip(descriptors) {
+        for (text, descriptors) in structure.texts.iter().zip(descriptors) {
             let fields: usize = text.fields.iter().map(|f| pieces(f.0)).sum();
             let mut left = text.when.len() + fields + pieces(text.end);
             for (field, value) in text.when {
@@ -157,15 +161,15 @@ impl NameLists {
                 let word = field_word(field) | skip << structure::SKIP;
                 let test = with_bits(structure::TEST as u64, field.bits);
                 self.entry(test, word, "");
-                let at = self.bytes.len() - NAME as usize;
-                self.bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+                let offset = self.bytes.len() - NAME as usize;
+                self.bytes[offset..offset + 8].copy_from_slice(&value.to_ne_bytes());
             }
             for ((before, field), descriptor) in text.fields.iter().zip(descriptors) {
                 self.pieces(before, descriptor, field_word(field));
             }
             self.pieces(text.end, 0, 0);
         }
-        self.structures.push((of.name, off));
+        self.structures.push((structure.name, off));
         off
     }
 
@@ -196,12 +200,12 @@ impl NameLists {
     }
 
     /// A descriptor: the kind, the number of upper bits to drop from the value, and the list.
-    fn descriptor(&mut self, of: ArgKind, bits: u8, signed: bool) -> u64 {
+    fn descriptor(&mut self, arg_kind: ArgKind, bits: u8, signed: bool) -> u64 {
         let listed = |kind: i32, bits: u8, off: u32| sized(kind, bits) | u64::from(off) << 16;
         let with = |kind: i32, more: u8| sized(kind, 64) | u64::from(more) << 16;
         let time =
             |bits: u8, more: u8| with(kind::TIME, more | if bits == 32 { time::NARROW } else { 0 });
-        match of {
+        match arg_kind {
             ArgKind::Int(bits) => sized(kind::SIGNED, bits),
             ArgKind::Uint(bits) => sized(kind::UNSIGNED, bits),
             ArgKind::Hex(bits) => sized(kind::HEX, bits),
@@ -222,8 +226,8 @@ impl NameLists {
             ArgKind::Flags(t) => listed(kind::FLAGS, bits, self.table(t, ListUse::Flags)),
             ArgKind::Choice(t) => {
                 let kind = if t.decimal { kind::ENUM } else { kind::CHOICE };
-                let of = ListUse::Choice(bits.div_ceil(8), t.decimal);
-                listed(kind, bits, self.table(t, of))
+                let list_use = ListUse::Choice(bits.div_ceil(8), t.decimal);
+                listed(kind, bits, self.table(t, list_use))
             }
             ArgKind::Pair(base) => {
                 let base = match base {
@@ -238,9 +242,9 @@ impl NameLists {
             ArgKind::Buf(word) => with(kind::BUFFER, word),
             ArgKind::Bytes(word) => with(kind::BYTES, word),
             ArgKind::Sockaddr(word) => with(kind::SOCKADDR, word),
-            ArgKind::Struct(of) => self.structure(kind::STRUCT, of),
-            ArgKind::Braced(of) => self.structure(kind::STRUCT, of) | BRACES,
-            ArgKind::Packed(of) => self.structure(kind::PACKED, of),
+            ArgKind::Struct(structure) => self.structure(kind::STRUCT, structure),
+            ArgKind::Braced(structure) => self.structure(kind::STRUCT, structure) | BRACES,
+            ArgKind::Packed(structure) => self.structure(kind::PACKED, structure),
             ArgKind::Result(bits) => sized(kind::RESULT, bits),
             ArgKind::Timespec(bits) => time(bits, 0),
             ArgKind::Timeval(bits) => time(bits, time::MICRO),
@@ -277,14 +281,14 @@ fn tables(syscalls: &[Syscall]) -> (Vec<u8>, u32, NameLists) {
     let mut words = vec![0u64; rows as usize * ROW_WORDS];
     let mut lists = NameLists::default();
     for s in syscalls.iter().filter(|s| s.nr < rows) {
-        let at = s.nr as usize * ROW_WORDS;
+        let start = s.nr as usize * ROW_WORDS;
         let others = s.variants.and_then(|variants| variants.others);
         let args = row(others.unwrap_or(s.args), &mut lists);
-        words[at..at + ARGS].copy_from_slice(&args);
+        words[start..start + ARGS].copy_from_slice(&args);
         if let Some(variants) = s.variants {
             let cases = cases(variants, &mut words, &mut lists);
-            words[at + ARGS] = cases;
-            words[at + ARGS + 1] = variants.mask;
+            words[start + ARGS] = cases;
+            words[start + ARGS + 1] = variants.mask;
         }
     }
     lists.finish(0);
@@ -300,24 +304,26 @@ fn row(args: &[SysArg], lists: &mut NameLists) -> [u64; ARGS] {
     for arg in args {
         let follows = if shown { FOLLOWS } else { 0 };
         shown |= arg.kind != ArgKind::Unseen;
-        let at = usize::from(arg.word);
-        let Some(word) = row.get_mut(at) else { break };
+        let index = usize::from(arg.word);
+        let Some(word) = row.get_mut(index) else {
+            break;
+        };
         let other = |word: usize| (word as u64) << 16;
         let descriptor = match (before, arg.kind) {
             // Printed only if the flags in front of it use it.
             (Some(ArgKind::Flags(t)), ArgKind::Mode) if t.name == "open" => {
-                sized(kind::OPEN_MODE, 32) | other(at.saturating_sub(1))
+                sized(kind::OPEN_MODE, 32) | other(index.saturating_sub(1))
             }
-            (_, of @ ArgKind::Pair(_)) => {
-                lists.descriptor(of, arg.bits, arg.signed) | other(at + 1)
+            (_, arg_kind @ ArgKind::Pair(_)) => {
+                lists.descriptor(arg_kind, arg.bits, arg.signed) | other(index + 1)
             }
-            (_, of) => lists.descriptor(of, arg.bits, arg.signed),
+            (_, arg_kind) => lists.descriptor(arg_kind, arg.bits, arg.signed),
         };
         *word = descriptor | follows;
         before = Some(arg.kind);
         // A pair takes two words.
         if matches!(arg.kind, ArgKind::Pair(_))
-            && let Some(word) = row.get_mut(at + 1)
+            && let Some(word) = row.get_mut(index + 1)
         {
             *word = kind::SHOWN as u64;
         }
@@ -326,18 +332,18 @@ fn row(args: &[SysArg], lists: &mut NameLists) -> [u64; ARGS] {
 }
 
 /// Appends rows for the values of an argument; returns the description of the list of values.
-fn cases(of: &ArgVariants, words: &mut Vec<u64>, lists: &mut NameLists) -> u64 {
+fn cases(arg_variants: &ArgVariants, words: &mut Vec<u64>, lists: &mut NameLists) -> u64 {
     let mut values = Vec::new();
-    for case in of.cases {
-        let at = words.len();
+    for case in arg_variants.cases {
+        let start = words.len();
         words.extend(row(case.args, lists));
         words.extend([0, 0]);
         if let Some(variants) = &case.variants {
             let cases = cases(variants, words, lists);
-            words[at + ARGS] = cases;
-            words[at + ARGS + 1] = variants.mask;
+            words[start + ARGS] = cases;
+            words[start + ARGS + 1] = variants.mask;
         }
-        let row = (at / ROW_WORDS) as u64;
+        let row = (start / ROW_WORDS) as u64;
         values.extend(case.values.iter().map(|value| (*value, row)));
     }
     values.truncate(variant::MAX_VALUES as usize);
@@ -345,7 +351,7 @@ fn cases(of: &ArgVariants, words: &mut Vec<u64>, lists: &mut NameLists) -> u64 {
     for (value, row) in &values {
         lists.entry(*value, *row, "");
     }
-    off | (values.len() as u64) << variant::COUNT | u64::from(of.word) << variant::WORD
+    off | (values.len() as u64) << variant::COUNT | u64::from(arg_variants.word) << variant::WORD
 }
 
 impl HandlerCodegen<'_> {
@@ -405,7 +411,7 @@ impl HandlerCodegen<'_> {
         // The row of one argument's value can depend on a second argument.
         for _ in 0..2 {
             let number = self.block_word(self.plan.scratch.tmp + CHOSEN);
-            self.asm.jump_if(Cond::Ge, number, rows.all, fixed);
+            self.asm.jump_if(Cond::Ge, number, rows.count, fixed);
             let row = self.row(rows, number);
             let [values, mask] =
                 [ARGS, ARGS + 1].map(|word| self.asm.word(row, 8 * word.fit::<i16>()));
@@ -419,7 +425,7 @@ impl HandlerCodegen<'_> {
 
     /// The address of a row.
     fn row(&mut self, rows: SyscallRows, number: Reg) -> Reg {
-        let row = self.asm.address_of(&CallArg::Constant(rows.at));
+        let row = self.asm.address_of(&CallArg::Constant(rows.offset));
         let off = self.asm.alu_of(AluOp::Mul, number, ROW);
         self.asm.add(row, off);
         row
@@ -428,7 +434,7 @@ impl HandlerCodegen<'_> {
     /// The descriptor of argument i; goes to `end` if the call has no such argument.
     fn descriptor(&mut self, rows: SyscallRows, i: usize, end: Label) -> Reg {
         let number = self.block_word(self.plan.scratch.tmp + CHOSEN);
-        self.asm.jump_if(Cond::Ge, number, rows.all, end);
+        self.asm.jump_if(Cond::Ge, number, rows.count, end);
         let row = self.row(rows, number);
         let descriptor = self.asm.word(row, 8 * i.fit::<i16>());
         self.asm.jump_if(Cond::Eq, descriptor, 0, end);
@@ -475,8 +481,8 @@ impl HandlerCodegen<'_> {
         }
         let (rows, calls, lists) = tables(self.options.syscalls);
         let made = SyscallRows {
-            all: rows.len().fit::<u32>() / ROW.cast_unsigned(),
-            at: self.pool.constant(&rows),
+            count: rows.len().fit::<u32>() / ROW.cast_unsigned(),
+            offset: self.pool.constant(&rows),
             calls,
         };
         self.pool.syscall_rows = Some(made);

@@ -90,7 +90,7 @@ impl HandlerCodegen<'_> {
             return None;
         };
         let parts = set.parts()?;
-        Some(parts.fold(0, |all, nr| all | 1 << (nr - NrSet::PARTS)))
+        Some(parts.fold(0, |mask, nr| mask | 1 << (nr - NrSet::PARTS)))
     }
 
     /// The number of a 32-bit call becomes that of the part, if it has one.
@@ -192,12 +192,12 @@ impl HandlerCodegen<'_> {
     fn ipc_word(&mut self, number: Reg, word: Reg, n: usize, served: u64) {
         let mut locations: Vec<(Word, Vec<u32>)> = Vec::new();
         for (call, words) in IPC_WORDS {
-            let Some(at) = words.get(n).filter(|_| served >> call & 1 != 0) else {
+            let Some(source) = words.get(n).filter(|_| served >> call & 1 != 0) else {
                 continue;
             };
-            match locations.iter_mut().find(|(word, _)| word == at) {
+            match locations.iter_mut().find(|(word, _)| word == source) {
                 Some((_, calls)) => calls.push(call),
-                None => locations.push((*at, vec![call])),
+                None => locations.push((*source, vec![call])),
             }
         }
         let arguments = self.compat_arguments();
@@ -210,10 +210,10 @@ impl HandlerCodegen<'_> {
             }
         }
         self.asm.mov(word, 0);
-        for ((at, _), label) in locations.iter().zip(labels) {
+        for ((source, _), label) in locations.iter().zip(labels) {
             self.asm.jump(end);
             self.asm.bind(label);
-            match *at {
+            match *source {
                 Word::Argument(n) => self.asm.load(Size::W, word, word, arguments[n]),
                 Word::Behind(off) => self.user_word(word, self.compat_arguments()[4], off),
                 Word::Zero => self.asm.mov(word, 0),

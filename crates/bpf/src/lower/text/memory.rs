@@ -149,7 +149,7 @@ impl HandlerCodegen<'_> {
         let (tmp, pos) = (self.plan.scratch.tmp, self.plan.scratch.text_pos);
         let whole = self.asm.label();
         let [appended, before, length] =
-            [pos, tmp + BEFORE, tmp + LEN].map(|at| self.block_word(at));
+            [pos, tmp + BEFORE, tmp + LEN].map(|offset| self.block_word(offset));
         self.asm.alu(AluOp::Sub, appended, before);
         self.asm.mov_unless(Cond::Le, length, capacity, capacity);
         self.asm.jump_if(Cond::Ge, appended, length, whole);
@@ -163,7 +163,7 @@ impl HandlerCodegen<'_> {
         let enough = self.asm.label();
         let none = StrOperand::literal("");
         self.use_append_text()?;
-        let [columns, length] = [COLUMNS, LEN].map(|at| self.block_word(tmp + at));
+        let [columns, length] = [COLUMNS, LEN].map(|offset| self.block_word(tmp + offset));
         if behind {
             self.asm.neg(columns);
         }

@@ -55,33 +55,33 @@ impl HandlerCodegen<'_> {
         fields: &[Ty],
         field: &mut dyn FnMut(&mut Self, usize) -> Res<OutputField>,
     ) -> Res {
-        let (position, mut at) = self.begin(record, piece_size(fields, words).cast_signed())?;
+        let (position, mut offset) = self.begin(record, piece_size(fields, words).cast_signed())?;
         // The address of the position, if it is known.
         let mut cursor = None;
         for (i, ty) in fields.iter().enumerate() {
             match (ty, field(self, i)?) {
                 (Ty::Long, OutputField::Long(src)) => {
                     let to = *cursor.get_or_insert_with(|| self.cursor(position));
-                    self.asm.store(Size::DW, to, at, src);
-                    at += 8;
+                    self.asm.store(Size::DW, to, offset, src);
+                    offset += 8;
                 }
                 (Ty::Str(_), OutputField::Text(text)) => {
-                    self.text_field(&text, position, at)?;
-                    (at, cursor) = (0, None);
+                    self.text_field(&text, position, offset)?;
+                    (offset, cursor) = (0, None);
                 }
                 (Ty::Str(_), OutputField::Memory(memory)) => {
-                    self.asm.add(position, i32::from(at));
+                    self.asm.add(position, i32::from(offset));
                     self.memory_field(&memory, position)?;
-                    (at, cursor) = (0, None);
+                    (offset, cursor) = (0, None);
                 }
                 _ => return Err("an argument of the wrong type".into()),
             }
-            if at > 30_000 {
-                self.asm.add(position, i32::from(at));
-                (at, cursor) = (0, None);
+            if offset > 30_000 {
+                self.asm.add(position, i32::from(offset));
+                (offset, cursor) = (0, None);
             }
         }
-        self.asm.add(position, i32::from(at));
+        self.asm.add(position, i32::from(offset));
         self.store(self.plan.scratch.out_pos, position);
         Ok(())
     }
@@ -122,8 +122,8 @@ impl HandlerCodegen<'_> {
             fields: Vec::new(),
             words,
         });
-        let (position, at) = self.begin(record.into(), piece_size(&[], words).cast_signed())?;
-        self.asm.add(position, i32::from(at));
+        let (position, offset) = self.begin(record.into(), piece_size(&[], words).cast_signed())?;
+        self.asm.add(position, i32::from(offset));
         let to = self.cursor(position);
         self.asm.add(position, 8 * words);
         self.store(self.plan.scratch.out_pos, position);
@@ -139,11 +139,11 @@ impl HandlerCodegen<'_> {
         to
     }
 
-    /// Appends a string `at` bytes behind a position, as its length and bytes; moves the position behind
+    /// Appends a string `offset` bytes behind a position, as its length and bytes; moves the position behind
     /// them.
-    fn text_field(&mut self, text: &StrOperand, position: Reg, at: i16) -> Res {
-        if at != 0 {
-            self.asm.add(position, i32::from(at));
+    fn text_field(&mut self, text: &StrOperand, position: Reg, offset: i16) -> Res {
+        if offset != 0 {
+            self.asm.add(position, i32::from(offset));
         }
         if let StrOperand::Const { bytes } = text {
             let to = self.cursor(position);

@@ -87,12 +87,13 @@ impl HandlerCodegen<'_> {
         }
         let plain = self.asm.label();
         // Facts that the verifier learns about the copies must not reach the originals.
-        let [limit, quotes] = [(capacity, word::LIMIT), (quoted, word::QUOTED)].map(|(v, at)| {
-            let v = self.number(v)?;
-            let (base, disp) = self.block_operand(tmp + at, 8);
-            self.asm.store(Size::DW, base, disp, v);
-            Ok::<_, LowerError>(self.asm.word(base, disp))
-        });
+        let [limit, quotes] =
+            [(capacity, word::LIMIT), (quoted, word::QUOTED)].map(|(v, offset)| {
+                let v = self.number(v)?;
+                let (base, disp) = self.block_operand(tmp + offset, 8);
+                self.asm.store(Size::DW, base, disp, v);
+                Ok::<_, LowerError>(self.asm.word(base, disp))
+            });
         let (limit, quotes) = (limit?, quotes?);
         self.asm.mov_unless(Cond::Sge, limit, 0, 0);
         self.asm.mov_unless(Cond::Sle, limit, max, max);
@@ -109,8 +110,8 @@ impl HandlerCodegen<'_> {
     /// Writes a text quoted to the text being built.
     fn call_quote(&mut self, name: String, text: CallArg) {
         let tmp = self.plan.scratch.tmp;
-        let [count, limit, quoted] =
-            [word::COUNT, word::LIMIT, word::QUOTED].map(|at| self.block_word(tmp + at).into());
+        let [count, limit, quoted] = [word::COUNT, word::LIMIT, word::QUOTED]
+            .map(|offset| self.block_word(tmp + offset).into());
         let args = [text, block_at(self.plan.scratch.text), count, limit, quoted];
         self.asm.call_sub_with(name, &args);
     }

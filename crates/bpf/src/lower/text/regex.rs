@@ -113,7 +113,7 @@ impl HandlerCodegen<'_> {
         asm.jump_if(Cond::Sgt, group, groups, end);
         asm.alu(AluOp::Lsh, group, 4);
         asm.add(group, last_match);
-        let [start, bytes] = [area::START, area::END].map(|at| asm.word(group, at));
+        let [start, bytes] = [area::START, area::END].map(|offset| asm.word(group, offset));
         asm.jump_if(Cond::Ge, start, max, end);
         asm.jump_if(Cond::Ge, bytes, max, end);
         asm.alu(AluOp::Sub, bytes, start);

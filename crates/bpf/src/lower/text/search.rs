@@ -49,21 +49,21 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = 1 if the first string contains the second.
     pub(crate) fn isinstr(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
-        let at = match self.find(text, part)? {
-            Src::Imm(at) => return self.def_int(dst, i32::from(at > 0)),
-            Src::Reg(at) => at,
+        let position = match self.find(text, part)? {
+            Src::Imm(position) => return self.def_int(dst, i32::from(position > 0)),
+            Src::Reg(position) => position,
         };
-        self.asm.mov_unless(Cond::Eq, at, 0, 1);
-        self.def_int(dst, at)
+        self.asm.mov_unless(Cond::Eq, position, 0, 1);
+        self.def_int(dst, position)
     }
 
     /// `dst` = position of the second string in the first, or -1.
     pub(crate) fn strpos(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
         match self.find(text, part)? {
-            Src::Imm(at) => self.def_int(dst, at - 1),
-            Src::Reg(at) => {
-                self.asm.add(at, -1);
-                self.def_int(dst, at)
+            Src::Imm(position) => self.def_int(dst, position - 1),
+            Src::Reg(position) => {
+                self.asm.add(position, -1);
+                self.def_int(dst, position)
             }
         }
     }
@@ -72,11 +72,11 @@ impl HandlerCodegen<'_> {
     fn find(&mut self, text: Val, part: Val) -> Res<Src> {
         let (text, part) = (self.text(text)?, self.text(part)?);
         if let (StrOperand::Const { bytes: a }, StrOperand::Const { bytes: b }) = (&text, &part) {
-            let at = match b.is_empty() {
+            let index = match b.is_empty() {
                 true => Some(0),
                 false => a.windows(b.len()).position(|w| w == &**b),
             };
-            return Ok(Src::Imm(at.map_or(0, |at| at.fit::<i32>() + 1)));
+            return Ok(Src::Imm(index.map_or(0, |index| index.fit::<i32>() + 1)));
         }
         self.needs_loop("searching in a string")?;
         let text = self.copy_into_block(text)?;

@@ -37,8 +37,8 @@ impl HandlerCodegen<'_> {
             }
             return;
         }
-        for at in (0..bytes).step_by(RUN as usize) {
-            self.zero_memory(block_at(off + at), (bytes - at).min(RUN));
+        for start in (0..bytes).step_by(RUN as usize) {
+            self.zero_memory(block_at(off + start), (bytes - start).min(RUN));
         }
     }
 
@@ -56,7 +56,7 @@ impl HandlerCodegen<'_> {
             };
             for i in 0..bytes / 8 {
                 let src = match from {
-                    Some((base, at)) => self.asm.word(base, at + 8 * i.fit::<i16>()).into(),
+                    Some((base, disp)) => self.asm.word(base, disp + 8 * i.fit::<i16>()).into(),
                     None => self.text_word(text, i),
                 };
                 self.asm.store(Size::DW, to, disp + 8 * i.fit::<i16>(), src);
@@ -311,11 +311,11 @@ impl HandlerCodegen<'_> {
     pub(crate) fn stringat(&mut self, dst: IrReg, s: Val, pos: Val) -> Res {
         let text = self.text(s)?;
         let end = self.asm.label();
-        let (at, byte) = (self.number_copy(pos)?, self.asm.copy(0));
-        self.asm.jump_if(Cond::Ge, at, text.width(), end);
+        let (index, byte) = (self.number_copy(pos)?, self.asm.copy(0));
+        self.asm.jump_if(Cond::Ge, index, text.width(), end);
         let text = self.text_arg(&text);
         let from = self.asm.address_of(&text);
-        self.asm.add(from, at);
+        self.asm.add(from, index);
         self.asm.load(Size::B, byte, from, 0);
         self.asm.bind(end);
         self.def_int(dst, byte)

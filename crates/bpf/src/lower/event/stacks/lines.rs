@@ -34,8 +34,8 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends the lines, or the positions in the source, of the addresses in a text of the block.
-    pub(super) fn append_lines_of(&mut self, form: SymbolicForm, of: &StrOperand) -> Res {
-        let StrOperand::Slot { off, width } = of else {
+    pub(super) fn append_lines_of(&mut self, form: SymbolicForm, addresses: &StrOperand) -> Res {
+        let StrOperand::Slot { off, width } = addresses else {
             return Err("a text that is not in the block".into());
         };
         let (plan, pool) = (self.plan, &mut *self.pool);
@@ -47,11 +47,11 @@ impl HandlerCodegen<'_> {
             pool.use_stack_text("kernel_line", plan)?;
             "kernel_line"
         };
-        let (word, all) = (format!("{one}_of_word"), format!("{one}s_of_{width}"));
+        let (word, whole) = (format!("{one}_of_word"), format!("{one}s_of_{width}"));
         pool.use_stack_text(&word, plan)?;
-        pool.use_stack_text_of(&all, plan, |layout| stacks::of_text(layout, one, *width))?;
+        pool.use_stack_text_of(&whole, plan, |layout| stacks::of_text(layout, one, *width))?;
         let args = [off.cast_signed(), form_flags(form)].map(CallArg::from);
-        self.asm.call_sub_with(all, &args);
+        self.asm.call_sub_with(whole, &args);
         Ok(())
     }
 }

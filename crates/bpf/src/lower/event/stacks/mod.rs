@@ -54,12 +54,12 @@ impl HandlerCodegen<'_> {
         self.asm.mov_unless(Cond::Sge, bytes, 0, 0);
         self.store(buffer.count, bytes);
         let point = stack_point(self.event());
-        let at = point.and_then(|p| buffer.words.points.iter().position(|q| q == p));
-        match at {
-            Some(at) => {
+        let index = point.and_then(|p| buffer.words.points.iter().position(|q| q == p));
+        match index {
+            Some(index) => {
                 let words = buffer.words.offset
                     + stack_words::POINTS
-                    + at.fit::<u32>() * stack_words::POINT;
+                    + index.fit::<u32>() * stack_words::POINT;
                 self.pool.use_stack_text("stack_first", plan)?;
                 let words = CallArg::from(words);
                 self.asm.call_sub_with("stack_first", &[words]);
@@ -129,17 +129,17 @@ impl HandlerCodegen<'_> {
     pub(crate) fn frame_of_buffer(&mut self, n: Val) -> Res<Reg> {
         let buffer = self.buffer()?.clone();
         let end = self.asm.label();
-        let at = self.unknown(n)?;
+        let offset = self.unknown(n)?;
         let frame = self.asm.copy(0);
-        self.asm.jump_if(Cond::Ge, at, buffer.most, end);
-        self.asm.alu(AluOp::Lsh, at, 3);
+        self.asm.jump_if(Cond::Ge, offset, buffer.most, end);
+        self.asm.alu(AluOp::Lsh, offset, 3);
         let first = self.block_word(buffer.first);
-        self.asm.add(at, first);
+        self.asm.add(offset, first);
         let count = self.block_word(buffer.count);
-        self.asm.jump_if(Cond::Ge, at, count, end);
-        self.asm.jump_if(Cond::Gt, at, buffer.bytes() - 8, end);
+        self.asm.jump_if(Cond::Ge, offset, count, end);
+        self.asm.jump_if(Cond::Gt, offset, buffer.bytes() - 8, end);
         let frames = self.block_address(buffer.frames);
-        self.asm.add(frames, at);
+        self.asm.add(frames, offset);
         self.asm.load(Size::DW, frame, frames, 0);
         self.asm.bind(end);
         Ok(frame)

@@ -22,7 +22,7 @@ const FRAMES: u32 = 20;
 /// addresses, which need no space.
 fn layout(plan: &StateLayout) -> StackLayout {
     let buffer = plan.stacks.as_ref();
-    let location = |of: fn(&StackBuffer) -> u32| buffer.map_or(NOWHERE, of);
+    let location = |field: fn(&StackBuffer) -> u32| buffer.map_or(NOWHERE, field);
     StackLayout {
         text: append::layout(plan),
         most: buffer.map_or(FRAMES, |r| r.most),

@@ -110,11 +110,17 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = a mark for the current program's stack, or for an address. With `given`, the stack
     /// starts at these three registers: address, stack pointer, frame pointer.
-    pub(crate) fn user_symbolic(&mut self, dst: IrReg, form: Val, of: Val, given: &[Val]) -> Res {
+    pub(crate) fn user_symbolic(
+        &mut self,
+        dst: IrReg,
+        form: Val,
+        operand: Val,
+        given: &[Val],
+    ) -> Res {
         let form = super::stacks::symbolic_form(form);
         if !form.of_stack() {
-            let at = self.unknown(of)?;
-            return self.user_location(dst, at, form);
+            let address = self.unknown(operand)?;
+            return self.user_location(dst, address, form);
         }
         let Some(slot) = self.slot(dst)? else {
             return Ok(());
@@ -129,15 +135,15 @@ impl HandlerCodegen<'_> {
         }
         let marks = !self.makes_text(dst);
         if given.is_empty() {
-            self.unwind_whole(of, base, buffer.most, marks)?;
+            self.unwind_whole(operand, base, buffer.most, marks)?;
         } else {
             self.take_user_stack(GIVEN, marks)?;
         }
         if self.makes_text(dst) {
-            return self.write_text(slot, |g| g.append_symbols(form, of));
+            return self.write_text(slot, |g| g.append_symbols(form, operand));
         }
         self.write_mark(slot, form, |g| {
-            let first = g.unknown(of)?;
+            let first = g.unknown(operand)?;
             let args = [full(form).into(), first.into(), form.piece().into()];
             g.asm.call_sub_with("append_frames", &args);
             Ok(())
@@ -145,19 +151,19 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = a mark for the name at an address of the current program.
-    pub(crate) fn user_name(&mut self, dst: IrReg, at: Reg) -> Res {
-        self.user_location(dst, at, SymbolicForm::UserName)
+    pub(crate) fn user_name(&mut self, dst: IrReg, address: Reg) -> Res {
+        self.user_location(dst, address, SymbolicForm::UserName)
     }
 
     /// `dst` = a mark for an address of the current program.
-    fn user_location(&mut self, dst: IrReg, at: Reg, form: SymbolicForm) -> Res {
+    fn user_location(&mut self, dst: IrReg, address: Reg, form: SymbolicForm) -> Res {
         let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
         let (plan, options) = (self.plan, self.options);
         self.use_append_frame()?;
         let (buffer, ..) = unwinds(plan, options)?;
-        self.asm.call_sub_with("user_address", &[at.into()]);
+        self.asm.call_sub_with("user_address", &[address.into()]);
         if self.makes_text(dst) {
             return self.write_text(slot, |g| g.append_symbol(form, buffer.most));
         }

@@ -89,8 +89,8 @@ impl HandlerCodegen<'_> {
             return Ok(is_mark);
         };
         let [text, mark] = [self.block_address(*off), self.shared_address(shared::MARK)];
-        for at in (0..MARK_BYTES.fit::<i16>()).step_by(8) {
-            let [a, b] = [text, mark].map(|from| self.asm.word(from, at));
+        for offset in (0..MARK_BYTES.fit::<i16>()).step_by(8) {
+            let [a, b] = [text, mark].map(|from| self.asm.word(from, offset));
             self.asm.jump_if(Cond::Ne, a, b, no);
         }
         self.asm.mov(is_mark, 1);
@@ -104,8 +104,8 @@ impl HandlerCodegen<'_> {
             let text = g.text(word)?;
             g.append_text(&text)?;
             let letter = i32::from(SymbolicForm::UserAddressLines.letter());
-            let at = g.block_address(g.plan.scratch.text + MARK_BYTES);
-            g.asm.store(Size::B, at, 0, letter);
+            let mark = g.block_address(g.plan.scratch.text + MARK_BYTES);
+            g.asm.store(Size::B, mark, 0, letter);
             Ok(())
         })
     }
