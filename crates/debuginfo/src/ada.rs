@@ -52,14 +52,14 @@ impl Dwarf {
         let CType::Int { size, signed, char } = self.base_of_range(die)? else {
             return None;
         };
-        let own = number_of(entry, gimli::DW_AT_byte_size);
+        let byte_size = number_of(entry, gimli::DW_AT_byte_size);
         let low = entry.attr_value(gimli::DW_AT_lower_bound);
         let negative = match low {
             Some(AttributeValue::Exprloc(_)) | None => signed,
             Some(low) => constant(&low).is_some_and(|n| n < 0),
         };
         Some(CType::Int {
-            size: own.map_or(Some(size), |n| u8::try_from(n).ok())?,
+            size: byte_size.map_or(Some(size), |n| u8::try_from(n).ok())?,
             signed: signed && negative,
             char,
         })

@@ -98,13 +98,13 @@ impl<'m> Breakpoints<'m> {
 
     /// The verdict about an instruction, with what the function around it says about the red zone.
     fn verdict_at(&mut self, i: &ProbedInstruction, range: Option<Range>) -> Verdict {
-        let (found, address) = (i.verdict, i.instruction.address);
+        let (verdict, address) = (i.verdict, i.instruction.address);
         // A function that begins has nothing there yet.
-        if found != Verdict::OverwritesRedZone || self.is_start(address) {
-            return found;
+        if verdict != Verdict::OverwritesRedZone || self.is_start(address) {
+            return verdict;
         }
         match range {
-            Some(range) if range.0 == address || self.decode(range).calls => found,
+            Some(range) if range.0 == address || self.decode(range).calls => verdict,
             _ => Verdict::Wrong(
                 "replaces by a call, which overwrites data of functions that call no other",
             ),
@@ -184,20 +184,20 @@ impl<'m> Breakpoints<'m> {
     fn decode(&mut self, range: Range) -> &Decoded {
         let module = self.module;
         self.decoded.entry(range.0).or_insert_with(|| {
-            let mut found = Decoded::default();
-            let all = instructions(module.image(), range.0, range.1).into_iter();
-            for i in all.take_while(|i| i.control != Control::Invalid) {
-                found.starts.push(i.address);
+            let mut decoded = Decoded::default();
+            let instructions_of_part = instructions(module.image(), range.0, range.1).into_iter();
+            for i in instructions_of_part.take_while(|i| i.control != Control::Invalid) {
+                decoded.starts.push(i.address);
                 match i.control {
-                    Control::Call(_) => found.calls = true,
-                    Control::Computed => found.computed = true,
+                    Control::Call(_) => decoded.calls = true,
+                    Control::Computed => decoded.computed = true,
                     Control::Branch(to) | Control::Jump(to) | Control::Transaction(to) => {
-                        found.targets.insert(to);
+                        decoded.targets.insert(to);
                     }
                     Control::Next | Control::Stop | Control::Invalid => {}
                 }
             }
-            found
+            decoded
         })
     }
 

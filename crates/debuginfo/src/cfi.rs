@@ -203,8 +203,8 @@ fn with_header<T>(
         .parse(&bases, 8)
         .ok()?;
     // Not by `fde_for_address`, whose subtraction is unchecked (gimli 0.34).
-    let found = header.table()?.lookup(address, &bases).ok()?;
-    let offset = found.direct().ok()?.checked_sub(bases.eh_frame.section?)?;
+    let entry = header.table()?.lookup(address, &bases).ok()?;
+    let offset = entry.direct().ok()?.checked_sub(bases.eh_frame.section?)?;
     let offset = gimli::EhFrameOffset(usize::try_from(offset).ok()?);
     let fde = section
         .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)

@@ -106,14 +106,14 @@ impl Dwarf {
 
     /// The type of a member, or of the elements of an array.
     fn element(&self, die: Die, entry: &Entry) -> Option<(Die, Entry)> {
-        let mut at = self.strip(self.type_die(die, entry)?)?;
+        let mut element = self.strip(self.type_die(die, entry)?)?;
         for _ in 0..MAX_NESTING {
-            if at.1.tag() != gimli::DW_TAG_array_type {
+            if element.1.tag() != gimli::DW_TAG_array_type {
                 break;
             }
-            at = self.strip(self.type_die(at.0, &at.1)?)?;
+            element = self.strip(self.type_die(element.0, &element.1)?)?;
         }
-        Some(at)
+        Some(element)
     }
 
     /// Whether a function of a class is a user-provided destructor, or a user-provided copy or move

@@ -134,7 +134,8 @@ impl<'d> CopyStarts<'d> {
             _ => self.decode(first),
         };
         let marks = self.marks(group, &around);
-        let large = around.flow.as_ref().map_or(0, |f| f.all.len()) * group.len() > MAX_WORK;
+        let large =
+            around.flow.as_ref().map_or(0, |f| f.instructions.len()) * group.len() > MAX_WORK;
         let marked = |flow| self.marked(group, &marks, flow, &around);
         let starts = match &around.flow {
             Some(flow) if !large => marked(flow).unwrap_or_else(|| {
@@ -146,9 +147,9 @@ impl<'d> CopyStarts<'d> {
                 group.iter().map(|c| ([c.start].into(), why)).collect()
             }
         };
-        for (copy, (at, inexact)) in group.iter().zip(starts) {
+        for (copy, (addresses, inexact)) in group.iter().zip(starts) {
             let inexact = around.has_vectors(copy).or(inexact);
-            locations.extend(at.into_iter().map(|start| FunctionLocation {
+            locations.extend(addresses.into_iter().map(|start| FunctionLocation {
                 die: copy.die,
                 entry: start,
                 body: start,
@@ -207,14 +208,14 @@ impl<'d> CopyStarts<'d> {
             calls += 1;
         }
         let settled = |(copy, marks): (&InlinedCopy, &BTreeSet<u64>)| -> BTreeSet<u64> {
-            let is_inside = |n: usize| copy.has(flow.all[n].address);
+            let is_inside = |n: usize| copy.has(flow.instructions[n].address);
             let inside = marks.iter().copied().filter(|m| copy.has(*m));
             let mut starts: BTreeSet<u64> = inside.collect();
             for &mark in marks.iter().filter(|m| !copy.has(**m)) {
                 // Variables are known in the copy's own code.
                 let beside = flow.at(mark).and_then(|n| flow.beside(n, &is_inside));
                 let beside = beside
-                    .map(|n| flow.all[n].address)
+                    .map(|n| flow.instructions[n].address)
                     .filter(|b| !starts.contains(b));
                 starts.insert(beside.unwrap_or(mark));
             }
@@ -257,9 +258,9 @@ impl<'d> CopyStarts<'d> {
                 *marks.entry(row.address).or_default() += 1;
             }
         }
-        let own = around.entry_of(self.dwarf, function.die);
-        if let Some(own) = own.and_then(|entry| marks.get_mut(&entry)) {
-            *own -= 1;
+        let own_entry = around.entry_of(self.dwarf, function.die);
+        if let Some(count) = own_entry.and_then(|entry| marks.get_mut(&entry)) {
+            *count -= 1;
             marks.retain(|_, n| *n > 0);
         }
         marks
@@ -307,25 +308,29 @@ impl<'d> CopyStarts<'d> {
 
     /// The first instruction of a copy without marks, and why hits there are not the calls.
     fn first(&self, flow: &Flow, copy: &InlinedCopy, around: &Around) -> (u64, Option<Inexact>) {
-        let inside: Vec<bool> = flow.all.iter().map(|i| copy.has(i.address)).collect();
+        let inside: Vec<bool> = flow
+            .instructions
+            .iter()
+            .map(|i| copy.has(i.address))
+            .collect();
         let reached = flow.reached(&|n| inside[n]);
         let start = match reached[..] {
-            [one] if copy.named.is_none() => flow.all[one].address,
+            [one] if copy.named.is_none() => flow.instructions[one].address,
             _ => copy.start,
         };
         let Some(first) = flow.at(start) else {
             return (start, Some(Inexact::Several));
         };
         // No-operations in front of a loop around align it, and are executed once.
-        let padding = flow.all[first..].iter();
+        let padding = flow.instructions[first..].iter();
         let padding = padding.take_while(|i| i.nop);
         let after_padding = first + padding.count();
-        let in_own = |n: usize| around.is_in_loop_of(copy, flow.all[n].address);
+        let in_own = |n: usize| around.is_in_loop_of(copy, flow.instructions[n].address);
         let first = match inside.get(after_padding) {
             Some(true) if !in_own(after_padding) => after_padding,
             _ => first,
         };
-        let start = flow.all[first].address;
+        let start = flow.instructions[first].address;
         if in_own(first) {
             return (start, Some(Inexact::Loop));
         }
@@ -391,14 +396,14 @@ impl Around {
         let Some(index) = flow.at(address).filter(|n| self.in_loops.contains(n)) else {
             return false;
         };
-        let loops = flow.loops(&|n| copy.has(flow.all[n].address));
+        let loops = flow.loops(&|n| copy.has(flow.instructions[n].address));
         loops.iter().any(|l| l.contains(&index))
     }
 
     /// Whether a copy in a loop calculates in vectors.
     fn has_vectors(&self, copy: &InlinedCopy) -> Option<Inexact> {
         let flow = self.flow.as_ref()?;
-        let mut instructions = self.in_loops.iter().map(|n| &flow.all[*n]);
+        let mut instructions = self.in_loops.iter().map(|n| &flow.instructions[*n]);
         instructions
             .any(|i| copy.has(i.address) && i.packed)
             .then_some(Inexact::Vectors)

@@ -24,7 +24,7 @@ pub(crate) struct DwarfPart {
     sections: gimli::DwarfSections<R>,
     headers: Vec<UnitHeader<R>>,
     /// The number of units in the file itself.
-    own: usize,
+    own_units: usize,
     /// The files that units were split off to.
     pub(crate) split: Option<SplitFiles>,
     file: SectionLoader,
@@ -69,7 +69,7 @@ impl DwarfPart {
         DwarfPart {
             dwarf,
             sections,
-            own: headers.len(),
+            own_units: headers.len(),
             headers,
             split: None,
             file,
@@ -93,7 +93,7 @@ impl DwarfPart {
     fn own_header(&self, unit: u32) -> Option<UnitHeader<R>> {
         let split = self.split.as_ref();
         let skeleton = split.and_then(|s| s.skeleton(unit));
-        let header = || self.headers[..self.own].get(unit as usize).copied();
+        let header = || self.headers[..self.own_units].get(unit as usize).copied();
         skeleton.or_else(header)
     }
 }
@@ -106,8 +106,8 @@ impl Dwarf {
         search: &SearchPaths,
     ) -> Dwarf {
         let alt = alt.map(|a| DwarfPart::new(a, None));
-        let own = DwarfPart::new(image, alt.as_ref()).with_split(main, search);
-        let mut parts = vec![own];
+        let file = DwarfPart::new(image, alt.as_ref()).with_split(main, search);
+        let mut parts = vec![file];
         parts.extend(alt);
         Dwarf {
             caches: Caches::default(),
@@ -131,7 +131,7 @@ impl Dwarf {
 
     /// The number of units of the file itself; others are type units of files that were split off.
     pub(crate) fn own_units(&self) -> u32 {
-        self.part(0).own.fit::<u32>()
+        self.part(0).own_units.fit::<u32>()
     }
 
     /// Whether a unit may describe code. A type unit does not, though it has the line table of a unit
@@ -162,7 +162,7 @@ impl Dwarf {
 
     /// The DWARF that the forms of a unit's line table belong to.
     fn line_forms(&self, part: u8, unit: u32) -> &gimli::Dwarf<R> {
-        match (unit as usize) < self.part(part).own {
+        match (unit as usize) < self.part(part).own_units {
             true => &self.part(part).dwarf,
             false => self.forms(part, unit),
         }
@@ -307,7 +307,7 @@ impl Dwarf {
             file.own_header(unit.fit::<u32>())
                 .is_none_or(|h| start(&h) > offset)
         };
-        let unit = crate::caches::first_index(file.own, is_behind)
+        let unit = crate::caches::first_index(file.own_units, is_behind)
             .checked_sub(1)?
             .fit::<u32>();
         within(&file.own_header(unit)?, offset).map(|offset| Die { part, unit, offset })
@@ -447,11 +447,11 @@ impl Dwarf {
     /// themselves.
     fn unit_ranges(&self) -> Vec<UnitRange> {
         let part = self.part(0);
-        let mut found = Vec::new();
-        let mut covered = vec![false; part.own];
+        let mut unit_ranges = Vec::new();
+        let mut covered = vec![false; part.own_units];
         let mut push = |unit: u32, start: u64, end: u64| {
             if start != 0 && start < end {
-                found.push(UnitRange {
+                unit_ranges.push(UnitRange {
                     start,
                     end,
                     reach: 0,
@@ -483,13 +483,13 @@ impl Dwarf {
                 push(unit.fit::<u32>(), r.begin, r.end);
             }
         }
-        found.sort_by_key(|r| r.start);
+        unit_ranges.sort_by_key(|r| r.start);
         let mut reach = 0;
-        for r in &mut found {
+        for r in &mut unit_ranges {
             reach = reach.max(r.end);
             r.reach = reach;
         }
-        found
+        unit_ranges
     }
 
     /// The code of an entry as address ranges; empty when it has none or the linker dropped it.
@@ -501,18 +501,18 @@ impl Dwarf {
 
     /// The code of an entry that was read.
     pub(crate) fn code(&self, die: Die, unit: &Unit, entry: &Entry) -> Vec<(u64, u64)> {
-        let mut found = Vec::new();
+        let mut code = Vec::new();
         let dwarf = self.forms(die.part, die.unit);
         if ends(dwarf, unit, entry)
             && let Ok(mut ranges) = dwarf.die_ranges(unit, entry)
         {
             while let Ok(Some(r)) = ranges.next() {
                 if r.begin < r.end && self.main.is_code(r.begin) {
-                    found.push((r.begin, r.end));
+                    code.push((r.begin, r.end));
                 }
             }
         }
-        found
+        code
     }
 }
 

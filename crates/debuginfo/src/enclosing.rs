@@ -33,11 +33,11 @@ pub(crate) type OuterFrame = Result<Vec<LocStep>, Unavailable>;
 impl Dwarf {
     /// Variables of the functions around a function, inner ones first.
     pub(crate) fn enclosing_variables(&self, address: u64, nested: Die) -> Vec<DwarfVariable> {
-        let mut found: Vec<DwarfVariable> = Vec::new();
+        let mut variables: Vec<DwarfVariable> = Vec::new();
         let mut hidden: HashSet<Arc<str>> = HashSet::new();
         let mut add = |mut more: Vec<DwarfVariable>, function: Die| {
             more.retain(|v| hidden.insert(v.name.clone()));
-            found.extend(more.into_iter().map(|v| DwarfVariable {
+            variables.extend(more.into_iter().map(|v| DwarfVariable {
                 parameter: false,
                 reached: Some(Reached {
                     from: nested,
@@ -65,7 +65,7 @@ impl Dwarf {
             }
             blocks.clear();
         }
-        found
+        variables
     }
 
     /// Location of a variable of a function around.
@@ -93,7 +93,7 @@ impl Dwarf {
     }
 
     /// The function or instance with the abstract entry of `function` whose code at an address the
-    /// function `of` is inlined into.
+    /// function `nested` is inlined into.
     fn instance_around(&self, address: u64, nested: Die, function: Die) -> Option<Die> {
         let chain = self.scopes_at(address);
         let inside = chain.iter().position(|s| s.die == nested)?;
@@ -184,15 +184,15 @@ impl Dwarf {
 
     fn nested(&self, die: Die) -> Option<Arc<ScopesAround>> {
         self.caches.nested.get_or_make((die.part, die.unit), || {
-            let mut found = HashMap::new();
-            let _ = list_nested(die, &*self.unit(die.part, die.unit)?, &mut found);
-            Some(Arc::new(found))
+            let mut nested = HashMap::new();
+            let _ = list_nested(die, &*self.unit(die.part, die.unit)?, &mut nested);
+            Some(Arc::new(nested))
         })
     }
 }
 
 /// Finds the functions of a unit that are in other functions.
-fn list_nested(any: Die, unit: &Unit, found: &mut ScopesAround) -> Option<()> {
+fn list_nested(any: Die, unit: &Unit, nested: &mut ScopesAround) -> Option<()> {
     let mut raw = unit.entries_raw(None).ok()?;
     // The entries around, with their depth.
     let mut around: Vec<(isize, Scope)> = Vec::new();
@@ -205,7 +205,7 @@ fn list_nested(any: Die, unit: &Unit, found: &mut ScopesAround) -> Option<()> {
         while around.pop_if(|a| a.0 >= depth).is_some() {}
         let function = abbrev.tag() == gimli::DW_TAG_subprogram;
         if function && !around.is_empty() {
-            found.insert(offset, around.iter().rev().map(|a| a.1).collect());
+            nested.insert(offset, around.iter().rev().map(|a| a.1).collect());
         }
         let kind = match abbrev.tag() {
             _ if !abbrev.has_children() || around.len() >= MAX_DEPTH => continue,

@@ -18,12 +18,12 @@ pub(crate) enum Next {
 impl Dwarf {
     /// The direct children of an entry.
     pub(crate) fn children(&self, die: Die) -> Vec<Die> {
-        let mut found = Vec::new();
-        let _ = self.list_children(die, &mut found);
-        found
+        let mut children = Vec::new();
+        let _ = self.list_children(die, &mut children);
+        children
     }
 
-    fn list_children(&self, die: Die, found: &mut Vec<Die>) -> Option<()> {
+    fn list_children(&self, die: Die, children: &mut Vec<Die>) -> Option<()> {
         let unit = self.unit(die.part, die.unit)?;
         let mut cursor = unit.entries_at_offset(UnitOffset(die.offset)).ok()?;
         // The entry itself, then its first child.
@@ -33,7 +33,7 @@ impl Dwarf {
         }
         cursor.next_entry().ok()?;
         while let Some(child) = cursor.current() {
-            found.push(die.with_offset(child.offset().0));
+            children.push(die.with_offset(child.offset().0));
             cursor.next_sibling().ok()?;
         }
         Some(())

@@ -25,7 +25,7 @@ pub struct FunctionExits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TailJump {
     /// The linked address of the instruction.
-    pub at: u64,
+    pub address: u64,
     /// The other function, if the instruction names it.
     pub to: Option<u64>,
 }
@@ -45,8 +45,8 @@ pub fn find(module: &DebugFile, entry: u64, code: &[(u64, u64)]) -> Result<Funct
 /// The range of a function by symbols or unwind tables.
 pub(crate) fn extent(module: &DebugFile, entry: u64) -> Option<(u64, u64)> {
     let symbols = module.symbols();
-    let at = |s: &&ElfSymbol<'_>| s.address == entry && s.size > 0;
-    let named = symbols.starting_at(entry).find(at);
+    let starts_there = |s: &&ElfSymbol<'_>| s.address == entry && s.size > 0;
+    let named = symbols.starting_at(entry).find(starts_there);
     let end = match named {
         Some(s) => entry.checked_add(s.size)?,
         None => {

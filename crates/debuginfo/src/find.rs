@@ -64,15 +64,15 @@ impl SearchPaths {
                 continue;
             }
             match Image::open(&path) {
-                Ok(found) if matches_build(image, &found) => return (Some(found), notes),
+                Ok(debug) if matches_build(image, &debug) => return (Some(debug), notes),
                 Ok(_) => notes.push(format!("{}: is of another build", path.display())),
                 Err(e) => notes.push(e.to_string()),
             }
         }
-        let found = image
+        let downloaded = image
             .build_id()
             .and_then(|id| self.download(id, &mut notes));
-        (found, notes)
+        (downloaded, notes)
     }
 
     pub(crate) fn download(&self, id: &[u8], notes: &mut Vec<String>) -> Option<Image> {

@@ -14,7 +14,7 @@ const MAX_INSTRUCTIONS: usize = 1 << 20;
 /// A function's instructions with the ways between them.
 pub(crate) struct Flow {
     /// By address.
-    pub all: Vec<Instruction>,
+    pub instructions: Vec<Instruction>,
     /// For each instruction those that can be next.
     next: Vec<[Option<u32>; 2]>,
     /// The first instruction that is executed.
@@ -33,13 +33,13 @@ impl Flow {
     /// processor's instructions are not known.
     pub(crate) fn decode(image: &Image, parts: &[(u64, u64)], entry: u64) -> Option<Flow> {
         let decode = image.instructions()?.decode;
-        let mut all = Vec::new();
+        let mut instructions = Vec::new();
         for (start, end) in parts {
             let bytes = code(image, *start, *end)?;
-            all.extend(decode(bytes, *start, MAX_INSTRUCTIONS));
+            instructions.extend(decode(bytes, *start, MAX_INSTRUCTIONS));
         }
-        all.sort_by_key(|i| i.address);
-        if all.len() > MAX_INSTRUCTIONS {
+        instructions.sort_by_key(|i| i.address);
+        if instructions.len() > MAX_INSTRUCTIONS {
             return None;
         }
         let mut flow = Flow {
@@ -47,15 +47,15 @@ impl Flow {
             first: 0,
             computed: Vec::new(),
             targets: BTreeSet::new(),
-            all,
+            instructions,
         };
         flow.first = flow.at(entry)?;
-        flow.next = flow.all.iter().map(|i| flow.after(i)).collect();
+        flow.next = flow.instructions.iter().map(|i| flow.after(i)).collect();
         flow.targets = flow.next.iter().filter_map(|n| n[1]).collect();
         let jumps = |i: &Instruction| i.control == Control::Computed;
-        if flow.all.iter().any(jumps) {
+        if flow.instructions.iter().any(jumps) {
             let known: BTreeSet<u32> = flow.next.iter().flatten().flatten().copied().collect();
-            let unknown = (0..flow.all.len()).filter(|n| !known.contains(&n.fit::<u32>()));
+            let unknown = (0..flow.instructions.len()).filter(|n| !known.contains(&n.fit::<u32>()));
             flow.computed = unknown.collect();
         }
         Some(flow)
@@ -63,7 +63,9 @@ impl Flow {
 
     /// The number of the instruction at an address.
     pub(crate) fn at(&self, address: u64) -> Option<usize> {
-        self.all.binary_search_by_key(&address, |i| i.address).ok()
+        self.instructions
+            .binary_search_by_key(&address, |i| i.address)
+            .ok()
     }
 
     fn after(&self, i: &Instruction) -> [Option<u32>; 2] {
@@ -87,7 +89,9 @@ impl Flow {
             self.next[n] == [Some(n.fit::<u32>() + 1), None]
                 && !self.targets.contains(&(n.fit::<u32>() + 1))
         };
-        let after = (from..self.all.len()).take_while(goes_on).map(|n| n + 1);
+        let after = (from..self.instructions.len())
+            .take_while(goes_on)
+            .map(|n| n + 1);
         let before = (0..from).rev().take_while(goes_on);
         after.chain(before).find(|n| wanted(*n))
     }
@@ -97,7 +101,7 @@ impl Flow {
         let Some(index) = self.at(address) else {
             return false;
         };
-        let jumps = self.next.iter().zip(&self.all);
+        let jumps = self.next.iter().zip(&self.instructions);
         jumps
             .into_iter()
             .any(|(next, i)| next[1] == Some(index.fit::<u32>()) && i.address >= address)
@@ -105,8 +109,8 @@ impl Flow {
 
     /// Follows the function from its start, and gives the first `wanted` instruction on each path.
     pub(crate) fn reached(&self, wanted: &dyn Fn(usize) -> bool) -> Vec<usize> {
-        let mut seen = vec![false; self.all.len()];
-        let mut found = Vec::new();
+        let mut seen = vec![false; self.instructions.len()];
+        let mut first_wanted = Vec::new();
         let mut todo = vec![self.first];
         let mut jumped = false;
         while let Some(n) = todo.pop() {
@@ -114,28 +118,28 @@ impl Flow {
                 continue;
             }
             if wanted(n) {
-                found.push(n);
+                first_wanted.push(n);
                 continue;
             }
             todo.extend(self.next[n].iter().flatten().map(|n| *n as usize));
-            if !jumped && self.all[n].control == Control::Computed {
+            if !jumped && self.instructions[n].control == Control::Computed {
                 jumped = true;
                 todo.extend(&self.computed);
             }
         }
-        found
+        first_wanted
     }
 
     /// The loops among the instructions that `inside` has (the strongly connected components, by
     /// Tarjan's algorithm).
     pub(crate) fn loops(&self, inside: &dyn Fn(usize) -> bool) -> Vec<Loop> {
         let mut search = Search {
-            low: vec![0; self.all.len()],
+            low: vec![0; self.instructions.len()],
             open: Vec::new(),
             count: 0,
             loops: Vec::new(),
         };
-        for n in 0..self.all.len() {
+        for n in 0..self.instructions.len() {
             if inside(n) && search.low[n] == 0 {
                 search.from(self, n, inside);
             }
@@ -197,12 +201,12 @@ impl Search {
 
     fn close(&mut self, flow: &Flow, n: usize) {
         let from = self.open.iter().rposition(|o| *o == n).unwrap_or(0);
-        let found = self.open.split_off(from);
-        for n in &found {
+        let closed = self.open.split_off(from);
+        for n in &closed {
             self.low[*n] = CLOSED;
         }
-        if found.len() > 1 || flow.follows_itself(n) {
-            self.loops.push(found);
+        if closed.len() > 1 || flow.follows_itself(n) {
+            self.loops.push(closed);
         }
     }
 }

@@ -154,27 +154,27 @@ impl Dwarf {
         let mut files = HashMap::new();
         let mut from = (0, 0);
         let units = file.map(|f| self.units_with(f));
-        for found in entries {
+        for entry in entries {
             let in_unit = |units: &Vec<bool>| {
-                found.die.part != 0 || units.get(found.die.unit as usize).is_some_and(|u| *u)
+                entry.die.part != 0 || units.get(entry.die.unit as usize).is_some_and(|u| *u)
             };
             if units.as_ref().is_some_and(|u| !in_unit(u)) {
                 continue;
             }
-            self.release_passed(found.die, &mut from);
-            let outline = kinds.outline && found.kind == NameKind::Function;
-            let inlined = kinds.inlined && index.instances(found.die).next().is_some();
+            self.release_passed(entry.die, &mut from);
+            let outline = kinds.outline && entry.kind == NameKind::Function;
+            let inlined = kinds.inlined && index.instances(entry.die).next().is_some();
             if !outline && !inlined {
                 continue;
             }
-            if file.is_some_and(|f| !self.in_file(found.die, f, &mut files)) {
+            if file.is_some_and(|f| !self.in_file(entry.die, f, &mut files)) {
                 continue;
             }
-            let Some(location) = self.function(&found) else {
+            let Some(location) = self.function(&entry) else {
                 continue;
             };
             if inlined {
-                inlines.insert(found.die, Arc::new(location.clone()));
+                inlines.insert(entry.die, Arc::new(location.clone()));
             }
             if outline {
                 locations.push(location);
@@ -282,9 +282,9 @@ impl Dwarf {
     }
 
     /// A function of the index. Its addresses are 0 if it has no out-of-line code.
-    fn function(&self, found: &NamedEntry) -> Option<FunctionLocation> {
-        let location = self.locate_code(found.die, found.name, self.index().scopes(self, found))?;
-        (found.kind != NameKind::Function || location.entry != 0).then_some(location)
+    fn function(&self, named: &NamedEntry) -> Option<FunctionLocation> {
+        let location = self.locate_code(named.die, named.name, self.index().scopes(self, named))?;
+        (named.kind != NameKind::Function || location.entry != 0).then_some(location)
     }
 
     /// The code of a function or of an inlined instance, with its scopes, innermost first. Its
@@ -404,15 +404,15 @@ impl Dwarf {
         locations: &mut Vec<FunctionLocation>,
     ) {
         let index = self.index();
-        let mut all: Vec<(Die, &Arc<FunctionLocation>)> = Vec::new();
+        let mut instances: Vec<(Die, &Arc<FunctionLocation>)> = Vec::new();
         for (origin, function) in wanted {
-            all.extend(index.instances(*origin).map(|die| (die, function)));
+            instances.extend(index.instances(*origin).map(|die| (die, function)));
         }
         // Unit by unit, so that each is parsed once.
-        all.sort_by_key(|i| i.0);
+        instances.sort_by_key(|i| i.0);
         let mut from = (0, 0);
         let mut groups: BTreeMap<(u64, Die), Vec<InlinedCopy>> = BTreeMap::new();
-        for (die, function) in all {
+        for (die, function) in instances {
             self.release_passed(die, &mut from);
             if let Some(copy) = self.copy(die, function.clone()) {
                 let key = (copy.around, function.die);

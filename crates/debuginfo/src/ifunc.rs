@@ -34,7 +34,7 @@ pub fn implementations(module: &DebugFile, resolver: u64) -> Vec<u64> {
         return Vec::new();
     };
     let words = OnceCell::new();
-    let mut found = BTreeSet::new();
+    let mut addresses = BTreeSet::new();
     let mut code = BTreeSet::from([resolver]);
     for _ in 0..MOST_CALLS {
         let mut called = BTreeSet::new();
@@ -44,15 +44,15 @@ pub fn implementations(module: &DebugFile, resolver: u64) -> Vec<u64> {
                 known,
                 words: &words,
             };
-            reader.addresses(start, &mut found, &mut called);
+            reader.addresses(start, &mut addresses, &mut called);
         }
-        found.remove(&resolver);
-        if !found.is_empty() {
+        addresses.remove(&resolver);
+        if !addresses.is_empty() {
             break;
         }
         code = called;
     }
-    found.into_iter().collect()
+    addresses.into_iter().collect()
 }
 
 /// A reader of addresses in code.
@@ -65,7 +65,7 @@ struct CodeReader<'a> {
 
 impl CodeReader<'_> {
     /// Adds the functions whose address a function takes, and those that it calls.
-    fn addresses(&self, start: u64, found: &mut BTreeSet<u64>, called: &mut BTreeSet<u64>) {
+    fn addresses(&self, start: u64, addresses: &mut BTreeSet<u64>, called: &mut BTreeSet<u64>) {
         let Some((start, end)) = exits::extent(self.module, start) else {
             return;
         };
@@ -84,7 +84,7 @@ impl CodeReader<'_> {
                 Reference::Word(address) => self.word(address),
             };
             let taken = taken.filter(outside);
-            found.extend(taken.filter(|a| begins_function(self.module, *a)));
+            addresses.extend(taken.filter(|a| begins_function(self.module, *a)));
         }
     }
 

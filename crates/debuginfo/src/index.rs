@@ -282,9 +282,9 @@ impl Index {
     }
 
     /// The names of the scopes around, innermost first.
-    pub(crate) fn scopes(&self, dwarf: &Dwarf, found: &NamedEntry) -> Vec<&'static str> {
+    pub(crate) fn scopes(&self, dwarf: &Dwarf, named: &NamedEntry) -> Vec<&'static str> {
         let mut names = Vec::new();
-        let mut scope = found.scope as usize;
+        let mut scope = named.scope as usize;
         while scope < self.rows[SCOPES] && names.len() < MAX_DEPTH {
             let word = self.position(SCOPES, scope);
             let meta = self.word(word + 1);

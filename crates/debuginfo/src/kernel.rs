@@ -134,7 +134,7 @@ fn modules_below(folder: &Path) -> ByModule {
             .or_else(|| name.strip_suffix(".ko"))?;
         Some(stem.replace('-', "_"))
     };
-    let mut found = ByModule::new();
+    let mut files = ByModule::new();
     let mut folders = vec![folder.to_owned()];
     let mut seen = 0;
     while let Some(folder) = folders.pop() {
@@ -146,15 +146,15 @@ fn modules_below(folder: &Path) -> ByModule {
                 Ok(t) if t.is_dir() && seen < MAX_FOLDERS => folders.push(path),
                 Ok(t) if !t.is_dir() => {
                     if let Some(module) = module(&path) {
-                        found.entry(module).or_default().push(path);
+                        files.entry(module).or_default().push(path);
                     }
                 }
                 _ => {}
             }
         }
     }
-    found.values_mut().for_each(|paths| paths.sort());
-    found
+    files.values_mut().for_each(|paths| paths.sort());
+    files
 }
 
 /// The build-id in the notes that the kernel exposes about itself (`/sys/kernel/notes`) and its

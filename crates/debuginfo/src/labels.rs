@@ -20,17 +20,17 @@ impl Dwarf {
     /// The labels in the code of a function and of what is inlined into it, in order of address.
     #[must_use]
     pub fn labels(&self, function: Die, name: Pattern<'_>) -> Vec<LabelLocation> {
-        let mut found = Vec::new();
-        let _ = self.list_labels(function, name, &mut found);
-        found.sort_by_key(|label| label.address);
-        found
+        let mut labels = Vec::new();
+        let _ = self.list_labels(function, name, &mut labels);
+        labels.sort_by_key(|label| label.address);
+        labels
     }
 
     fn list_labels(
         &self,
         function: Die,
         name: Pattern<'_>,
-        found: &mut Vec<LabelLocation>,
+        labels: &mut Vec<LabelLocation>,
     ) -> Option<()> {
         let unit = self.unit(function.part, function.unit)?;
         self.visit(function, |_, die, entry| {
@@ -41,7 +41,7 @@ impl Dwarf {
             if entry.tag() == gimli::DW_TAG_label {
                 let address = self.address(die, &unit, entry, gimli::DW_AT_low_pc);
                 let label = self.name(die, entry).filter(|label| name.matches(label));
-                found.extend(address.zip(label).map(|(address, label)| LabelLocation {
+                labels.extend(address.zip(label).map(|(address, label)| LabelLocation {
                     name: label.into(),
                     address,
                 }));

@@ -39,7 +39,7 @@ impl Dwarf {
     }
 
     fn imports(&self) -> Importers {
-        let mut found = Importers::new();
+        let mut importers = Importers::new();
         for part in 0..self.parts().len().min(2).fit::<u8>() {
             for number in 0..self.headers(part).len().fit::<u32>() {
                 let Some(unit) = self.unit(part, number) else {
@@ -60,11 +60,13 @@ impl Dwarf {
                     let from = Die { part, unit, offset };
                     let to = entry.attr_value(gimli::DW_AT_import);
                     if let Some(to) = to.and_then(|to| self.refer(from, to)) {
-                        found.entry((to.part, to.unit)).or_insert((part, number));
+                        importers
+                            .entry((to.part, to.unit))
+                            .or_insert((part, number));
                     }
                 }
             }
         }
-        found
+        importers
     }
 }

@@ -104,8 +104,8 @@ impl LineTable {
 pub(crate) fn file(dwarf: &gimli::Dwarf<R>, unit: &Unit, number: u64) -> Option<String> {
     let header = unit.line_program.as_ref()?.header();
     let before = u64::from(header.version() < 5);
-    let at = usize::try_from(number.checked_sub(before)?).ok()?;
-    Some(path(dwarf, unit, header.file_names().get(at)?))
+    let index = usize::try_from(number.checked_sub(before)?).ok()?;
+    Some(path(dwarf, unit, header.file_names().get(index)?))
 }
 
 fn path(dwarf: &gimli::Dwarf<R>, unit: &Unit, file: &gimli::FileEntry<R>) -> String {
@@ -172,7 +172,7 @@ pub(crate) fn path_matches(path: &str, matches: &dyn Fn(&str) -> bool) -> bool {
     matches(path)
         || path
             .match_indices('/')
-            .any(|(at, _)| matches(&path[at + 1..]))
+            .any(|(slash, _)| matches(&path[slash + 1..]))
 }
 
 #[cfg(test)]

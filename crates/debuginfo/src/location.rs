@@ -91,9 +91,9 @@ impl LocContext<'_> {
                     }
                     // An empty range at the very start: gcc's location views use it for a location
                     // that is valid only before the first instruction.
-                    if let Some((at, data)) = empty
+                    if let Some((start, data)) = empty
                         && self.at_entry
-                        && at == self.pc
+                        && start == self.pc
                     {
                         return self.expression(data, 0);
                     }
@@ -106,17 +106,17 @@ impl LocContext<'_> {
     /// The location in the frame of a function around. While a function inside it can run, what that
     /// one may use is in memory; other ranges are those of copies in registers.
     fn in_frame(&self, mut list: gimli::LocListIter<R>) -> Result<Location, Unavailable> {
-        let mut found = Vec::new();
+        let mut locations = Vec::new();
         while let Ok(Some(entry)) = list.next() {
             let mut ops = entry.data.operations(self.unit.encoding());
             if matches!(ops.next(), Ok(Some(Operation::FrameOffset { .. }))) {
                 let location = self.expression(entry.data, 0)?;
-                if !found.contains(&location) {
-                    found.push(location);
+                if !locations.contains(&location) {
+                    locations.push(location);
                 }
             }
         }
-        match (found.pop(), found.is_empty()) {
+        match (locations.pop(), locations.is_empty()) {
             (Some(location), true) => Ok(location),
             _ => Unavailable::because(OUTER_REGISTER),
         }

@@ -69,12 +69,13 @@ impl DebugFile {
 
     fn debug(&self) -> &DebugFiles {
         self.debug.get_or_init(|| {
-            let own = self.main.has_section(".debug_info") || self.main.has_section(".zdebug_info");
-            let (image, notes) = if own {
+            let has_own =
+                self.main.has_section(".debug_info") || self.main.has_section(".zdebug_info");
+            let (image, notes) = if has_own {
                 (Some(self.main.clone()), Vec::new())
             } else {
-                let (found, notes) = self.search.debug_of(&self.main);
-                (found.map(Arc::new), notes)
+                let (debug, notes) = self.search.debug_of(&self.main);
+                (debug.map(Arc::new), notes)
             };
             let alt = image.as_ref().and_then(|i| self.search.alt_of(i));
             DebugFiles {

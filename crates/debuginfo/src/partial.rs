@@ -68,7 +68,7 @@ impl Dwarf {
     /// Their symbols say it.
     fn split_parts(&self) -> HashSet<u64> {
         let debug = &self.part(0).image;
-        let mut found = HashSet::new();
+        let mut addresses = HashSet::new();
         for image in [&self.main, debug] {
             let table = image.elf().elf_symbol_table();
             // By class: the destructors of complete and of base objects.
@@ -81,7 +81,7 @@ impl Dwarf {
                 };
                 let address = image.symbol_address(symbol);
                 if name.contains(".part.") || name.ends_with("D0Ev") {
-                    found.insert(address);
+                    addresses.insert(address);
                 } else if let Some(class) = name.strip_suffix("D1Ev") {
                     let size = symbol.st_size(LittleEndian);
                     complete.insert(class, (address, address.saturating_add(size)));
@@ -93,17 +93,17 @@ impl Dwarf {
                 let base = base.get(class).filter(|b| **b != code.0);
                 base.is_some_and(|b| self.goes_to(*code, *b))
             };
-            found.extend(complete.into_iter().filter(calls).map(|(_, code)| code.0));
+            addresses.extend(complete.into_iter().filter(calls).map(|(_, code)| code.0));
             if !table.is_empty() {
                 break;
             }
         }
-        found
+        addresses
     }
 
     /// Whether an instruction of some code calls or jumps to an address.
     fn goes_to(&self, (start, end): (u64, u64), address: u64) -> bool {
-        let all = crate::exits::instructions(&self.main, start, end);
-        all.iter().any(|i| i.control.target() == Some(address))
+        let code = crate::exits::instructions(&self.main, start, end);
+        code.iter().any(|i| i.control.target() == Some(address))
     }
 }

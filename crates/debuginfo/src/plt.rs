@@ -23,7 +23,7 @@ pub fn entries(image: &Image) -> Vec<PltEntry<'_>> {
         return Vec::new();
     };
     let slots = slots(image);
-    let mut found = Vec::new();
+    let mut entries = Vec::new();
     for &(section, step) in known.stubs {
         let Some((base, code)) = image.loaded_section(section) else {
             continue;
@@ -38,15 +38,15 @@ pub fn entries(image: &Image) -> Vec<PltEntry<'_>> {
                 && last != Some(slot)
             {
                 last = Some(slot);
-                found.push(PltEntry {
+                entries.push(PltEntry {
                     name,
                     address: base.wrapping_add(offset as u64),
                 });
             }
         }
     }
-    found.sort_by_key(|p| p.address);
-    found
+    entries.sort_by_key(|p| p.address);
+    entries
 }
 
 /// Slots that the dynamic linker fills, with the names of the symbols.

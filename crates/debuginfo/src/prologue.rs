@@ -118,13 +118,13 @@ impl Dwarf {
                 });
         let in_frame: Vec<(&FrameStore, i64)> = in_frame.collect();
         let parts = slots.iter().flat_map(|slot| {
-            let words = (0..).map(|n| n * WORD).take_while(|at| *at < slot.size);
-            words.map(|at| {
-                let from = slot.offset.saturating_add(at);
+            let words = (0..).map(|n| n * WORD).take_while(|byte| *byte < slot.size);
+            words.map(|byte| {
+                let from = slot.offset.saturating_add(byte);
                 (
                     slot.base,
                     from,
-                    from.saturating_add(WORD.min(slot.size - at)),
+                    from.saturating_add(WORD.min(slot.size - byte)),
                 )
             })
         });

@@ -37,9 +37,9 @@ pub fn of(image: &Image) -> Vec<Relocation<'_>> {
     let e = LittleEndian;
     let data = image.elf().data();
     let sections = image.elf().elf_section_table();
-    let mut found = Vec::new();
+    let mut relocations = Vec::new();
     let Some(abi) = image.abi() else {
-        return found;
+        return relocations;
     };
     let types = &abi.relocations;
     let versions = sections.versions(e, data).ok().flatten();
@@ -70,10 +70,10 @@ pub fn of(image: &Image) -> Vec<Relocation<'_>> {
                 _ => None,
             };
             let slot = entry.r_offset(e);
-            found.extend(value.map(|value| Relocation { slot, value }));
+            relocations.extend(value.map(|value| Relocation { slot, value }));
         }
     }
-    found
+    relocations
 }
 
 /// A symbol that a file exports, with its version.
@@ -99,14 +99,14 @@ pub fn versioned(image: &Image) -> Vec<VersionedSymbol<'_>> {
         return Vec::new();
     };
     let one = |(index, symbol): (_, &elf::Sym64<LittleEndian>)| {
-        let of = versions.version_index(e, index);
-        let version = versions.version(of.index()).ok()??;
+        let version_index = versions.version_index(e, index);
+        let version = versions.version(version_index.index()).ok()??;
         let name = symbol.name(e, table.strings()).ok()?;
         Some(VersionedSymbol {
             name: std::str::from_utf8(name).ok()?,
             address: image.symbol_address(symbol),
             version: std::str::from_utf8(version.name()).ok()?,
-            default: !of.is_hidden(),
+            default: !version_index.is_hidden(),
         })
     };
     let defined = table.enumerate().filter(|(_, s)| !s.is_undefined(e));

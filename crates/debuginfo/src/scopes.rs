@@ -15,13 +15,13 @@ impl Dwarf {
     pub(crate) fn functions_of(&self, unit: u32) -> Option<Functions> {
         self.caches.functions.get_or_make(unit, || {
             let parsed = self.unit(0, unit)?;
-            let mut found = Vec::new();
+            let mut functions = Vec::new();
             let _ = Dwarf::each_tagged(unit, &parsed, gimli::DW_TAG_subprogram, |die, entry| {
                 let code = self.code(die, &parsed, entry).into_iter();
-                found.extend(code.map(|(start, end)| (start, end, die.offset)));
+                functions.extend(code.map(|(start, end)| (start, end, die.offset)));
             });
-            found.sort_unstable();
-            Some(Arc::new(found))
+            functions.sort_unstable();
+            Some(Arc::new(functions))
         })
     }
 
@@ -101,12 +101,12 @@ impl Dwarf {
 
     /// Whether a scope inside a block without addresses contains the address.
     fn covers(&self, address: u64, block: Die, unit: &Unit) -> bool {
-        let mut found = false;
+        let mut covered = false;
         let _ = self.visit(block, |_, die, entry| {
-            found = contains(&self.code(die, unit, entry), address);
-            if found { Next::Stop } else { Next::Inside }
+            covered = contains(&self.code(die, unit, entry), address);
+            if covered { Next::Stop } else { Next::Inside }
         });
-        found
+        covered
     }
 
     /// The part of a chain of scopes that belongs to one function or inlined instance: the scope

@@ -57,7 +57,7 @@ pub fn markers(data: &[u8]) -> Result<Vec<Marker>, Malformed> {
         .map_or(0, |s| s.address());
     let segments = segments(&file);
     let mut symbols: Option<HashMap<String, u64>> = None;
-    let mut found = Vec::new();
+    let mut markers = Vec::new();
     for section in file.sections() {
         if section.name() != Ok(".note.stapsdt") {
             continue;
@@ -86,7 +86,7 @@ pub fn markers(data: &[u8]) -> Result<Vec<Marker>, Malformed> {
             let args = operand::split(&raw.args)
                 .map(|text| MarkerArg::parse(text, read, &mut symbol))
                 .collect();
-            found.push(Marker {
+            markers.push(Marker {
                 provider: raw.provider,
                 name: raw.name,
                 address,
@@ -96,7 +96,7 @@ pub fn markers(data: &[u8]) -> Result<Vec<Marker>, Malformed> {
             });
         }
     }
-    Ok(found)
+    Ok(markers)
 }
 
 impl Image {

@@ -29,7 +29,7 @@ pub struct MissingUnits {
     /// The number of units that were split off.
     pub split: usize,
     /// Whether no unit at all has entries.
-    pub all: bool,
+    pub every_unit: bool,
     /// The file of the first one.
     pub file: PathBuf,
     /// Why it was not used: it is missing, damaged or of another build.
@@ -57,7 +57,7 @@ pub(crate) struct SplitFiles {
     // Point into `loaded`; declared first, so dropped first.
     sources: Vec<SplitSource>,
     /// For each unit its source's number plus one, or 0 if it is the program's own.
-    of: Vec<u32>,
+    source_of_unit: Vec<u32>,
     /// The headers of the skeletons whose location was taken.
     skeletons: HashMap<u32, UnitHeader<R>>,
     loaded: Vec<SectionLoader>,
@@ -103,11 +103,11 @@ impl SplitFiles {
         if wanted.is_empty() {
             return None;
         }
-        let own = headers.len();
+        let unit_count = headers.len();
         let mut loader = Loader {
             dwarf,
             files: SplitFiles {
-                of: vec![0; own],
+                source_of_unit: vec![0; unit_count],
                 ..SplitFiles::default()
             },
             headers,
@@ -142,7 +142,7 @@ impl SplitFiles {
             .map(|(file, why)| MissingUnits {
                 missing,
                 split: wanted.len(),
-                all: missing == own,
+                every_unit: missing == unit_count,
                 file,
                 why,
                 package: packages.into_iter().next().unwrap_or_default(),
@@ -156,7 +156,7 @@ impl SplitFiles {
     }
 
     fn split_source(&self, unit: u32) -> Option<&SplitSource> {
-        let number = self.of.get(unit as usize)?.checked_sub(1)?;
+        let number = self.source_of_unit.get(unit as usize)?.checked_sub(1)?;
         self.sources.get(number as usize)
     }
 
@@ -191,7 +191,7 @@ impl SplitFiles {
     /// Numbers that change when one of the files does, or is no more missing.
     pub(crate) fn stamp(&self) -> Vec<u8> {
         let files = self.loaded.iter().flat_map(|f| f.image.state());
-        let units = self.of.iter().map(|n| u64::from(*n));
+        let units = self.source_of_unit.iter().map(|n| u64::from(*n));
         files.chain(units).flat_map(u64::to_le_bytes).collect()
     }
 
@@ -206,7 +206,7 @@ impl SplitFiles {
 fn skeletons(dwarf: &gimli::Dwarf<R>, headers: &[UnitHeader<R>]) -> Vec<Skeleton> {
     // Before DWARF 5 only the root entry says it; programs that were not split lack this section.
     let indexed = !gimli::Section::reader(&dwarf.debug_addr).slice().is_empty();
-    let mut found = Vec::new();
+    let mut wanted = Vec::new();
     for (unit, header) in (0..).zip(headers) {
         let may_be = match header.type_() {
             UnitType::Skeleton(_) => true,
@@ -222,7 +222,7 @@ fn skeletons(dwarf: &gimli::Dwarf<R>, headers: &[UnitHeader<R>]) -> Vec<Skeleton
         let name = parsed.dwo_name().ok().flatten();
         let name = name.and_then(|n| dwarf.attr_string(&parsed, n).ok());
         if let (Some(id), Some(name)) = (parsed.dwo_id, name) {
-            found.push(Skeleton {
+            wanted.push(Skeleton {
                 unit,
                 id: id.0,
                 name: path(name),
@@ -230,7 +230,7 @@ fn skeletons(dwarf: &gimli::Dwarf<R>, headers: &[UnitHeader<R>]) -> Vec<Skeleton
             });
         }
     }
-    found
+    wanted
 }
 
 fn path(text: R) -> PathBuf {
@@ -277,8 +277,10 @@ impl Loader<'_> {
         file: usize,
         skeleton: &Skeleton,
     ) -> bool {
-        let found = package.find_cu(gimli::DwoId(skeleton.id), self.dwarf);
-        let Ok(Some(dwarf)) = found else { return false };
+        let unit = package.find_cu(gimli::DwoId(skeleton.id), self.dwarf);
+        let Ok(Some(dwarf)) = unit else {
+            return false;
+        };
         let Some(header) = split_unit(&dwarf, skeleton.id) else {
             return false;
         };
@@ -351,19 +353,19 @@ impl Loader<'_> {
         let (mut new, mut old) = (dwarf.units(), dwarf.type_units());
         let new = std::iter::from_fn(|| new.next().ok().flatten());
         let old = std::iter::from_fn(|| old.next().ok().flatten());
-        let mut found: Vec<UnitHeader<R>> = Vec::new();
+        let mut type_units: Vec<UnitHeader<R>> = Vec::new();
         for header in new.chain(old) {
             if let UnitType::Type { type_signature, .. }
             | UnitType::SplitType { type_signature, .. } = header.type_()
                 && self.types.insert(type_signature.0)
             {
-                found.push(header);
+                type_units.push(header);
             }
         }
-        for header in found {
+        for header in type_units {
             let unit = self.headers.len().fit::<u32>();
             self.headers.push(header);
-            self.files.of.push(source.fit::<u32>() + 1);
+            self.files.source_of_unit.push(source.fit::<u32>() + 1);
             self.files.sources[source].units.push(unit);
         }
     }
@@ -372,7 +374,7 @@ impl Loader<'_> {
     fn replace(&mut self, unit: u32, header: UnitHeader<R>, source: usize) {
         let skeleton = std::mem::replace(&mut self.headers[unit as usize], header);
         self.files.skeletons.insert(unit, skeleton);
-        self.files.of[unit as usize] = source.fit::<u32>() + 1;
+        self.files.source_of_unit[unit as usize] = source.fit::<u32>() + 1;
         self.files.sources[source].units.push(unit);
     }
 }

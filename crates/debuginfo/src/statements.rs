@@ -184,7 +184,7 @@ impl Dwarf {
     fn scope_names(&self, die: Die) -> Vec<&'static str> {
         let name = self.entry(die).and_then(|(_, e)| self.name(die, &e));
         let abstract_die = self.outermost_origin(die);
-        let found = name.and_then(|n| {
+        let entry_of_name = name.and_then(|n| {
             let mut named = self.index().named(self, n);
             named.find(|f| {
                 f.die == die
@@ -192,7 +192,7 @@ impl Dwarf {
                     || self.outermost_origin(f.die) == abstract_die
             })
         });
-        found
+        entry_of_name
             .map(|f| self.index().scopes(self, &f))
             .unwrap_or_default()
     }

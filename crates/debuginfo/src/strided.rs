@@ -49,30 +49,30 @@ impl Dwarf {
     /// has, each with its dimension.
     #[must_use]
     pub fn counted_arrays(&self, ty: TypeId) -> Vec<(TypeId, Die)> {
-        let mut found = Vec::new();
-        let mut at = ty;
+        let mut arrays = Vec::new();
+        let mut level = ty;
         for _ in 0..MAX_LEVELS {
-            let array = self.array_of(at);
+            let array = self.array_of(level);
             let mut take = |skip: Option<usize>, id: TypeId| {
                 let (die, skipped) = array?;
                 let dimensions = self.dimensions(die);
-                let (at, dimension) = dimensions.get(skip.unwrap_or(skipped.into()))?;
-                if self.elements(*at, dimension) == 0 && has_bound(dimension) {
-                    found.push((id, *at));
+                let (dimension_die, dimension) = dimensions.get(skip.unwrap_or(skipped.into()))?;
+                if self.elements(*dimension_die, dimension) == 0 && has_bound(dimension) {
+                    arrays.push((id, *dimension_die));
                 }
                 Some(())
             };
-            at = match self.ctype(at) {
+            level = match self.ctype(level) {
                 CType::Ptr(to) | CType::Ref(to) => to,
                 CType::Array { elem, count } => {
                     if count == 0 {
-                        take(None, at);
+                        take(None, level);
                     }
                     elem
                 }
                 CType::Strided { elem, strides, .. } => {
                     for (n, _) in (0..u8::MAX).zip(&*strides) {
-                        let die = array.map_or(at, |a| self.dimension(a.0, n));
+                        let die = array.map_or(level, |a| self.dimension(a.0, n));
                         take(Some(n.into()), die);
                     }
                     elem
@@ -80,7 +80,7 @@ impl Dwarf {
                 _ => break,
             };
         }
-        found
+        arrays
     }
 
     /// The type and the value of a dimension's number of elements before the instruction at an address
@@ -242,15 +242,15 @@ impl Dwarf {
         if !column_order {
             inner_first.reverse();
         }
-        for (n, (at, dimension)) in inner_first {
-            let own = dimension.attr_value(gimli::DW_AT_byte_stride);
-            strides.push(match own {
-                Some(value) => self.object_program(*at, value)?,
+        for (n, (dimension_die, dimension)) in inner_first {
+            let byte_stride = dimension.attr_value(gimli::DW_AT_byte_stride);
+            strides.push(match byte_stride {
+                Some(value) => self.object_program(*dimension_die, value)?,
                 None if dimension.has_attr(gimli::DW_AT_bit_stride) => return None,
                 None => step.clone()?.into(),
             });
-            counts.push(self.count_of_object(*at, dimension));
-            let count = match (self.elements(*at, dimension), counts.last()) {
+            counts.push(self.count_of_object(*dimension_die, dimension));
+            let count = match (self.elements(*dimension_die, dimension), counts.last()) {
                 (0, Some(Some(program))) => Some(Arc::clone(program)),
                 (0, _) if has_bound(dimension) => {
                     Some([ObjectOp::Count(self.dimension(die, n))].into())

@@ -78,7 +78,7 @@ impl Dwarf {
     /// the last counts.
     #[must_use]
     pub fn all_lines(&self) -> Vec<LinesFrom> {
-        let mut all = Vec::new();
+        let mut rows_by_address = Vec::new();
         for unit in 0..self.own_units() {
             let Some(parsed) = self.parse_own(unit) else {
                 continue;
@@ -90,14 +90,14 @@ impl Dwarf {
                     continue;
                 }
                 let file = lines.file(u64::from(row.file)).filter(|_| !row.end);
-                all.push(LinesFrom {
+                rows_by_address.push(LinesFrom {
                     address: row.address,
                     location: file.map(|file| (file.clone(), row.line)),
                 });
             }
         }
         // An end goes before a beginning at the same address.
-        all.sort_by_key(|l| (l.address, l.location.is_some()));
-        all
+        rows_by_address.sort_by_key(|l| (l.address, l.location.is_some()));
+        rows_by_address
     }
 }

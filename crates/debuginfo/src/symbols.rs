@@ -62,7 +62,7 @@ impl ElfSymbol<'_> {
 /// local, then by name).
 #[derive(Debug, Default)]
 pub struct ElfSymbols<'a> {
-    all: Vec<ElfSymbol<'a>>,
+    symbols: Vec<ElfSymbol<'a>>,
     /// Indexes of functions in order of address, only the first name at each address.
     code: Vec<u32>,
     /// Indexes of all symbols in order of name.
@@ -111,7 +111,7 @@ impl<'a> ElfSymbols<'a> {
         let mut by_name: Vec<u32> = (0..symbols.len().fit::<u32>()).collect();
         by_name.sort_unstable_by_key(|&i| (symbols[i as usize].name, symbols[i as usize].binding));
         ElfSymbols {
-            all: symbols,
+            symbols,
             code,
             by_name,
         }
@@ -120,17 +120,17 @@ impl<'a> ElfSymbols<'a> {
     /// All of them, in order of address.
     #[must_use]
     pub fn all(&self) -> &[ElfSymbol<'a>] {
-        &self.all
+        &self.symbols
     }
 
     /// Functions in order of address, one name for each address.
     pub fn functions(&self) -> impl Iterator<Item = &ElfSymbol<'a>> {
-        self.code.iter().map(|&i| &self.all[i as usize])
+        self.code.iter().map(|&i| &self.symbols[i as usize])
     }
 
     /// The symbols of a name, global ones first.
     pub fn named<'s>(&'s self, name: &str) -> impl Iterator<Item = &'s ElfSymbol<'a>> {
-        let symbol = |i: &u32| &self.all[*i as usize];
+        let symbol = |i: &u32| &self.symbols[*i as usize];
         let from = self.by_name.partition_point(|i| symbol(i).name < name);
         let to = from + self.by_name[from..].partition_point(|i| symbol(i).name <= name);
         self.by_name[from..to].iter().map(symbol)
@@ -138,8 +138,8 @@ impl<'a> ElfSymbols<'a> {
 
     /// The symbols at an address, the best name first.
     pub fn starting_at(&self, address: u64) -> impl Iterator<Item = &ElfSymbol<'a>> {
-        let from = self.all.partition_point(|s| s.address < address);
-        let rest = self.all[from..].iter();
+        let from = self.symbols.partition_point(|s| s.address < address);
+        let rest = self.symbols[from..].iter();
         rest.take_while(move |s| s.address == address)
     }
 
@@ -147,7 +147,7 @@ impl<'a> ElfSymbols<'a> {
     /// size extends to the next one.
     #[must_use]
     pub fn function_at(&self, address: u64) -> Option<(&ElfSymbol<'a>, u64)> {
-        let symbol = |i: u32| &self.all[i as usize];
+        let symbol = |i: u32| &self.symbols[i as usize];
         let mut i = self.code.partition_point(|&i| symbol(i).address <= address);
         // A nested function (a second entry) may end before the outer one.
         for _ in 0..8 {
@@ -164,8 +164,8 @@ impl<'a> ElfSymbols<'a> {
     /// The variable that contains an address, and the offset from its start.
     #[must_use]
     pub fn data_at(&self, address: u64) -> Option<(&ElfSymbol<'a>, u64)> {
-        let end = self.all.partition_point(|s| s.address <= address);
-        self.all[..end]
+        let end = self.symbols.partition_point(|s| s.address <= address);
+        self.symbols[..end]
             .iter()
             .rev()
             .take(16)

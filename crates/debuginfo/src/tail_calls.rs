@@ -16,7 +16,7 @@ const MAX_FUNCTIONS: usize = 64;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReturnLocations {
     /// Its own.
-    pub own: Vec<u64>,
+    pub in_function: Vec<u64>,
     /// Those of functions that it jumps to, which return instead.
     pub shared: Vec<u64>,
 }
@@ -25,7 +25,7 @@ impl ReturnLocations {
     /// Whether it never returns.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.own.is_empty() && self.shared.is_empty()
+        self.in_function.is_empty() && self.shared.is_empty()
     }
 }
 
@@ -74,7 +74,10 @@ impl<'m> ExitFinder<'m> {
             }
             if let Some(name) = self.stub(to) {
                 let text = format!("`{name}` through the linkage table, which returns instead");
-                return Err(format!("at {:#x} it ends with a jump to {text}", jump.at));
+                return Err(format!(
+                    "at {:#x} it ends with a jump to {text}",
+                    jump.address
+                ));
             }
             match &*self.exits(to) {
                 Ok(exits) => {
@@ -87,10 +90,10 @@ impl<'m> ExitFinder<'m> {
                 }
             }
         }
-        let own: BTreeSet<u64> = first.returns.iter().copied().collect();
+        let own_returns: BTreeSet<u64> = first.returns.iter().copied().collect();
         Ok(ReturnLocations {
-            shared: shared.difference(&own).copied().collect(),
-            own: own.into_iter().collect(),
+            shared: shared.difference(&own_returns).copied().collect(),
+            in_function: own_returns.into_iter().collect(),
         })
     }
 
@@ -102,15 +105,15 @@ impl<'m> ExitFinder<'m> {
         let dwarf = self.module.dwarf();
         let function = dwarf.and_then(|d| Some((d, d.function_starting_at(entry)?)));
         let code = function.map_or_else(Vec::new, |(d, f)| d.code_of(f.die));
-        let found = Rc::new(exits::find(self.module, entry, &code));
-        self.known.borrow_mut().insert(entry, found.clone());
-        found
+        let exits = Rc::new(exits::find(self.module, entry, &code));
+        self.known.borrow_mut().insert(entry, exits.clone());
+        exits
     }
 
     fn stub(&self, address: u64) -> Option<&'m str> {
         let stubs = self.stubs.get_or_init(|| {
-            let all = plt::entries(self.module.image()).into_iter();
-            all.map(|stub| (stub.address, stub.name)).collect()
+            let entries = plt::entries(self.module.image()).into_iter();
+            entries.map(|stub| (stub.address, stub.name)).collect()
         });
         stubs.get(&address).copied()
     }
@@ -123,6 +126,6 @@ impl<'m> ExitFinder<'m> {
             Some((_, to)) => format!("{to:#x}"),
             None => "an address that it computes".into(),
         };
-        format!("at {:#x} it ends with a jump to {to}, {why}", jump.at)
+        format!("at {:#x} it ends with a jump to {to}, {why}", jump.address)
     }
 }

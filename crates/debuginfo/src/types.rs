@@ -275,7 +275,7 @@ impl Dwarf {
     /// Members in order; those of anonymous members and base classes are flattened.
     #[must_use]
     pub fn members(&self, id: TypeId) -> Vec<Member> {
-        let mut found = Vec::new();
+        let mut members = Vec::new();
         if let Some((die, entry)) = self.definition_of(id) {
             if entry.tag() == gimli::DW_TAG_ptr_to_member_type {
                 return self.words(&["__pfn", "__delta"]);
@@ -290,9 +290,9 @@ impl Dwarf {
                 };
                 return parts.map(part).into();
             }
-            self.add_members(die, 0, 0, &mut found);
+            self.add_members(die, 0, 0, &mut members);
         }
-        found
+        members
     }
 
     /// Members of 8 bytes, which the debugging information does not describe.
@@ -306,7 +306,7 @@ impl Dwarf {
         members.collect()
     }
 
-    pub(crate) fn add_members(&self, die: Die, base: u32, depth: usize, found: &mut Vec<Member>) {
+    pub(crate) fn add_members(&self, die: Die, base: u32, depth: usize, members: &mut Vec<Member>) {
         if depth > MAX_NESTING {
             return;
         }
@@ -315,13 +315,13 @@ impl Dwarf {
                 entry.tag(),
                 gimli::DW_TAG_variant_part | gimli::DW_TAG_variant
             ) {
-                self.add_members(child, base, depth + 1, found);
+                self.add_members(child, base, depth + 1, members);
                 continue;
             }
             let inherits = entry.tag() == gimli::DW_TAG_inheritance;
             let outside =
                 flag(&entry, gimli::DW_AT_external) || flag(&entry, gimli::DW_AT_declaration);
-            if found.len() >= MAX_MEMBERS
+            if members.len() >= MAX_MEMBERS
                 || !(inherits || entry.tag() == gimli::DW_TAG_member)
                 || outside
             {
@@ -331,14 +331,14 @@ impl Dwarf {
                 continue;
             };
             if !inherits && !member.name.is_empty() {
-                found.push(member);
+                members.push(member);
                 continue;
             }
             if let Some((inner, e)) = self.definition_of(member.ty)
                 && NameKind::of_type(e.tag())
                     .is_some_and(|k| matches!(k, NameKind::Struct | NameKind::Union))
             {
-                self.add_members(inner, member.bit_offset, depth + 1, found);
+                self.add_members(inner, member.bit_offset, depth + 1, members);
             }
         }
     }
@@ -476,8 +476,8 @@ impl Dwarf {
     }
 
     fn find_type(&self, name: &str, kind: NameKind) -> Option<TypeId> {
-        let found = self.named(name, &[kind]).into_iter().next()?;
-        Some(self.intern(TypeKey::Die(found.die)))
+        let named = self.named(name, &[kind]).into_iter().next()?;
+        Some(self.intern(TypeKey::Die(named.die)))
     }
 
     /// The type's name in C, typedefs kept.

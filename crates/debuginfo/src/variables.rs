@@ -49,18 +49,18 @@ impl Dwarf {
     /// means the innermost one. Variables of functions around a nested function follow.
     #[must_use]
     pub fn variables(&self, address: u64, function: Option<Die>) -> Vec<DwarfVariable> {
-        let mut found = self.own_variables(address, function);
+        let mut variables = self.own_variables(address, function);
         if let Some(function) = function.or_else(|| self.function_at(address)) {
             let mut outer = self.enclosing_variables(address, function);
-            outer.retain(|o| !found.iter().any(|v| v.name == o.name));
-            found.extend(outer);
+            outer.retain(|o| !variables.iter().any(|v| v.name == o.name));
+            variables.extend(outer);
         }
-        found
+        variables
     }
 
     pub(crate) fn own_variables(&self, address: u64, function: Option<Die>) -> Vec<DwarfVariable> {
         let chain = self.scopes_at(address);
-        let mut found: Vec<DwarfVariable> = Vec::new();
+        let mut variables: Vec<DwarfVariable> = Vec::new();
         let mut scopes: Vec<Scope> = Dwarf::own_scopes(&chain, function).to_vec();
         // The instance does not contain the address: its own variables.
         if let (true, Some(die)) = (scopes.is_empty(), function) {
@@ -70,12 +70,13 @@ impl Dwarf {
             });
         }
         for scope in scopes.iter().rev() {
-            let first = found.len();
-            self.list(scope, &mut found);
+            let first = variables.len();
+            self.list(scope, &mut variables);
             // A variable of an outer scope that an inner one hides.
-            let inner: HashSet<Arc<str>> = found[..first].iter().map(|v| v.name.clone()).collect();
+            let inner: HashSet<Arc<str>> =
+                variables[..first].iter().map(|v| v.name.clone()).collect();
             let mut index = 0;
-            found.retain(|v| {
+            variables.retain(|v| {
                 index += 1;
                 index <= first || !inner.contains(&v.name)
             });
@@ -83,26 +84,26 @@ impl Dwarf {
         if let Some(die) = function {
             self.release_visited(die);
         }
-        found
+        variables
     }
 
-    pub(crate) fn list(&self, scope: &Scope, found: &mut Vec<DwarfVariable>) {
+    pub(crate) fn list(&self, scope: &Scope, variables: &mut Vec<DwarfVariable>) {
         let mut seen = HashSet::new();
         for (child, entry) in self.child_entries(scope.die) {
             seen.extend(self.origin(child, &entry));
-            self.take(child, &entry, found);
+            self.take(child, &entry, variables);
         }
         // Variables that the compiler left out of the instance, to report them.
         for die in self.origins(scope.die).skip(1).take(2) {
             for (child, entry) in self.child_entries(die) {
                 if !seen.contains(&child) {
-                    self.take(child, &entry, found);
+                    self.take(child, &entry, variables);
                 }
             }
         }
     }
 
-    fn take(&self, die: Die, entry: &Entry, found: &mut Vec<DwarfVariable>) {
+    fn take(&self, die: Die, entry: &Entry, variables: &mut Vec<DwarfVariable>) {
         let parameter = match entry.tag() {
             gimli::DW_TAG_formal_parameter => true,
             gimli::DW_TAG_variable => false,
@@ -111,8 +112,8 @@ impl Dwarf {
         let Some(name) = self.name(die, entry) else {
             return;
         };
-        if found.len() < MAX_VARIABLES && !found.iter().any(|v| v.die == die) {
-            found.push(DwarfVariable {
+        if variables.len() < MAX_VARIABLES && !variables.iter().any(|v| v.die == die) {
+            variables.push(DwarfVariable {
                 parameter,
                 ..self.new_variable(name, die)
             });
@@ -164,8 +165,8 @@ impl Dwarf {
     }
 
     fn globals(&self, name: &str) -> Vec<DwarfVariable> {
-        let found = self.named(name, &[NameKind::Variable]).into_iter();
-        found.map(|f| self.new_variable(f.name, f.die)).collect()
+        let entries = self.named(name, &[NameKind::Variable]).into_iter();
+        entries.map(|f| self.new_variable(f.name, f.die)).collect()
     }
 
     fn new_variable(&self, name: &str, die: Die) -> DwarfVariable {

@@ -134,5 +134,5 @@ pub(crate) fn sum(text: &str, symbols: Symbols<'_>) -> Option<(Option<u64>, i64)
 
 /// The address of an optional symbol plus a number, without registers.
 pub(crate) fn constant_address(symbol: Option<u64>, add: i64) -> Option<u64> {
-    symbol.map(|at| at.wrapping_add_signed(add))
+    symbol.map(|address| address.wrapping_add_signed(add))
 }

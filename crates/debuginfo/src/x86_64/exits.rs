@@ -25,7 +25,7 @@ pub(super) fn find(
         entry,
         exact,
         parts: Vec::new(),
-        all: BTreeMap::new(),
+        instructions: BTreeMap::new(),
     };
     match exact {
         true => function.parts = code.to_vec(),
@@ -45,7 +45,7 @@ struct FunctionDecoder<'m> {
     exact: bool,
     parts: Vec<(u64, u64)>,
     /// Its instructions by address.
-    all: BTreeMap<u64, Instruction>,
+    instructions: BTreeMap<u64, Instruction>,
 }
 
 impl FunctionDecoder<'_> {
@@ -61,8 +61,8 @@ impl FunctionDecoder<'_> {
             self.parts.push(part);
             self.decode_part(part)?;
         }
-        let mut inside = self.all.values().filter_map(to);
-        match inside.any(|t| contains(&self.parts, t) && !self.all.contains_key(&t)) {
+        let mut inside = self.instructions.values().filter_map(to);
+        match inside.any(|t| contains(&self.parts, t) && !self.instructions.contains_key(&t)) {
             true => Err("it has data among its instructions".into()),
             false => Ok(()),
         }
@@ -70,7 +70,7 @@ impl FunctionDecoder<'_> {
 
     /// A part that a jump leads to and that was not decoded.
     fn part_missing(&self) -> Option<(u64, u64)> {
-        let mut out = self.all.values().filter(|_| !self.exact);
+        let mut out = self.instructions.values().filter(|_| !self.exact);
         out.find_map(|i| {
             let target = to(i).filter(|t| !contains(&self.parts, *t))?;
             self.part_at(i.ip(), target)
@@ -90,7 +90,7 @@ impl FunctionDecoder<'_> {
             if !matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Int3) {
                 last = Some(i);
             }
-            self.all.insert(i.ip(), i);
+            self.instructions.insert(i.ip(), i);
         }
         // A call at the end is to a function that does not return.
         let on = last.is_none_or(|i| {
@@ -121,9 +121,9 @@ impl FunctionDecoder<'_> {
         {
             return Some((s.address, s.address.checked_add(s.size)?));
         }
-        let (here, there) = (self.frame(from)?, self.frame(target)?);
+        let (from_frame, target_frame) = (self.frame(from)?, self.frame(target)?);
         let part = || cfi::function_at(self.module.image(), target);
-        (here == there && here != frame_at_entry(&X86_64)).then(part)?
+        (from_frame == target_frame && from_frame != frame_at_entry(&X86_64)).then(part)?
     }
 
     fn frame(&self, address: u64) -> Option<Cfa> {
@@ -133,24 +133,24 @@ impl FunctionDecoder<'_> {
     /// The exits among the instructions.
     fn collect_exits(&self) -> Result<FunctionExits, String> {
         let mut exits = FunctionExits::default();
-        for (at, i) in &self.all {
+        for (&address, i) in &self.instructions {
             match i.flow_control() {
                 FlowControl::Return if i.mnemonic() == Mnemonic::Ret => {
-                    if self.replaces_return(*at) {
-                        return Err(format!("at {at:#x} it returns to a computed address"));
+                    if self.replaces_return(address) {
+                        return Err(format!("at {address:#x} it returns to a computed address"));
                     }
-                    exits.returns.push(*at);
+                    exits.returns.push(address);
                 }
                 FlowControl::Return => {
-                    return Err(format!("at {at:#x} it returns as the kernel does"));
+                    return Err(format!("at {address:#x} it returns as the kernel does"));
                 }
                 FlowControl::Call | FlowControl::IndirectCall => exits.calls = true,
                 FlowControl::IndirectBranch if !self.is_switch(i) => {
-                    exits.jumps.push(TailJump { at: *at, to: None });
+                    exits.jumps.push(TailJump { address, to: None });
                 }
                 FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => match to(i) {
                     Some(t) if contains(&self.parts, t) => {}
-                    to => exits.jumps.push(TailJump { at: *at, to }),
+                    to => exits.jumps.push(TailJump { address, to }),
                 },
                 _ => {}
             }
@@ -160,7 +160,7 @@ impl FunctionDecoder<'_> {
 
     /// Whether the return address on the stack was pushed just before, as by retpolines.
     fn replaces_return(&self, address: u64) -> bool {
-        let Some((_, before)) = self.all.range(..address).next_back() else {
+        let Some((_, before)) = self.instructions.range(..address).next_back() else {
             return false;
         };
         match before.mnemonic() {
@@ -197,7 +197,12 @@ impl FunctionDecoder<'_> {
                     .is_some_and(|w| self.is_decoded(u64::from_le_bytes(w)));
         }
         // `movslq (table,index,4), r; add table, r; jmp *r`
-        let load = self.all.range(..jump.ip()).rev().take(12).map(|(_, i)| i);
+        let load = self
+            .instructions
+            .range(..jump.ip())
+            .rev()
+            .take(12)
+            .map(|(_, i)| i);
         let load = load.filter(|i| i.memory_index() != Register::None);
         load.take(1)
             .any(|i| match (i.mnemonic(), i.memory_index_scale()) {
@@ -214,7 +219,7 @@ impl FunctionDecoder<'_> {
     }
 
     fn is_decoded(&self, address: u64) -> bool {
-        self.all.contains_key(&address)
+        self.instructions.contains_key(&address)
     }
 
     /// Address of the table that an instruction loads an element of.
@@ -223,7 +228,7 @@ impl FunctionDecoder<'_> {
         if base == Register::None {
             return Some(i.memory_displacement64());
         }
-        let before = self.all.range(..i.ip()).rev().map(|(_, i)| i);
+        let before = self.instructions.range(..i.ip()).rev().map(|(_, i)| i);
         let mut leas = before.filter(|l| {
             l.mnemonic() == Mnemonic::Lea
                 && l.op0_register() == base

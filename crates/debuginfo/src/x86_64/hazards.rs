@@ -5,8 +5,8 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Regi
 /// The first of them in code at an address, and what it does.
 pub(super) fn first(code: &[u8], address: u64) -> Option<(u64, &'static str)> {
     let decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
-    let mut found = decoder.into_iter();
-    found.find_map(|i| Some((i.ip(), does(&i)?)))
+    let mut instructions = decoder.into_iter();
+    instructions.find_map(|i| Some((i.ip(), does(&i)?)))
 }
 
 fn does(i: &Instruction) -> Option<&'static str> {

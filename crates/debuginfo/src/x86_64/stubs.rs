@@ -9,8 +9,8 @@ const JUMP: [u8; 2] = [0xff, 0x25];
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 /// The slot that the stub at an offset jumps through.
-pub(super) fn jump_slot(base: u64, code: &[u8], at: usize) -> Option<u64> {
-    let mut pc = at;
+pub(super) fn jump_slot(base: u64, code: &[u8], offset: usize) -> Option<u64> {
+    let mut pc = offset;
     if code.get(pc..pc + 4) == Some(&ENDBR) {
         pc += 4;
     }

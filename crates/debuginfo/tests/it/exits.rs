@@ -166,11 +166,21 @@ fn functions_return_where_those_return_that_they_jump_to() {
         };
         let locations = |name: &str| find(name).unwrap_or_else(|e| panic!("{name}: {e}"));
         let ends = locations("ends");
-        assert!(!ends.own.is_empty() && ends.shared.is_empty(), "{how:?}");
+        assert!(
+            !ends.in_function.is_empty() && ends.shared.is_empty(),
+            "{how:?}"
+        );
         let once = locations("once");
-        assert_eq!((once.own, once.shared), (Vec::new(), ends.own.clone()));
+        assert_eq!(
+            (once.in_function, once.shared),
+            (Vec::new(), ends.in_function.clone())
+        );
         let twice = locations("twice");
-        assert_eq!((twice.own.len(), twice.shared), (1, ends.own), "{how:?}");
+        assert_eq!(
+            (twice.in_function.len(), twice.shared),
+            (1, ends.in_function),
+            "{how:?}"
+        );
         let why = |name: &str| find(name).expect_err("unknown");
         assert!(why("there").contains("`puts` through the linkage table"));
         assert!(why("pointed").contains("an address that it computes"));

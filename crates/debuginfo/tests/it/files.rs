@@ -569,7 +569,10 @@ fn split_files_are_found_or_told() {
         assert_eq!(counts, [1, 0], "{flags}");
         let dwarf = module.dwarf().expect("DWARF");
         let missing = dwarf.missing_units().expect("missing");
-        assert_eq!((missing.missing, missing.split, missing.all), (1, 2, false));
+        assert_eq!(
+            (missing.missing, missing.split, missing.every_unit),
+            (1, 2, false)
+        );
         assert!(missing.file.ends_with("a-other.dwo") && missing.why == "does not exist");
         let symbol = module.symbols().named("other").next().expect("there");
         let line = dwarf.line_at(symbol.address).expect("a line");

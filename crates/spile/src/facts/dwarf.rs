@@ -160,7 +160,7 @@ impl QueriedFile<'_> {
     pub(super) fn dwarf(&self) -> Result<&Dwarf, String> {
         let dwarf = self.any_dwarf()?;
         match dwarf.missing_units() {
-            Some(missing) if missing.all => Err(format!("{}: {missing}", self.home)),
+            Some(missing) if missing.every_unit => Err(format!("{}: {missing}", self.home)),
             _ => Ok(dwarf),
         }
     }

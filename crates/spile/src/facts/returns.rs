@@ -176,7 +176,7 @@ fn exits(file: &File, finder: &ExitFinder<'_>, location: &FoundLocation) -> Resu
             distance: i32::try_from(distance).ok()?,
         })
     };
-    let addresses = locations.own.iter().chain(&locations.shared);
+    let addresses = locations.in_function.iter().chain(&locations.shared);
     let instructions: Option<Vec<Exit>> = addresses.map(exit).collect();
     Ok(Exits {
         at: instructions.ok_or("its parts are too far apart")?,

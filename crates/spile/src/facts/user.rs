@@ -389,7 +389,7 @@ impl Programs {
             return;
         };
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if !missing.all && told.insert(path.clone()) {
+        if !missing.every_unit && told.insert(path.clone()) {
             self.warn(vec![format!("{path}: {missing}")]);
         }
     }
