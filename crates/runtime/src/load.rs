@@ -324,9 +324,14 @@ impl LoadedObject {
             let single = self.single.contains(&info.name);
             let handler = |id: &HandlerId| program.handlers.get(id.index());
             // Handlers that analysis added come first, and name the probe that they serve.
-            let all: Vec<&Handler> = info.handlers.iter().filter_map(handler).collect();
-            let script_handlers = || all.iter().copied().filter(|h| !h.point.starts_with('@'));
-            let first = script_handlers().next().or(all.first().copied());
+            let handlers: Vec<&Handler> = info.handlers.iter().filter_map(handler).collect();
+            let script_handlers = || {
+                handlers
+                    .iter()
+                    .copied()
+                    .filter(|h| !h.point.starts_with('@'))
+            };
+            let first = script_handlers().next().or(handlers.first().copied());
             let how = AttachParams {
                 loaded: self,
                 arming,
@@ -354,8 +359,8 @@ impl LoadedObject {
                 Err(why) => return Err((Vec::new(), why)),
             }
             let refused = (links.refused.len() > left_out).then_some(left_out);
-            let all = |(p, _): (&CodeProbe, _)| p.optional_sites == OptionalSites::All;
-            let optional = info.attach.code().is_some_and(all);
+            let is_optional = |(p, _): (&CodeProbe, _)| p.optional_sites == OptionalSites::All;
+            let optional = info.attach.code().is_some_and(is_optional);
             let done = optional || links.len() > before;
             reached.program(how.probe, done, (&info.name, refused));
         }
@@ -398,7 +403,7 @@ impl<'n> ProbeResults<'n> {
     fn first_failure(&self) -> Option<(&'n str, usize)> {
         let none = self.0.values().filter(|(any, _)| !any);
         none.filter_map(|(_, first)| *first)
-            .min_by_key(|(_, at)| *at)
+            .min_by_key(|(_, index)| *index)
     }
 }
 

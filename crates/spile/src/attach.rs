@@ -58,7 +58,7 @@ fn sessions() -> Result<Vec<Found>, Failure> {
 pub(crate) fn session_called(name: &str) -> Result<u32, Failure> {
     let pids: Vec<u32> = sessions()?
         .iter()
-        .filter(|s| s.own)
+        .filter(|s| s.same_user)
         .map(|s| s.pid)
         .collect();
     let number = name.strip_prefix("spile_").unwrap_or(name).parse().ok();
@@ -87,7 +87,7 @@ fn find(pid: Option<u32>) -> Result<Found, Failure> {
     let mut sessions = sessions()?;
     let Some(pid) = pid else {
         // Those of other users are nobody's business, whoever they are.
-        sessions.retain(|s| s.own);
+        sessions.retain(|s| s.same_user);
         return match sessions.pop() {
             None => Err(fail(
                 "no session runs in the background; `spile -F` starts one",
@@ -104,7 +104,7 @@ fn find(pid: Option<u32>) -> Result<Found, Failure> {
         };
     };
     match sessions.into_iter().find(|s| s.pid == pid) {
-        Some(session) if session.own => Ok(session),
+        Some(session) if session.same_user => Ok(session),
         Some(_) => Err(fail(format_args!(
             "the session of process {pid} belongs to another user"
         ))),

@@ -210,7 +210,7 @@ impl Following {
         let line = |site: &AttachSite<'_>| {
             let semaphore = match site.semaphore() {
                 0 => String::new(),
-                at => format!("({at:#x})"),
+                offset => format!("({offset:#x})"),
             };
             let (offset, cookie) = (site.offset(), site.cookie.cast_signed());
             format!("{start}:{offset:#x}{semaphore} cookie=\\{cookie}\n")

@@ -24,7 +24,7 @@ impl AttachSite<'_> {
         match (&self.site.location, self.exit) {
             (_, Some(offset)) => offset,
             (CodeLocation::File { offset, .. }, None) => *offset,
-            (CodeLocation::Address(at) | CodeLocation::Traced(at), None) => *at,
+            (CodeLocation::Address(address) | CodeLocation::Traced(address), None) => *address,
             (CodeLocation::Symbol { .. }, None) => 0,
         }
     }
@@ -56,23 +56,23 @@ impl AttachSite<'_> {
 
 /// The locations of a probe; for a probe at return instructions, these instructions.
 pub(crate) fn sites(probe: &CodeProbe) -> Vec<AttachSite<'_>> {
-    let mut all = Vec::new();
+    let mut attach_sites = Vec::new();
     for site in &probe.sites {
         let number = u64::from(site.number);
         match site.exits.as_ref().filter(|_| probe.ret) {
-            None => all.push(AttachSite {
+            None => attach_sites.push(AttachSite {
                 cookie: number,
                 site,
                 exit: None,
             }),
-            Some(exits) => all.extend(exits.at.iter().map(|exit| AttachSite {
+            Some(exits) => attach_sites.extend(exits.at.iter().map(|exit| AttachSite {
                 cookie: number | u64::from(exit.distance.cast_unsigned()) << 32,
                 site,
                 exit: Some(exit.offset),
             })),
         }
     }
-    all
+    attach_sites
 }
 
 /// Number of locations that a program is attached to, if none is refused.
@@ -107,10 +107,10 @@ pub(crate) fn refused_location(site: &AttachSite<'_>, why: io::Error) -> Refused
             name, offset: 0, ..
         } => format!("function {name}"),
         CodeLocation::Symbol { name, offset, .. } => format!("function {name}+{offset:#x}"),
-        CodeLocation::Address(at) => format!("address {at:#x}"),
-        CodeLocation::Traced(at) => match Symbols::kernel().map(|s| s.describe(*at)) {
+        CodeLocation::Address(address) => format!("address {address:#x}"),
+        CodeLocation::Traced(address) => match Symbols::kernel().map(|s| s.describe(*address)) {
             Ok(name) => format!("function {name}"),
-            Err(_) => format!("function at {at:#x}"),
+            Err(_) => format!("function at {address:#x}"),
         },
     };
     RefusedLocation { location, why }

@@ -133,8 +133,8 @@ impl Env for ControllerEnv {
 
     fn print(&mut self, stream: Stream, text: &[u8]) {
         match self.printed.last_mut() {
-            Some(Printed::Text(Stream::Out, all)) if stream == Stream::Out => {
-                all.extend_from_slice(text);
+            Some(Printed::Text(Stream::Out, output)) if stream == Stream::Out => {
+                output.extend_from_slice(text);
             }
             _ => self.printed.push(Printed::Text(stream, text.to_vec())),
         }

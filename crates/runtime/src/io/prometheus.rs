@@ -108,13 +108,13 @@ impl Server {
 
     /// Continues a connection that is ready; `scrape` makes the body, and can fail.
     pub fn serve(&mut self, token: u64, scrape: &mut dyn FnMut() -> Option<Vec<u8>>) -> NextStep {
-        let Some(at) = self.conns.iter().position(|c| c.token == token) else {
+        let Some(index) = self.conns.iter().position(|c| c.token == token) else {
             return NextStep::Gone;
         };
-        match self.conns[at].advance(scrape) {
+        match self.conns[index].advance(scrape) {
             Ok(Some(wants)) => NextStep::Wait(wants),
             Ok(None) | Err(_) => {
-                self.conns.remove(at);
+                self.conns.remove(index);
                 NextStep::Gone
             }
         }

@@ -174,7 +174,7 @@ pub struct Found {
     /// Its process, as the kernel says.
     pub pid: u32,
     /// Its user is this one.
-    pub own: bool,
+    pub same_user: bool,
     /// The connection, which does not block.
     pub stream: UnixStream,
 }
@@ -184,12 +184,12 @@ pub struct Found {
 #[must_use]
 pub fn sessions(table: &[u8]) -> Vec<Found> {
     let mut todo = names(table);
-    let mut found = Vec::new();
+    let mut sessions = Vec::new();
     for round in 0..ROUNDS {
         // A socket of another user may have a full queue for ever; so may this user's, for a moment.
         todo.retain(|name| match connect(name) {
             Ok(stream) => {
-                found.extend(Found::new(stream));
+                sessions.extend(Found::new(stream));
                 false
             }
             Err(e) => e == Errno::AGAIN,
@@ -201,8 +201,8 @@ pub fn sessions(table: &[u8]) -> Vec<Found> {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    found.sort_unstable_by_key(|f| f.pid);
-    found
+    sessions.sort_unstable_by_key(|f| f.pid);
+    sessions
 }
 
 impl Found {
@@ -210,7 +210,7 @@ impl Found {
         let peer = socket_peercred(&stream).ok()?;
         Some(Found {
             pid: peer.pid.as_raw_nonzero().get().cast_unsigned(),
-            own: peer.uid == geteuid(),
+            same_user: peer.uid == geteuid(),
             stream,
         })
     }
@@ -586,7 +586,7 @@ mod tests {
             let table = std::fs::read("/proc/net/unix").unwrap();
             let me = std::process::id();
             let found = sessions(&table).into_iter().find(|f| f.pid == me);
-            let mut stream = found.filter(|f| f.own).unwrap().stream;
+            let mut stream = found.filter(|f| f.same_user).unwrap().stream;
             stream.write_all(&[request]).unwrap();
             Reader(stream, Frames::default())
         }

@@ -149,8 +149,8 @@ fn is_errno(e: &BpfError, number: Errno) -> bool {
 impl ByteTable for KernelMap {
     fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let mut value = vec![0u8; self.map.value_len()];
-        let found = self.map.lookup(key, &mut value).map_err(to_io_error)?;
-        Ok(found.then_some(value))
+        let is_present = self.map.lookup(key, &mut value).map_err(to_io_error)?;
+        Ok(is_present.then_some(value))
     }
 
     fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {

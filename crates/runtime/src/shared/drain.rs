@@ -44,7 +44,7 @@ struct ElementSums {
 impl ElementSums {
     fn add(&mut self, key: Vec<u8>, delta: Cell) {
         match self.index.get(&key) {
-            Some(&at) => add(&mut self.elements[at].1, delta),
+            Some(&index) => add(&mut self.elements[index].1, delta),
             None => {
                 self.index.insert(key.clone(), self.elements.len());
                 self.elements.push((key, delta));
@@ -112,7 +112,7 @@ pub fn take(
 /// An array's part of the values in a cache and its maps.
 struct HostPart<'l> {
     g: GlobalId,
-    at: u32,
+    offset: u32,
     value: &'l ValueLayout,
 }
 
@@ -124,13 +124,13 @@ fn host_parts(layout: &Layout, g: GlobalId) -> Vec<HostPart<'_>> {
         };
         let part = HostPart {
             g: GlobalId(i.fit()),
-            at: array.colocated.offset,
+            offset: array.colocated.offset,
             value: &array.value,
         };
         (part.g == g || array.colocated.host == Some(g)).then_some(part)
     });
     let mut parts: Vec<_> = arrays.collect();
-    parts.sort_by_key(|part| part.at);
+    parts.sort_by_key(|part| part.offset);
     parts
 }
 
@@ -163,7 +163,7 @@ fn take_arrays(
             }
             let key = state.bytes(cpu, offset + 8, *key_size);
             for (i, part) in parts.iter().enumerate() {
-                let delta = state.take(cpu, offset + 8 + key_size + part.at, part.value);
+                let delta = state.take(cpu, offset + 8 + key_size + part.offset, part.value);
                 sums[i].add_part(i, &key, delta);
             }
             state.zero(cpu, offset, *slot_size);
@@ -175,7 +175,7 @@ fn take_arrays(
                 .cpu(cpu, offset + 8 * generation)
                 .swap(0, Ordering::Relaxed)
         };
-        (0..state.cpus()).map(take).fold(0, |all, word| all | word) != 0
+        (0..state.cpus()).map(take).fold(0, |any, word| any | word) != 0
     });
     let Some(map) = map else { return Ok(sums) };
     if !spilt && last {
@@ -194,7 +194,7 @@ fn take_arrays(
             }
             for copy in copies.chunks_exact(colocated.size.max(8) as usize) {
                 for (i, part) in parts.iter().enumerate() {
-                    let delta = delta(part.value, &copy[part.at as usize..]);
+                    let delta = delta(part.value, &copy[part.offset as usize..]);
                     sums[i].add_part(i, &key, delta);
                 }
             }

@@ -41,8 +41,8 @@ fn of_body(program: &Program, layout: &Layout, body: &Body) -> HandlerEffects {
         match global.storage {
             Storage::Shared { lock: true } => {
                 let location = layout.globals.get(id.index()).and_then(Option::as_ref);
-                if let Some(at) = location.and_then(|p| p.lock) {
-                    needs.locks.push((id, at));
+                if let Some(lock) = location.and_then(|p| p.lock) {
+                    needs.locks.push((id, lock));
                 }
             }
             Storage::PerCpu { double } => needs.drain |= double,

@@ -261,7 +261,7 @@ impl KernelState {
         DeltaMerge {
             mem,
             key_text,
-            all: false,
+            with_unknown_files: false,
             waiting: &self.waiting,
             full: Vec::new(),
         }
@@ -269,7 +269,7 @@ impl KernelState {
 
     /// Moves the elements that had to wait: the files that they refer to had time to become known.
     fn collect_waiting(&self, merge: &mut DeltaMerge<'_>) -> Result<(), Fault> {
-        merge.all = true;
+        merge.with_unknown_files = true;
         for (g, elements) in self.waiting.take() {
             let layout = self.layout.globals.get(g.index()).and_then(Option::as_ref);
             let Some(layout) = layout else { continue };
@@ -287,7 +287,7 @@ impl KernelState {
         (only_double, last): (bool, bool),
     ) -> Result<(), Fault> {
         self.collect_waiting(merge)?;
-        merge.all = last;
+        merge.with_unknown_files = last;
         for (i, layout) in self.layout.globals.iter().enumerate() {
             let g = GlobalId(i.fit());
             let (Some(layout), Some(global)) = (layout, program.globals.get(i)) else {
@@ -363,7 +363,7 @@ struct DeltaMerge<'a> {
     mem: &'a mut MemGlobals,
     key_text: KeyText<'a>,
     /// Also adds elements whose keys refer to unknown files.
-    all: bool,
+    with_unknown_files: bool,
     waiting: &'a RefCell<Vec<(GlobalId, Elements)>>,
     /// The globals whose elements did not all fit, with the number of lost elements.
     full: Vec<(GlobalId, u64)>,
@@ -392,8 +392,8 @@ impl DeltaMerge<'_> {
         }
     }
 
-    /// Adds the elements that a function gives. Unless `all` are to be taken, those whose keys refer to unknown
-    /// files have to wait.
+    /// Adds the elements that a function gives. Those whose keys refer to unknown files have to wait unless
+    /// `with_unknown_files` is set.
     fn elements(
         &mut self,
         g: GlobalId,
@@ -425,7 +425,7 @@ impl DeltaMerge<'_> {
                 all_resolved &= all_known;
             }
         }
-        if !all_resolved && !self.all {
+        if !all_resolved && !self.with_unknown_files {
             return AddResult::Unknown;
         }
         let added = match delta {

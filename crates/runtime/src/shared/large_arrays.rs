@@ -233,16 +233,16 @@ impl GenerationView<'_> {
             let cells: Vec<u32> = (1..=given)
                 .filter_map(|slot| {
                     let keys = self.keys(slot);
-                    let cell = self.slots(&keys).find(|(_, at)| *at == slot)?;
+                    let cell = self.slots(&keys).find(|(_, held)| *held == slot)?;
                     Some(GenerationView::cell_at(cell.0))
                 })
                 .collect();
-            for at in cells {
-                let mut bytes = self.word(at).load(Ordering::Relaxed).to_ne_bytes();
-                let half = at as usize % 8;
+            for cell in cells {
+                let mut bytes = self.word(cell).load(Ordering::Relaxed).to_ne_bytes();
+                let half = cell as usize % 8;
                 bytes[half..half + 4].fill(0);
                 let word = u64::from_ne_bytes(bytes);
-                self.word(at).store(word, Ordering::Relaxed);
+                self.word(cell).store(word, Ordering::Relaxed);
             }
         }
         zero(self.slot(1), self.slot(given + 1));

@@ -32,9 +32,9 @@ fn location(offset: u32, pid: u32) -> Option<(u32, u64)> {
 /// process that is forked in the meantime gets its bit there, or in the next round. The search ends
 /// with a round that finds nothing.
 pub(crate) fn mark_descendants(state: &StateMemory, offset: u32, target: u32) {
-    process::descendants(target, |found| {
+    process::descendants(target, |pids| {
         let numbers = PidMap::now();
-        for pid in found {
+        for pid in pids {
             insert(state, offset, numbers.to_machine(*pid));
         }
     });

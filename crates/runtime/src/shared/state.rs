@@ -361,13 +361,13 @@ fn check(layout: &Layout, len: usize) -> Result<(), Error> {
     if StateMemory::size(layout) > len {
         return bad("state memory is too small");
     }
-    let fits = |at: u32, size: u32, limit: u32| {
-        at.is_multiple_of(8) && u64::from(at) + u64::from(size) <= u64::from(limit)
+    let fits = |offset: u32, size: u32, limit: u32| {
+        offset.is_multiple_of(8) && u64::from(offset) + u64::from(size) <= u64::from(limit)
     };
     for global in layout.globals.iter().flatten() {
         if global
             .lock
-            .is_some_and(|at| !fits(at, 8, layout.shared_size))
+            .is_some_and(|offset| !fits(offset, 8, layout.shared_size))
         {
             return bad("lock");
         }
@@ -403,7 +403,7 @@ fn check(layout: &Layout, len: usize) -> Result<(), Error> {
                 words
                     .into_iter()
                     .flatten()
-                    .all(|at| fits(at, 8 * generations, layout.cpu_stride))
+                    .all(|offset| fits(offset, 8 * generations, layout.cpu_stride))
                     && large.is_none_or(|l| l.slot_size == key_size + value.size())
                     && colocated.offset.saturating_add(value.size()) <= colocated.size
                     && key_size.saturating_add(colocated.size) <= slot_size.saturating_sub(8)

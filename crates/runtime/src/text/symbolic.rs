@@ -405,45 +405,45 @@ fn user_text(form: SymbolicForm, location: FrameLocation, files: &mut UserFiles)
         linked,
         size: file_size,
     } = files.find(location);
-    let symbol = symbol.map(|(name, at, size)| (escaped_name(name), at, size));
+    let symbol = symbol.map(|(name, offset, size)| (escaped_name(name), offset, size));
     let module = module.map(escaped_name);
     let module = module.as_deref();
     let offset = linked + location.back;
     let addr = location.addr.unwrap_or(offset);
     let base = |m: &str| m.rsplit('/').next().unwrap_or(m).to_owned();
     let inside = |m: &str| format!("{addr:#x} [{m}+{offset:#x}]");
-    // `at` is a position in the source: behind the symbol, or behind the module if there is no
+    // `source` is a position in the source: behind the symbol, or behind the module if there is no
     // symbol.
-    let data = |at: &str| match (&symbol, module) {
+    let data = |source: &str| match (&symbol, module) {
         (Some((name, offset, size)), Some(m)) => {
-            format!("{name}+{offset:#x}/{size:#x}{at} [{m}]")
+            format!("{name}+{offset:#x}/{size:#x}{source} [{m}]")
         }
-        (Some((name, offset, size)), None) => format!("{name}+{offset:#x}/{size:#x}{at}"),
-        (None, Some(m)) => format!("{addr:#x} [{m}+{offset:#x}/{:#x}]{at}", file_size),
-        (None, None) => format!("{addr:#x}{at}"),
+        (Some((name, offset, size)), None) => format!("{name}+{offset:#x}/{size:#x}{source}"),
+        (None, Some(m)) => format!("{addr:#x} [{m}+{offset:#x}/{:#x}]{source}", file_size),
+        (None, None) => format!("{addr:#x}{source}"),
     };
     let name = || match &symbol {
         Some((name, ..)) => name.clone(),
         None => format!("{addr:#x}"),
     };
-    let line = |at: &str| match symbol {
-        Some(_) => format!(" {addr:#x} : {}\n", data(at)),
-        None => format!(" {}\n", data(at)),
+    let line = |source: &str| match symbol {
+        Some(_) => format!(" {addr:#x} : {}\n", data(source)),
+        None => format!(" {}\n", data(source)),
     };
     let mut position = || files.line(location).map(escaped_file);
-    let at = |(file, n): (String, u32)| format!(" at {file}:{n}");
+    let suffix = |(file, n): (String, u32)| format!(" at {file}:{n}");
     match form {
         SymbolicForm::UserLines => line(""),
-        SymbolicForm::UserFileLines => line(&position().map(at).unwrap_or_default()),
+        SymbolicForm::UserFileLines => line(&position().map(suffix).unwrap_or_default()),
         SymbolicForm::UserSimple | SymbolicForm::UserSimpleLines => {
             let lines = form == SymbolicForm::UserSimpleLines;
-            let at = if lines { position().map(at) } else { None }.unwrap_or_default();
+            let source = if lines { position().map(suffix) } else { None }.unwrap_or_default();
             match (&symbol, module) {
                 (Some((name, offset, _)), Some(m)) => {
-                    format!("{name}+{offset:#x}{at} [{}]\n", base(m))
+                    format!("{name}+{offset:#x}{source} [{}]\n", base(m))
                 }
-                (Some((name, offset, _)), None) => format!("{name}+{offset:#x}{at}\n"),
-                (None, Some(m)) => format!("{}{at}\n", inside(&base(m))),
+                (Some((name, offset, _)), None) => format!("{name}+{offset:#x}{source}\n"),
+                (None, Some(m)) => format!("{}{source}\n", inside(&base(m))),
                 (None, None) => format!("{addr:#x}\n"),
             }
         }

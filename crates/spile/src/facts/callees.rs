@@ -190,7 +190,7 @@ impl QueriedFile<'_> {
     fn in_memory(&self, address: u64) -> Option<u64> {
         match self.home {
             CodeOwner::Program(_) => Some(address),
-            CodeOwner::Kernel(loaded) => match loaded.at {
+            CodeOwner::Kernel(loaded) => match loaded.load_address {
                 // The probes of a kernel that does not run are only listed and translated.
                 LoadAddress::Elsewhere => Some(address),
                 _ => loaded.to_load_address(address),

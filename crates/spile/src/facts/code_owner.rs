@@ -52,7 +52,7 @@ impl CodeOwner {
                 path: path.clone(),
                 offset: file.image().file_offset(address)?,
             }),
-            CodeOwner::Kernel(loaded) => match loaded.at {
+            CodeOwner::Kernel(loaded) => match loaded.load_address {
                 LoadAddress::Elsewhere => {
                     let (symbol, offset) = file.symbols().function_at(address)?;
                     Some(CodeLocation::Symbol {
@@ -154,7 +154,7 @@ mod tests {
     fn addresses_in_the_file_become_addresses_in_memory() {
         let module = KernelImage {
             module: Some("m".into()),
-            at: LoadAddress::Parts(vec![(0x1000, 0x10, 0x7000), (0x2000, 8, 0x9000)]),
+            load_address: LoadAddress::Parts(vec![(0x1000, 0x10, 0x7000), (0x2000, 8, 0x9000)]),
         };
         let add = Op::Binary(LocBinary::Add);
         let ops = vec![Op::Const(0x2001), Op::Bias, add, Op::Const(4), add];

@@ -65,7 +65,11 @@ impl MarkTexts {
     /// The texts for the keys of one array.
     pub(super) fn for_array(&self, g: GlobalId) -> Option<ArrayTexts<'_>> {
         let adds = *self.arrays.get(&g)?;
-        Some(ArrayTexts { all: self, g, adds })
+        Some(ArrayTexts {
+            marks: self,
+            g,
+            adds,
+        })
     }
 
     /// The text of a string that contains a mark; `None` for any other value.
@@ -85,7 +89,7 @@ impl MarkTexts {
 /// The texts for the keys of one array.
 #[derive(Clone, Copy)]
 pub(super) struct ArrayTexts<'a> {
-    all: &'a MarkTexts,
+    marks: &'a MarkTexts,
     g: GlobalId,
     adds: bool,
 }
@@ -94,7 +98,7 @@ impl ArrayTexts<'_> {
     fn keys(&self, types: &[Ty], mut keys: Vec<Value>) -> Vec<Value> {
         for (key, ty) in keys.iter_mut().zip(types) {
             if let Value::Str(_) = key
-                && let Some((text, _)) = self.all.symbolic.key(key, *ty)
+                && let Some((text, _)) = self.marks.symbolic.key(key, *ty)
             {
                 *key = text;
             }
@@ -146,30 +150,30 @@ impl HashArray<'_> {
         let Some(texts) = &self.texts else {
             return Ok(vec![key_bytes(self.types, keys)]);
         };
-        let mut aliases = texts.all.aliases.borrow_mut();
+        let mut aliases = texts.marks.aliases.borrow_mut();
         let aliases_of_array = match aliases.entry(texts.g) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(location) => {
-                let mut found = KeyAliases::new();
+                let mut by_text = KeyAliases::new();
                 for (key, _) in self.table.entries().map_err(system)? {
                     let as_text = texts.keys(self.types, read_keys(self.types, &key));
-                    found.entry(as_text).or_default().push(key);
+                    by_text.entry(as_text).or_default().push(key);
                 }
-                location.insert(found)
+                location.insert(by_text)
             }
         };
-        let found = aliases_of_array.get(keys);
-        Ok(found
+        let raw_keys = aliases_of_array.get(keys);
+        Ok(raw_keys
             .cloned()
             .unwrap_or_else(|| vec![key_bytes(self.types, keys)]))
     }
 
     /// Reads an element.
     pub(super) fn get(&mut self, keys: &[Value]) -> Result<Option<Cell>, Fault> {
-        let mut found: Option<Cell> = None;
+        let mut merged: Option<Cell> = None;
         for key in self.raw(keys)? {
             let value = self.table.get(&key).map_err(system)?;
-            match (&mut found, value.map(|v| self.cell(&v))) {
+            match (&mut merged, value.map(|v| self.cell(&v))) {
                 (Some(sum), Some(cell)) => {
                     if let Some(texts) = &self.texts {
                         texts.merge(sum, cell);
@@ -179,7 +183,7 @@ impl HashArray<'_> {
                 _ => {}
             }
         }
-        Ok(found)
+        Ok(merged)
     }
 
     /// Sets an element.
@@ -193,7 +197,7 @@ impl HashArray<'_> {
         }
         self.set_raw(&key, cell)?;
         if let Some(texts) = &self.texts {
-            let mut aliases = texts.all.aliases.borrow_mut();
+            let mut aliases = texts.marks.aliases.borrow_mut();
             let of_array = aliases.entry(texts.g).or_default();
             of_array.insert(keys.to_vec(), vec![key]);
         }

@@ -25,7 +25,7 @@ pub struct KernelImage {
     /// The module; `None` for the kernel itself.
     pub module: Option<Arc<str>>,
     /// The load address.
-    pub at: LoadAddress,
+    pub load_address: LoadAddress,
 }
 
 /// The load address of a file's code.
@@ -52,7 +52,7 @@ impl KernelImage {
         let distance = distance.ok_or("the address of the kernel is unknown")?;
         Ok(KernelImage {
             module: None,
-            at: LoadAddress::Moved(distance),
+            load_address: LoadAddress::Moved(distance),
         })
     }
 
@@ -65,8 +65,8 @@ impl KernelImage {
             let path = format!("/sys/module/{name}/sections/{}", p.name);
             let text = std::fs::read_to_string(path).ok()?;
             let digits = text.trim().trim_start_matches("0x");
-            let at = u64::from_str_radix(digits, 16).ok().filter(|at| *at != 0)?;
-            Some((p.address, p.size, at))
+            let address = u64::from_str_radix(digits, 16).ok().filter(|a| *a != 0)?;
+            Some((p.address, p.size, address))
         };
         let parts: Vec<_> = file
             .image()
@@ -80,7 +80,7 @@ impl KernelImage {
             )),
             false => Ok(KernelImage {
                 module: Some(name.clone()),
-                at: LoadAddress::Parts(parts),
+                load_address: LoadAddress::Parts(parts),
             }),
         }
     }
@@ -90,32 +90,32 @@ impl KernelImage {
     pub fn elsewhere(module: Option<&Arc<str>>) -> KernelImage {
         KernelImage {
             module: module.cloned(),
-            at: LoadAddress::Elsewhere,
+            load_address: LoadAddress::Elsewhere,
         }
     }
 
     /// The load address of a link address.
     #[must_use]
     pub fn to_load_address(&self, linked: u64) -> Option<u64> {
-        match &self.at {
+        match &self.load_address {
             LoadAddress::Elsewhere => None,
             LoadAddress::Moved(_) if linked < IMAGE => Some(linked),
             LoadAddress::Moved(distance) => Some(linked.wrapping_add(*distance)),
-            LoadAddress::Parts(parts) => parts.iter().find_map(|&(first, size, at)| {
+            LoadAddress::Parts(parts) => parts.iter().find_map(|&(first, size, loaded)| {
                 let within = linked.checked_sub(first).filter(|d| *d < size)?;
-                Some(at.wrapping_add(within))
+                Some(loaded.wrapping_add(within))
             }),
         }
     }
 
     /// The link address of a load address.
     fn to_link_address(&self, address: u64) -> Option<u64> {
-        match &self.at {
+        match &self.load_address {
             LoadAddress::Elsewhere => None,
             LoadAddress::Moved(_) if address < IMAGE => None,
             LoadAddress::Moved(distance) => Some(address.wrapping_sub(*distance)),
-            LoadAddress::Parts(parts) => parts.iter().find_map(|&(first, size, at)| {
-                let within = address.checked_sub(at).filter(|d| *d < size)?;
+            LoadAddress::Parts(parts) => parts.iter().find_map(|&(first, size, loaded)| {
+                let within = address.checked_sub(loaded).filter(|d| *d < size)?;
                 Some(first.wrapping_add(within))
             }),
         }
@@ -179,7 +179,7 @@ mod tests {
     fn link_addresses_become_load_addresses() {
         let kernel = KernelImage {
             module: None,
-            at: LoadAddress::Moved(0x1000),
+            load_address: LoadAddress::Moved(0x1000),
         };
         assert_eq!(kernel.to_load_address(IMAGE), Some(IMAGE + 0x1000));
         assert_eq!(kernel.to_link_address(IMAGE + 0x1000), Some(IMAGE));
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(kernel.to_link_address(0x20), None);
         let module = KernelImage {
             module: Some("m".into()),
-            at: LoadAddress::Parts(vec![(0x1000, 0x10, 0x7000), (0x2000, 8, 0x9000)]),
+            load_address: LoadAddress::Parts(vec![(0x1000, 0x10, 0x7000), (0x2000, 8, 0x9000)]),
         };
         for (linked, address) in [(0x1004, 0x7004), (0x2007, 0x9007)] {
             assert_eq!(module.to_load_address(linked), Some(address));

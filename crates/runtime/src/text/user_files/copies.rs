@@ -38,7 +38,7 @@ struct StackUnwind<'a> {
     abi: &'static Abi,
     ip: u64,
     /// The address to look up.
-    at: u64,
+    lookup: u64,
     sp: u64,
     bp: u64,
     /// The link register of the innermost frame, if the processor has one and it is known.
@@ -66,7 +66,7 @@ impl StackUnwind<'_> {
         }
         let (bp, ip) = (self.word(self.bp)?, self.word(self.bp + 8)?);
         (self.sp, self.bp, self.ip) = (self.bp + 16, bp, ip);
-        self.at = ip.wrapping_sub(1);
+        self.lookup = ip.wrapping_sub(1);
         Some(())
     }
 
@@ -83,11 +83,11 @@ impl StackUnwind<'_> {
             kind::END => return None,
             kind::SIGNAL => {
                 let frame = &self.abi.unwind.signal_frame;
-                let word = |at: i32| self.word(self.sp.wrapping_add_signed(at.into()));
+                let word = |offset: i32| self.word(self.sp.wrapping_add_signed(offset.into()));
                 let [bp, ip] = [frame.frame_pointer, frame.program_counter].map(word);
                 let (sp, link) = (word(frame.stack_pointer)?, frame.link.and_then(word));
                 (self.bp, self.ip, self.sp, self.link) = (bp?, ip?, sp, link);
-                self.at = self.ip;
+                self.lookup = self.ip;
                 return Some(true);
             }
             kind::STACK => from(self.sp),
@@ -115,7 +115,7 @@ impl StackUnwind<'_> {
             self.bp = self.word(location)?;
         }
         (self.ip, self.sp) = (ip, cfa);
-        self.at = self.ip.wrapping_sub(1);
+        self.lookup = self.ip.wrapping_sub(1);
         Some(false)
     }
 }
@@ -139,7 +139,7 @@ impl UserFiles {
         for (to, field) in numbers.iter_mut().zip(&piece.fields) {
             *to = field.number()?;
         }
-        let [id, process, ip, at, sp, bp, pages, mapped] = numbers;
+        let [id, process, ip, lookup, sp, bp, pages, mapped] = numbers;
         let capacity = copy::PAGES * PAGE.fit::<usize>() / 8;
         let words = usize::try_from(pages)
             .ok()?
@@ -147,7 +147,7 @@ impl UserFiles {
         let mut unwind = StackUnwind {
             abi: HOST,
             ip,
-            at,
+            lookup,
             sp,
             bp,
             // The copy begins behind it.
@@ -168,7 +168,7 @@ impl UserFiles {
         let mut frames: Vec<FrameLocation> = Vec::new();
         let mut ended = false;
         while frames.len() < most {
-            let (row, known) = self.row_at(&maps, unwind.at);
+            let (row, known) = self.row_at(&maps, unwind.lookup);
             if !known && frames.is_empty() {
                 break;
             }
@@ -184,11 +184,11 @@ impl UserFiles {
                 ended = true;
                 break;
             }
-            let mut location = location_of(&maps, unwind.at, process);
+            let mut location = location_of(&maps, unwind.lookup, process);
             location.addr = Some(unwind.ip);
             // The offset belongs to the address itself.
             if location.file != 0 {
-                location.offset += unwind.ip.wrapping_sub(unwind.at);
+                location.offset += unwind.ip.wrapping_sub(unwind.lookup);
             }
             location.offset |= if signal { EXACT } else { 0 };
             frames.push(location);
@@ -253,7 +253,7 @@ mod tests {
             abi: &spile_abi::X86_64,
             link: None,
             ip: 5,
-            at: 5,
+            lookup: 5,
             sp: 0x8000,
             bp: 0x8020,
             base: 0x8000,
@@ -266,7 +266,10 @@ mod tests {
             |how: u8, saved: u64, cfa: u64| Some(u64::from(how) << 56 | saved << 48 | cfa << 32);
         let mut w = unwind();
         assert_eq!(w.by_row(row(kind::STACK, 2, 6)), Some(false));
-        assert_eq!((w.ip, w.at, w.sp, w.bp), (0x9001, 0x9000, 0x8030, 0x8010));
+        assert_eq!(
+            (w.ip, w.lookup, w.sp, w.bp),
+            (0x9001, 0x9000, 0x8030, 0x8010)
+        );
         assert_eq!(unwind().by_row(row(kind::END, 0, 0)), None);
         assert_eq!(unwind().by_row(row(kind::STACK, 0, 0)), None);
         let mut w = unwind();
@@ -300,7 +303,7 @@ mod tests {
         let mut w = StackUnwind {
             abi: &AARCH64,
             ip: 0x1004,
-            at: 0x1004,
+            lookup: 0x1004,
             sp: 0x8000,
             bp: 0x8000,
             link: Some(0x1024),
@@ -310,7 +313,10 @@ mod tests {
         assert_eq!(w.by_row(leaf), Some(false));
         assert_eq!((w.ip, w.sp, w.bp), (0x1024, 0x8000, 0x8000));
         assert_eq!(w.by_row(inner), Some(false));
-        assert_eq!((w.ip, w.at, w.sp, w.bp), (0x106c, 0x106b, 0x8020, 0x8040));
+        assert_eq!(
+            (w.ip, w.lookup, w.sp, w.bp),
+            (0x106c, 0x106b, 0x8020, 0x8040)
+        );
         assert_eq!(w.by_row(outer), Some(false));
         assert_eq!((w.ip, w.sp, w.bp), (0x2010, 0x8050, 0x9000));
         // Only the innermost function can have its return address in the register.
@@ -338,7 +344,7 @@ mod tests {
         let mut w = StackUnwind {
             abi: &AARCH64,
             ip: 1,
-            at: 1,
+            lookup: 1,
             sp: 0x8000,
             bp: 0,
             link: None,
@@ -347,7 +353,10 @@ mod tests {
         };
         let signal = Some(u64::from(kind::SIGNAL) << 56);
         assert_eq!(w.by_row(signal), Some(true));
-        assert_eq!((w.ip, w.at, w.sp, w.bp), (0x4444, 0x4444, 0x80f0, 0x8100));
+        assert_eq!(
+            (w.ip, w.lookup, w.sp, w.bp),
+            (0x4444, 0x4444, 0x80f0, 0x8100)
+        );
         assert_eq!(w.link, Some(0x3000));
     }
 }

@@ -110,7 +110,7 @@ impl FileTables {
     /// The tables of a file with that path; with its lines if `lines` is set.
     pub fn new(path: &str, module: Option<&DebugFile>, lines: bool) -> FileTables {
         let mut tables = FileTables::default();
-        let base = path.rfind('/').map_or(0, |at| at as u64 + 1);
+        let base = path.rfind('/').map_or(0, |slash| slash as u64 + 1);
         push(&mut tables.words, base, module.map_or(0, loaded_size), path);
         if let Some(module) = module {
             tables.add_symbols(module);

@@ -68,18 +68,20 @@ fn rule(row: &UnwindRow, abi: &Abi) -> (u8, i16, u8) {
         return (kind::SIGNAL, 0, 0);
     }
     let saved = match row.frame_pointer {
-        SavedRule::AtCfa(at) if at < 0 && at % WORD == 0 => {
-            u8::try_from(at.unsigned_abs() / WORD.unsigned_abs()).ok()
+        SavedRule::AtCfa(offset) if offset < 0 && offset % WORD == 0 => {
+            u8::try_from(offset.unsigned_abs() / WORD.unsigned_abs()).ok()
         }
         SavedRule::AtCfa(_) | SavedRule::Register(_) | SavedRule::AtRegister { .. } => None,
         SavedRule::Same | SavedRule::Undefined | SavedRule::Other => Some(0),
     };
     let followed = match (row.ra, row.frame_pointer) {
         (SavedRule::Undefined, _) => return (kind::END, 0, 0),
-        (SavedRule::AtCfa(at), _) if abi.link.is_none() => i64::from(at) == -abi.calls.popped,
+        (SavedRule::AtCfa(offset), _) if abi.link.is_none() => {
+            i64::from(offset) == -abi.calls.popped
+        }
         // In the link register, or beside the frame pointer.
         (SavedRule::Same, _) => abi.link.is_some() && saved == Some(0),
-        (SavedRule::AtCfa(at), SavedRule::AtCfa(frame)) => at == frame + WORD,
+        (SavedRule::AtCfa(offset), SavedRule::AtCfa(frame)) => offset == frame + WORD,
         _ => false,
     };
     let Some(saved) = saved.filter(|_| followed) else {
