@@ -124,7 +124,7 @@ pub enum Event {
         /// Sampling period or frequency.
         sample: SamplingRate,
         /// The processes whose events count.
-        of: PerfScope,
+        scope: PerfScope,
     },
     /// Locations in code of the kernel or of programs.
     Code(CodeProbe),
@@ -190,7 +190,7 @@ events! {
     TraceEvent "trace_event" (event), Kernel "kernel_tracepoint" [Record];
     SysEnter "sys_enter" (calls), Kernel "kernel_tracepoint" [CallArgument SystemCall SystemCallEntry];
     SysExit "sys_exit" (calls), Kernel "kernel_tracepoint" [CallArgument SystemCall SystemCallReturn CallReturn];
-    Perf "perf" { ty ",", config ",", sample, of }, Kernel "perf_event" [Registers];
+    Perf "perf" { ty ",", config ",", sample, scope }, Kernel "perf_event" [Registers];
     Code "code" (probe), Kernel "kprobe" [Argument CallArgument CodeLocation Registers];
     Watch "watch" (watch), Kernel "hardware_data_breakpoint" [Registers];
     Netfilter "netfilter" (hook), Kernel "netfilter" [Argument Packet];
@@ -201,9 +201,9 @@ form! {
     struct Procfs { write["read", "write"] path maxsize umask["umask"] }
     struct TraceEvent { system "," name "," id }
     struct Netfilter { pf "," hook "," priority }
-    struct Watch { reads["write", "rw"] address length of }
+    struct Watch { reads["write", "rw"] address length owner }
     struct CodeProbe { space ret["return"] pid["pid"] tree["tree"] optional_sites sites[","] }
-    struct Exits { goroutines["goroutines"] shared["shared"] at["exit"] }
+    struct Exits { goroutines["goroutines"] shared["shared"] instructions["exit"] }
     struct Exit { offset distance }
 }
 
@@ -332,7 +332,7 @@ pub struct Watch {
     /// Reads hit too, not only writes.
     pub reads: bool,
     /// The owner of the memory.
-    pub of: WatchOwner,
+    pub owner: WatchOwner,
 }
 
 /// Locations in code that one handler serves. The intrinsic `ctx_site` gives the number of the location
@@ -387,7 +387,7 @@ pub struct CodeSite {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Exits {
     /// The return instructions.
-    pub at: Vec<Exit>,
+    pub instructions: Vec<Exit>,
     /// The function is called by goroutines, which change threads and whose stacks move.
     pub goroutines: bool,
     /// Some of the instructions belong to functions that it jumps to (tail calls), so a hit is a

@@ -217,8 +217,8 @@ impl FlowGraph {
             Inst::Copy { dst, src } => flow_all(&[*src], reg(dst)),
             Inst::Concat { dst, a, b } => flow_all(&[*a, *b], reg(dst)),
             Inst::Sprint { dst, args, .. } => flow_all(args, reg(dst)),
-            Inst::Save { src, at: offset } => flow_all(&[*src], TextNode::Saved(id, *offset)),
-            Inst::Restore { dst, at: offset } => self.flow(TextNode::Saved(id, *offset), reg(dst)),
+            Inst::Save { src, offset } => flow_all(&[*src], TextNode::Saved(id, *offset)),
+            Inst::Restore { dst, offset } => self.flow(TextNode::Saved(id, *offset), reg(dst)),
             Inst::Raise { msg } => flow_all(&[*msg], TextNode::Error),
             Inst::CatchMsg { dst } => self.flow(TextNode::Error, reg(dst)),
             Inst::Call { dst, func, args } => {

@@ -296,7 +296,7 @@ impl Program {
 
     /// Whether the program watches memory of all processes that run a program.
     pub fn watches_programs(&self) -> bool {
-        let of_program = |w: &Watch| matches!(w.of, WatchOwner::Program(_));
+        let of_program = |w: &Watch| matches!(w.owner, WatchOwner::Program(_));
         let mut events = self.handlers.iter().map(|h| &h.event);
         events.any(|e| matches!(e, Event::Watch(w) if of_program(w)))
     }
@@ -444,9 +444,9 @@ pub enum Inst {
     /// Ends the innermost activation.
     Leave = ("leave"),
     /// Saves a register in the innermost activation, at this byte offset of its saved registers.
-    Save { src: Val, at: u32 } = ("save" src, at),
+    Save { src: Val, offset: u32 } = ("save" src, offset),
     /// `dst` = the value saved there.
-    Restore { dst: Reg, at: u32 } = ("restore" at) -> dst; Reads,
+    Restore { dst: Reg, offset: u32 } = ("restore" offset) -> dst; Reads,
     /// Fails again with the error that led to this catch block; the instruction's location becomes one
     /// more caller.
     Rethrow = ("rethrow"); Fails,

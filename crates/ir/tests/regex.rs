@@ -533,7 +533,7 @@ fn patterns_that_glibc_refuses_are_errors() {
             }
             Err(e) => {
                 assert!(
-                    e.at.is_some_and(|at| at <= pattern.len()),
+                    e.offset.is_some_and(|offset| offset <= pattern.len()),
                     "{pattern}: {e:?}"
                 );
                 assert!(!e.message.is_empty());

@@ -287,7 +287,7 @@ impl LoadedObject {
     pub fn watch_in(&self, process: u32, links: &mut Links) -> Result<(), Error> {
         for info in &self.infos {
             if let Attach::Watch(watch) = &info.attach
-                && let WatchOwner::Program(path) = &watch.of
+                && let WatchOwner::Program(path) = &watch.owner
             {
                 let only = Some(process);
                 self.with_program(&info.name, |fd| {

@@ -226,7 +226,7 @@ impl Attach {
                 ty,
                 config,
                 sample,
-                of: scope,
+                scope,
             } => Attach::Perf {
                 ty: *ty,
                 configs: vec![*config],

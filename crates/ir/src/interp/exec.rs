@@ -533,14 +533,14 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                 let (iters, _) = self.kept.pop().ok_or_else(invalid)?;
                 self.top().iters = iters;
             }
-            Inst::Save { src, at } => {
+            Inst::Save { src, offset } => {
                 let value = self.val(*src);
                 let (_, saved) = self.kept.last_mut().ok_or_else(invalid)?;
-                saved.insert(*at, value);
+                saved.insert(*offset, value);
             }
-            Inst::Restore { at, .. } => {
+            Inst::Restore { offset, .. } => {
                 let (_, saved) = self.kept.last().ok_or_else(invalid)?;
-                return Ok(Some(saved.get(at).cloned().ok_or_else(invalid)?));
+                return Ok(Some(saved.get(offset).cloned().ok_or_else(invalid)?));
             }
             _ => return Err(invalid()),
         }

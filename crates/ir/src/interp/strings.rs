@@ -113,8 +113,8 @@ pub fn unicode<E>(
 ) -> Result<Option<Vec<u8>>, E> {
     let mut out = Vec::new();
     let mut high = 0;
-    for at in 0..capacity as u64 {
-        let mut code = read(at * unit)?;
+    for index in 0..capacity as u64 {
+        let mut code = read(index * unit)?;
         if code == 0 {
             break;
         }

@@ -14,8 +14,8 @@ pub fn run(program: &Program, body: &mut Body) {
         live.step_term(block, &mut set);
         // Instructions that stay move to the end.
         let mut kept = insts.len();
-        for at in (0..insts.len()).rev() {
-            let inst = &mut insts[at].0;
+        for index in (0..insts.len()).rev() {
+            let inst = &mut insts[index].0;
             let dead = inst.dst().is_none_or(|r| !set.contains(r));
             let idle = matches!(inst, Inst::Copy { dst, src: Val::Reg(src) } if dst == src);
             if idle || dead && inst.removable(program) {
@@ -26,7 +26,7 @@ pub fn run(program: &Program, body: &mut Body) {
             }
             live.step(block, inst, &mut set);
             kept -= 1;
-            insts.swap(at, kept);
+            insts.swap(index, kept);
         }
         insts.drain(..kept);
         body.blocks[i].insts = insts;

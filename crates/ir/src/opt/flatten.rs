@@ -221,7 +221,7 @@ impl<'a> FlatBody<'a> {
         saved
     }
 
-    /// Ends the block `at` with a jump to the callee; returns the block where the caller goes on.
+    /// Ends the block `from` with a jump to the callee; returns the block where the caller goes on.
     fn replace_call(
         &mut self,
         from: usize,
@@ -250,8 +250,8 @@ impl<'a> FlatBody<'a> {
         let mut offset = 0;
         for r in &call.saved {
             let (src, dst) = (Val::Reg(*r), *r);
-            kept.push(Inst::Save { src, at: offset });
-            back.push(Inst::Restore { dst, at: offset });
+            kept.push(Inst::Save { src, offset });
+            back.push(Inst::Restore { dst, offset });
             offset += self.body.regs[r.index()].size();
         }
         if func.recursive {

@@ -215,23 +215,23 @@ fn inline_body(
         match call {
             // The second half and the callee's copy are later blocks. Callees are complete (or too
             // large to copy), so only the second half has calls left.
-            Some(at) => splice(&mut body, (b, at), program, empty, sites),
+            Some(index) => splice(&mut body, (b, index), program, empty, sites),
             None => b += 1,
         }
     }
     body
 }
 
-/// Replaces the call at `body.blocks[b].insts[at]`.
+/// Replaces the call at `body.blocks[b].insts[index]`.
 fn splice(
     body: &mut Body,
-    (b, at): (usize, usize),
+    (b, index): (usize, usize),
     program: &Program,
     empty: StrId,
     sites: &mut SiteTable,
 ) {
     let catch = body.blocks[b].catch;
-    let rest = body.blocks[b].insts.split_off(at + 1);
+    let rest = body.blocks[b].insts.split_off(index + 1);
     let Some((Inst::Call { dst, func, args }, site)) = body.blocks[b].insts.pop() else {
         return;
     };

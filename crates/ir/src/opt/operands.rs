@@ -25,8 +25,8 @@ fn constant(body: &mut Body) {
     }
     let mut from = vec![Source::Nothing; body.regs.len()];
     let mut set = |dst: Reg, new: Source| {
-        if let Some(at) = from.get_mut(dst.index()) {
-            *at = match at {
+        if let Some(source) = from.get_mut(dst.index()) {
+            *source = match source {
                 Source::Nothing => new,
                 _ => Source::Other,
             };

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// Offset in the expression; `None` for the whole.
-    pub at: Option<usize>,
+    pub offset: Option<usize>,
     /// The error message.
     pub message: String,
     help: Cow<'static, str>,
@@ -15,7 +15,7 @@ pub struct Error {
 impl Error {
     pub(super) fn new(offset: usize, message: impl Into<String>) -> Error {
         Error {
-            at: Some(offset),
+            offset: Some(offset),
             message: message.into(),
             help: "".into(),
         }
@@ -23,7 +23,7 @@ impl Error {
 
     pub(super) fn large(why: &str) -> Error {
         Error {
-            at: None,
+            offset: None,
             message: format!("this regular expression is too large: {why}"),
             help: "split it into several, or make intervals smaller".into(),
         }
@@ -36,7 +36,7 @@ impl Error {
 
     /// Whether the expression is valid, but too large.
     pub fn too_large(&self) -> bool {
-        self.at.is_none()
+        self.offset.is_none()
     }
 
     /// The way out; "" if there is none.

@@ -103,8 +103,8 @@ pub fn parse(pattern: &[u8]) -> Result<(Ast, u32), Error> {
         groups: 0,
         depth: 0,
     };
-    if let Some(at) = pattern.iter().position(|b| *b == 0) {
-        return Err(Error::new(at, "a regular expression cannot contain a NUL"));
+    if let Some(nul) = pattern.iter().position(|b| *b == 0) {
+        return Err(Error::new(nul, "a regular expression cannot contain a NUL"));
     }
     let ast = p.alternatives()?;
     Ok((ast, p.groups))

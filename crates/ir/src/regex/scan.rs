@@ -174,7 +174,7 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
         let members = Graph::members(&at_edge);
         let bytes = members.iter().flat_map(|n| &g.bytes[*n as usize]);
         let steps: Vec<_> = bytes
-            .filter_map(|(to, of)| match &nfa.nodes[*of as usize] {
+            .filter_map(|(to, node)| match &nfa.nodes[*node as usize] {
                 Node::Byte(set, _) => Some((*to, set)),
                 _ => None,
             })

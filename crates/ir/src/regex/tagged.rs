@@ -130,7 +130,7 @@ struct Closure<'a> {
     /// The best path to a node with this set of begun repetitions.
     best: FxHashMap<(NodeId, u64), u32>,
     /// The best path to a slot.
-    found: FxHashMap<Slot, u32>,
+    best_to_slot: FxHashMap<Slot, u32>,
 }
 
 impl Closure<'_> {
@@ -212,8 +212,8 @@ impl Closure<'_> {
     }
 
     fn reach(&mut self, slot: Slot, path: u32) {
-        if self.keep_better(&self.found, &slot, path) {
-            self.found.insert(slot, path);
+        if self.keep_better(&self.best_to_slot, &slot, path) {
+            self.best_to_slot.insert(slot, path);
         }
     }
 
@@ -336,7 +336,7 @@ impl<'a> Builder<'a> {
             from,
             steps: Vec::new(),
             best: FxHashMap::default(),
-            found: FxHashMap::default(),
+            best_to_slot: FxHashMap::default(),
         }
     }
 
@@ -373,10 +373,10 @@ impl<'a> Builder<'a> {
 
     /// The state that a closure reaches, and the operations of its paths.
     fn successor(c: &Closure<'_>) -> (TaggedState, Vec<(u16, Vec<Op>)>) {
-        let mut slots: Vec<Slot> = c.found.keys().copied().collect();
+        let mut slots: Vec<Slot> = c.best_to_slot.keys().copied().collect();
         slots.sort_unstable();
         let n = slots.len();
-        let paths: Vec<u32> = slots.iter().map(|s| c.found[s]).collect();
+        let paths: Vec<u32> = slots.iter().map(|s| c.best_to_slot[s]).collect();
         let (mut better, mut out) = (vec![0; n * n], vec![0; n * n]);
         let accept = |i: usize| matches!(c.nfa.nodes[slots[i].0 as usize], Node::Accept);
         for i in (0..n).filter(|i| !accept(*i)) {

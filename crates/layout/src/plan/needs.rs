@@ -80,8 +80,8 @@ pub fn saved_bytes(body: &Body) -> u32 {
     let end = |inst: &Inst| match inst {
         Inst::Save {
             src: Val::Reg(r),
-            at,
-        } => at + body.regs[r.index()].size(),
+            offset,
+        } => offset + body.regs[r.index()].size(),
         _ => 0,
     };
     let insts = body.insts();

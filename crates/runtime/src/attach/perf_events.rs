@@ -138,7 +138,7 @@ pub(crate) fn watch(
     program: BorrowedFd<'_>,
     links: &mut Links,
 ) -> Result<(), Error> {
-    let process = match &watch.of {
+    let process = match &watch.owner {
         WatchOwner::Kernel => None,
         WatchOwner::Process(pid) => Some(*pid),
         WatchOwner::Program(path) => {

@@ -65,7 +65,7 @@ pub(crate) fn sites(probe: &CodeProbe) -> Vec<AttachSite<'_>> {
                 site,
                 exit: None,
             }),
-            Some(exits) => attach_sites.extend(exits.at.iter().map(|exit| AttachSite {
+            Some(exits) => attach_sites.extend(exits.instructions.iter().map(|exit| AttachSite {
                 cookie: number | u64::from(exit.distance.cast_unsigned()) << 32,
                 site,
                 exit: Some(exit.offset),

@@ -21,7 +21,7 @@ pub(super) fn cpu_clock(hz: u64) -> Event {
         ty: 1,
         config: 0,
         sample: SamplingRate::Freq(hz),
-        of: PerfScope::All,
+        scope: PerfScope::All,
     }
 }
 
@@ -131,7 +131,7 @@ fn perf_match(ty: u32, config: u64, rest: PerfOptions, point: String) -> PointMa
             ty,
             config,
             sample: rest.sample,
-            of: rest.scope,
+            scope: rest.scope,
         };
         let ctx = HandlerContext::empty(HandlerKind::Perf);
         return PointMatch::Event { event, point, ctx };

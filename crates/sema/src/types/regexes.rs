@@ -38,7 +38,7 @@ fn message(re: &ScriptRegex, e: &regex::Error) -> Diagnostic {
         true => codes::LARGE_REGEX,
         false => codes::BAD_REGEX,
     };
-    let d = Diagnostic::error(code, e.message.clone()).at(location(re, e.at));
+    let d = Diagnostic::error(code, e.message.clone()).at(location(re, e.offset));
     match e.remedy() {
         "" => d,
         help => d.help(help),

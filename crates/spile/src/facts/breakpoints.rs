@@ -89,7 +89,7 @@ fn check(
     usage: LocationUse,
 ) -> Result<u64, String> {
     let to = breakpoints.check(location.address, usage)?;
-    for exit in location.exits.iter().flat_map(|e| &e.at) {
+    for exit in location.exits.iter().flat_map(|e| &e.instructions) {
         let address = file.image().address_of_offset(exit.offset);
         let address = address.ok_or("a return instruction is not in the file")?;
         breakpoints.check(address, LocationUse::Exact)?;
@@ -103,12 +103,12 @@ fn move_location(file: &File, location: FoundLocation, to: u64) -> FoundLocation
     let distance = to.wrapping_sub(location.address).low32().cast_signed();
     let offset = file.image().file_offset(to);
     let exits = location.exits.map(|exits| {
-        let moved = exits.at.iter().map(|exit| Exit {
+        let moved = exits.instructions.iter().map(|exit| Exit {
             distance: exit.distance - distance,
             ..*exit
         });
         Arc::new(Exits {
-            at: moved.collect(),
+            instructions: moved.collect(),
             ..*exits
         })
     });

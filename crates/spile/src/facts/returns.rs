@@ -61,7 +61,7 @@ impl ReturnDecisions {
         let (mut safe, mut refused, mut endless) = (Vec::new(), Vec::new(), None);
         for location in locations {
             match exits(file, &finder, &location) {
-                Ok(exits) if exits.at.is_empty() => endless = Some(location.name),
+                Ok(exits) if exits.instructions.is_empty() => endless = Some(location.name),
                 Ok(exits) => safe.push(FoundLocation {
                     exits: Some(Arc::new(exits)),
                     ..location
@@ -179,7 +179,7 @@ fn exits(file: &File, finder: &ExitFinder<'_>, location: &FoundLocation) -> Resu
     let addresses = locations.in_function.iter().chain(&locations.shared);
     let instructions: Option<Vec<Exit>> = addresses.map(exit).collect();
     Ok(Exits {
-        at: instructions.ok_or("its parts are too far apart")?,
+        instructions: instructions.ok_or("its parts are too far apart")?,
         goroutines,
         shared: !locations.shared.is_empty(),
     })

@@ -38,8 +38,8 @@ impl HandlerCodegen<'_> {
                 self.store(depth, level);
                 Ok(())
             }
-            Inst::Save { src, at } => self.save(*src, *at),
-            Inst::Restore { dst, at } => self.restore(*dst, *at),
+            Inst::Save { src, offset } => self.save(*src, *offset),
+            Inst::Restore { dst, offset } => self.restore(*dst, *offset),
             _ => Err("not about activations".into()),
         }
     }
