@@ -328,8 +328,8 @@ impl Builder {
     }
 
     /// The address of a location.
-    pub fn addr(&self, of: MemoryOperand) -> Scalar<'_> {
-        self.def(|dst| LirInst::Addr { dst, of })
+    pub fn addr(&self, location: MemoryOperand) -> Scalar<'_> {
+        self.def(|dst| LirInst::Addr { dst, location })
     }
 
     /// The address of constant data.

@@ -133,7 +133,7 @@ pub enum LirInst {
     /// constants become one. Verifiers before Linux 6.8 still know a zero. Not for addresses.
     Opaque { dst: Value, a: Value },
     /// `dst` = the address of a location.
-    Addr { dst: Value, of: MemoryOperand },
+    Addr { dst: Value, location: MemoryOperand },
     /// Calls a helper of the host.
     Helper {
         dst: Option<Value>,
@@ -323,7 +323,7 @@ impl Module {
         let insts = insts.flat_map(|b| &b.insts);
         insts.filter_map(|inst| match inst {
             LirInst::Addr {
-                of: MemoryOperand::Func(name),
+                location: MemoryOperand::Func(name),
                 ..
             } => Some(name.as_str()),
             _ => None,

@@ -619,8 +619,8 @@ impl Reader<'_> {
                 a: self.value()?,
             }),
             "slot" | "cpu" | "state" | "map" | "func" | "data" => {
-                let of = self.location(name)?;
-                Ok(LirInst::Addr { dst, of })
+                let location = self.location(name)?;
+                Ok(LirInst::Addr { dst, location })
             }
             "call" => {
                 self.expect(b'@')?;

@@ -59,9 +59,9 @@ pub fn outline(module: &mut Module, limits: &HostLimits) -> Result<(), String> {
 /// function.
 fn slots_first(func: &mut LirFunc) {
     let is_slot = |inst: &LirInst| {
-        let of = MemoryOperand::Slot(SlotId(0), 0);
-        matches!(inst, LirInst::Addr { of: location, .. }
-            if std::mem::discriminant(location) == std::mem::discriminant(&of))
+        let slot = MemoryOperand::Slot(SlotId(0), 0);
+        matches!(inst, LirInst::Addr { location, .. }
+            if std::mem::discriminant(location) == std::mem::discriminant(&slot))
     };
     let mut addresses = Vec::new();
     for block in func.blocks.iter_mut().skip(1) {
@@ -164,7 +164,7 @@ struct Outline<'f> {
     /// Constants and addresses from outside that the loop reads, which the step makes itself.
     made: Vec<LirInst>,
     /// Values of the loop that are read outside, without arguments of the edges that leave it.
-    found: Vec<Value>,
+    results: Vec<Value>,
     /// Blocks to which the loop is left.
     exits: Vec<usize>,
     defs: HashMap<Value, usize>,
@@ -200,7 +200,7 @@ impl<'f> Outline<'f> {
             blocks: body.iter().map(|n| n.block()).collect(),
             read: Vec::new(),
             made: Vec::new(),
-            found: Vec::new(),
+            results: Vec::new(),
             exits: Vec::new(),
             defs,
             words: HashMap::new(),
@@ -216,7 +216,7 @@ impl<'f> Outline<'f> {
 
     /// Finds the outside values that the loop reads, and the loop's values that are read outside.
     fn values(&mut self) {
-        let (mut read, mut found) = (BTreeSet::new(), BTreeSet::new());
+        let (mut read, mut results) = (BTreeSet::new(), BTreeSet::new());
         for i in &self.blocks {
             let block = &self.func.blocks[*i];
             let mut uses = Vec::new();
@@ -237,13 +237,13 @@ impl<'f> Outline<'f> {
         }
         for exit in &self.exits {
             let live = self.live[*exit].iter().copied();
-            found.extend(live.filter(|v| self.in_loop(*v) && !self.carried.contains(v)));
+            results.extend(live.filter(|v| self.in_loop(*v) && !self.carried.contains(v)));
         }
-        self.found = found.into_iter().collect();
+        self.results = results.into_iter().collect();
         let insts = self.func.blocks.iter().flat_map(|b| &b.insts);
         let constant = |inst: &&LirInst| match inst {
             LirInst::Const { .. } => true,
-            LirInst::Addr { of, .. } => !matches!(of, MemoryOperand::Slot(..)),
+            LirInst::Addr { location, .. } => !matches!(location, MemoryOperand::Slot(..)),
             _ => false,
         };
         let made = insts.filter(constant);
@@ -256,7 +256,7 @@ impl<'f> Outline<'f> {
     fn location(&mut self, limits: &HostLimits) -> Result<(), String> {
         let addresses = addresses(self.func);
         let mut words = vec![ContextWord::Exit];
-        let mut changing: Vec<Value> = self.carried.iter().chain(&self.found).copied().collect();
+        let mut changing: Vec<Value> = self.carried.iter().chain(&self.results).copied().collect();
         for exit in &self.exits {
             let params = &self.func.blocks[*exit].params;
             words.extend((0..params.len()).map(|n| ContextWord::Param(*exit, n)));
@@ -270,7 +270,7 @@ impl<'f> Outline<'f> {
                 self.func.values[v.index()]
             ));
         }
-        let values = self.carried.iter().chain(&self.read).chain(&self.found);
+        let values = self.carried.iter().chain(&self.read).chain(&self.results);
         words.extend(values.map(|v| ContextWord::Value(*v)));
         let capacity = |slot: SlotId| self.func.slots[slot.index()];
         let known = self.context.map_or(0, capacity);
@@ -405,7 +405,7 @@ impl<'f> Outline<'f> {
             for (n, param) in params.iter().enumerate() {
                 insts.extend(self.forget(context, ContextWord::Param(*to, n), *param));
             }
-            for v in self.found.iter().filter(|v| self.live[*to].contains(v)) {
+            for v in self.results.iter().filter(|v| self.live[*to].contains(v)) {
                 insts.extend(self.forget(context, ContextWord::Value(*v), *v));
             }
             // The verifier follows another iteration behind an exit, too.
@@ -457,8 +457,11 @@ impl<'f> Outline<'f> {
     fn caller(&mut self) {
         let [context, times, count, exit] =
             ["context", "times", "count", "exit"].map(|n| fresh(self.func, n));
-        let of = MemoryOperand::Slot(self.context.unwrap_or(SlotId(0)), 0);
-        let mut insts = vec![LirInst::Addr { dst: context, of }];
+        let location = MemoryOperand::Slot(self.context.unwrap_or(SlotId(0)), 0);
+        let mut insts = vec![LirInst::Addr {
+            dst: context,
+            location,
+        }];
         let (zero, unknown) = self.unknown_zero();
         insts.extend(zero);
         // Zeros that the verifier knows are the only words that it does not forget. It would follow
@@ -485,8 +488,8 @@ impl<'f> Outline<'f> {
             .words
             .keys()
             .filter(|w| matches!(w, ContextWord::Param(..)));
-        let found = self.found.iter().map(|v| ContextWord::Value(*v));
-        let mut unset: Vec<ContextWord> = params.copied().chain(found).collect();
+        let results = self.results.iter().map(|v| ContextWord::Value(*v));
+        let mut unset: Vec<ContextWord> = params.copied().chain(results).collect();
         unset.sort_by_key(|w| self.at(*w));
         for word in unset {
             insts.extend(self.forget(context, word, unknown));
@@ -505,7 +508,7 @@ impl<'f> Outline<'f> {
             insts.push(self.load(exit, context, ContextWord::Exit));
         }
         let mut after = HashMap::new();
-        for v in self.carried.iter().chain(&self.found) {
+        for v in self.carried.iter().chain(&self.results) {
             let dst = fresh(self.func, "after");
             insts.push(self.load(dst, context, ContextWord::Value(*v)));
             after.insert(*v, dst);

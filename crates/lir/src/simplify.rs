@@ -260,8 +260,8 @@ fn remove_unused(func: &mut LirFunc) {
     let mut read = vec![false; func.values.len()];
     while let Some(v) = work.pop() {
         if !std::mem::replace(&mut read[v.index()], true) {
-            let first = made_of.partition_point(|(of, _)| of.index() < v.index());
-            let from = made_of[first..].iter().take_while(|(of, _)| *of == v);
+            let first = made_of.partition_point(|(value, _)| value.index() < v.index());
+            let from = made_of[first..].iter().take_while(|(value, _)| *value == v);
             work.extend(from.map(|(_, from)| *from));
         }
     }
@@ -270,9 +270,9 @@ fn remove_unused(func: &mut LirFunc) {
         func.blocks[i]
             .insts
             .retain(|inst| has_effect(inst) || used(inst));
-        for at in (0..func.blocks[i].params.len()).rev() {
-            if i > 0 && !read[func.blocks[i].params[at].index()] {
-                remove_param(func, i, at);
+        for index in (0..func.blocks[i].params.len()).rev() {
+            if i > 0 && !read[func.blocks[i].params[index].index()] {
+                remove_param(func, i, index);
             }
         }
     }

@@ -167,8 +167,8 @@ impl Display for InFunc<'_, &LirInst> {
                 off,
                 src,
             } => {
-                let (at, src) = (InFunc(func, (*base, *off)), InFunc(func, *src));
-                write!(f, "store {} {at}, {src}", size.name())
+                let (address, src) = (InFunc(func, (*base, *off)), InFunc(func, *src));
+                write!(f, "store {} {address}, {src}", size.name())
             }
             LirInst::Atomic {
                 op,
@@ -179,8 +179,8 @@ impl Display for InFunc<'_, &LirInst> {
                 src,
                 ..
             } => {
-                let at = InFunc(func, (*base, *off));
-                write!(f, "{} {} {at}, ", op.name(), width.name())?;
+                let address = InFunc(func, (*base, *off));
+                write!(f, "{} {} {address}, ", op.name(), width.name())?;
                 if let Some(expected) = expected {
                     write!(f, "{}, ", InFunc(func, *expected))?;
                 }
@@ -188,7 +188,7 @@ impl Display for InFunc<'_, &LirInst> {
             }
             LirInst::Bound { a, max, .. } => write!(f, "bound {}, {max}", InFunc(func, *a)),
             LirInst::Opaque { a, .. } => write!(f, "opaque {}", InFunc(func, *a)),
-            LirInst::Addr { of, .. } => of.fmt(f),
+            LirInst::Addr { location, .. } => location.fmt(f),
             LirInst::Helper { helper, args, .. } => {
                 write!(f, "helper {}({})", helper.name(), InFunc(func, &**args))
             }

@@ -177,9 +177,9 @@ fn at_block(func: &LirFunc, block: usize) -> ErrorLocation<'_> {
 }
 
 fn at_inst<'a>(func: &'a LirFunc, block: usize, inst: &LirInst) -> ErrorLocation<'a> {
-    let mut at = at_block(func, block);
-    at.location = format!("{}: {}", at.location, func.show(inst));
-    at
+    let mut location = at_block(func, block);
+    location.location = format!("{}: {}", location.location, func.show(inst));
+    location
 }
 
 fn function(module: &Module, func: &LirFunc, limits: &HostLimits) -> Res {
@@ -202,49 +202,49 @@ fn function(module: &Module, func: &LirFunc, limits: &HostLimits) -> Res {
 }
 
 fn names_and_ids(func: &LirFunc, limits: &HostLimits) -> Res {
-    let at = ErrorLocation {
+    let location = ErrorLocation {
         func: Some(func),
         location: format!("@{}", func.name),
     };
     if func.blocks.is_empty() {
-        return at.fail(Invariant::Entry, "a function needs a block");
+        return location.fail(Invariant::Entry, "a function needs a block");
     }
-    at.params(func.params().len(), limits)?;
+    location.params(func.params().len(), limits)?;
     let mut total = 0u32;
     for size in &func.slots {
         total = total.saturating_add(*size);
         if *size == 0 || size % 8 != 0 || total > limits.stack {
             let message = format!("a slot of {size} bytes, {total} in all");
-            return at.fail(Invariant::Slots, message);
+            return location.fail(Invariant::Slots, message);
         }
     }
     let mut names = HashSet::new();
     for block in &func.blocks {
-        at.name(&block.name, &mut names)?;
+        location.name(&block.name, &mut names)?;
     }
     let mut names = HashSet::new();
     for name in &func.values {
-        at.name(name, &mut names)?;
+        location.name(name, &mut names)?;
     }
     for (i, block) in func.blocks.iter().enumerate() {
-        let at = at_block(func, i);
+        let location = at_block(func, i);
         for edge in block.edges() {
             match edge.block.index() {
-                0 => return at.fail(Invariant::Entry, "a jump to the first block"),
+                0 => return location.fail(Invariant::Entry, "a jump to the first block"),
                 b if b >= func.blocks.len() => {
-                    return at.fail(Invariant::Ids, format!("no block {b}"));
+                    return location.fail(Invariant::Ids, format!("no block {b}"));
                 }
-                _ => edge.args.iter().try_for_each(|v| at.value(*v))?,
+                _ => edge.args.iter().try_for_each(|v| location.value(*v))?,
             }
         }
-        block.params.iter().try_for_each(|v| at.value(*v))?;
+        block.params.iter().try_for_each(|v| location.value(*v))?;
         let mut used = Vec::new();
         for inst in &block.insts {
             inst.for_each_use(|v| used.push(*v));
             used.extend(inst.dst());
         }
         block.term.for_each_use(|v| used.push(*v));
-        used.iter().try_for_each(|v| at.value(*v))?;
+        used.iter().try_for_each(|v| location.value(*v))?;
     }
     Ok(())
 }
@@ -306,10 +306,10 @@ fn shapes(inst: &LirInst) -> Found {
 }
 
 fn address(module: &Module, func: &LirFunc, inst: &LirInst) -> Found {
-    let LirInst::Addr { of, .. } = inst else {
+    let LirInst::Addr { location, .. } = inst else {
         return None;
     };
-    match of {
+    match location {
         MemoryOperand::Slot(slot, off) => match func.slots.get(slot.index()) {
             None => Some((Invariant::Ids, "no such slot")),
             Some(size) => (off >= size).then_some((Invariant::Slots, "behind the slot's end")),
@@ -394,22 +394,22 @@ fn recursion(module: &Module) -> Res {
 
 fn loops(func: &LirFunc, cfg: &Cfg, limits: &HostLimits) -> Res {
     for (i, block) in func.blocks.iter().enumerate() {
-        let at = at_block(func, i);
+        let block_location = at_block(func, i);
         let body = cfg.body(i);
         if body.is_empty() != block.bound.is_none() {
             let message = match body.is_empty() {
                 true => "a bound without a jump back",
                 false => "a loop without a bound",
             };
-            return at.fail(Invariant::Bounds, message);
+            return block_location.fail(Invariant::Bounds, message);
         }
         if let Some(bound) = &block.bound {
             if bound.max == 0 || bound.max > limits.iterations {
                 let message = format!("not from 1 to {}", limits.iterations);
-                return at.fail(Invariant::Bounds, message);
+                return block_location.fail(Invariant::Bounds, message);
             }
             if body.contains(&CfgNode::entry(bound.exhausted.block.index())) {
-                return at.fail(Invariant::Bounds, "the bound does not leave the loop");
+                return block_location.fail(Invariant::Bounds, "the bound does not leave the loop");
             }
         }
     }
@@ -465,7 +465,7 @@ struct ValueUse {
     value: Value,
     /// Its node, and the number of instructions in front of it there. An argument of an edge is used
     /// where the edge begins.
-    at: ProgramPoint,
+    point: ProgramPoint,
 }
 
 /// All uses in a block.
@@ -473,7 +473,7 @@ fn uses_in(func: &LirFunc, block: usize) -> Vec<ValueUse> {
     let body = CfgNode::body(block);
     let mut uses = Vec::new();
     let b = &func.blocks[block];
-    let mut add = |value: &Value, at| uses.push(ValueUse { value: *value, at });
+    let mut add = |&value: &Value, point| uses.push(ValueUse { value, point });
     for (n, inst) in b.insts.iter().enumerate() {
         inst.for_each_use(|v| add(v, (body, n)));
     }
@@ -488,12 +488,12 @@ fn uses_in(func: &LirFunc, block: usize) -> Vec<ValueUse> {
 
 fn uses(func: &LirFunc, cfg: &Cfg, defs: &[ProgramPoint]) -> Res {
     for block in 0..func.blocks.len() {
-        for ValueUse { value, at } in uses_in(func, block) {
+        for ValueUse { value, point } in uses_in(func, block) {
             let (node, before) = defs[value.index()];
             let name = &func.values[value.index()];
-            let holds = match node == at.0 {
-                true => before <= at.1,
-                false => cfg.dominates(node, at.0),
+            let holds = match node == point.0 {
+                true => before <= point.1,
+                false => cfg.dominates(node, point.0),
             };
             if !holds {
                 let message = format!("%{name} is not defined on all paths to its use");

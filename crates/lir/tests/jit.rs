@@ -292,7 +292,7 @@ impl Translator<'_, '_> {
                 self.b.ins().umin(a, max)
             }
             LirInst::Opaque { a, .. } => self.values[a],
-            LirInst::Addr { of, .. } => match of {
+            LirInst::Addr { location, .. } => match location {
                 MemoryOperand::Slot(slot, off) => {
                     let slot = self.slots[slot.index()];
                     self.b.ins().stack_addr(I64, slot, off.cast_signed())

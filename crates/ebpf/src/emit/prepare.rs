@@ -19,7 +19,7 @@ pub(super) fn prepare(mut func: LirFunc, around: &ObjectSymbols) -> Result<LirFu
             match inst {
                 LirInst::Addr {
                     dst,
-                    of: MemoryOperand::Cpu(off),
+                    location: MemoryOperand::Cpu(off),
                 } => {
                     let missing = || EmitError::Missing(func.name.clone(), format!("cpu {off}"));
                     let blocks = around.cpu_blocks.ok_or_else(missing)?;
@@ -107,7 +107,7 @@ fn cpu_block(
         },
         LirInst::Addr {
             dst: first,
-            of: MemoryOperand::State(blocks.first + off),
+            location: MemoryOperand::State(blocks.first + off),
         },
         LirInst::Alu {
             dst,
@@ -139,7 +139,7 @@ fn at_uses(func: &mut LirFunc, block: usize, made: &FxHashMap<Value, LirInst>) {
         if let LirInst::Load { base, .. } | LirInst::Store { base, .. } = &mut inst
             && let Some(
                 original @ LirInst::Addr {
-                    of: MemoryOperand::Slot(..),
+                    location: MemoryOperand::Slot(..),
                     ..
                 },
             ) = made.get(base)

@@ -195,7 +195,7 @@ fn in_frame(func: &LirFunc, slots: &[i16]) -> FxHashMap<Value, i16> {
             match inst {
                 LirInst::Addr {
                     dst,
-                    of: MemoryOperand::Slot(slot, off),
+                    location: MemoryOperand::Slot(slot, off),
                 } => {
                     let offset = slots
                         .get(slot.index())
@@ -416,7 +416,9 @@ impl Selector<'_> {
             LirInst::Bound { dst, a, max } => self.in_place(MachineOp::Bound(*max), [*a], *dst),
             LirInst::Opaque { dst, a } => self.plain(MachineOp::Opaque, [*a], *dst),
             LirInst::Addr { dst, .. } if self.in_frame.contains_key(dst) => {}
-            LirInst::Addr { dst, of } => self.plain(MachineOp::Addr(of.clone()), [], *dst),
+            LirInst::Addr { dst, location } => {
+                self.plain(MachineOp::Addr(location.clone()), [], *dst)
+            }
             LirInst::Helper { dst, helper, args } => {
                 self.call(MachineOp::Helper(*helper), args, *dst)
             }

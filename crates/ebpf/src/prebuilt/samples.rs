@@ -113,7 +113,7 @@ fn sample_memory(uptodate: u32) -> usermem::UsermemLayout {
         most: TEXT.cast_signed(),
         staging: some,
         copy: some,
-        found: some,
+        result: some,
         pages: Some(PageOffsets {
             vma_start: 0,
             vma_flags: SOME,

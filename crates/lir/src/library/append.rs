@@ -297,8 +297,8 @@ fn hexadecimal<'b>(
     let case = (flags & flag::UPPER) >> 1;
     let letters = f.constant(u64::from(b'a' - b'0' - 10)) - case;
     let last = buffer + (NUMBER - 16);
-    for (half, at) in [(value >> 32, 0), (value.ext(ExtOp::Zext, Size::U32), 8)] {
-        last.store_u64(at, eight_hex(f, half, letters));
+    for (half, offset) in [(value >> 32, 0), (value.ext(ExtOp::Zext, Size::U32), 8)] {
+        last.store_u64(offset, eight_hex(f, half, letters));
     }
     let mark = (flags >> flag::MARK.trailing_zeros().cast_signed()) & 1;
     let text = f.constant(u64::from(u16::from_le_bytes(*b"0x"))) - (case << 8);

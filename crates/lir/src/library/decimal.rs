@@ -371,7 +371,7 @@ fn fraction_words<'b>(
 
 /// Returns the number that the three words and the sticky word represent.
 fn round<'b>(f: &'b Builder, area: Scalar<'b>, scale: Scalar<'b>, sign: Scalar<'b>) {
-    let [high, middle, low] = [0, 8, 16].map(|at| area.load_u64(WORDS + at));
+    let [high, middle, low] = [0, 8, 16].map(|offset| area.load_u64(WORDS + offset));
     // Leading zeros of 32 bits, without branches.
     let (mut zeros, mut rest) = (f.constant(0), high);
     for n in [16, 8, 4, 2, 1] {

@@ -279,7 +279,7 @@ impl<'b> Heap<'_, 'b> {
         if let (Some(slot), Some(direction)) = (self.slot, self.layout.texts) {
             // Each index is read in front of its look-up, and the ages behind: fewer values to spill.
             let entries = [(a, a_off), (b, b_off)]
-                .map(|(at, off)| self.existing(at.load_u64(off + node::ENTRY), 1));
+                .map(|(base, off)| self.existing(base.load_u64(off + node::ENTRY), 1));
             let [a, b] = entries.map(|entry| entry + node::SIZE.cast_signed());
             let order = f.call(ORDER, &[a, b, slot]);
             let (first, last) = match direction {

@@ -42,7 +42,7 @@ impl KeyFields {
             let differs = rest
                 .iter()
                 .map(|offset| word(a, *offset) ^ word(b, *offset));
-            if let Some(differs) = differs.reduce(|all, one| all | one) {
+            if let Some(differs) = differs.reduce(|any, one| any | one) {
                 other.leave_if(differs.ne(0));
             }
         }

@@ -231,7 +231,7 @@ impl<'b> Table<'_, 'b> {
         let slot = f.var("slot", 0);
         // A word that the verifier does not know: all iterations look equal to it then.
         let probed = f.var("probed", self.memory.load_u64(LargeLayout::ZERO.fit()));
-        f.block(|found| {
+        f.block(|search| {
             f.repeat_open(LargeLayout::WINDOWS, || {
                 let h = hash.get();
                 let last_word = last();
@@ -252,7 +252,7 @@ impl<'b> Table<'_, 'b> {
                         address: first + (nth << 2),
                         tag,
                     };
-                    self.probe(&cell, (slot, found));
+                    self.probe(&cell, (slot, search));
                     probed.set(probed + 1);
                     let nth = probed & (LargeLayout::WINDOW.cast_signed() - 1);
                     f.break_if(nth.eq(0));
@@ -269,7 +269,7 @@ impl<'b> Table<'_, 'b> {
                             tag,
                         };
                         let content = cell.content();
-                        self.insert(&cell, content, None, (slot, found));
+                        self.insert(&cell, content, None, (slot, search));
                     },
                 );
             });
@@ -285,7 +285,7 @@ impl<'b> Table<'_, 'b> {
 
     /// The first hash of the key ([`LargeLayout::probe_cells`]).
     fn hash(&self) -> Scalar<'b> {
-        let mut words = self.layout.words().rev().map(|at| self.key(at));
+        let mut words = self.layout.words().rev().map(|offset| self.key(offset));
         let last = words.next().unwrap_or(self.f.constant(0));
         let last = last >> LargeLayout::GROUP_BITS.cast_signed();
         let mixed = words.rev().fold(None, |sum: Option<Scalar<'b>>, word| {
@@ -303,23 +303,23 @@ impl<'b> Table<'_, 'b> {
     }
 
     /// Leaves with the key's slot if the cell has it, or if it is free.
-    fn probe(&self, cell: &Cell<'b>, (slot, found): (Var<'b>, BlockExit<'b>)) {
+    fn probe(&self, cell: &Cell<'b>, (slot, search): (Var<'b>, BlockExit<'b>)) {
         let f = self.f;
         let content = f.var("content", cell.content());
         f.block(|taken| {
             taken.leave_if(content.ne(0));
-            self.insert(cell, f.constant(0), Some((content, taken)), (slot, found));
+            self.insert(cell, f.constant(0), Some((content, taken)), (slot, search));
         });
         f.block(|other| {
             let number = content ^ cell.tag;
             // So is a number under another tag.
             other.leave_if(number.gt(self.layout.large.slots.cast_signed()));
             let address = self.slot(number);
-            for at in self.layout.words() {
-                other.leave_if(address.load_u64(at).ne(self.key(at)));
+            for offset in self.layout.words() {
+                other.leave_if(address.load_u64(offset).ne(self.key(offset)));
             }
             slot.set(address);
-            found.leave();
+            search.leave();
         });
     }
 
@@ -330,7 +330,7 @@ impl<'b> Table<'_, 'b> {
         cell: &Cell<'b>,
         content: Scalar<'b>,
         raced: Option<(Var<'b>, BlockExit<'b>)>,
-        (slot, found): (Var<'b>, BlockExit<'b>),
+        (slot, search): (Var<'b>, BlockExit<'b>),
     ) {
         let (f, memory) = (self.f, self.memory);
         let retry = |changed: Scalar<'b>| {
@@ -363,8 +363,8 @@ impl<'b> Table<'_, 'b> {
         });
         f.ret_if(number.gt(self.layout.large.slots.cast_signed()), FULL);
         let address = self.slot(number.get());
-        for at in self.layout.words() {
-            address.store_u64(at, self.key(at));
+        for offset in self.layout.words() {
+            address.store_u64(offset, self.key(offset));
         }
         let was = cell
             .address
@@ -375,7 +375,7 @@ impl<'b> Table<'_, 'b> {
         spare.store_bytes(Size::U32, 0, 0);
         memory.atomic(AtomicOp::Add, LargeLayout::LIVE.fit(), 1);
         slot.set(address);
-        found.leave();
+        search.leave();
     }
 
     /// Adds to the element in a slot. Other processors add to it, too.
@@ -401,15 +401,15 @@ impl<'b> Table<'_, 'b> {
     /// Makes a free slot the element's, with one addition.
     fn take_slot(&self, slot: Scalar<'b>, value: Scalar<'b>) {
         let element = 8 + self.layout.key_size.fit::<i16>();
-        for at in self.layout.words() {
-            slot.store_u64(8 + at, self.key(at));
+        for offset in self.layout.words() {
+            slot.store_u64(8 + offset, self.key(offset));
         }
         slot.store_u64(0, 1);
-        for at in (0..self.layout.value_size).step_by(8) {
-            let to = element + at.fit::<i16>();
-            match Some(at) {
-                at if at == self.layout.count => slot.store_u64(to, 1),
-                at if at == self.layout.sum => slot.store_u64(to, value),
+        for offset in (0..self.layout.value_size).step_by(8) {
+            let to = element + offset.fit::<i16>();
+            match Some(offset) {
+                offset if offset == self.layout.count => slot.store_u64(to, 1),
+                offset if offset == self.layout.sum => slot.store_u64(to, value),
                 _ => slot.store_u64(to, 0),
             }
         }

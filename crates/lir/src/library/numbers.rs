@@ -101,8 +101,8 @@ Cost: about 70 instructions, no loop.";
     build("hex", contract, ["buffer", "number", "ten"], |f, p| {
         let [buffer, number, ten] = p;
         let letters = ten - i32::from(b'0') - 10;
-        for (half, at) in [(number >> 32, 0), (number.ext(ExtOp::Zext, Size::U32), 8)] {
-            buffer.store_u64(at, eight_hex(f, half, letters));
+        for (half, offset) in [(number >> 32, 0), (number.ext(ExtOp::Zext, Size::U32), 8)] {
+            buffer.store_u64(offset, eight_hex(f, half, letters));
         }
         f.ret(significant_hex(f, number));
     })

@@ -221,7 +221,7 @@ fn decode<'b>(
     let number = |n: u64| f.constant(n);
     let length = less(number(0xdf), first) + less(number(0xef), first) + 2;
     // A continuation byte is 0x80 plus six bits.
-    let next = [1, 2, 3].map(|at| address.load_u8(at) ^ 0x80);
+    let next = [1, 2, 3].map(|offset| address.load_u8(offset) ^ 0x80);
     let bits = first & (number(0x7f) >> length);
     let join = |code: Scalar<'b>, next: &Scalar<'b>| (code << 6) | (*next & 0x3f);
     let joined = next.iter().fold(bits, join);

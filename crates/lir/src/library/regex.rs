@@ -529,14 +529,14 @@ Follows one transition backwards: the previous slot, and the tags on the transit
 index: not read. words: see `word`.
 Cost: 25 instructions, and those of `find_ops`.";
     build(FIND_TAGS, contract, ["index", "words"], |f, [_, words]| {
-        let word = |at: i16| words.load_u64(at);
+        let word = |offset: i16| words.load_u64(offset);
         let area = word(word::AREA);
         let position = area.load_u64(area::POS) - 1;
         f.ret_if(position.ge(word(word::BOUND)), 1);
         let note = (word(word::NOTES) + position + position).load_u16(0);
-        let at = note + area.load_u64(area::SLOT);
-        f.ret_if(at.gt(word(word::LAST)), 1);
-        let entry = word(word::TABLE) + (at << 2);
+        let index = note + area.load_u64(area::SLOT);
+        f.ret_if(index.gt(word(word::LAST)), 1);
+        let entry = word(word::TABLE) + (index << 2);
         area.store_u64(area::SLOT, entry.load_u16(0));
         area.store_u64(area::POS, position);
         let ops = entry.load_u16(2);
@@ -559,19 +559,19 @@ Cost: 15 instructions for each operation.";
         contract,
         params,
         |f, [words, number, position]| {
-            let word = |at: i16| words.load_u64(at);
+            let word = |offset: i16| words.load_u64(offset);
             let (area, ops, last) = (word(word::AREA), word(word::OPS), word(word::OPS_LAST));
             f.ret_if(number.gt(last), 0);
             let count = (ops + number).load_u8(0);
             let done = f.var("done", 0);
-            let at = f.var("at", number);
+            let index = f.var("at", number);
             let tags = 2 * MAX_GROUPS;
             f.repeat_inline(tags, || {
                 f.break_if(done.ge(count));
                 done.set(done + 1);
-                at.set(at + 1);
-                f.break_if(at.gt(last));
-                let op = (ops + at).load_u8(0);
+                index.set(index + 1);
+                f.break_if(index.gt(last));
+                let op = (ops + index).load_u8(0);
                 let tag = op >> 1;
                 f.break_if(tag.ge(tags.cast_signed()));
                 let slot = area + (tag << 3);

@@ -169,7 +169,7 @@ numbers! { DeferredReads {
 numbers! { usermem::UsermemLayout {
     code: most;
     parts: pages;
-    OFFSET: staging, copy, found;
+    OFFSET: staging, copy, result;
     ANY: first_page, direct_map;
 } }
 

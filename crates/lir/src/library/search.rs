@@ -146,11 +146,11 @@ Cost: an iteration for each byte that stays and each occurrence.";
     let name = format!("replace_{wide}_{part_wide}_{new_wide}");
     build(&name, contract, params, |f, p| {
         let [text, part, part_length, new, out] = p;
-        let (at, length) = (f.var("at", 0), f.var("length", 0));
+        let (position, length) = (f.var("at", 0), f.var("length", 0));
         f.repeat(wide, || {
-            f.break_if(at.ge(wide.cast_signed()));
+            f.break_if(position.ge(wide.cast_signed()));
             f.break_if(length.ge(capacity.cast_signed()));
-            let (text_rest, to) = (text + at, out + length);
+            let (text_rest, to) = (text + position, out + length);
             let byte = text_rest.load_u8(0);
             f.break_if(byte.eq(0));
             f.if_(part_length.ne(0), || {
@@ -167,12 +167,12 @@ Cost: an iteration for each byte that stays and each occurrence.";
                     let size = f.constant(new_wide.into());
                     let copied = f.helper(Helper::ReadText, &[to, size, new]);
                     f.if_(copied.sgt(0), || length.set(length + copied - 1));
-                    at.set(at + part_length);
+                    position.set(position + part_length);
                     f.continue_();
                 });
             });
             to.store_u8(0, byte);
-            at.set(at + 1);
+            position.set(position + 1);
             length.set(length + 1);
         });
         f.ret(length);
@@ -225,26 +225,26 @@ fn among_from<'b>(
     f: &'b Builder,
     each: Scalar<'b>,
     (text, wide): (Scalar<'b>, u32),
-    (n, found): (u32, Var<'b>),
+    (n, marks): (u32, Var<'b>),
 ) {
     if n == IN_POSITION {
         let offset = f.var("next", 8 * n.cast_signed());
         f.repeat(wide / 8, || {
             f.break_if(offset.gt(wide.cast_signed() - 8));
             let word = (text + offset).load_u64(0);
-            found.set(zero_bytes(f, word ^ each));
-            f.break_if(found.ne(0));
+            marks.set(zero_bytes(f, word ^ each));
+            f.break_if(marks.ne(0));
             f.break_if((word >> 56).eq(0));
             offset.set(offset + 8);
         });
         return;
     }
     let word = text.load_u64(8 * n.fit::<i16>());
-    found.set(zero_bytes(f, word ^ each));
+    marks.set(zero_bytes(f, word ^ each));
     if 8 * (n + 1) < wide {
-        f.if_(found.eq(0), || {
+        f.if_(marks.eq(0), || {
             f.if_((word >> 56).ne(0), || {
-                among_from(f, each, (text, wide), (n + 1, found));
+                among_from(f, each, (text, wide), (n + 1, marks));
             });
         });
     }

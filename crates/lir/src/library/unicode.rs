@@ -95,12 +95,12 @@ fn encode<'b>(
             f.break_if(length.sge(capacity.cast_signed() - bytes));
             f.break_if(length.ge(capacity.cast_signed()));
             let to = to + length;
-            for at in 0..bytes {
-                let mut byte = code >> (6 * (bytes - 1 - at));
-                if at > 0 {
+            for index in 0..bytes {
+                let mut byte = code >> (6 * (bytes - 1 - index));
+                if index > 0 {
                     byte = byte & 0x3f;
                 }
-                to.store_u8(at.fit(), byte | if at > 0 { 0x80 } else { mark });
+                to.store_u8(index.fit(), byte | if index > 0 { 0x80 } else { mark });
             }
             length.set(length + bytes);
             f.continue_();

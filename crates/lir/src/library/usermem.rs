@@ -63,7 +63,7 @@ pub struct UsermemLayout {
     /// Memory for a copy of the bytes of one page: `most` bytes, and 16 more.
     pub copy: i32,
     /// Three words for the result of the callback.
-    pub found: i32,
+    pub result: i32,
     /// How the page cache is found, if the host can look into it.
     pub pages: Option<PageOffsets>,
     /// Words of the state: the address of the first `struct page`, and of the direct map; both are
@@ -199,7 +199,7 @@ fn absent_page<'b>(r: &PageCacheReader<'_, 'b>, [block, address, len, done]: [Sc
         f.ret(status::ABSENT);
         return;
     }
-    let result_words = block + r.layout.found;
+    let result_words = block + r.layout.result;
     result_words.store_u64(found::STATUS, status::ABSENT);
     r.word.store_u64(0, address);
     r.word.store_u64(8, block);
@@ -230,10 +230,10 @@ Cost: seven reads.";
             layout,
             word: f.slot(8),
         };
-        let found = || context.load_u64(8) + layout.found;
+        let result = || context.load_u64(8) + layout.result;
         let flags = r.word(vma + offset(pages.vma_flags), 0);
         f.if_((flags & VM_READ).eq(0), || {
-            found().store_u64(found::STATUS, status::BAD);
+            result().store_u64(found::STATUS, status::BAD);
             f.ret(0);
         });
         f.ret_if((flags & VM_SPECIAL).ne(0), 0);
@@ -245,10 +245,10 @@ Cost: seven reads.";
         f.ret_if(file.eq(0), 0);
         let mapping = r.word(file + offset(pages.file_mapping), 0);
         f.ret_if(mapping.eq(0), 0);
-        let found = found();
-        found.store_u64(found::HEAD, mapping + offset(pages.mapping_head));
-        found.store_u64(found::INDEX, index);
-        found.store_u64(found::STATUS, status::READ);
+        let result = result();
+        result.store_u64(found::HEAD, mapping + offset(pages.mapping_head));
+        result.store_u64(found::INDEX, index);
+        result.store_u64(found::STATUS, status::READ);
     })
 }
 

@@ -505,7 +505,7 @@ impl<'m> Activation<'_, 'm> {
                 x => x,
             },
             LirInst::Opaque { a, .. } => self.get(*a),
-            LirInst::Addr { of, .. } => self.location(of)?,
+            LirInst::Addr { location, .. } => self.location(location)?,
             LirInst::Helper { helper, args, .. } => {
                 let args: Vec<u64> = args.iter().map(|v| self.get(*v)).collect();
                 self.helper(*helper, &args)?

@@ -362,7 +362,7 @@ fn layout(pages: bool) -> UsermemLayout {
         most: MOST as i32,
         staging: STAGING as i32,
         copy: COPY as i32,
-        found: 0,
+        result: 0,
         pages: pages.then_some(OFFSETS),
         first_page: FIRST_PAGE,
         direct_map: DIRECT_MAP,

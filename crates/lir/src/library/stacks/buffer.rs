@@ -56,10 +56,10 @@ Cost: about 120 instructions.";
             f.ret_if(first.ge(t.get(layout.count)), 0);
             let address = (t.block + first).load_u64(layout.frames.fit());
             f.block(|next| {
-                f.block(|own| {
+                f.block(|own_frame| {
                     for pair in 0..stack_words::PAIRS.fit::<i16>() {
                         let [from, to] = [0, 8].map(|off| ranges.load_u64(16 * pair + off));
-                        f.if_(address.ge(from), || own.leave_if(address.lt(to)));
+                        f.if_(address.ge(from), || own_frame.leave_if(address.lt(to)));
                     }
                     next.leave();
                 });

@@ -84,7 +84,7 @@ Cost: a format, and some instructions for each character.";
 fn without_size<'b>(t: &StackTexts<'_, 'b>, symbol: Scalar<'b>, ends: BlockExit<'b>) {
     let f = t.f;
     let length = f.var("length", 0);
-    f.block(|found| {
+    f.block(|search| {
         f.repeat(NAME / 8, || {
             let word = (symbol + length.get().bound(NAME - 1)).load_u64(0);
             let slashes = zero_marks(f, word ^ f.constant(every(b'/')));
@@ -92,7 +92,7 @@ fn without_size<'b>(t: &StackTexts<'_, 'b>, symbol: Scalar<'b>, ends: BlockExit<
             f.if_(first.ne(0), || {
                 f.ret_if((slashes & first).eq(0), 0);
                 length.set(length + in_front_of_mark(f, first));
-                found.leave();
+                search.leave();
             });
             length.set(length + 8);
         });
@@ -156,17 +156,17 @@ at: the offset. first: of the text. how: for the function.
 Cost: the function.";
     let word = format!("{one}_of_word");
     let (name, params) = ((&*word, contract), ["at", "first", "how"]);
-    let func = function(layout, name, params, |t, [at, first, how]| {
+    let func = function(layout, name, params, |t, [offset, first, how]| {
         let f = t.f;
-        f.ret_if(at.eq(0), 0);
-        f.ret_if(at.gt(layout.texts.cast_signed()), 0);
-        let address = t.block + at;
+        f.ret_if(offset.eq(0), 0);
+        f.ret_if(offset.gt(layout.texts.cast_signed()), 0);
+        let address = t.block + offset;
         let byte = address.load_u8(0);
         f.ret_if(byte.eq(0), 0);
         f.block(|next| {
             next.leave_if(byte.le(SPACE));
             // An address begins the text or follows a space.
-            f.if_(at.ne(first), || {
+            f.if_(offset.ne(first), || {
                 next.leave_if(address.load_u8(-1).gt(SPACE))
             });
             let value = layout.words + 8;
@@ -177,9 +177,9 @@ Cost: the function.";
             next.leave_if(digits.sgt(NUMBER));
             next.leave_if((address + digits).load_u8(0).gt(SPACE));
             f.call(one, &[t.get(value), how]);
-            f.ret(at + digits);
+            f.ret(offset + digits);
         });
-        f.ret(at + 1);
+        f.ret(offset + 1);
     });
     Module::from(func).with_externs(&[(one, 2)])
 }
@@ -194,11 +194,11 @@ Cost: some instructions for each character, and the function for each address.";
     let name = (&*name, contract);
     let func = function(layout, name, ["text", "how"], |t, [text, how]| {
         let f = t.f;
-        let at = f.var("at", text);
+        let offset = f.var("at", text);
         f.repeat(width.min(SEARCHED), || {
-            let next = f.call(&word, &[at.get(), text, how]);
+            let next = f.call(&word, &[offset.get(), text, how]);
             f.break_if(next.eq(0));
-            at.set(next);
+            offset.set(next);
         });
     });
     Module::from(func).with_externs(&[(&word, 3)])

@@ -131,10 +131,10 @@ Cost: two reads for each element.";
                 end.leave_if(utask.eq(0));
                 element.set(w.word(utask, first, end));
             });
-            f.block(|found| {
+            f.block(|search| {
                 f.repeat(RETURNS, || {
                     end.leave_if(element.eq(0));
-                    found.leave_if(w.word(element.get(), stack, end).eq(location));
+                    search.leave_if(w.word(element.get(), stack, end).eq(location));
                     element.set(w.word(element.get(), next, end));
                 });
                 end.leave();

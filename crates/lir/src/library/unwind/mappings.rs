@@ -97,9 +97,9 @@ Cost: 14 reads, a look-up, and maple_down for each level of the tree.";
             // The low bits of the root tell that it is a node.
             end.leave_if((root & 3).ne(2));
             w.set(at::VDSO, w.word(mm, o.mm_vdso, end));
-            f.block(|found| {
+            f.block(|descent| {
                 for _ in 0..LEVELS {
-                    found.leave_if(f.call("maple_down", &[]).ne(0));
+                    descent.leave_if(f.call("maple_down", &[]).ne(0));
                 }
                 end.leave();
             });
