@@ -47,7 +47,7 @@ pub(crate) fn report(run: &Run, summary: &Summary) -> Value {
         "command": run.profiles.first().map(|p| &p.header.command),
         "recordings": run.profiles.iter().map(recording).collect::<Vec<_>>(),
         "elapsed": summary.elapsed,
-        "all": sum(&summary.all),
+        "all": sum(&summary.total),
         "critical": critical,
         "max_by_mean": summary.imbalance().filter(|_| !summary.are_unrelated()),
         "calls": groups(&summary.calls),
@@ -85,7 +85,7 @@ pub fn json_diff(a: &Run, b: &Run) -> String {
             "run": run.profiles.first().map(|p| &p.header.run),
             "command": run.profiles.first().map(|p| &p.header.command),
             "elapsed": summary.elapsed,
-            "all": sum(&summary.all),
+            "all": sum(&summary.total),
             "lost": summary.lost,
         })
     };

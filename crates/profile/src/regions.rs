@@ -118,7 +118,7 @@ fn include(regions: &mut [Region]) {
     let mut inclusive: HashMap<String, Ns> = HashMap::new();
     for region in regions.iter() {
         // Each enclosing region, and the region itself: its name is a prefix of the inner ones'.
-        let ends = region.name.match_indices(WITHIN).map(|(at, _)| at);
+        let ends = region.name.match_indices(WITHIN).map(|(end, _)| end);
         for end in ends.chain([region.name.len()]) {
             let sum = inclusive.entry(region.name[..end].to_owned()).or_default();
             *sum = sum.saturating_add(region.exclusive);

@@ -202,7 +202,7 @@ pub struct Summary {
     /// The longest [`Entity::elapsed`] of a rank.
     pub elapsed: Ns,
     /// The sum of all threads except those that only sleep.
-    pub all: TimeSum,
+    pub total: TimeSum,
     /// Threads that only sleep, the longest-lived first.
     pub asleep: Vec<Sleeper>,
     /// The units of imbalance: ranks, or threads if there is only one profile.
@@ -334,7 +334,7 @@ impl Run {
                 let wall = thread.wall(at_ns);
                 let mut unit = self.unit(profile, thread);
                 unit.busiest = (waits.work(thread, wall), thread.tid);
-                for sum in [&mut rank.sum, &mut node.sum, &mut out.all] {
+                for sum in [&mut rank.sum, &mut node.sum, &mut out.total] {
                     sum.add(thread, at_ns);
                 }
                 let work = (waits.work_of_rank(thread, wall), thread.tid);

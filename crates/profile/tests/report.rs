@@ -98,8 +98,8 @@ fn totals_are_those_of_the_rows() {
             assert_eq!(group.histogram.iter().sum::<u64>(), group.count);
         }
     }
-    let wall = summary.all.parts.iter().sum::<u64>() as i64 + summary.all.residual;
-    assert_eq!(wall as u64, summary.all.wall);
+    let wall = summary.total.parts.iter().sum::<u64>() as i64 + summary.total.residual;
+    assert_eq!(wall as u64, summary.total.wall);
     let critical = summary.critical().expect("several");
     let most = summary.units.iter().map(|u| u.busiest.0).max();
     assert_eq!(Some(critical.busiest.0), most);

@@ -90,14 +90,14 @@ fn adds_up(run: &Run, summary: &Summary) {
             .sum::<u64>()
     };
     let wall: u64 = run.profiles.iter().map(walls).sum();
-    assert_eq!(summary.all.wall + asleep, wall);
+    assert_eq!(summary.total.wall + asleep, wall);
     // Rows of threads, ranks, nodes, programs.
     let sums = || {
         let units = summary.units.iter().chain(&summary.nodes);
         let units = units.chain(&summary.threads).map(|u| &u.sum);
         units.chain(summary.programs.iter().map(|p| &p.sum))
     };
-    for sum in sums().chain([&summary.all]) {
+    for sum in sums().chain([&summary.total]) {
         let parts: i128 = sum.parts.iter().map(|ns| i128::from(*ns)).sum();
         assert_eq!(parts + i128::from(sum.residual), i128::from(sum.wall));
     }
@@ -105,16 +105,16 @@ fn adds_up(run: &Run, summary: &Summary) {
     let by_unit: u64 = summary.units.iter().map(|u| u.sum.wall).sum();
     let by_node: u64 = summary.nodes.iter().map(|u| u.sum.wall).sum();
     let by_thread: u64 = summary.threads.iter().map(|u| u.sum.wall).sum();
-    assert_eq!([by_unit, by_node, by_thread], [summary.all.wall; 3]);
+    assert_eq!([by_unit, by_node, by_thread], [summary.total.wall; 3]);
     if !summary.programs.is_empty() {
         let by_program: u64 = summary.programs.iter().map(|p| p.sum.wall).sum();
-        assert_eq!(by_program, summary.all.wall);
+        assert_eq!(by_program, summary.total.wall);
         let asleep_too: u64 = summary.programs.iter().map(|p| p.asleep).sum();
         assert_eq!(asleep_too, asleep);
     }
     for part in TimePart::ALL {
         let of: u64 = summary.units.iter().map(|u| u.sum.part(part)).sum();
-        assert_eq!(of, summary.all.part(part));
+        assert_eq!(of, summary.total.part(part));
     }
     // Calls by name and by region.
     for group in summary.calls.iter().chain(&summary.regions) {
@@ -146,14 +146,14 @@ fn the_example_adds_up() {
         let summary = run.summary();
         adds_up(&run, &summary);
         let own: u64 = summary.times.iter().map(|r| r.exclusive).sum();
-        assert_eq!(own, summary.all.wall);
+        assert_eq!(own, summary.total.wall);
         let in_regions: u64 = summary.times.iter().flat_map(|r| r.calls.values()).sum();
         assert_eq!(in_regions, summary.in_calls());
         // Calls account for all processor time in the kernel, and all waits there.
         let sum =
             |of: fn(&CallParts) -> u64| summary.calls.iter().map(|g| of(&g.parts)).sum::<u64>();
-        assert_eq!(sum(|p| p.cpu), summary.all.part(TimePart::SyscallCpu));
-        assert_eq!(sum(|p| p.blocked), summary.all.part(TimePart::Blocked));
+        assert_eq!(sum(|p| p.cpu), summary.total.part(TimePart::SyscallCpu));
+        assert_eq!(sum(|p| p.blocked), summary.total.part(TimePart::Blocked));
         assert!(summary.times.iter().any(|r| r.name == OUTSIDE));
     }
 }

@@ -21,7 +21,7 @@ pub struct FoundProfiles {
 /// run with the most files that have an account is chosen; of several such runs the last. `run`
 /// chooses another by a prefix of its id.
 pub fn find(paths: &[PathBuf], run: Option<&str>) -> FoundProfiles {
-    let mut found = FoundProfiles::default();
+    let mut found_profiles = FoundProfiles::default();
     let mut profiles = Vec::new();
     let mut seen = HashSet::new();
     let mut take = |path: &Path, profiles: &mut _, said: &mut _| {
@@ -32,10 +32,10 @@ pub fn find(paths: &[PathBuf], run: Option<&str>) -> FoundProfiles {
     };
     for path in paths {
         if !path.is_dir() {
-            take(path, &mut profiles, &mut found.said);
+            take(path, &mut profiles, &mut found_profiles.said);
             continue;
         }
-        let before = profiles.len() + found.said.len();
+        let before = profiles.len() + found_profiles.said.len();
         match std::fs::read_dir(path) {
             Ok(entries) => {
                 let entries = entries.flatten().map(|e| e.path());
@@ -44,28 +44,28 @@ pub fn find(paths: &[PathBuf], run: Option<&str>) -> FoundProfiles {
                     .collect();
                 files.sort();
                 for file in files {
-                    take(&file, &mut profiles, &mut found.said);
+                    take(&file, &mut profiles, &mut found_profiles.said);
                 }
             }
-            Err(e) => found
+            Err(e) => found_profiles
                 .said
                 .push(format!("{}: cannot be read: {e}", path.display())),
         }
-        if profiles.len() + found.said.len() == before {
-            found.said.push(format!(
+        if profiles.len() + found_profiles.said.len() == before {
+            found_profiles.said.push(format!(
                 "{}: no file in it ends in .{EXTENSION}",
                 path.display()
             ));
         }
     }
-    one_run(&mut profiles, run, &mut found.said);
+    one_run(&mut profiles, run, &mut found_profiles.said);
     profiles.sort_by_key(|(path, profile)| {
         let header = &profile.header;
         let rank = header.rank.as_ref().map_or(u32::MAX, |r| r.rank);
         (rank, header.started_unix_ns, path.clone())
     });
-    found.profiles = profiles;
-    found
+    found_profiles.profiles = profiles;
+    found_profiles
 }
 
 fn read_into(path: &Path, profiles: &mut Vec<(PathBuf, Profile)>, said: &mut Vec<String>) {

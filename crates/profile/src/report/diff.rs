@@ -139,7 +139,7 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
     out += &clauses(
         "Threads' time ",
         &[
-            change(a.all.wall, b.all.wall),
+            change(a.total.wall, b.total.wall),
             format!("in calls {}", change(a.in_calls(), b.in_calls())),
         ],
         width,
@@ -152,10 +152,10 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
     out += &clauses("Most change: ", &most, width);
 
     let side = |ns| ComparedValues { ns, count: 0 };
-    let parts = TimePart::ALL.map(|p| (p.name(), a.all.part(p), b.all.part(p)));
+    let parts = TimePart::ALL.map(|p| (p.name(), a.total.part(p), b.total.part(p)));
     let parts = parts
         .into_iter()
-        .chain([("wall time", a.all.wall, b.all.wall)]);
+        .chain([("wall time", a.total.wall, b.total.wall)]);
     let rows: ComparedPairs = parts
         .map(|(name, a, b)| (name.to_owned(), (side(a), side(b))))
         .collect();

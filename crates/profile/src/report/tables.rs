@@ -233,7 +233,7 @@ fn with_imbalance_note(text: String, title: &str, summary: &Summary) -> String {
 
 /// Times in regions: with inner regions, then each region's own, divided like threads' times.
 pub(super) fn times(summary: &Summary, width: usize, top: usize) -> String {
-    let wall = summary.all.wall as f64;
+    let wall = summary.total.wall as f64;
     let row = |region: &crate::regions::Region| Row {
         before: vec![
             region.short().to_owned(),

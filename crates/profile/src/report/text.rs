@@ -162,12 +162,12 @@ fn command_line(run: &Run, summary: &Summary, width: usize) -> String {
 
 /// The parts of the threads' time, the largest first.
 fn time_line(summary: &Summary, width: usize) -> String {
-    let wall = summary.all.wall as f64;
-    let mut parts = TimePart::ALL.map(|part| (summary.all.part(part), part));
+    let wall = summary.total.wall as f64;
+    let mut parts = TimePart::ALL.map(|part| (summary.total.part(part), part));
     parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let parts = parts.iter().filter(|(ns, _)| *ns > 0);
     let parts = parts.map(|(ns, part)| format!("{} {}", percent(*ns as f64, wall), part.brief()));
-    let start = format!("Threads' time {}: ", time(summary.all.wall));
+    let start = format!("Threads' time {}: ", time(summary.total.wall));
     clauses(&start, &parts.collect::<Vec<_>>(), width)
 }
 
@@ -195,7 +195,7 @@ fn calls_line(summary: &Summary, width: usize) -> String {
 fn regions_line(summary: &Summary, width: usize) -> String {
     let shares = if summary.times.iter().any(|r| r.name != OUTSIDE) {
         let some = summary.times.iter().take(5).map(|r| {
-            let share = percent(r.exclusive as f64, summary.all.wall as f64);
+            let share = percent(r.exclusive as f64, summary.total.wall as f64);
             format!("{} {share} ({})", r.short(), time(r.exclusive))
         });
         some.collect()
@@ -261,8 +261,8 @@ fn parts(summary: &Summary, width: usize) -> String {
         ("most", 2),
         ("of", 3),
     ]);
-    let all = &summary.all;
-    if all.threads == 0 {
+    let total = &summary.total;
+    if total.threads == 0 {
         return String::new();
     }
     for part in TimePart::ALL {
@@ -271,18 +271,18 @@ fn parts(summary: &Summary, width: usize) -> String {
         let most = most.filter(|u| summary.units.len() > 1 && time_of(u) > 0);
         table.rows.push(vec![
             part.name().to_owned(),
-            time(all.part(part)),
-            percent(all.part(part) as f64, all.wall as f64),
+            time(total.part(part)),
+            percent(total.part(part) as f64, total.wall as f64),
             most.map_or("-".to_owned(), |u| time(time_of(u))),
             most.map_or("-".to_owned(), |u| u.title.clone()),
         ]);
     }
     let last = [
-        ("residual", signed(all.residual), all.residual as f64),
-        ("wall time", time(all.wall), all.wall as f64),
+        ("residual", signed(total.residual), total.residual as f64),
+        ("wall time", time(total.wall), total.wall as f64),
     ];
     for (name, text, ns) in last {
-        let share = percent(ns, all.wall as f64);
+        let share = percent(ns, total.wall as f64);
         let dash = || "-".to_owned();
         table
             .rows

@@ -107,7 +107,7 @@ fn same(found: &Value, expected: &BTreeMap<String, u64>, slack: u64) {
 }
 
 fn wall(run: &Run) -> u64 {
-    run.summary().all.wall
+    run.summary().total.wall
 }
 
 #[test]
