@@ -229,7 +229,7 @@ impl TracepointFacts for KernelFacts {
             return tracepoints;
         }
         let modules = self.code.modules("*").unwrap_or_default();
-        let names = |found: &FoundModule| match &found.module {
+        let names = |found_module: &FoundModule| match &found_module.module {
             ProbeModule::KernelModule(module) => self.module_tracepoints(module, glob),
             _ => Vec::new(),
         };

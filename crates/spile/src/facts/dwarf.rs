@@ -340,21 +340,21 @@ impl QueriedFile<'_> {
         let mut why = None;
         for query in queries {
             let ask = |query| dwarf.statements(pattern(name), file.map(pattern), query);
-            let mut found = ask(query);
-            let (below, above) = found.nearest;
-            if found.locations.is_empty() && nearest {
+            let mut statements = ask(query);
+            let (below, above) = statements.nearest;
+            if statements.locations.is_empty() && nearest {
                 let line = above.or(below);
-                found = line.map(|l| ask(LineQuery::At(l))).unwrap_or_default();
+                statements = line.map(|l| ask(LineQuery::At(l))).unwrap_or_default();
             }
-            if let (true, LineQuery::At(line)) = (found.locations.is_empty(), query) {
+            if let (true, LineQuery::At(line)) = (statements.locations.is_empty(), query) {
                 why = Some(no_line(line, (below, above)));
             }
-            locations.extend(found.locations.iter().filter_map(|p| {
-                let found = self.found(&p.name, p.die, p.address)?;
+            locations.extend(statements.locations.iter().filter_map(|p| {
+                let location = self.found(&p.name, p.die, p.address)?;
                 Some(FoundLocation {
                     file: Some(p.file.clone()),
                     line: p.line,
-                    ..found
+                    ..location
                 })
             }));
         }

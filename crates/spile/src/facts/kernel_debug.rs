@@ -267,14 +267,14 @@ fn by_address(symbols: &Symbols, address: u64) -> CodeLocation {
 /// Whether two locations are the same.
 fn same_location(a: &CodeLocation, b: &CodeLocation) -> bool {
     let address = |location: &CodeLocation| match location {
-        CodeLocation::Address(at) | CodeLocation::Traced(at) => Some(*at),
+        CodeLocation::Address(known) | CodeLocation::Traced(known) => Some(*known),
         CodeLocation::Symbol { name, offset, .. } => {
-            let at = Symbols::kernel().ok()?.address_of(name)?;
-            Some(at.wrapping_add(*offset))
+            let start = Symbols::kernel().ok()?.address_of(name)?;
+            Some(start.wrapping_add(*offset))
         }
         CodeLocation::File { .. } => None,
     };
-    a == b || address(a).is_some_and(|at| address(b) == Some(at))
+    a == b || address(a).is_some_and(|known| address(b) == Some(known))
 }
 
 /// The message for missing debugging information.
