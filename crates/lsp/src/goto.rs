@@ -97,8 +97,8 @@ fn name(
         (!bodies.is_empty()).then_some(Meaning::Function(bodies))
     };
     let builtin = || docs::find(word).map(Meaning::Word);
-    if called && let Some(found) = functions().or_else(builtin) {
-        return Some(found);
+    if called && let Some(meaning) = functions().or_else(builtin) {
+        return Some(meaning);
     }
     let global = || {
         let (_, g) = a.library.global(word, a.scope)?;
@@ -114,8 +114,8 @@ fn name(
         .or_else(|| local(a, word, around?).map(Meaning::Local))
         .or_else(|| {
             let points = a.points(workspace, around?);
-            let found = points.iter().flat_map(|p| &p.vars).find(|v| v.0 == word)?;
-            Some(Meaning::Context(word.to_owned(), found.1.to_owned()))
+            let variable = points.iter().flat_map(|p| &p.vars).find(|v| v.0 == word)?;
+            Some(Meaning::Context(word.to_owned(), variable.1.to_owned()))
         })
         .or_else(functions)
         .or_else(builtin)
