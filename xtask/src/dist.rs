@@ -234,8 +234,8 @@ fn load_time_needs(elf: &[u8]) -> Option<Vec<&'static str>> {
     const INTERPRETER: u64 = 3;
     const DYNAMIC: u64 = 2;
     const NEEDED: u64 = 1;
-    let number = |at: usize, bytes: usize| {
-        let word = elf.get(at..at.checked_add(bytes)?)?;
+    let number = |offset: usize, bytes: usize| {
+        let word = elf.get(offset..offset.checked_add(bytes)?)?;
         let fold = |n: u64, b: &u8| n << 8 | u64::from(*b);
         Some(word.iter().rev().fold(0, fold))
     };
@@ -243,23 +243,23 @@ fn load_time_needs(elf: &[u8]) -> Option<Vec<&'static str>> {
         return None;
     }
     let (first, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
-    let mut found = Vec::new();
+    let mut needs = Vec::new();
     for i in 0..count {
         let header = usize::try_from(first + i * size).ok()?;
         let (from, len) = (number(header + 8, 8)?, number(header + 32, 8)?);
         match number(header, 4)? {
-            INTERPRETER => found.push("an interpreter"),
+            INTERPRETER => needs.push("an interpreter"),
             DYNAMIC => {
                 let entries = (from..from + len).step_by(16);
-                let mut tags = entries.map_while(|at| number(usize::try_from(at).ok()?, 8));
+                let mut tags = entries.map_while(|entry| number(usize::try_from(entry).ok()?, 8));
                 if tags.any(|tag| tag == NEEDED) {
-                    found.push("libraries");
+                    needs.push("libraries");
                 }
             }
             _ => {}
         }
     }
-    Some(found)
+    Some(needs)
 }
 
 /// Runs it as root in a file system that contains only itself, `/proc` and `/sys`.
@@ -324,15 +324,17 @@ fn privileged() -> bool {
 
 /// A cargo tool, installed below the target directory if it is missing.
 fn installed(root: &Path, tool: &str, version: &str) -> Result<PathBuf, String> {
-    let own = root.join("target/tools");
-    let path = own.join("bin").join(tool);
+    let tools = root.join("target/tools");
+    let path = tools.join("bin").join(tool);
     if path.exists() {
         return Ok(path);
     }
-    println!("installing {tool} {version} below {}", own.display());
+    println!("installing {tool} {version} below {}", tools.display());
     let mut cargo = cargo();
     cargo.args(["install", "--quiet", "--locked", "--debug"]);
-    cargo.args(["--version", version, tool, "--root"]).arg(&own);
+    cargo
+        .args(["--version", version, tool, "--root"])
+        .arg(&tools);
     succeeds(&mut cargo)?;
     Ok(path)
 }
@@ -386,7 +388,7 @@ fn installs_from_rpm(package: &Path) -> Result<(), String> {
 
 /// The files of a tree, relative to it.
 fn installed_files(tree: &Path) -> Result<Vec<String>, String> {
-    let mut all = Vec::new();
+    let mut files = Vec::new();
     let mut folders = vec![tree.to_path_buf()];
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
@@ -394,12 +396,12 @@ fn installed_files(tree: &Path) -> Result<Vec<String>, String> {
             if path.is_dir() {
                 folders.push(path);
             } else if let Ok(path) = path.strip_prefix(tree) {
-                all.push(path.display().to_string());
+                files.push(path.display().to_string());
             }
         }
     }
-    all.sort();
-    Ok(all)
+    files.sort();
+    Ok(files)
 }
 
 #[cfg(test)]

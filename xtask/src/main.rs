@@ -64,8 +64,8 @@ fn reference() -> ExitCode {
 
 /// The number behind an option.
 fn value(args: &[String], option: &str) -> Option<u64> {
-    let at = args.iter().position(|a| a == option)?;
-    args.get(at + 1)?.parse().ok()
+    let index = args.iter().position(|a| a == option)?;
+    args.get(index + 1)?.parse().ok()
 }
 
 fn cargo() -> Command {

@@ -81,8 +81,8 @@ pub(crate) fn run() -> ExitCode {
 
 /// The output of a part of the benchmark. It runs in a process of its own, as a user runs it.
 fn bench(part: &str) -> Option<String> {
-    let own = std::env::current_exe().ok()?;
-    printed(Command::new(own).args(["bench", part]))
+    let executable = std::env::current_exe().ok()?;
+    printed(Command::new(executable).args(["bench", part]))
 }
 
 /// The first line of a command's output, or "unknown".

@@ -82,18 +82,18 @@ fn svg(screens: &[(Vec<String>, u32)]) -> String {
         spile_cast::whole(COLUMNS as f64 * WIDTH).fit::<usize>() + 2 * MARGIN,
         ROWS * HEIGHT + 2 * MARGIN,
     );
-    let all: u32 = screens.iter().map(|(_, seconds)| seconds).sum();
+    let total: u32 = screens.iter().map(|(_, seconds)| seconds).sum();
     let mut style = String::new();
     let mut body = String::new();
     let mut from = 0;
     for (i, (lines, seconds)) in screens.iter().enumerate() {
-        let percent = |at: u32| f64::from(at) * 100.0 / f64::from(all);
+        let percent = |time: u32| f64::from(time) * 100.0 / f64::from(total);
         let (begin, end) = (percent(from), percent(from + seconds));
         let shown = i32::from(i == 0);
         let _ = writeln!(
             style,
             "@keyframes s{i} {{ 0%, {begin:.2}% {{ opacity: {shown} }} {:.2}%, {:.2}% {{ opacity: 1 }} \
-             {end:.2}%, 100% {{ opacity: 0 }} }}\n#s{i} {{ opacity: {shown}; animation: s{i} {all}s infinite step-end }}",
+             {end:.2}%, 100% {{ opacity: 0 }} }}\n#s{i} {{ opacity: {shown}; animation: s{i} {total}s infinite step-end }}",
             begin + 0.01,
             end - 0.01,
         );
