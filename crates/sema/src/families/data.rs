@@ -89,7 +89,7 @@ fn watch(
         address: location.address,
         length: length.fit(),
         reads: named(comps, "rw").is_some(),
-        owner: of: owner,
+        owner,
     })
 }
 
