@@ -97,8 +97,9 @@ impl Dwarf {
             })
     }
 
-    /// The address behind the first store to each part of the parameters, as far as the code does not branch before it, and calls
-    /// no function except those of profilers. In optimised code of LLVM, the line table ends the prologue in front of these stores.
+    /// The address behind the first store to each part of the parameters. The code in front of a store does not branch,
+    /// and calls only hooks of profilers. In optimised code of LLVM, the line table ends the prologue in front of
+    /// these stores.
     fn behind_stores(&self, slots: &[Slot], start: u64, end: u64) -> Option<u64> {
         let code = crate::exits::code(&self.main, start, end)?;
         let stores = (self.main.instructions()?.frame_stores)(code, start, &|to| {
