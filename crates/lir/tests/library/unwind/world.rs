@@ -279,7 +279,26 @@ impl<'a> Reference<'a> {
     }
 
     pub(super) fn can_copy(&self) -> bool {
-        !self.world.full && self.world.waiting <= WAITING && self.world.buffer
+        !self.world.full && self.reaches_output()
+    }
+
+    /// Whether a copy is made, which a full ring buffer refuses.
+    fn reaches_output(&self) -> bool {
+        self.world.waiting <= WAITING && self.world.buffer
+    }
+
+    /// Announces the files that a copy lists.
+    fn map_code(&mut self) {
+        let mut listed = 0;
+        for n in 0..self.world.mappings.len() {
+            self.map(self.world.range(n).0);
+            if self.world.mappings[n].executable && self.now.file != 0 {
+                if listed == copy::MAPPINGS {
+                    return;
+                }
+                listed += 1;
+            }
+        }
     }
 
     pub(super) fn map(&mut self, address: u64) {
@@ -449,6 +468,9 @@ impl<'a> Reference<'a> {
                     return;
                 }
                 None => {
+                    if n + 1 < MOST as usize && self.reaches_output() {
+                        self.map_code();
+                    }
                     self.copies = false;
                     self.now = Found {
                         file: 1,
