@@ -101,6 +101,9 @@ impl Dwarf {
     /// and calls only hooks of profilers. In optimised code of LLVM, the line table ends the prologue in front of
     /// these stores.
     fn behind_stores(&self, slots: &[Slot], start: u64, end: u64) -> Option<u64> {
+        if slots.is_empty() {
+            return None;
+        }
         let code = crate::exits::code(&self.main, start, end)?;
         let stores = (self.main.instructions()?.frame_stores)(code, start, &|to| {
             self.hooks_of_profilers().contains(&to)

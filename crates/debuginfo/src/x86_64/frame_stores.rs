@@ -80,12 +80,13 @@ impl Copies {
 
 /// DWARF's number of a register that compilers take for the frame's address.
 fn number(register: Register) -> Option<u16> {
-    match register {
-        Register::RBX => Some(3),
-        Register::RBP => Some(6),
-        Register::RSP => Some(7),
-        _ => None,
-    }
+    let number = match register {
+        Register::RBX => gimli::X86_64::RBX,
+        Register::RBP => gimli::X86_64::RBP,
+        Register::RSP => gimli::X86_64::RSP,
+        _ => return None,
+    };
+    Some(number.0)
 }
 
 #[cfg(test)]

@@ -162,10 +162,18 @@ fn decode_form(raw: &RawInsn, dst: Reg, src: Reg) -> Option<Insn> {
     }
 }
 
+/// The width of an operation by its class. `wide` is the class of 64 bits.
+fn width(code: u8, wide: u8) -> Width {
+    match code & 7 == wide {
+        true => Width::W64,
+        false => Width::W32,
+    }
+}
+
 fn decode_alu(raw: &RawInsn, dst: Reg, src: Reg, operand: Src) -> Option<Insn> {
     let RawInsn { code, off, imm, .. } = *raw;
     let op = code & 0xf0;
-    let width = [Width::W32, Width::W64][usize::from(code & 7 == class::ALU64)];
+    let width = width(code, class::ALU64);
     match op {
         END => {
             let size = Size::from_bytes(u32::try_from(imm).ok()? / 8)?;
@@ -207,7 +215,7 @@ fn decode_jump(raw: &RawInsn, dst: Reg, operand: Src) -> Option<Insn> {
         EXIT_CODE => Insn::Exit {},
         MAY_GOTO => Insn::MayGoto { off },
         _ => Insn::Jump {
-            width: [Width::W32, Width::W64][usize::from(code & 7 == class::JMP)],
+            width: width(code, class::JMP),
             cond: Cond::from_code(code & 0xf0)?,
             dst,
             src: operand,
