@@ -10,7 +10,9 @@
 //! | [`run`] | the profiles of a run as one: ranks, nodes, imbalance |
 //! | [`sleeping_threads`] | threads that only sleep |
 //! | [`regions`] | times in regions, and who waits for whom |
-//! | [`paths`] | where in the program calls were made |
+//! | [`paths`] | where in the program time was spent |
+//! | `samples` | measured times, divided by samples |
+//! | [`answer`] | what matters most, in sentences |
 //! | [`timeline`] | the trace: what each thread did, one thing within another |
 //! | [`export`] | formats of other tools |
 //! | [`html`] | the report as a page for a browser |
@@ -24,6 +26,7 @@
 #![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
 #![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
 
+pub mod answer;
 pub mod export;
 pub mod file;
 pub mod html;
@@ -34,6 +37,7 @@ pub mod paths;
 pub mod regions;
 pub mod report;
 pub mod run;
+mod samples;
 pub mod sleeping_threads;
 pub mod system;
 pub mod time;

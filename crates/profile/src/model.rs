@@ -108,6 +108,9 @@ impl Header {
 pub struct Options {
     /// [`Stack`] rows.
     pub stacks: bool,
+    /// [`Sample`] rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Sampling>,
     /// [`TimedEvent`] rows.
     pub trace: bool,
     /// [`CallTotals::histogram`].
@@ -131,10 +134,20 @@ impl Options {
             ("--futexes", self.futexes),
             ("--system", self.system),
             ("--no-regions", self.no_regions),
+            ("--no-samples", self.samples.is_none() && !self.system),
         ];
         let asked = options.into_iter().filter(|(_, asked)| *asked);
         asked.map(|(name, _)| name).collect()
     }
+}
+
+/// How running threads are sampled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sampling {
+    /// The event whose counts trigger samples, such as "cpu-clock".
+    pub event: String,
+    /// Samples a second of a thread that runs.
+    pub hz: u32,
 }
 
 /// The rank of a command that a launcher of parallel programs started.
@@ -516,6 +529,52 @@ pub struct Stack {
     pub ns: Ns,
 }
 
+/// Samples of a thread that has done the same in the same place, or the time that it was blocked there.
+///
+/// Reports divide the measured time of each [`Activity`] by the samples: a place with a third of a
+/// thread's samples in user mode has a third of its time there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The thread.
+    pub tid: u32,
+    /// The context.
+    #[serde(default)]
+    pub context: u32,
+    /// Its activity.
+    pub activity: Activity,
+    /// The system call; empty in other activities.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub call: String,
+    /// Frames in the kernel, the innermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel: Vec<StackFrame>,
+    /// Frames of the program, from the innermost to `main`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<StackFrame>,
+    /// Number of samples; of stacks of blocked calls.
+    pub count: u64,
+    /// The measured time of blocked calls; 0 of samples.
+    #[serde(default)]
+    pub ns: Ns,
+}
+
+/// What a thread did when it was sampled.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Activity {
+    /// It ran in user mode.
+    #[default]
+    User,
+    /// It ran in a system call.
+    Call,
+    /// It ran in a page fault.
+    Fault,
+    /// It was blocked in a system call.
+    Blocked,
+}
+
 /// A futex (a word in memory that threads wait for) in one context.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Futex {
@@ -620,6 +679,8 @@ pub struct Snapshot {
     pub context_times: Vec<ContextTime>,
     /// Stacks.
     pub stacks: Vec<Stack>,
+    /// Samples of running threads and the times of blocked ones, by place.
+    pub samples: Vec<Sample>,
     /// Futexes.
     pub futexes: Vec<Futex>,
     /// The effect of the recording itself.

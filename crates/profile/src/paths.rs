@@ -1,14 +1,21 @@
-//! Call paths: the locations in the program where each thread's time in system calls was spent, as
-//! lists of locations and as trees.
+//! Call paths: the locations in the program where each thread's time was spent, as lists of locations
+//! and as trees. Without samples they are those of system calls.
 
 use std::collections::HashMap;
 
-use crate::model::{CallTotals, Context, Ns, Profile, Stack, StackFrame, Thread, thread_title};
+use crate::model::{
+    CallTotals, Context, Ns, Profile, Stack, StackFrame, Thread, TimePart, thread_title,
+};
 use crate::run::{ContextIndex, Run, label, last};
+use crate::samples;
 
 /// Maximum number of frames of a path, counted from the call: the kernel's stacks have half as
 /// many, and files can come from outside.
-const DEEPEST: usize = 256;
+pub(crate) const DEEPEST: usize = 256;
+
+/// Libraries whose functions are on the path of every system call; their lines carry no
+/// information.
+pub(crate) const LIBRARIES: [&str; 4] = ["libc.so", "libpthread", "ld-linux", "ld-musl"];
 
 /// A location on the way to a system call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,6 +46,10 @@ pub enum LocationKind {
     /// The system call.
     #[default]
     Call,
+    /// A function of the kernel.
+    Kernel,
+    /// What a thread did there, where that is no function: it was blocked, for example.
+    State,
 }
 
 impl LocationKind {
@@ -50,16 +61,21 @@ impl LocationKind {
             LocationKind::Region => "region",
             LocationKind::Function => "function",
             LocationKind::Call => "syscall",
+            LocationKind::Kernel => "kernel",
+            LocationKind::State => "state",
         }
     }
 }
 
-/// Calls of one thread on one path, or its time in a region outside of calls.
+/// The time of one thread on one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathSample {
-    /// From the outermost region to the system call, or to the region itself.
+    /// From the outermost region to the innermost location.
     pub path: Vec<PathLocation>,
-    /// Number of calls, including the unfinished one; or entries of the region.
+    /// The part of the thread's time. `None` without samples: then it is the time of whole calls,
+    /// or that of a region outside of calls.
+    pub part: Option<TimePart>,
+    /// Number of calls, including the unfinished one; entries of a region; samples elsewhere.
     pub count: u64,
     /// Total time.
     pub ns: Ns,
@@ -68,13 +84,11 @@ pub struct PathSample {
 impl PathSample {
     /// Whether the sample is of calls.
     pub fn is_call(&self) -> bool {
-        self.path
-            .last()
-            .is_none_or(|last| last.kind != LocationKind::Region)
+        self.path.iter().any(|at| at.kind == LocationKind::Call)
     }
 }
 
-/// A thread's calls by path.
+/// A thread's time by path.
 #[derive(Debug, Clone)]
 pub struct ThreadPaths<'a> {
     /// The thread; `None` if the profile has calls of a thread without a row.
@@ -99,8 +113,51 @@ impl ThreadPaths<'_> {
     }
 }
 
-/// The paths of all threads of a profile, in the order of their numbers.
+/// The paths of all threads of a profile, in the order of their numbers: of all their time if they
+/// were sampled, otherwise of their calls.
 pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
+    let paths = match profile.header.options.samples {
+        Some(_) => samples::paths(profile),
+        None => of_calls(profile),
+    };
+    by_thread(profile, paths)
+}
+
+/// The paths of the calls of all threads, in the order of their numbers.
+pub fn calls(profile: &Profile) -> Vec<ThreadPaths<'_>> {
+    by_thread(profile, of_calls(profile))
+}
+
+fn by_thread(profile: &Profile, mut paths: HashMap<u32, Vec<PathSample>>) -> Vec<ThreadPaths<'_>> {
+    let threads = &profile.data.threads;
+    let rows: HashMap<u32, &Thread> = threads.iter().map(|t| (t.tid, t)).collect();
+    let mut tids: Vec<u32> = rows.keys().chain(paths.keys()).copied().collect();
+    tids.sort_unstable();
+    tids.dedup();
+    let paths_of = |tid: u32| ThreadPaths {
+        thread: rows.get(&tid).copied(),
+        tid,
+        samples: merged(paths.remove(&tid).unwrap_or_default()),
+    };
+    tids.into_iter().map(paths_of).collect()
+}
+
+/// Samples with the same path as one, in the order of paths.
+fn merged(mut samples: Vec<PathSample>) -> Vec<PathSample> {
+    samples.sort_by(|a, b| a.path.cmp(&b.path));
+    samples.dedup_by(|next, sum| {
+        let same = next.path == sum.path;
+        if same {
+            sum.count = sum.count.saturating_add(next.count);
+            sum.ns = sum.ns.saturating_add(next.ns);
+        }
+        same
+    });
+    samples
+}
+
+/// The paths of system calls, by their threads' ids.
+fn of_calls(profile: &Profile) -> HashMap<u32, Vec<PathSample>> {
     let contexts = ContextIndex::new(profile);
     let data = &profile.data;
     let mut stacks: HashMap<(u32, u32, &str), Vec<&Stack>> = HashMap::new();
@@ -108,10 +165,16 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
         let key = (stack.tid, stack.context, stack.call.as_str());
         stacks.entry(key).or_default().push(stack);
     }
-    let mut by_thread: HashMap<u32, HashMap<Vec<PathLocation>, (u64, Ns)>> = HashMap::new();
+    let mut by_thread: HashMap<u32, Vec<PathSample>> = HashMap::new();
     let mut add = |tid: u32, path: Vec<PathLocation>, count: u64, ns: Ns| {
-        let sum = by_thread.entry(tid).or_default().entry(path).or_default();
-        *sum = (sum.0.saturating_add(count), sum.1.saturating_add(ns));
+        let part = None;
+        let sample = PathSample {
+            path,
+            part,
+            count,
+            ns,
+        };
+        by_thread.entry(tid).or_default().push(sample);
     };
     let mut in_calls: HashMap<(u32, u32), Ns> = HashMap::new();
     for call in &data.calls {
@@ -133,23 +196,7 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
             add(time.tid, path, time.entries, outside_calls);
         }
     }
-    let rows: HashMap<u32, &Thread> = data.threads.iter().map(|t| (t.tid, t)).collect();
-    let mut tids: Vec<u32> = rows.keys().chain(by_thread.keys()).copied().collect();
-    tids.sort_unstable();
-    tids.dedup();
-    let paths_of = |tid: u32| {
-        let paths = by_thread.remove(&tid).unwrap_or_default().into_iter();
-        let mut samples: Vec<_> = paths
-            .map(|(path, (count, ns))| PathSample { path, count, ns })
-            .collect();
-        samples.sort_by(|a, b| a.path.cmp(&b.path));
-        ThreadPaths {
-            thread: rows.get(&tid).copied(),
-            tid,
-            samples,
-        }
-    };
-    tids.into_iter().map(paths_of).collect()
+    by_thread
 }
 
 /// Splits a row of calls into a path for each stack, and one for calls without a stack.
@@ -169,7 +216,12 @@ fn split(
     for stack in stacks {
         let mut path = start.clone();
         let frames = &stack.frames[..stack.frames.len().min(DEEPEST)];
-        path.extend(frames.iter().rev().map(function));
+        path.extend(
+            frames
+                .iter()
+                .rev()
+                .map(|f| function(f, LocationKind::Function)),
+        );
         path.push(end.clone());
         let (count, ns) = (stack.count.min(rest.0), stack.ns.min(rest.1));
         rest = (rest.0 - count, rest.1 - ns);
@@ -183,10 +235,11 @@ fn split(
     out
 }
 
-fn function(frame: &StackFrame) -> PathLocation {
+/// The location of a frame in the program or the kernel.
+pub(crate) fn function(frame: &StackFrame, kind: LocationKind) -> PathLocation {
     PathLocation {
         name: frame.function.clone(),
-        kind: LocationKind::Function,
+        kind,
         file: frame.file.clone(),
         line: frame.line,
         module: frame.module.clone(),
@@ -212,7 +265,7 @@ impl ContextIndex<'_> {
 pub struct Node {
     /// The location.
     pub location: PathLocation,
-    /// Number of calls at this location itself.
+    /// Number of calls at this location, which is the call or ends their path.
     pub count: u64,
     /// Time at this location itself.
     pub exclusive: Ns,
@@ -253,7 +306,13 @@ impl Node {
                 index
             }
         };
-        self.children[index].add(rest, count, ns);
+        let child = &mut self.children[index];
+        if child.location.kind == LocationKind::Call && !rest.is_empty() {
+            child.count = child.count.saturating_add(count);
+            child.add(rest, 0, ns);
+        } else {
+            child.add(rest, count, ns);
+        }
     }
 
     /// Raises the inclusive time to `ns`, which adds the time outside of all calls.

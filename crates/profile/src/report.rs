@@ -4,6 +4,7 @@ mod callpaths;
 mod diff;
 mod latency;
 mod noise;
+mod places;
 mod system;
 mod table;
 mod tables;

@@ -1,9 +1,13 @@
 //! Threads that only sleep: helpers of libraries that wait for work all their life. Reports list
-//! them separately, so that their waits do not hide those of working threads.
+//! them separately, so that their waits do not hide those of working threads. A thread that waits for
+//! a lock, as stacks of its waits show, is no such thread.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::model::{Ns, Profile, ROOT, Thread, TimePart};
+use spile_cast::Cast;
+
+use crate::answer::waits_for_lock;
+use crate::model::{Activity, Ns, Profile, ROOT, Sample, Thread, TimePart};
 
 /// System calls that only wait: for a lock, a time, an event of a file, a signal, a child.
 pub(crate) const WAITS: [&str; 22] = [
@@ -41,6 +45,7 @@ const ASLEEP: u128 = 990;
 pub fn sleeping_threads(profile: &Profile) -> HashSet<u32> {
     let data = &profile.data;
     let mut waits: HashMap<u32, Ns> = HashMap::new();
+    let locks = waits_for_locks(&data.samples);
     let mut in_regions: HashSet<u32> = data.context_times.iter().map(|row| row.tid).collect();
     for call in &data.calls {
         if call.context != ROOT {
@@ -51,8 +56,15 @@ pub fn sleeping_threads(profile: &Profile) -> HashSet<u32> {
         } else {
             call.open_parts()
         };
+        let (for_locks, sampled) = locks
+            .get(&(call.tid, &*call.call))
+            .copied()
+            .unwrap_or_default();
+        let others: Ns = (u128::from(parts.blocked) * u128::from(sampled - for_locks))
+            .checked_div(sampled.into())
+            .map_or(parts.blocked, Cast::fit);
         let sum = waits.entry(call.tid).or_default();
-        *sum = sum.saturating_add(parts.blocked);
+        *sum = sum.saturating_add(others);
     }
     // Of several threads with the most processor time, the first counts.
     let busiest = data.threads.iter().rev().max_by_key(|t| on_a_cpu(t));
@@ -68,6 +80,20 @@ pub fn sleeping_threads(profile: &Profile) -> HashSet<u32> {
             && !in_regions.contains(&thread.tid)
     };
     data.threads.iter().filter(sleeps).map(|t| t.tid).collect()
+}
+
+/// The time of waits with a stack, by thread and call: for locks, and all.
+fn waits_for_locks(samples: &[Sample]) -> HashMap<(u32, &str), (Ns, Ns)> {
+    let mut sums: HashMap<(u32, &str), (Ns, Ns)> = HashMap::new();
+    for sample in samples.iter().filter(|s| s.activity == Activity::Blocked) {
+        let (locks, all) = sums.entry((sample.tid, &sample.call)).or_default();
+        let before = *all;
+        *all = all.saturating_add(sample.ns);
+        if waits_for_lock(sample.frames.iter().map(|f| &*f.function)) {
+            *locks += *all - before;
+        }
+    }
+    sums
 }
 
 /// Processor time of a thread.

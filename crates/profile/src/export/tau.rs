@@ -100,7 +100,10 @@ fn group(kind: LocationKind) -> &'static str {
     match kind {
         LocationKind::Call => "TAU_SYSCALL",
         LocationKind::Function => "TAU_USER",
-        LocationKind::Region | LocationKind::Rank | LocationKind::Thread => "TAU_REGION",
+        LocationKind::Kernel => "TAU_KERNEL",
+        LocationKind::Region | LocationKind::Rank | LocationKind::Thread | LocationKind::State => {
+            "TAU_REGION"
+        }
     }
 }
 

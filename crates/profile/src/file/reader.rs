@@ -225,6 +225,7 @@ impl ReaderState {
             Row::ContextTime(row) => next.context_times.push(row),
             Row::Call(row) => next.calls.push(row),
             Row::Stack(row) => next.stacks.push(row),
+            Row::Sample(row) => next.samples.push(row),
             Row::Futex(row) => next.futexes.push(row),
             Row::Recorder(row) => next.recorder = row,
             Row::Lost(row) => {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     CallTotals, Context, ContextTime, Futex, Header, Ns, Process, RecorderCost, RecordingEnd,
-    Stack, Thread, TimedEvent,
+    Sample, Stack, Thread, TimedEvent,
 };
 
 /// The extension of file names.
@@ -21,6 +21,7 @@ pub(super) enum Row {
     ContextTime(ContextTime),
     Call(CallTotals),
     Stack(Stack),
+    Sample(Sample),
     Futex(Futex),
     Recorder(RecorderCost),
     Lost(LossRow),
@@ -30,7 +31,7 @@ pub(super) enum Row {
 }
 
 /// The kinds of rows in [`Row`].
-pub(super) const KINDS: [&str; 13] = [
+pub(super) const KINDS: [&str; 14] = [
     "header",
     "process",
     "thread",
@@ -38,6 +39,7 @@ pub(super) const KINDS: [&str; 13] = [
     "context_time",
     "call",
     "stack",
+    "sample",
     "futex",
     "recorder",
     "lost",

@@ -48,6 +48,7 @@ impl<W: Write> Writer<W> {
             .chain(snapshot.context_times.iter().cloned().map(Row::ContextTime))
             .chain(snapshot.calls.iter().cloned().map(Row::Call))
             .chain(snapshot.stacks.iter().cloned().map(Row::Stack))
+            .chain(snapshot.samples.iter().cloned().map(Row::Sample))
             .chain(snapshot.futexes.iter().cloned().map(Row::Futex))
             .chain([Row::Recorder(snapshot.recorder)])
             .chain(lost.map(Row::Lost));

@@ -7,13 +7,9 @@ use unicode_width::UnicodeWidthStr as _;
 use super::table::{TextTable, escape, shorten};
 use super::units::{percent, time};
 use crate::model::Ns;
-use crate::paths::{LocationKind, PathLocation, threads};
+use crate::paths::{LIBRARIES, LocationKind, PathLocation, calls};
 use crate::run::{Run, Summary, WITHIN};
 use crate::sleeping_threads::sleeping_threads;
-
-/// Libraries whose functions are on the path of every system call; their lines carry no
-/// information.
-const LIBRARIES: [&str; 4] = ["libc.so", "libpthread", "ld-linux", "ld-musl"];
 
 /// Indentation of a path.
 const INDENT: &str = "    ";
@@ -35,7 +31,7 @@ pub(super) fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) 
     let mut sums: HashMap<(String, String), PathSum> = HashMap::new();
     for profile in &run.profiles {
         let asleep = sleeping_threads(profile);
-        for thread in threads(profile) {
+        for thread in calls(profile) {
             if asleep.contains(&thread.tid) {
                 continue;
             }

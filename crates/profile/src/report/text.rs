@@ -4,9 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use super::callpaths::callpaths;
 use super::latency::latency;
+use super::places::{places, sentences};
 use super::table::{TextTable, clauses, escape, paragraph, section, shorten};
 use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::units::{counted, percent, signed, time};
+use crate::answer::{Finding, findings, matters};
 use crate::model::{Header, Ns, RecorderCost, TimePart};
 use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, OUTSIDE, Run, Summary};
 use crate::sleeping_threads::sleeping_threads;
@@ -14,7 +16,9 @@ use crate::sleeping_threads::sleeping_threads;
 /// The summary of a run, in lines of `width` columns at most. `top` limits the rows of tables.
 pub fn text(run: &Run, width: usize, top: usize) -> String {
     let summary = run.summary();
-    let mut out = head(run, &summary, width);
+    let findings = findings(run);
+    let mut out = head(run, &summary, &findings, width);
+    out += &places(&findings, &summary, width, top);
     out += &parts(&summary, width);
     if summary.threads.is_empty() && summary.calls.is_empty() {
         out = shorten(out.lines().next().unwrap_or_default(), width) + "\nnothing was recorded\n";
@@ -106,10 +110,11 @@ fn recorders(run: &Run, width: usize) -> String {
     format!("\n{}", paragraph(&said, "  ", width))
 }
 
-/// At most five lines: the recorded command, the parts of its time, the calls and regions with most
-/// of it, and the rank that the others wait for.
-pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
+/// The first lines: the recorded command, where most of its time went, the parts of its time, the calls and
+/// regions with most of it, and the rank that the others wait for.
+pub fn head(run: &Run, summary: &Summary, findings: &[Finding], width: usize) -> String {
     let mut out = command_line(run, summary, width);
+    out += &sentences(findings, summary, width);
     out += &time_line(summary, width);
     out += &calls_line(summary, width);
     out += &regions_line(summary, width);
@@ -180,10 +185,11 @@ fn shares_of_calls(groups: &[CallGroup], summary: &Summary) -> Vec<String> {
     some.collect()
 }
 
-/// The calls with most of the time.
+/// The calls with most of the time, if calls are a share of the whole that matters.
 fn calls_line(summary: &Summary, width: usize) -> String {
     match summary.in_calls() {
         0 => "No time in system calls\n".to_owned(),
+        ns if !matters(ns, summary.total.wall) => String::new(),
         ns => {
             let start = format!("Of {} in calls: ", time(ns));
             clauses(&start, &shares_of_calls(&summary.calls, summary), width)

@@ -5,6 +5,7 @@
 //! and other formats are made by [`spile_profile`].
 
 mod changes;
+mod events;
 mod ranks;
 mod recording_file;
 mod regions;
@@ -23,12 +24,15 @@ use clap::Parser;
 use spile_cast::Cast;
 use spile_kernel::features::{self, Availability, Feature};
 use spile_kernel::process;
-use spile_profile::model::{Header, Options, Profile as Account, RecordingEnd, Snapshot, Thread};
+use spile_profile::model::{
+    Header, Options, Profile as Account, RecordingEnd, Sampling, Snapshot, Thread,
+};
 use spile_profile::{Run as Ranks, json, report as text};
 use spile_runtime::Outcome;
 use spile_runtime::TargetProcess;
 use spile_runtime::machine::pid_namespace::PidMap;
 
+use self::events::SamplingEvent;
 use self::recording_file::RecordingFile;
 use self::rows::{ProfileBuilder, ThreadIdentity};
 use self::times::CountFolder;
@@ -72,6 +76,16 @@ pub struct ProfileCommand {
     /// End after SECS seconds
     #[arg(short = 'd', long, value_name = "SECS", value_parser = super::syscount::seconds)]
     pub(crate) duration: Option<Duration>,
+    /// Sample running threads N times a second
+    #[arg(long, value_name = "N", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000),
+          conflicts_with_all = ["system", "noise"])]
+    freq: u32,
+    /// Sample at this event of the kernel or the processor
+    #[arg(long, value_enum, default_value_t = SamplingEvent::CpuClock, conflicts_with_all = ["system", "noise"])]
+    event: SamplingEvent,
+    /// Do not sample: the report has no functions
+    #[arg(long, conflicts_with_all = ["system", "noise", "freq", "event"])]
+    no_samples: bool,
     /// Record the call paths from which the program makes system calls
     #[arg(long, conflicts_with_all = ["system", "noise"])]
     stacks: bool,
@@ -180,8 +194,13 @@ fn prepare(
     tool.buffer_mb = Some(if cli.trace { TRACE_MB } else { ROWS_MB });
     tool.rest = cli.trace.then_some(TRACE_REST);
     tool.timeout = cli.duration;
-    if cli.stacks {
+    if cli.stacks || !cli.no_samples {
         tool.limits.push(format!("MAXBACKTRACE={FRAMES}"));
+    }
+    if !cli.no_samples {
+        tool.set("sampled", 1);
+        let (kind, number) = cli.event.of_kernel();
+        tool.args = [cli.freq, kind, number].map(|n| n.to_string()).to_vec();
     }
     tool.set("recorder", std::process::id());
     for (name, wanted) in [
@@ -451,6 +470,10 @@ pub(crate) fn header(cli: &ProfileCommand) -> Result<Header, Failure> {
             histograms: cli.latency,
             futexes: cli.futexes,
             trace: cli.trace,
+            samples: (!cli.no_samples).then(|| Sampling {
+                event: cli.event.name().to_owned(),
+                hz: cli.freq,
+            }),
             no_regions: cli.no_regions,
             ..Options::default()
         },

@@ -23,6 +23,8 @@
 //! | `changes` | thread: it has changes of regions to be taken |
 //! | `times` | thread, region, call, N, the calls below 2^(N - 64) ns: a bucket of the histogram |
 //! | `stack` | thread, region, call, count, sum, the frames: a line each, the innermost first |
+//! | `sample` | thread, region, activity (0 in the program, 1 in a call, -1 at its start, -2 not known, -3 in a page fault), call, samples, the frames in the kernel, those of the program |
+//! | `wait` | thread, region, call, stacks, time blocked, the frames |
 //! | `futex` | process, address, region, waits, sum, most, the variable there |
 //! | `wake` | process, address, region, waking thread's number, waiting thread, count, sum |
 //! | `account` | monotonic clock, switches that nobody saw, switches to the recorder: ends an account, of all rows since the last |
@@ -43,15 +45,16 @@ use std::collections::HashMap;
 
 use spile_cast::Cast;
 use spile_profile::model::{
-    BLOCKED, CallParts, CallTotals, Context, ContextKind, ContextTime, Futex, Ns, PREEMPTED, READY,
-    ROOT, Snapshot, Stack, Thread, TimeParts, TimedEvent, Times, Wake,
+    Activity, BLOCKED, CallParts, CallTotals, Context, ContextKind, ContextTime, Futex, Ns,
+    PREEMPTED, READY, ROOT, Sample, Snapshot, Stack, StackFrame, Thread, TimeParts, TimedEvent,
+    Times, Wake,
 };
 
 use spile_runtime::io::rows::Row;
 
 pub(super) use self::builder::{ProfileBuilder, ThreadIdentity};
 use self::builder::{REUSED, SingleCall, TimeOwner, call_parts};
-use self::locations::{ends_path, frame, in_file, variable};
+use self::locations::{ends_in_kernel, ends_path, frame, in_file, variable};
 use crate::add_losses;
 use crate::rows::Fields;
 
@@ -119,6 +122,7 @@ impl ProfileBuilder {
         self.snapshot.context_times.clear();
         self.in_contexts.clear();
         self.snapshot.stacks.clear();
+        self.snapshot.samples.clear();
         self.snapshot.futexes.clear();
         self.futexes.clear();
     }
@@ -165,6 +169,8 @@ impl ProfileBuilder {
             "error" => self.fails(f)?,
             "times" => self.histogram(f)?,
             "stack" => self.stack(f)?,
+            "sample" => self.sample(f)?,
+            "wait" => self.wait(f)?,
             "futex" => self.futex(f)?,
             "wake" => self.wake(f)?,
             "fault" => {
@@ -434,13 +440,7 @@ impl ProfileBuilder {
         if call.starts_with("exec") {
             return Some(());
         }
-        // Functions of our library are on the path, and not part of the program.
-        let library = self.library.get_or_insert_with(spile_context::file_name);
-        let frames = path.lines().map(frame);
-        let mut frames: Vec<_> = frames
-            .filter(|f| f.module.as_ref() != Some(library))
-            .collect();
-        ends_path(&mut frames);
+        let frames = self.frames(&path);
         let (tid, context) = self.numbers(owner)?;
         self.snapshot.stacks.push(Stack {
             tid,
@@ -449,6 +449,81 @@ impl ProfileBuilder {
             frames,
             count,
             ns,
+        });
+        Some(())
+    }
+
+    /// The frames of a stack of the program, the innermost first.
+    fn frames(&mut self, stack: &str) -> Vec<StackFrame> {
+        // Functions of our library are on the path, and not part of the program.
+        let library = self.library.get_or_insert_with(spile_context::file_name);
+        let frames = stack.lines().map(frame);
+        let mut frames: Vec<_> = frames
+            .filter(|f| f.module.as_ref() != Some(library))
+            .collect();
+        ends_path(&mut frames);
+        frames
+    }
+
+    /// Samples of a running thread in one place.
+    fn sample(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let owner = self.owner(f)?;
+        let (activity, call) = (f.integer::<i64>()?, f.string()?.into_owned());
+        let count = f.integer()?;
+        let mut kernel: Vec<_> = f.string()?.lines().map(frame).collect();
+        ends_in_kernel(&mut kernel);
+        let frames = self.frames(&f.string()?);
+        let activity = match activity {
+            // The calls of the region library count as the program.
+            _ if is_own(owner.region) => Activity::User,
+            -3 => Activity::Fault,
+            -1 | 1.. => Activity::Call,
+            // Before its first event a thread is in the program if it is not in the kernel.
+            -2 if !kernel.is_empty() => Activity::Call,
+            _ => Activity::User,
+        };
+        if activity == Activity::User {
+            // The end of an interrupt.
+            kernel.clear();
+        }
+        self.add_sample(
+            owner,
+            Sample {
+                activity,
+                call,
+                kernel,
+                frames,
+                count,
+                ..Sample::default()
+            },
+        )
+    }
+
+    /// The time that a thread was blocked in calls of one place.
+    fn wait(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let owner = self.owner(f)?;
+        let call = f.string()?.into_owned();
+        let times = times(f)?;
+        let frames = self.frames(&f.string()?);
+        self.add_sample(
+            owner,
+            Sample {
+                activity: Activity::Blocked,
+                call,
+                frames,
+                count: times.count,
+                ns: times.ns,
+                ..Sample::default()
+            },
+        )
+    }
+
+    fn add_sample(&mut self, owner: TimeOwner, sample: Sample) -> Option<()> {
+        let (tid, context) = self.numbers(owner)?;
+        self.snapshot.samples.push(Sample {
+            tid,
+            context,
+            ..sample
         });
         Some(())
     }

@@ -19,6 +19,28 @@ const BEGINNINGS: [&str; 6] = [
     "__clone3",
 ];
 
+/// The kernel's first functions in a system call or a page fault.
+const KERNEL_ENTRIES: [&str; 8] = [
+    "entry_SYSCALL_64",
+    "entry_SYSCALL_64_after_hwframe",
+    "do_syscall_64",
+    "x64_sys_call",
+    "ret_from_fork_asm",
+    "asm_exc_page_fault",
+    "el0t_64_sync",
+    "el0t_64_sync_handler",
+];
+
+/// Leaves out the kernel's first functions, which are on the path of every call.
+pub(super) fn ends_in_kernel(frames: &mut Vec<StackFrame>) {
+    while frames
+        .last()
+        .is_some_and(|f| KERNEL_ENTRIES.contains(&&*f.function))
+    {
+        frames.pop();
+    }
+}
+
 /// Parses a line `NAME+0xOFFSET at FILE:LINE [MODULE]`; all parts but the first can be missing.
 pub(super) fn frame(line: &str) -> StackFrame {
     let (rest, module) = match line.rsplit_once(" [") {

@@ -1,0 +1,220 @@
+//! What matters most in a run, in sentences: the places with most of the whole time of its threads.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::model::{Ns, TimePart};
+use crate::paths::{LIBRARIES, LocationKind, PathLocation, PathSample, threads};
+use crate::run::Run;
+use crate::sleeping_threads::sleeping_threads;
+
+/// Minimum share of a place in the whole time, in percent.
+const LEAST: u128 = 5;
+
+/// Functions that wait for a lock, by parts of their names.
+const LOCKS: [&str; 13] = [
+    "__lll_lock_wait",
+    "lll_mutex_lock",
+    "pthread_mutex_lock",
+    "pthread_mutex_timedlock",
+    "pthread_mutex_clocklock",
+    "pthread_rwlock_",
+    "mtx_lock",
+    // Rust: std and parking_lot.
+    "::lock_contended",
+    "RawMutex::lock_slow",
+    "RwLock::read_contended",
+    "RwLock::write_contended",
+    // Java and Python.
+    "ObjectMonitor::enter",
+    "take_gil",
+];
+
+/// Whether a thread on this path, the outermost location first, waits for a lock.
+pub(crate) fn waits_for_lock<'a>(functions: impl IntoIterator<Item = &'a str>) -> bool {
+    let mut functions = functions.into_iter();
+    functions.any(|name| LOCKS.iter().any(|lock| name.contains(lock)))
+}
+
+/// A place of the program, and what its threads did there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What they did.
+    pub part: TimePart,
+    /// The system call that they were in, if in one.
+    pub call: Option<String>,
+    /// The function; empty if no stack is known.
+    pub function: String,
+    /// Its file and line with most of the time, or its program or library.
+    pub location: Option<String>,
+    /// The function of the program that called it, if the function is one of a system library.
+    pub caller: Option<String>,
+    /// Whether they waited for a lock.
+    pub lock: bool,
+    /// Their time there.
+    pub ns: Ns,
+    /// Number of threads.
+    pub threads: u64,
+}
+
+/// What identifies a finding.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Place {
+    part: TimePart,
+    lock: bool,
+    call: Option<String>,
+    function: String,
+    module: Option<String>,
+    caller: Option<String>,
+}
+
+/// The time and the threads of a place.
+#[derive(Debug, Default)]
+struct Sum {
+    ns: Ns,
+    threads: HashSet<(usize, u32)>,
+    lines: HashMap<String, Ns>,
+}
+
+/// The places of a run where its threads spent their time, the longest time first; empty without
+/// samples. Threads that only sleep are left out.
+pub fn findings(run: &Run) -> Vec<Finding> {
+    let mut sums: HashMap<Place, Sum> = HashMap::new();
+    for (index, profile) in run.profiles.iter().enumerate() {
+        if profile.header.options.samples.is_none() {
+            continue;
+        }
+        let asleep = sleeping_threads(profile);
+        for thread in threads(profile) {
+            if asleep.contains(&thread.tid) {
+                continue;
+            }
+            for sample in &thread.samples {
+                let (place, line) = place(sample);
+                let sum = sums.entry(place).or_default();
+                sum.ns = sum.ns.saturating_add(sample.ns);
+                sum.threads.insert((index, thread.tid));
+                if let Some(line) = line {
+                    let ns = sum.lines.entry(line).or_default();
+                    *ns = ns.saturating_add(sample.ns);
+                }
+            }
+        }
+    }
+    let mut sums: Vec<(Place, Sum)> = sums.into_iter().collect();
+    sums.sort_by(|a, b| (b.1.ns, &a.0).cmp(&(a.1.ns, &b.0)));
+    sums.into_iter().map(finding).collect()
+}
+
+fn finding((place, sum): (Place, Sum)) -> Finding {
+    let lines = sum.lines.into_iter();
+    let line = lines.max_by(|a, b| (a.1, &b.0).cmp(&(b.1, &a.0)));
+    Finding {
+        part: place.part,
+        call: place.call,
+        function: place.function,
+        location: line.map(|(line, _)| line).or(place.module),
+        caller: place.caller,
+        lock: place.lock,
+        ns: sum.ns,
+        threads: sum.threads.len() as u64,
+    }
+}
+
+/// The place of a path, and its line in the source.
+fn place(sample: &PathSample) -> (Place, Option<String>) {
+    let part = sample.part.unwrap_or(TimePart::User);
+    let functions = || {
+        let path = sample.path.iter().rev();
+        path.filter(|at| at.kind == LocationKind::Function)
+    };
+    let own = functions().find(|at| !in_library(at));
+    let inner = functions().next();
+    let call = sample.path.iter().find(|at| at.kind == LocationKind::Call);
+    // Calls are made by wrappers of the C library, which say nothing.
+    let at = if call.is_some() { own.or(inner) } else { inner };
+    let name = |at: Option<&PathLocation>| at.map(|at| at.name.clone());
+    let caller = own.filter(|own| Some(*own) != at);
+    let region = || {
+        sample
+            .path
+            .iter()
+            .rev()
+            .find(|at| at.kind == LocationKind::Region)
+    };
+    let at = at.or_else(region);
+    let place = Place {
+        part,
+        lock: part == TimePart::Blocked && waits_for_lock(functions().map(|f| &*f.name)),
+        call: name(call),
+        function: name(at).unwrap_or_default(),
+        module: at.and_then(|at| at.module.clone()),
+        caller: name(caller),
+    };
+    (place, at.or(caller).and_then(line))
+}
+
+/// Whether a location is in a library of the system.
+fn in_library(at: &PathLocation) -> bool {
+    let module = at.module.as_deref().unwrap_or_default();
+    LIBRARIES.iter().any(|library| module.starts_with(library))
+}
+
+fn line(at: &PathLocation) -> Option<String> {
+    let file = at.file.as_deref()?.rsplit('/').next()?;
+    Some(format!("{file}:{}", at.line?))
+}
+
+/// The findings with at least 5 % of `whole`, the time of all threads.
+pub fn largest(findings: &[Finding], whole: Ns) -> impl Iterator<Item = &Finding> {
+    let share = move |f: &&Finding| matters(f.ns, whole);
+    findings.iter().take_while(share)
+}
+
+/// Whether a time is a share of the whole that a report names first.
+pub(crate) fn matters(ns: Ns, whole: Ns) -> bool {
+    u128::from(ns) * 100 >= u128::from(whole) * LEAST
+}
+
+impl Finding {
+    /// What the threads did there, as the end of a sentence: "`crunch` (busy.c:5), on the
+    /// processor".
+    pub fn sentence(&self) -> String {
+        let mut place = match &*self.function {
+            "" => String::new(),
+            name if is_address(name) => self.location.as_ref().map_or_else(
+                || format!("`{name}`"),
+                |module| format!("`{module}+{name}`"),
+            ),
+            name => match &self.location {
+                Some(location) => format!("`{name}` ({location})"),
+                None => format!("`{name}`"),
+            },
+        };
+        if let Some(caller) = &self.caller {
+            place += &format!(", called by `{caller}`");
+        }
+        let call = self.call.as_deref().unwrap_or_default();
+        let in_place = |start: String| match place.is_empty() {
+            true => start,
+            false => format!("{start} in {place}"),
+        };
+        match self.part {
+            TimePart::User if place.is_empty() => {
+                "on the processor, in no sampled function".to_owned()
+            }
+            TimePart::User => format!("{place}, on the processor"),
+            TimePart::SyscallCpu => in_place(format!("the kernel works for {call}")),
+            TimePart::Blocked if self.lock => in_place("waiting for a lock".to_owned()),
+            TimePart::Blocked if call.is_empty() => in_place("stopped".to_owned()),
+            TimePart::Blocked => in_place(format!("waiting in {call}")),
+            TimePart::Runnable => "ready, and waiting for a processor".to_owned(),
+            TimePart::FaultMinor | TimePart::FaultMajor => in_place(self.part.name().to_owned()),
+            TimePart::Irq | TimePart::Softirq => self.part.name().to_owned(),
+        }
+    }
+}
+
+/// Whether a function has no name, but an address.
+fn is_address(name: &str) -> bool {
+    name.starts_with("0x")
+}

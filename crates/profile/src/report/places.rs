@@ -1,0 +1,73 @@
+//! Where threads spent their time: the first sentences of the report, and the table of places.
+
+use super::table::{TextTable, paragraph, section};
+use super::units::{counted, percent, time};
+use crate::answer::{Finding, largest};
+use crate::model::TimePart;
+use crate::run::Summary;
+
+/// Number of sentences at most.
+const SENTENCES: usize = 5;
+
+/// A sentence for each place with 5 % of the whole time or more.
+pub(super) fn sentences(findings: &[Finding], summary: &Summary, width: usize) -> String {
+    let whole = summary.total.wall;
+    let threads = summary.threads.len() as u64;
+    let some = largest(findings, whole).take(SENTENCES);
+    let sentence = |f: &Finding| {
+        let share = percent(f.ns as f64, whole as f64);
+        let of_threads = match (f.threads, threads) {
+            (_, 0 | 1) => String::new(),
+            (some, all) if some == all => format!(" of {}", counted(all, "thread")),
+            (some, _) => format!(", in {}", counted(some, "thread")),
+        };
+        let text = format!("{share} of {}{of_threads}: {}", time(whole), f.sentence());
+        paragraph(&text, "  ", width)
+    };
+    some.map(sentence).collect()
+}
+
+/// The table of places.
+pub(super) fn places(findings: &[Finding], summary: &Summary, width: usize, top: usize) -> String {
+    let mut table = TextTable::new(&[
+        ("place", 0),
+        ("time", 0),
+        ("share", 0),
+        ("threads", 2),
+        ("doing", 0),
+        ("line", 1),
+        ("called by", 3),
+    ]);
+    let several = summary.threads.len() > 1;
+    for f in findings.iter().take(top) {
+        let dash = || "-".to_owned();
+        table.rows.push(vec![
+            match &*f.function {
+                "" => "(no stack)".to_owned(),
+                name => name.to_owned(),
+            },
+            time(f.ns),
+            percent(f.ns as f64, summary.total.wall as f64),
+            if several {
+                f.threads.to_string()
+            } else {
+                dash()
+            },
+            doing(f),
+            f.location.clone().unwrap_or_else(dash),
+            f.caller.clone().unwrap_or_else(dash),
+        ]);
+    }
+    section("Places", &table, width, findings.len().saturating_sub(top))
+}
+
+/// What threads did in a place, in a word or two.
+fn doing(finding: &Finding) -> String {
+    match (finding.part, &finding.call) {
+        (TimePart::User, _) => "running".to_owned(),
+        (TimePart::Blocked, _) if finding.lock => "lock".to_owned(),
+        (TimePart::SyscallCpu, Some(call)) => call.clone(),
+        (TimePart::Blocked, Some(call)) => format!("wait in {call}"),
+        (part, _) => part.brief().to_owned(),
+    }
+}

@@ -1,0 +1,262 @@
+//! The whole time of threads by place: the measured time of each activity, divided by samples.
+//!
+//! In: a profile with [`Sample`] rows. Out: paths whose times add up to the measured parts of each
+//! thread's time. Time in an activity without samples stays at the region or call itself.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use spile_cast::Cast;
+
+use crate::model::{
+    Activity, CallTotals, Ns, Profile, ROOT, Sample, Snapshot, StackFrame, Thread, TimePart,
+};
+use crate::paths::{DEEPEST, LocationKind, PathLocation, PathSample, function};
+use crate::run::ContextIndex;
+
+/// The samples of one activity: those of a call have its name.
+type Key<'a> = (u32, u32, Activity, &'a str);
+
+/// The paths of threads, by their ids.
+pub(crate) fn paths(profile: &Profile) -> HashMap<u32, Vec<PathSample>> {
+    let data = &profile.data;
+    let mut attribution = Attribution {
+        contexts: ContextIndex::new(profile),
+        samples: by_key(data),
+        paths: HashMap::new(),
+    };
+    let mut blocked: HashMap<u32, Ns> = HashMap::new();
+    for call in &data.calls {
+        let sum = blocked.entry(call.tid).or_default();
+        *sum = sum.saturating_add(call.parts().blocked);
+        attribution.call(call);
+    }
+    let mut contexts: HashMap<u32, Vec<(u32, Ns)>> = HashMap::new();
+    for time in &data.context_times {
+        let times = contexts.entry(time.tid).or_default();
+        times.push((time.context, time.parts.user));
+    }
+    for thread in &data.threads {
+        let contexts = contexts.remove(&thread.tid).unwrap_or_default();
+        let blocked = blocked.get(&thread.tid).copied().unwrap_or(0);
+        attribution.outside(thread, &contexts, blocked);
+    }
+    attribution.paths
+}
+
+/// The samples by activity. Where the stacks of all calls were recorded, they replace the samples
+/// that were taken in these calls.
+fn by_key(data: &Snapshot) -> HashMap<Key<'_>, Vec<Cow<'_, Sample>>> {
+    let mut out: HashMap<Key<'_>, Vec<Cow<'_, Sample>>> = HashMap::new();
+    for stack in &data.stacks {
+        let key = (stack.tid, stack.context, Activity::Call, &*stack.call);
+        out.entry(key).or_default().push(Cow::Owned(Sample {
+            context: stack.context,
+            activity: Activity::Call,
+            frames: stack.frames.clone(),
+            count: stack.count,
+            ns: stack.ns,
+            ..Sample::default()
+        }));
+    }
+    let exact: HashSet<Key<'_>> = out.keys().copied().collect();
+    for sample in &data.samples {
+        let key = (sample.tid, sample.context, sample.activity, &*sample.call);
+        if !exact.contains(&key) {
+            out.entry(key).or_default().push(Cow::Borrowed(sample));
+        }
+    }
+    out
+}
+
+/// The state of [`paths`].
+struct Attribution<'a> {
+    contexts: ContextIndex<'a>,
+    /// Samples that no time was divided by yet.
+    samples: HashMap<Key<'a>, Vec<Cow<'a, Sample>>>,
+    paths: HashMap<u32, Vec<PathSample>>,
+}
+
+/// A measured time of a thread.
+#[derive(Clone, Copy)]
+struct Measured<'c> {
+    tid: u32,
+    context: u32,
+    part: TimePart,
+    /// The system call; empty outside of calls.
+    call: &'c str,
+    /// Number of calls.
+    count: u64,
+    ns: Ns,
+}
+
+impl<'a> Attribution<'a> {
+    /// Divides the time of a thread's calls of one name in a context.
+    fn call(&mut self, call: &'a CallTotals) {
+        let parts = call.parts();
+        let open = u64::from(call.unfinished.is_some());
+        let mut count = call.count.saturating_add(open);
+        for (activity, part, ns) in [
+            (Activity::Call, TimePart::SyscallCpu, parts.cpu),
+            (Activity::Blocked, TimePart::Blocked, parts.blocked),
+        ] {
+            let key = (call.tid, call.context, activity, &*call.call);
+            let samples = self.samples.remove(&key).unwrap_or_default();
+            if ns == 0 {
+                continue;
+            }
+            let time = Measured {
+                tid: call.tid,
+                context: call.context,
+                part,
+                call: &call.call,
+                // Each call counts once.
+                count: std::mem::take(&mut count),
+                ns,
+            };
+            self.divide(time, &samples);
+        }
+    }
+
+    /// Divides a thread's time outside of calls. `contexts`: its time in user mode in each;
+    /// `blocked`: its time blocked in calls.
+    fn outside(&mut self, thread: &Thread, contexts: &[(u32, Ns)], blocked: Ns) {
+        let parts = &thread.parts;
+        let mut time = Measured {
+            tid: thread.tid,
+            context: ROOT,
+            part: TimePart::User,
+            call: "",
+            count: 0,
+            ns: 0,
+        };
+        let mut rest = parts.user;
+        for (context, ns) in contexts {
+            (time.context, time.ns) = (*context, rest.min(*ns));
+            rest -= time.ns;
+            let key = (thread.tid, *context, Activity::User, "");
+            let samples = self.samples.remove(&key).unwrap_or_default();
+            self.divide(time, &samples);
+        }
+        time.context = ROOT;
+        let in_user = self.take(thread.tid, Activity::User);
+        let in_faults = self.take(thread.tid, Activity::Fault);
+        let blocked = parts.blocked.saturating_sub(blocked);
+        for (part, ns, samples) in [
+            (TimePart::User, rest, &in_user[..]),
+            (TimePart::FaultMinor, parts.fault_minor.ns, &in_faults),
+            (TimePart::FaultMajor, parts.fault_major.ns, &in_faults),
+            (TimePart::Irq, parts.irq.ns, &[]),
+            (TimePart::Softirq, parts.softirq.ns, &[]),
+            (TimePart::Runnable, parts.runnable, &[]),
+            (TimePart::Blocked, blocked, &[]),
+        ] {
+            self.divide(Measured { part, ns, ..time }, samples);
+        }
+    }
+
+    /// Takes the samples of an activity that are left, of all contexts and calls.
+    fn take(&mut self, tid: u32, activity: Activity) -> Vec<Cow<'a, Sample>> {
+        let keys = self.samples.keys();
+        let of_thread = |key: &&Key<'_>| key.0 == tid && key.2 == activity;
+        let mut keys: Vec<Key<'a>> = keys.filter(of_thread).copied().collect();
+        keys.sort_unstable();
+        let taken = keys.iter().filter_map(|key| self.samples.remove(key));
+        taken.flatten().collect()
+    }
+
+    /// Divides a time by samples.
+    fn divide(&mut self, time: Measured<'_>, samples: &[Cow<'_, Sample>]) {
+        if time.ns == 0 {
+            return;
+        }
+        let call = (!time.call.is_empty()).then(|| PathLocation {
+            name: time.call.to_owned(),
+            ..PathLocation::default()
+        });
+        let named = matches!(time.part, TimePart::User | TimePart::SyscallCpu);
+        let paths = self.paths.entry(time.tid).or_default();
+        let weights: Vec<u64> = samples.iter().map(|s| weight(s)).collect();
+        if weights.iter().all(|w| *w == 0) {
+            let mut path = self.contexts.locations(time.context);
+            let nameless = !named || call.is_none() && path.is_empty();
+            path.extend(call);
+            path.extend(nameless.then(|| state(time.part)));
+            paths.push(PathSample {
+                path,
+                part: Some(time.part),
+                count: time.count,
+                ns: time.ns,
+            });
+            return;
+        }
+        let counts = shares(time.count, &weights);
+        let times = shares(time.ns, &weights);
+        for ((sample, ns), count) in samples.iter().zip(times).zip(counts) {
+            let mut path = self.contexts.locations(sample.context);
+            path.extend(frames(&sample.frames, LocationKind::Function));
+            path.extend(call.clone());
+            path.extend(frames(&sample.kernel, LocationKind::Kernel));
+            path.extend((!named || path.is_empty()).then(|| state(time.part)));
+            paths.push(PathSample {
+                path,
+                part: Some(time.part),
+                count: if call.is_some() { count } else { sample.count },
+                ns,
+            });
+        }
+    }
+}
+
+/// What a sample stands for, in proportion to others of its activity: measured time if it has one.
+fn weight(sample: &Sample) -> u64 {
+    match sample.ns {
+        0 => sample.count,
+        measured => measured,
+    }
+}
+
+/// Divides a number in proportion to weights, not all of them 0. The shares add up to it.
+fn shares(number: u64, weights: &[u64]) -> Vec<u64> {
+    let whole: u128 = weights.iter().map(|w| u128::from(*w)).sum();
+    // Files can contain any numbers.
+    let shift = (u128::BITS - whole.leading_zeros()).saturating_sub(u64::BITS);
+    let (mut below, mut given) = (0u128, 0);
+    let share = |weight: &u64| {
+        below += u128::from(*weight);
+        let until: u64 = (u128::from(number) * (below >> shift) / (whole >> shift)).fit();
+        until - std::mem::replace(&mut given, until)
+    };
+    weights.iter().map(share).collect()
+}
+
+/// Frames from the outermost.
+fn frames(frames: &[StackFrame], kind: LocationKind) -> impl Iterator<Item = PathLocation> {
+    let frames = &frames[..frames.len().min(DEEPEST)];
+    frames.iter().rev().map(move |f| function(f, kind))
+}
+
+/// The last location of a path whose time has no name in the program.
+fn state(part: TimePart) -> PathLocation {
+    PathLocation {
+        name: format!("({})", part.name()),
+        kind: LocationKind::State,
+        ..PathLocation::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        assert_eq!(shares(10, &[1, 1, 1]), [3, 3, 4]);
+        assert_eq!(shares(7, &[0, 5, 0]), [0, 7, 0]);
+        assert_eq!(shares(0, &[1, 2]), [0, 0]);
+        assert_eq!(
+            shares(u64::MAX, &[u64::MAX, u64::MAX]).iter().sum::<u64>(),
+            u64::MAX
+        );
+    }
+}
