@@ -42,7 +42,7 @@ pub struct Finding {
     pub part: TimePart,
     /// The system call that they were in, if in one.
     pub call: Option<String>,
-    /// The function; empty if no stack is known.
+    /// The function; empty if it has no name, or if no stack is known.
     pub function: String,
     /// Its file and line with most of the time, or its program or library.
     pub location: Option<String>,
@@ -146,7 +146,10 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
         part,
         lock: part == TimePart::Blocked && waits_for_lock(functions().map(|f| &*f.name)),
         call: name(call),
-        function: name(at).unwrap_or_default(),
+        // Addresses without a name are one place for each program or library.
+        function: name(at)
+            .filter(|name| !name.starts_with("0x"))
+            .unwrap_or_default(),
         module: at.and_then(|at| at.module.clone()),
         caller: name(caller),
     };
@@ -179,16 +182,11 @@ impl Finding {
     /// What the threads did there, as the end of a sentence: "`crunch` (busy.c:5), on the
     /// processor".
     pub fn sentence(&self) -> String {
-        let mut place = match &*self.function {
-            "" => String::new(),
-            name if is_address(name) => self.location.as_ref().map_or_else(
-                || format!("`{name}`"),
-                |module| format!("`{module}+{name}`"),
-            ),
-            name => match &self.location {
-                Some(location) => format!("`{name}` ({location})"),
-                None => format!("`{name}`"),
-            },
+        let mut place = match (&*self.function, &self.location) {
+            ("", None) => String::new(),
+            ("", Some(module)) => format!("{module} (no symbols)"),
+            (name, Some(location)) => format!("`{name}` ({location})"),
+            (name, None) => format!("`{name}`"),
         };
         if let Some(caller) = &self.caller {
             place += &format!(", called by `{caller}`");
@@ -212,9 +210,4 @@ impl Finding {
             TimePart::Irq | TimePart::Softirq => self.part.name().to_owned(),
         }
     }
-}
-
-/// Whether a function has no name, but an address.
-fn is_address(name: &str) -> bool {
-    name.starts_with("0x")
 }

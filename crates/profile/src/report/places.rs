@@ -34,17 +34,18 @@ pub(super) fn places(findings: &[Finding], summary: &Summary, width: usize, top:
         ("time", 0),
         ("share", 0),
         ("threads", 2),
-        ("doing", 0),
-        ("line", 1),
+        ("doing", 1),
+        ("line", 0),
         ("called by", 3),
     ]);
     let several = summary.threads.len() > 1;
     for f in findings.iter().take(top) {
         let dash = || "-".to_owned();
         table.rows.push(vec![
-            match &*f.function {
-                "" => "(no stack)".to_owned(),
-                name => name.to_owned(),
+            match (&*f.function, &f.location) {
+                ("", None) => "(no stack)".to_owned(),
+                ("", Some(module)) => format!("{module} (no symbols)"),
+                (name, _) => name.to_owned(),
             },
             time(f.ns),
             percent(f.ns as f64, summary.total.wall as f64),
@@ -54,7 +55,10 @@ pub(super) fn places(findings: &[Finding], summary: &Summary, width: usize, top:
                 dash()
             },
             doing(f),
-            f.location.clone().unwrap_or_else(dash),
+            match &*f.function {
+                "" => dash(),
+                _ => f.location.clone().unwrap_or_else(dash),
+            },
             f.caller.clone().unwrap_or_else(dash),
         ]);
     }
@@ -67,7 +71,7 @@ fn doing(finding: &Finding) -> String {
         (TimePart::User, _) => "running".to_owned(),
         (TimePart::Blocked, _) if finding.lock => "lock".to_owned(),
         (TimePart::SyscallCpu, Some(call)) => call.clone(),
-        (TimePart::Blocked, Some(call)) => format!("wait in {call}"),
+        (TimePart::Blocked, Some(call)) => format!("wait: {call}"),
         (part, _) => part.brief().to_owned(),
     }
 }
