@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::model::{Ns, TimePart};
-use crate::paths::{LIBRARIES, LocationKind, PathLocation, PathSample, threads};
+use crate::paths::{LIBRARIES, LocationKind, PathLocation, PathSample, function, threads};
 use crate::run::Run;
 use crate::sleeping_threads::sleeping_threads;
 
@@ -50,6 +50,10 @@ pub struct Finding {
     pub caller: Option<String>,
     /// Whether they waited for a lock.
     pub lock: bool,
+    /// What they waited for, see [`crate::model::Sample::object`].
+    pub object: Option<String>,
+    /// For a lock, the function that released it most often in time, with its line.
+    pub holder: Option<String>,
     /// Their time there.
     pub ns: Ns,
     /// Number of threads.
@@ -65,6 +69,7 @@ struct Place {
     function: String,
     module: Option<String>,
     caller: Option<String>,
+    object: Option<String>,
 }
 
 /// The time and the threads of a place.
@@ -72,6 +77,8 @@ struct Place {
 struct Sum {
     ns: Ns,
     threads: HashSet<(usize, u32)>,
+    /// The futexes that they waited for, by profile.
+    futexes: HashSet<(usize, u64)>,
     lines: HashMap<String, Ns>,
 }
 
@@ -93,6 +100,7 @@ pub fn findings(run: &Run) -> Vec<Finding> {
                 let sum = sums.entry(place).or_default();
                 sum.ns = sum.ns.saturating_add(sample.ns);
                 sum.threads.insert((index, thread.tid));
+                sum.futexes.extend(sample.futex.map(|futex| (index, futex)));
                 if let Some(line) = line {
                     let ns = sum.lines.entry(line).or_default();
                     *ns = ns.saturating_add(sample.ns);
@@ -102,19 +110,71 @@ pub fn findings(run: &Run) -> Vec<Finding> {
     }
     let mut sums: Vec<(Place, Sum)> = sums.into_iter().collect();
     sums.sort_by(|a, b| (b.1.ns, &a.0).cmp(&(a.1.ns, &b.0)));
-    sums.into_iter().map(finding).collect()
+    let holders = holders(run);
+    sums.into_iter()
+        .map(|(place, sum)| finding(place, sum, &holders))
+        .collect()
 }
 
-fn finding((place, sum): (Place, Sum)) -> Finding {
-    let lines = sum.lines.into_iter();
-    let line = lines.max_by(|a, b| (a.1, &b.0).cmp(&(b.1, &a.0)));
+/// By profile and futex: the functions that woke threads from waits for it, with their lines and
+/// the time that the threads had been blocked.
+type Holders = HashMap<(usize, u64), HashMap<String, Ns>>;
+
+fn holders(run: &Run) -> Holders {
+    let mut holders = Holders::new();
+    for (index, profile) in run.profiles.iter().enumerate() {
+        for waker in &profile.data.wakers {
+            let Some(futex) = waker.futex else { continue };
+            let frames = waker
+                .frames
+                .iter()
+                .map(|f| function(f, LocationKind::Function));
+            let Some(at) = frames.into_iter().find(|at| !in_library(at)) else {
+                continue;
+            };
+            let name = match line(&at) {
+                Some(line) => format!("`{}` ({line})", at.name),
+                None => format!("`{}`", at.name),
+            };
+            let ns = holders
+                .entry((index, futex))
+                .or_default()
+                .entry(name)
+                .or_default();
+            *ns = ns.saturating_add(waker.ns);
+        }
+    }
+    holders
+}
+
+/// The name with most of the time; of equal ones, the first.
+fn longest(times: impl IntoIterator<Item = (String, Ns)>) -> Option<String> {
+    let longest = times
+        .into_iter()
+        .max_by(|a, b| (a.1, &b.0).cmp(&(b.1, &a.0)));
+    longest.map(|(name, _)| name)
+}
+
+fn finding(place: Place, sum: Sum, holders: &Holders) -> Finding {
+    let mut released: HashMap<String, Ns> = HashMap::new();
+    for (name, ns) in sum
+        .futexes
+        .iter()
+        .filter_map(|key| holders.get(key))
+        .flatten()
+    {
+        let total = released.entry(name.clone()).or_default();
+        *total = total.saturating_add(*ns);
+    }
     Finding {
         part: place.part,
         call: place.call,
         function: place.function,
-        location: line.map(|(line, _)| line).or(place.module),
+        location: longest(sum.lines).or(place.module),
         caller: place.caller,
+        holder: place.lock.then(|| longest(released)).flatten(),
         lock: place.lock,
+        object: place.object,
         ns: sum.ns,
         threads: sum.threads.len() as u64,
     }
@@ -152,6 +212,7 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
             .unwrap_or_default(),
         module: at.and_then(|at| at.module.clone()),
         caller: name(caller),
+        object: sample.object.clone(),
     };
     (place, at.or(caller).and_then(line))
 }
@@ -202,9 +263,22 @@ impl Finding {
             }
             TimePart::User => format!("{place}, on the processor"),
             TimePart::SyscallCpu => in_place(format!("the kernel works for {call}")),
-            TimePart::Blocked if self.lock => in_place("waiting for a lock".to_owned()),
+            TimePart::Blocked if self.lock => {
+                let lock = self.object.as_ref().map(|name| format!("`{name}`"));
+                let waits = in_place(format!(
+                    "waiting for {}",
+                    lock.as_deref().unwrap_or("a lock")
+                ));
+                match &self.holder {
+                    Some(holder) => format!("{waits}, released by {holder}"),
+                    None => waits,
+                }
+            }
             TimePart::Blocked if call.is_empty() => in_place("stopped".to_owned()),
-            TimePart::Blocked => in_place(format!("waiting in {call}")),
+            TimePart::Blocked => match &self.object {
+                Some(object) => in_place(format!("waiting in {call} of {object}")),
+                None => in_place(format!("waiting in {call}")),
+            },
             TimePart::Runnable => "ready, and waiting for a processor".to_owned(),
             TimePart::FaultMinor | TimePart::FaultMajor => in_place(self.part.name().to_owned()),
             TimePart::Irq | TimePart::Softirq => self.part.name().to_owned(),

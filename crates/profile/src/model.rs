@@ -545,6 +545,13 @@ pub struct Sample {
     /// The system call; empty in other activities.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub call: String,
+    /// The address of the futex that it waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub futex: Option<u64>,
+    /// What it waited for: the variable with the futex, the path of a file, the other side of a
+    /// socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
     /// Frames in the kernel, the innermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel: Vec<StackFrame>,
@@ -555,6 +562,29 @@ pub struct Sample {
     pub count: u64,
     /// The measured time of blocked calls; 0 of samples.
     #[serde(default)]
+    pub ns: Ns,
+}
+
+/// Who woke a thread that had been blocked for a millisecond or more.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waker {
+    /// The thread that was blocked.
+    pub tid: u32,
+    /// The thread that woke it, if it is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waker: Option<u32>,
+    /// The name of the thread that ran then, if it is not recorded: an interrupt can have come there.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub program: String,
+    /// The address of the futex that the waker's call was about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub futex: Option<u64>,
+    /// The waker's frames, from the innermost to `main`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<StackFrame>,
+    /// Number of times.
+    pub count: u64,
+    /// For how long the thread had been blocked.
     pub ns: Ns,
 }
 
@@ -681,6 +711,8 @@ pub struct Snapshot {
     pub stacks: Vec<Stack>,
     /// Samples of running threads and the times of blocked ones, by place.
     pub samples: Vec<Sample>,
+    /// Who woke threads from long waits.
+    pub wakers: Vec<Waker>,
     /// Futexes.
     pub futexes: Vec<Futex>,
     /// The effect of the recording itself.

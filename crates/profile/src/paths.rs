@@ -75,6 +75,10 @@ pub struct PathSample {
     /// The part of the thread's time. `None` without samples: then it is the time of whole calls,
     /// or that of a region outside of calls.
     pub part: Option<TimePart>,
+    /// The address of the futex that the thread waited for.
+    pub futex: Option<u64>,
+    /// What it waited for, see [`crate::model::Sample::object`].
+    pub object: Option<String>,
     /// Number of calls, including the unfinished one; entries of a region; samples elsewhere.
     pub count: u64,
     /// Total time.
@@ -144,9 +148,9 @@ fn by_thread(profile: &Profile, mut paths: HashMap<u32, Vec<PathSample>>) -> Vec
 
 /// Samples with the same path as one, in the order of paths.
 fn merged(mut samples: Vec<PathSample>) -> Vec<PathSample> {
-    samples.sort_by(|a, b| a.path.cmp(&b.path));
+    samples.sort_by(|a, b| (&a.path, &a.object, a.futex).cmp(&(&b.path, &b.object, b.futex)));
     samples.dedup_by(|next, sum| {
-        let same = next.path == sum.path;
+        let same = next.path == sum.path && next.object == sum.object && next.futex == sum.futex;
         if same {
             sum.count = sum.count.saturating_add(next.count);
             sum.ns = sum.ns.saturating_add(next.ns);
@@ -167,10 +171,11 @@ fn of_calls(profile: &Profile) -> HashMap<u32, Vec<PathSample>> {
     }
     let mut by_thread: HashMap<u32, Vec<PathSample>> = HashMap::new();
     let mut add = |tid: u32, path: Vec<PathLocation>, count: u64, ns: Ns| {
-        let part = None;
         let sample = PathSample {
             path,
-            part,
+            part: None,
+            futex: None,
+            object: None,
             count,
             ns,
         };

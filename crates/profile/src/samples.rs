@@ -185,6 +185,8 @@ impl<'a> Attribution<'a> {
             paths.push(PathSample {
                 path,
                 part: Some(time.part),
+                futex: None,
+                object: None,
                 count: time.count,
                 ns: time.ns,
             });
@@ -201,6 +203,8 @@ impl<'a> Attribution<'a> {
             paths.push(PathSample {
                 path,
                 part: Some(time.part),
+                futex: sample.futex,
+                object: sample.object.clone(),
                 count: if call.is_some() { count } else { sample.count },
                 ns,
             });

@@ -226,6 +226,7 @@ impl ReaderState {
             Row::Call(row) => next.calls.push(row),
             Row::Stack(row) => next.stacks.push(row),
             Row::Sample(row) => next.samples.push(row),
+            Row::Waker(row) => next.wakers.push(row),
             Row::Futex(row) => next.futexes.push(row),
             Row::Recorder(row) => next.recorder = row,
             Row::Lost(row) => {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     CallTotals, Context, ContextTime, Futex, Header, Ns, Process, RecorderCost, RecordingEnd,
-    Sample, Stack, Thread, TimedEvent,
+    Sample, Stack, Thread, TimedEvent, Waker,
 };
 
 /// The extension of file names.
@@ -22,6 +22,7 @@ pub(super) enum Row {
     Call(CallTotals),
     Stack(Stack),
     Sample(Sample),
+    Waker(Waker),
     Futex(Futex),
     Recorder(RecorderCost),
     Lost(LossRow),
@@ -31,7 +32,7 @@ pub(super) enum Row {
 }
 
 /// The kinds of rows in [`Row`].
-pub(super) const KINDS: [&str; 14] = [
+pub(super) const KINDS: [&str; 15] = [
     "header",
     "process",
     "thread",
@@ -40,6 +41,7 @@ pub(super) const KINDS: [&str; 14] = [
     "call",
     "stack",
     "sample",
+    "waker",
     "futex",
     "recorder",
     "lost",

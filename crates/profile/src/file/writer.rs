@@ -49,6 +49,7 @@ impl<W: Write> Writer<W> {
             .chain(snapshot.calls.iter().cloned().map(Row::Call))
             .chain(snapshot.stacks.iter().cloned().map(Row::Stack))
             .chain(snapshot.samples.iter().cloned().map(Row::Sample))
+            .chain(snapshot.wakers.iter().cloned().map(Row::Waker))
             .chain(snapshot.futexes.iter().cloned().map(Row::Futex))
             .chain([Row::Recorder(snapshot.recorder)])
             .chain(lost.map(Row::Lost));

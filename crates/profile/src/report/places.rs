@@ -33,10 +33,12 @@ pub(super) fn places(findings: &[Finding], summary: &Summary, width: usize, top:
         ("place", 0),
         ("time", 0),
         ("share", 0),
-        ("threads", 2),
+        ("threads", 3),
         ("doing", 1),
         ("line", 0),
-        ("called by", 3),
+        ("of", 2),
+        ("released by", 4),
+        ("called by", 5),
     ]);
     let several = summary.threads.len() > 1;
     for f in findings.iter().take(top) {
@@ -59,6 +61,8 @@ pub(super) fn places(findings: &[Finding], summary: &Summary, width: usize, top:
                 "" => dash(),
                 _ => f.location.clone().unwrap_or_else(dash),
             },
+            f.object.clone().unwrap_or_else(dash),
+            f.holder.clone().unwrap_or_else(dash),
             f.caller.clone().unwrap_or_else(dash),
         ]);
     }

@@ -24,7 +24,8 @@
 //! | `times` | thread, region, call, N, the calls below 2^(N - 64) ns: a bucket of the histogram |
 //! | `stack` | thread, region, call, count, sum, the frames: a line each, the innermost first |
 //! | `sample` | thread, region, activity (0 in the program, 1 in a call, -1 at its start, -2 not known, -3 in a page fault), call, samples, the frames in the kernel, those of the program |
-//! | `wait` | thread, region, call, stacks, time blocked, the frames |
+//! | `wait` | thread, region, call, futex or 0, what it waited for: a file or a variable; stacks, time blocked, the frames |
+//! | `waker` | thread that was woken, thread that woke it or 0, futex or 0, program of the waker if it is not recorded; times, time blocked, the frames |
 //! | `futex` | process, address, region, waits, sum, most, the variable there |
 //! | `wake` | process, address, region, waking thread's number, waiting thread, count, sum |
 //! | `account` | monotonic clock, switches that nobody saw, switches to the recorder: ends an account, of all rows since the last |
@@ -47,7 +48,7 @@ use spile_cast::Cast;
 use spile_profile::model::{
     Activity, BLOCKED, CallParts, CallTotals, Context, ContextKind, ContextTime, Futex, Ns,
     PREEMPTED, READY, ROOT, Sample, Snapshot, Stack, StackFrame, Thread, TimeParts, TimedEvent,
-    Times, Wake,
+    Times, Wake, Waker,
 };
 
 use spile_runtime::io::rows::Row;
@@ -78,6 +79,12 @@ fn times(f: &mut Fields<'_>) -> Option<Times> {
         count: f.integer()?,
         ns: f.ns()?,
     })
+}
+
+/// The address of a futex; `Some(None)` if the field is 0.
+fn futex_address(f: &mut Fields<'_>) -> Option<Option<u64>> {
+    let address = f.integer::<i64>()?.cast_unsigned();
+    Some((address != 0).then_some(address))
 }
 
 impl ProfileBuilder {
@@ -123,6 +130,7 @@ impl ProfileBuilder {
         self.in_contexts.clear();
         self.snapshot.stacks.clear();
         self.snapshot.samples.clear();
+        self.snapshot.wakers.clear();
         self.snapshot.futexes.clear();
         self.futexes.clear();
     }
@@ -171,6 +179,7 @@ impl ProfileBuilder {
             "stack" => self.stack(f)?,
             "sample" => self.sample(f)?,
             "wait" => self.wait(f)?,
+            "waker" => self.waker(f)?,
             "futex" => self.futex(f)?,
             "wake" => self.wake(f)?,
             "fault" => {
@@ -503,6 +512,11 @@ impl ProfileBuilder {
     fn wait(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let owner = self.owner(f)?;
         let call = f.string()?.into_owned();
+        let (futex, object) = (futex_address(f)?, f.string()?);
+        let object = match futex {
+            Some(_) => variable(&object),
+            None => Some(object.into_owned()).filter(|o| !o.is_empty()),
+        };
         let times = times(f)?;
         let frames = self.frames(&f.string()?);
         self.add_sample(
@@ -510,12 +524,43 @@ impl ProfileBuilder {
             Sample {
                 activity: Activity::Blocked,
                 call,
+                futex,
+                object,
                 frames,
                 count: times.count,
                 ns: times.ns,
                 ..Sample::default()
             },
         )
+    }
+
+    /// The threads that woke another one.
+    fn waker(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let (woken, waker) = (f.integer()?, f.integer::<i64>()?);
+        let woken = self.thread(woken);
+        let tid_of =
+            |rows: &ProfileBuilder, index: usize| Some(rows.snapshot.threads.get(index)?.tid);
+        let tid = tid_of(self, woken)?;
+        let waker = match waker {
+            0 => None,
+            key => {
+                let index = self.thread(key);
+                tid_of(self, index)
+            }
+        };
+        let (futex, program) = (futex_address(f)?, f.string()?.into_owned());
+        let times = times(f)?;
+        let frames = self.frames(&f.string()?);
+        self.snapshot.wakers.push(Waker {
+            tid,
+            waker,
+            program,
+            futex,
+            frames,
+            count: times.count,
+            ns: times.ns,
+        });
+        Some(())
     }
 
     fn add_sample(&mut self, owner: TimeOwner, sample: Sample) -> Option<()> {
