@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::answer::{Finding, findings};
 use crate::model::{CallParts, Ns, TimePart};
 use crate::report::{ComparedValues, differences};
 use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, Run, Summary, TimeSum};
@@ -50,6 +51,7 @@ pub(crate) fn report(run: &Run, summary: &Summary) -> Value {
         "all": sum(&summary.total),
         "critical": critical,
         "max_by_mean": summary.imbalance().filter(|_| !summary.are_unrelated()),
+        "places": findings(run).iter().map(place).collect::<Vec<_>>(),
         "calls": groups(&summary.calls),
         "calls_by_region": groups(&summary.regions),
         "regions": times.collect::<Vec<_>>(),
@@ -114,6 +116,16 @@ fn recording(profile: &crate::Profile) -> Value {
         "options": header.options, "regions_missing": profile.regions_missing(), "whole": profile.end.is_some(),
         "status": profile.end.as_ref().and_then(|e| e.status),
         "running": left.map(|p| json!({ "pid": p.pid, "name": p.comm })).collect::<Vec<_>>(),
+    })
+}
+
+/// A place of [`findings`].
+fn place(finding: &Finding) -> Value {
+    json!({
+        "part": finding.part.key(), "call": finding.call, "function": finding.function,
+        "location": finding.location, "caller": finding.caller, "lock": finding.lock,
+        "object": finding.object, "released_by": finding.holder, "time": finding.ns,
+        "threads": finding.threads,
     })
 }
 

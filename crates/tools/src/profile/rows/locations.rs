@@ -64,15 +64,30 @@ pub(super) fn frame(line: &str) -> StackFrame {
         };
     };
     StackFrame {
-        // The C library's internal names of exported functions.
-        function: function
-            .strip_prefix("__GI_")
-            .unwrap_or(function)
-            .to_owned(),
+        function: plain(function).to_owned(),
         module: module.map(str::to_owned),
         file: location.map(|p| p.0.to_owned()),
         line: location.and_then(|p| p.1.parse().ok()),
     }
+}
+
+/// A function's name without what compilers and the C library add: the suffixes of copies and parts
+/// (`.constprop.0`, `.part.1`, `.cold`), and the prefix of internal names of exported functions.
+fn plain(function: &str) -> &str {
+    const COPIES: [&str; 6] = [
+        ".constprop.",
+        ".isra.",
+        ".part.",
+        ".cold",
+        ".lto_priv.",
+        ".llvm.",
+    ];
+    let function = function.strip_prefix("__GI_").unwrap_or(function);
+    let ends = COPIES
+        .iter()
+        .filter_map(|mark| function.find(mark))
+        .filter(|end| *end > 0);
+    &function[..ends.min().unwrap_or(function.len())]
 }
 
 /// The name in front of `+0xOFFSET`.
@@ -140,6 +155,7 @@ mod tests {
         assert_eq!(of("0x7f001234 [lib.so.6+0x1234]"), "0x1234|lib.so.6||0");
         assert_eq!(of("0x7f001234"), "0x7f001234|||0");
         assert_eq!(of("operator++0x3 [p]"), "operator+|p||0");
+        assert_eq!(of("f.isra.0.part.1+0x3 [p]"), "f|p||0");
         assert_eq!(of(""), "|||0");
     }
 

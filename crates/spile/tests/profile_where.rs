@@ -1,0 +1,145 @@
+//! `spile profile` says where time went: its figures are those of the programs' own clocks. The program is
+//! `where.c` of `tests/programs`.
+
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+mod common;
+use common::compiled;
+
+/// The program, compiled once.
+static WHERE: LazyLock<PathBuf> = LazyLock::new(|| compiled("where", "where", &["-g"]));
+
+/// The program's run: the integers that it prints, and the places of the report.
+struct Report {
+    printed: Vec<u64>,
+    places: Vec<Value>,
+}
+
+fn profile(args: &[&str]) -> Report {
+    let output = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(["profile", "--json", "--no-regions", "--"])
+        .arg(&*WHERE)
+        .args(args)
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    // The report goes to standard error, where the command writes nothing.
+    let report: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    Report {
+        printed: printed
+            .split_whitespace()
+            .map(|n| n.parse().unwrap())
+            .collect(),
+        places: report["places"].as_array().unwrap().clone(),
+    }
+}
+
+/// The largest places.
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let places = self.places.iter().take(5);
+        places
+            .into_iter()
+            .try_for_each(|place| writeln!(f, "{place}"))
+    }
+}
+
+impl Report {
+    /// The time of the places with these fields.
+    fn time(&self, fields: &[(&str, &str)]) -> u64 {
+        let is = |place: &&Value| fields.iter().all(|(name, value)| place[name] == *value);
+        let places = self.places.iter().filter(is);
+        places.map(|place| place["time"].as_u64().unwrap()).sum()
+    }
+
+    /// Asserts that a time is that of the program's clock within this many percent.
+    #[track_caller]
+    fn agrees(&self, time: u64, clock: u64, percent: u64) {
+        assert!(
+            time.abs_diff(clock) * 100 <= clock * percent,
+            "{time} of {clock}: {self}"
+        );
+    }
+
+    /// Asserts that a time is that of waits by the program's clock, which also counts for how long the
+    /// program's threads waited for a processor then.
+    #[track_caller]
+    fn waited(&self, time: u64, clock: u64) {
+        let ready = self.time(&[("part", "runnable")]);
+        assert!(time <= clock + clock / 20, "{time} of {clock}: {self}");
+        assert!(
+            time + ready >= clock - clock / 20,
+            "{time} of {clock}: {self}"
+        );
+    }
+}
+
+#[test]
+fn functions_have_their_share_of_the_processor() {
+    let report = profile(&["functions"]);
+    let running = |name| report.time(&[("function", name), ("part", "user")]);
+    let (crunch, nibble) = (running("crunch"), running("nibble"));
+    // 297 samples in 3 s, a fifth of them in `nibble`: 4 standard deviations are 28 samples.
+    report.agrees(crunch, report.printed[0], 14);
+    report.agrees(nibble, report.printed[1], 50);
+    // Samples divide the measured time, and do not add to it.
+    report.agrees(crunch + nibble, report.printed[0] + report.printed[1], 6);
+}
+
+#[test]
+fn locks_have_their_waits_and_who_released_them() {
+    let report = profile(&["lock"]);
+    let lock = [
+        ("object", "big_lock"),
+        ("part", "blocked"),
+        ("function", "update_index"),
+    ];
+    report.waited(report.time(&lock), report.printed[0]);
+    let place = report
+        .places
+        .iter()
+        .find(|p| p["object"] == "big_lock")
+        .unwrap();
+    assert_eq!(place["lock"], true, "{place}");
+    let released = place["released_by"].as_str().unwrap();
+    assert!(
+        released.starts_with("`update_index` (where.c:"),
+        "{released}"
+    );
+}
+
+#[test]
+fn waits_have_their_pipe_peer_and_file() {
+    let report = profile(&["pipe"]);
+    let pipe = [
+        ("object", "a pipe"),
+        ("call", "read"),
+        ("function", "receive"),
+    ];
+    report.waited(report.time(&pipe), report.printed[0]);
+
+    let report = profile(&["peer"]);
+    let peer = format!("127.0.0.1:{}", report.printed[1]);
+    let peer = [
+        ("object", &*peer),
+        ("call", "read"),
+        ("function", "receive"),
+    ];
+    report.waited(report.time(&peer), report.printed[0]);
+
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("lock");
+    let file = file.to_str().unwrap();
+    let report = profile(&["file", file]);
+    let flock = [("object", file), ("call", "flock"), ("function", "main")];
+    report.waited(report.time(&flock), report.printed[0]);
+}
