@@ -35,6 +35,42 @@ pub(crate) fn waits_for_lock<'a>(functions: impl IntoIterator<Item = &'a str>) -
     functions.any(|name| LOCKS.iter().any(|lock| name.contains(lock)))
 }
 
+/// What makes a place: time with the same one is one row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum By {
+    /// The function.
+    #[default]
+    Function,
+    /// The line in the source.
+    Line,
+    /// The program or library.
+    Module,
+    /// The thread.
+    Thread,
+    /// The innermost region.
+    Region,
+    /// The rank or recording.
+    Rank,
+}
+
+impl By {
+    /// All of them, with their names on the command line.
+    pub const ALL: [(By, &'static str); 6] = [
+        (By::Function, "function"),
+        (By::Line, "line"),
+        (By::Module, "module"),
+        (By::Thread, "thread"),
+        (By::Region, "region"),
+        (By::Rank, "rank"),
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        let named = By::ALL.iter().find(|(by, _)| *by == self);
+        named.map_or("", |(_, name)| name)
+    }
+}
+
 /// A place of the program, and what its threads did there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
@@ -72,6 +108,18 @@ struct Place {
     object: Option<String>,
 }
 
+impl Place {
+    /// The same activity under another name, without what belongs to a function only.
+    fn named(self, name: Option<String>) -> Place {
+        Place {
+            function: name.unwrap_or_default(),
+            module: None,
+            caller: None,
+            ..self
+        }
+    }
+}
+
 /// The time and the threads of a place.
 #[derive(Debug, Default)]
 struct Sum {
@@ -84,7 +132,7 @@ struct Sum {
 
 /// The places of a run where its threads spent their time, the longest time first; empty without
 /// samples. Threads that only sleep are left out.
-pub fn findings(run: &Run) -> Vec<Finding> {
+pub fn findings(run: &Run, by: By) -> Vec<Finding> {
     let mut sums: HashMap<Place, Sum> = HashMap::new();
     for (index, profile) in run.profiles.iter().enumerate() {
         if profile.header.options.samples.is_none() {
@@ -97,11 +145,22 @@ pub fn findings(run: &Run) -> Vec<Finding> {
             }
             for sample in &thread.samples {
                 let (place, line) = place(sample);
+                let place = match by {
+                    By::Function => place,
+                    By::Line => place.named(line.clone()),
+                    By::Module => {
+                        let module = place.module.clone();
+                        place.named(module)
+                    }
+                    By::Thread => place.named(Some(thread.title())),
+                    By::Region => place.named(sample.region()),
+                    By::Rank => place.named(Some(profile.title())),
+                };
                 let sum = sums.entry(place).or_default();
                 sum.ns = sum.ns.saturating_add(sample.ns);
                 sum.threads.insert((index, thread.tid));
                 sum.futexes.extend(sample.futex.map(|futex| (index, futex)));
-                if let Some(line) = line {
+                if let Some(line) = line.filter(|_| by == By::Function) {
                     let ns = sum.lines.entry(line).or_default();
                     *ns = ns.saturating_add(sample.ns);
                 }

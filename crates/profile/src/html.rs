@@ -7,7 +7,7 @@ mod timeline;
 
 use serde_json::{Value, json};
 
-use crate::answer::findings;
+use crate::answer::{By, findings};
 use crate::json;
 use crate::model::TimePart;
 use crate::paths::{Node, PathLocation, threads};
@@ -24,7 +24,7 @@ pub fn html(run: &Run) -> String {
         |part: TimePart| json!({ "key": part.key(), "name": part.name(), "short": part.short() });
     let data = json!({
         "report": json::report(run, &summary),
-        "head": head(run, &summary, &findings(run), COLUMNS),
+        "head": head(run, &summary, &findings(run, By::Function), COLUMNS),
         "parts": TimePart::ALL.map(part),
         "trees": trees(run),
         "trace": timeline::trace(run),

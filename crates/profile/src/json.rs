@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Finding, findings};
+use crate::answer::{By, Finding, findings};
 use crate::model::{CallParts, Ns, TimePart};
 use crate::report::{ComparedValues, differences};
 use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, Run, Summary, TimeSum};
@@ -51,7 +51,7 @@ pub(crate) fn report(run: &Run, summary: &Summary) -> Value {
         "all": sum(&summary.total),
         "critical": critical,
         "max_by_mean": summary.imbalance().filter(|_| !summary.are_unrelated()),
-        "places": findings(run).iter().map(place).collect::<Vec<_>>(),
+        "places": findings(run, By::Function).iter().map(place).collect::<Vec<_>>(),
         "calls": groups(&summary.calls),
         "calls_by_region": groups(&summary.regions),
         "regions": times.collect::<Vec<_>>(),

@@ -86,6 +86,16 @@ pub struct PathSample {
 }
 
 impl PathSample {
+    /// The innermost region.
+    pub(crate) fn region(&self) -> Option<String> {
+        let mut regions = self
+            .path
+            .iter()
+            .rev()
+            .filter(|at| at.kind == LocationKind::Region);
+        regions.next().map(|at| at.name.clone())
+    }
+
     /// Whether the sample is of calls.
     pub fn is_call(&self) -> bool {
         self.path.iter().any(|at| at.kind == LocationKind::Call)

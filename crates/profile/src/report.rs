@@ -4,6 +4,7 @@ mod callpaths;
 mod diff;
 mod latency;
 mod noise;
+mod objects;
 mod places;
 mod system;
 mod table;
@@ -14,8 +15,9 @@ mod units;
 
 pub use diff::{ComparedValues, Differences, diff, differences};
 pub use noise::noise;
+pub use objects::ObjectKind;
 pub use system::system;
 pub use table::paragraph;
-pub use text::{failed, head, text};
+pub use text::{View, failed, head, text};
 pub use threads::threads;
 pub use units::time;

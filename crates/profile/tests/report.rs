@@ -7,7 +7,7 @@ use serde_json::Value;
 use spile_profile::html::html;
 use spile_profile::json::json;
 use spile_profile::model::RecordingEnd;
-use spile_profile::report::{diff, text, threads, time};
+use spile_profile::report::{View, diff, text, threads, time};
 use spile_profile::{Profile, Run};
 use unicode_width::UnicodeWidthStr as _;
 
@@ -21,19 +21,19 @@ fn four() -> Run {
 
 #[test]
 fn one_process_is_reported_as_blessed() {
-    insta::assert_snapshot!(text(&one(), 100, 8));
+    insta::assert_snapshot!(text(&one(), &View::new(100, 8)));
 }
 
 #[test]
 fn four_ranks_fit_into_80_columns() {
-    insta::assert_snapshot!(text(&four(), 80, 8));
+    insta::assert_snapshot!(text(&four(), &View::new(80, 8)));
 }
 
 /// Text and page list the ranks that failed, in the order of their ends.
 #[test]
 fn ranks_that_failed_are_listed() {
     let mut run = four();
-    assert!(!text(&run, 80, 8).contains("Failed"));
+    assert!(!text(&run, &View::new(80, 8)).contains("Failed"));
     for (rank, at_ns, status) in [(1, 2_000_000_000, 3 << 8), (2, 1_000_000_000, 9)] {
         run.profiles[rank].end = Some(RecordingEnd {
             at_ns,
@@ -41,15 +41,20 @@ fn ranks_that_failed_are_listed() {
         });
     }
     let said = "Failed, the first to end first: rank 2 by signal 9 after 1.00 s, rank 1 with status 3 after 2.00 s";
-    assert!(text(&run, 200, 8).contains(said));
+    assert!(text(&run, &View::new(200, 8)).contains(said));
     assert!(html(&run).contains(&format!("\"failed\":\"{said}\"")));
     assert!(html(&four()).contains("\"failed\":null"));
 }
 
 #[test]
 fn an_empty_run_is_reported() {
-    insta::assert_snapshot!(text(&Run::new(vec![Profile::default()]), 80, 8));
-    text(&Run::default(), 80, 8);
+    insta::assert_snapshot!(text(
+        &Run::new(vec![Profile::default()]),
+        80,
+        8,
+        By::Function
+    ));
+    text(&Run::default(), &View::new(80, 8));
     diff(&Run::default(), &Run::default(), 80, 8);
 }
 
@@ -109,7 +114,7 @@ fn totals_are_those_of_the_rows() {
 fn commands_are_those_of_a_shell() {
     let mut run = one();
     run.profiles[0].header.command = ["sh", "-c", "sleep 1", ""].map(str::to_owned).to_vec();
-    let text = text(&run, 100, 8);
+    let text = text(&run, &View::new(100, 8));
     assert!(text.starts_with("sh -c 'sleep 1' '': 2.00 s, "), "{text}");
 }
 
@@ -157,7 +162,7 @@ proptest! {
     fn every_line_fits(seeds in prop::collection::vec(any::<u64>(), 0..4), width in 64usize..200) {
         let run = Run::new(seeds.iter().map(|s| testgen::random(*s, 9)).collect());
         let other = Run::new(seeds.iter().map(|s| testgen::random(s.wrapping_add(1), 9)).collect());
-        let all = text(&run, width, 5) + &diff(&run, &other, width, 5) + &threads(&run);
+        let all = text(&run, &View::new(width, 5)) + &diff(&run, &other, width, 5) + &threads(&run);
         for line in all.lines() {
             prop_assert!(!line.chars().any(char::is_control), "{line:?}");
             let long = line.width() > width && !line.contains(" | ") && !line.contains("Lost");

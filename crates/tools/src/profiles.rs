@@ -3,7 +3,10 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use spile_profile::answer::By;
 use spile_profile::export::{ExportFormat, FORMATS};
+use spile_profile::report::{ObjectKind, View};
 use spile_profile::{Run, file, html, json, report as text};
 
 use clap::Parser;
@@ -36,6 +39,9 @@ pub struct Report {
     /// Print at most N rows of each table
     #[arg(long, value_name = "N", default_value_t = 15)]
     pub top: usize,
+    /// What the summary shows.
+    #[command(flatten)]
+    pub view: ViewOptions,
     /// Report the run whose number begins with RUN, if there are several
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
@@ -60,6 +66,49 @@ pub struct Diff {
     /// The second run
     #[arg(value_name = "B")]
     pub b: PathBuf,
+}
+
+/// What a summary shows.
+#[derive(Debug, Default, clap::Args)]
+pub struct ViewOptions {
+    /// Add up the time of places by function, line, module, thread, region or rank
+    #[arg(long, value_name = "WHAT", default_value = "function", value_parser = by())]
+    by: By,
+    /// Show which locks threads waited for, even if that took little of the time
+    #[arg(long)]
+    locks: bool,
+    /// Show which files threads waited for, even if that took little of the time
+    #[arg(long)]
+    files: bool,
+    /// Show which peers threads waited for, even if that took little of the time
+    #[arg(long)]
+    net: bool,
+}
+
+/// The parser of `--by`.
+fn by() -> impl TypedValueParser<Value = By> {
+    let names = PossibleValuesParser::new(By::ALL.map(|(_, name)| name));
+    names.map(|name| {
+        let named = By::ALL.into_iter().find(|(_, n)| *n == name);
+        named.map_or(By::default(), |(by, _)| by)
+    })
+}
+
+impl ViewOptions {
+    /// The view of that size.
+    pub(crate) fn view(&self, width: usize, top: usize) -> View {
+        let kinds = [
+            (ObjectKind::Lock, self.locks),
+            (ObjectKind::File, self.files),
+            (ObjectKind::Socket, self.net),
+        ];
+        let asked = kinds.into_iter().filter(|(_, asked)| *asked);
+        View {
+            by: self.by,
+            objects: asked.map(|(kind, _)| kind).collect(),
+            ..View::new(width, top)
+        }
+    }
 }
 
 /// Reads the files of a run; prints why files are not used.
@@ -108,7 +157,10 @@ pub fn report(cli: &Report) -> Result<u8, Failure> {
     } else if cli.threads {
         print_stdout(text::threads(&run))?;
     } else {
-        print_stdout(text::text(&run, width(std::io::stdout()), cli.top))?;
+        print_stdout(text::text(
+            &run,
+            &cli.view.view(width(std::io::stdout()), cli.top),
+        ))?;
     }
     Ok(0)
 }

@@ -2,9 +2,9 @@
 
 use super::table::{TextTable, paragraph, section};
 use super::units::{counted, percent, time};
-use crate::answer::{Finding, largest};
+use crate::answer::{By, Finding, largest};
 use crate::model::TimePart;
-use crate::run::Summary;
+use crate::run::{OUTSIDE, Summary};
 
 /// Number of sentences at most.
 const SENTENCES: usize = 5;
@@ -28,24 +28,34 @@ pub(super) fn sentences(findings: &[Finding], summary: &Summary, width: usize) -
 }
 
 /// The table of places.
-pub(super) fn places(findings: &[Finding], summary: &Summary, width: usize, top: usize) -> String {
+pub(super) fn places(
+    findings: &[Finding],
+    summary: &Summary,
+    by: By,
+    width: usize,
+    top: usize,
+) -> String {
     let mut table = TextTable::new(&[
-        ("place", 0),
+        (by.name(), 0),
         ("time", 0),
         ("share", 0),
-        ("threads", 3),
-        ("doing", 1),
-        ("line", 0),
-        ("of", 2),
-        ("released by", 4),
-        ("called by", 5),
+        ("threads", 4),
+        ("doing", 2),
+        ("line", 1),
+        ("of", 3),
+        ("released by", 5),
+        ("called by", 6),
     ]);
     let several = summary.threads.len() > 1;
     for f in findings.iter().take(top) {
         let dash = || "-".to_owned();
         table.rows.push(vec![
             match (&*f.function, &f.location) {
-                ("", None) => "(no stack)".to_owned(),
+                ("", None) => match by {
+                    By::Function => "-".to_owned(),
+                    By::Region => OUTSIDE.to_owned(),
+                    _ => "(not known)".to_owned(),
+                },
                 ("", Some(module)) => format!("{module} (no symbols)"),
                 (name, _) => name.to_owned(),
             },

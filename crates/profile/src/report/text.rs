@@ -4,21 +4,52 @@ use std::collections::{HashMap, HashSet};
 
 use super::callpaths::callpaths;
 use super::latency::latency;
+use super::objects::{ObjectKind, objects};
 use super::places::{places, sentences};
 use super::table::{TextTable, clauses, escape, paragraph, section, shorten};
 use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::units::{counted, percent, signed, time};
-use crate::answer::{Finding, findings, matters};
+use crate::answer::{By, Finding, findings, matters};
 use crate::model::{Header, Ns, RecorderCost, TimePart};
 use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, OUTSIDE, Run, Summary};
 use crate::sleeping_threads::sleeping_threads;
 
-/// The summary of a run, in lines of `width` columns at most. `top` limits the rows of tables.
-pub fn text(run: &Run, width: usize, top: usize) -> String {
+/// What a summary shows.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// Number of columns at most.
+    pub width: usize,
+    /// Number of rows of each table at most.
+    pub top: usize,
+    /// What makes a row of the table of places.
+    pub by: By,
+    /// Tables that are shown even if they have less than 5 % of the time.
+    pub objects: Vec<ObjectKind>,
+}
+
+impl View {
+    /// The default view, of that size.
+    pub fn new(width: usize, top: usize) -> View {
+        View {
+            width,
+            top,
+            by: By::default(),
+            objects: Vec::new(),
+        }
+    }
+}
+
+/// The summary of a run.
+pub fn text(run: &Run, view: &View) -> String {
+    let (width, top) = (view.width, view.top);
     let summary = run.summary();
-    let findings = findings(run);
-    let mut out = head(run, &summary, &findings, width);
-    out += &places(&findings, &summary, width, top);
+    let functions = findings(run, By::Function);
+    let mut out = head(run, &summary, &functions, width);
+    out += &match view.by {
+        By::Function => places(&functions, &summary, view.by, width, top),
+        by => places(&findings(run, by), &summary, by, width, top),
+    };
+    out += &objects(&functions, &summary, &view.objects, width, top);
     out += &parts(&summary, width);
     if summary.threads.is_empty() && summary.calls.is_empty() {
         out = shorten(out.lines().next().unwrap_or_default(), width) + "\nnothing was recorded\n";

@@ -73,6 +73,8 @@ pub struct ProfileCommand {
     /// Print at most N rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) top: usize,
+    #[command(flatten)]
+    view: crate::profiles::ViewOptions,
     /// End after SECS seconds
     #[arg(short = 'd', long, value_name = "SECS", value_parser = super::syscount::seconds)]
     pub(crate) duration: Option<Duration>,
@@ -371,7 +373,7 @@ fn show(cli: &ProfileCommand, profile: Account) {
     print_stderr(if cli.threads {
         text::threads(&run)
     } else {
-        text::text(&run, width(std::io::stderr()), cli.top)
+        text::text(&run, &cli.view.view(width(std::io::stderr()), cli.top))
     });
     print_stderr(left);
 }
