@@ -64,6 +64,10 @@ pub struct Header {
     /// Why regions are missing, if the options did not exclude them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regions_missing: Option<String>,
+    /// Whether the program uses no library that has regions, so that reports need not say why they
+    /// are missing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub regions_unlikely: bool,
 }
 
 impl Default for Header {
@@ -83,6 +87,7 @@ impl Default for Header {
             rank: None,
             options: Options::default(),
             regions_missing: None,
+            regions_unlikely: false,
         }
     }
 }

@@ -249,10 +249,11 @@ impl Run {
         })
     }
 
-    /// The reasons why regions are missing, if the options did not exclude them; without
-    /// duplicates.
+    /// The reasons why regions are missing, if the options did not exclude them and the programs
+    /// are likely to have some; without duplicates.
     pub fn regions_missing(&self) -> Vec<String> {
         let profiles = self.profiles.iter();
+        let profiles = profiles.filter(|p| !p.header.regions_unlikely);
         let reasons: BTreeSet<String> = profiles.filter_map(Profile::regions_missing).collect();
         reasons.into_iter().collect()
     }

@@ -48,12 +48,7 @@ fn ranks_that_failed_are_listed() {
 
 #[test]
 fn an_empty_run_is_reported() {
-    insta::assert_snapshot!(text(
-        &Run::new(vec![Profile::default()]),
-        80,
-        8,
-        By::Function
-    ));
+    insta::assert_snapshot!(text(&Run::new(vec![Profile::default()]), &View::new(80, 8)));
     text(&Run::default(), &View::new(80, 8));
     diff(&Run::default(), &Run::default(), 80, 8);
 }

@@ -222,7 +222,11 @@ fn prepare(
                 return Err(fail(format_args!("there is no process {pid}")));
             }
             tool.set("attach", 1);
-            header.regions_missing = (!cli.no_regions).then(|| regions::missing(pid));
+            if !cli.no_regions {
+                let (why, likely) = regions::missing(pid);
+                header.regions_missing = Some(why);
+                header.regions_unlikely = !likely;
+            }
             tool.target = TargetProcess::Pid(pid);
         }
         None => {

@@ -49,8 +49,9 @@ pub(super) fn load(trace: bool) -> Result<(Option<CountFolder>, String), String>
     Ok((folder.ok(), library.unwrap_or_default()))
 }
 
-/// The message about the parts that are missing for a process that was already running.
-pub(crate) fn missing(pid: u32) -> String {
+/// The message about the parts that are missing for a process that was already running, and whether it
+/// uses a library that has them.
+pub(crate) fn missing(pid: u32) -> (String, bool) {
     let mut libraries = BTreeMap::new();
     for mapping in process::mappings(pid).unwrap_or_default() {
         let file = mapping.path.rsplit('/').next().unwrap_or_default();
@@ -59,11 +60,12 @@ pub(crate) fn missing(pid: u32) -> String {
             libraries.entry(*part).or_insert_with(|| file.to_owned());
         }
     }
-    format!(
+    let why = format!(
         "{}: the region library is loaded when a command starts (`spile profile -- CMD`), and process {pid} was \
          already running",
         missing_parts(&libraries)
-    )
+    );
+    (why, !libraries.is_empty())
 }
 
 /// The missing parts, each with the library that shows that the program has them.
