@@ -66,6 +66,18 @@ static void answers(int fd, int times) {
   _exit(0);
 }
 
+static pthread_mutex_t config_lock = PTHREAD_MUTEX_INITIALIZER;
+
+__attribute__((noinline)) static void reload(void) {
+  pthread_mutex_lock(&config_lock);
+  abort();
+}
+
+static void *reloader(void *unused) {
+  reload();
+  return unused;
+}
+
 int main(int argc, char **argv) {
   const char *what = argc > 1 ? argv[1] : "";
   if (!strcmp(what, "functions")) {
@@ -84,6 +96,16 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 3; i++) pthread_create(&t[i], 0, worker, 0);
     for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
     printf("%llu\n", (unsigned long long)waited);
+  } else if (!strcmp(what, "hung")) {
+    int ends[2];
+    pthread_t t;
+    if (pipe(ends)) abort();
+    pthread_mutex_lock(&config_lock);
+    pthread_create(&t, 0, reloader, 0);
+    usleep(100000);
+    puts("ready");
+    fflush(stdout);
+    receive(ends[0], 1);
   } else if (!strcmp(what, "pipe")) {
     int ends[2];
     if (pipe(ends)) abort();

@@ -63,6 +63,7 @@ pub mod trust;
 mod types;
 mod unit;
 mod unlinked;
+pub mod unwind;
 pub mod uprobes;
 mod variables;
 mod variants;

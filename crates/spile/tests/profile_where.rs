@@ -5,8 +5,9 @@
 extern crate spile_testing;
 spile_testing::main!();
 
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use serde_json::Value;
@@ -24,9 +25,12 @@ struct Report {
 }
 
 fn profile(args: &[&str]) -> Report {
+    recorded(&[&["--", WHERE.to_str().unwrap()], args].concat())
+}
+
+fn recorded(args: &[&str]) -> Report {
     let output = Command::new(env!("CARGO_BIN_EXE_spile"))
-        .args(["profile", "--json", "--no-regions", "--"])
-        .arg(&*WHERE)
+        .args(["profile", "--json", "--no-regions"])
         .args(args)
         .output()
         .unwrap();
@@ -142,4 +146,28 @@ fn waits_have_their_pipe_peer_and_file() {
     let report = profile(&["file", file]);
     let flock = [("object", file), ("call", "flock"), ("function", "main")];
     report.waited(report.time(&flock), report.printed[0]);
+}
+
+#[test]
+fn a_hung_process_has_the_stacks_of_its_waits() {
+    let mut child = Command::new(&*WHERE)
+        .arg("hung")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    let pid = child.id().to_string();
+    let report = recorded(&["-d", "0.5", "-p", &pid]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let waits = |fields: &[(&str, &str)]| report.time(&[fields, &[("part", "blocked")]].concat());
+    let pipe = waits(&[
+        ("object", "a pipe"),
+        ("call", "read"),
+        ("function", "receive"),
+    ]);
+    let lock = format!("config_lock (held by thread {pid})");
+    let lock = waits(&[("object", &lock), ("call", "futex"), ("function", "reload")]);
+    assert!(pipe >= 400_000_000 && lock >= 400_000_000, "{report}");
 }

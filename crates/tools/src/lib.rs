@@ -25,9 +25,10 @@ use spile_runtime::{ExternalSource, OnArmed, Outcome, TargetProcess};
 use self::rows::Fields;
 
 /// The scripts, by the names of their files in `tools/`.
-const SCRIPTS: [(&str, &str); 4] = [
+const SCRIPTS: [(&str, &str); 5] = [
     ("noise", include_str!("../../../tools/noise.stp")),
     ("profile", include_str!("../../../tools/profile.stp")),
+    ("registers", include_str!("../../../tools/registers.stp")),
     ("syscount", include_str!("../../../tools/syscount.stp")),
     ("system", include_str!("../../../tools/system.stp")),
 ];

@@ -11,6 +11,7 @@ mod recording_file;
 mod regions;
 mod rows;
 mod times;
+mod waiting;
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -25,7 +26,7 @@ use spile_cast::Cast;
 use spile_kernel::features::{self, Availability, Feature};
 use spile_kernel::process;
 use spile_profile::model::{
-    Header, Options, Profile as Account, RecordingEnd, Sampling, Snapshot, Thread,
+    Activity, Header, Options, Profile as Account, RecordingEnd, Sample, Sampling, Snapshot, Thread,
 };
 use spile_profile::{Run as Ranks, json, report as text};
 use spile_runtime::Outcome;
@@ -36,6 +37,7 @@ use self::events::SamplingEvent;
 use self::recording_file::RecordingFile;
 use self::rows::{ProfileBuilder, ThreadIdentity};
 use self::times::CountFolder;
+use self::waiting::WaitingThread;
 use super::{Passes, ToolRun, UNFINISHED, add_losses, script};
 use crate::profiles::width;
 use spile_plain::messages::{Failure, fail, print_stderr, print_stdout};
@@ -159,7 +161,14 @@ pub fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failure> {
     }
     let file = Rc::new(RefCell::new(file));
     let (mut rows, outcome) = record(cli, tool, folder, &file, passes)?;
-    let profile = account(cli, header, &mut rows, &outcome);
+    let mut profile = account(cli, header, &mut rows, &outcome);
+    if let Some(pid) = cli
+        .pid
+        .filter(|_| !cli.no_samples && PidMap::match_handlers())
+    {
+        let waiting = waiting::threads(pid, passes)?;
+        add_waiting(&mut profile.data, waiting);
+    }
     if let Some(mut file) = file.take() {
         file.events(&mut rows);
         file.end(&profile)?;
@@ -323,6 +332,28 @@ fn account(
         data,
         events: Vec::new(),
         end,
+    }
+}
+
+/// Adds the stacks of threads whose calls had not ended.
+fn add_waiting(data: &mut Snapshot, waiting: Vec<WaitingThread>) {
+    for thread in waiting {
+        let mut calls = data.calls.iter();
+        let call = calls
+            .find(|c| (c.tid, &*c.call) == (thread.tid, thread.call) && c.unfinished.is_some());
+        let Some(call) = call else { continue };
+        data.samples.push(Sample {
+            tid: thread.tid,
+            context: call.context,
+            activity: Activity::Blocked,
+            call: thread.call.to_owned(),
+            futex: thread.futex,
+            object: thread.object,
+            frames: thread.frames,
+            count: 1,
+            ns: call.open_parts().blocked,
+            ..Sample::default()
+        });
     }
 }
 

@@ -55,7 +55,8 @@ use spile_runtime::io::rows::Row;
 
 pub(super) use self::builder::{ProfileBuilder, ThreadIdentity};
 use self::builder::{REUSED, SingleCall, TimeOwner, call_parts};
-use self::locations::{ends_in_kernel, ends_path, frame, in_file, variable};
+pub(super) use self::locations::ends_path;
+use self::locations::{ends_in_kernel, frame, in_file, variable};
 use crate::add_losses;
 use crate::rows::Fields;
 
