@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::locks::waits_for_lock;
 use crate::model::{Ns, TimePart};
 use crate::paths::{LIBRARIES, LocationKind, PathLocation, PathSample, function, threads};
 use crate::run::Run;
@@ -9,31 +10,6 @@ use crate::sleeping_threads::sleeping_threads;
 
 /// Minimum share of a place in the whole time, in percent.
 const LEAST: u128 = 5;
-
-/// Functions that wait for a lock, by parts of their names.
-const LOCKS: [&str; 13] = [
-    "__lll_lock_wait",
-    "lll_mutex_lock",
-    "pthread_mutex_lock",
-    "pthread_mutex_timedlock",
-    "pthread_mutex_clocklock",
-    "pthread_rwlock_",
-    "mtx_lock",
-    // Rust: std and parking_lot.
-    "::lock_contended",
-    "RawMutex::lock_slow",
-    "RwLock::read_contended",
-    "RwLock::write_contended",
-    // Java and Python.
-    "ObjectMonitor::enter",
-    "take_gil",
-];
-
-/// Whether a thread on this path, the outermost location first, waits for a lock.
-pub(crate) fn waits_for_lock<'a>(functions: impl IntoIterator<Item = &'a str>) -> bool {
-    let mut functions = functions.into_iter();
-    functions.any(|name| LOCKS.iter().any(|lock| name.contains(lock)))
-}
 
 /// What makes a place: time with the same one is one row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -13,6 +13,7 @@
 //! | [`paths`] | where in the program time was spent |
 //! | `samples` | measured times, divided by samples |
 //! | [`answer`] | what matters most, in sentences |
+//! | `locks` | which functions wait for locks |
 //! | [`timeline`] | the trace: what each thread did, one thing within another |
 //! | [`export`] | formats of other tools |
 //! | [`html`] | the report as a page for a browser |
@@ -31,6 +32,7 @@ pub mod export;
 pub mod file;
 pub mod html;
 pub mod json;
+mod locks;
 pub mod model;
 pub mod noise;
 pub mod paths;

@@ -115,7 +115,7 @@ pub struct Options {
     pub stacks: bool,
     /// [`Sample`] rows.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub samples: Option<Sampling>,
+    pub samples: Option<SampleRate>,
     /// [`TimedEvent`] rows.
     pub trace: bool,
     /// [`CallTotals::histogram`].
@@ -148,7 +148,7 @@ impl Options {
 
 /// How running threads are sampled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sampling {
+pub struct SampleRate {
     /// The event whose counts trigger samples, such as "cpu-clock".
     pub event: String,
     /// Samples a second of a thread that runs.

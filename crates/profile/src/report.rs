@@ -15,7 +15,7 @@ mod units;
 
 pub use diff::{ComparedValues, Differences, diff, differences};
 pub use noise::noise;
-pub use objects::ObjectKind;
+pub use objects::WaitObject;
 pub use system::system;
 pub use table::paragraph;
 pub use text::{View, failed, head, text};

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use spile_cast::Cast;
 
-use crate::answer::waits_for_lock;
+use crate::locks::waits_for_lock;
 use crate::model::{Activity, Ns, Profile, ROOT, Sample, Thread, TimePart};
 
 /// System calls that only wait: for a lock, a time, an event of a file, a signal, a child.

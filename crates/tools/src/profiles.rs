@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use spile_profile::answer::By;
 use spile_profile::export::{ExportFormat, FORMATS};
-use spile_profile::report::{ObjectKind, View};
+use spile_profile::report::{View, WaitObject};
 use spile_profile::{Run, file, html, json, report as text};
 
 use clap::Parser;
@@ -98,9 +98,9 @@ impl ViewOptions {
     /// The view of that size.
     pub(crate) fn view(&self, width: usize, top: usize) -> View {
         let kinds = [
-            (ObjectKind::Lock, self.locks),
-            (ObjectKind::File, self.files),
-            (ObjectKind::Socket, self.net),
+            (WaitObject::Lock, self.locks),
+            (WaitObject::File, self.files),
+            (WaitObject::Socket, self.net),
         ];
         let asked = kinds.into_iter().filter(|(_, asked)| *asked);
         View {

@@ -10,7 +10,7 @@ use crate::run::Summary;
 
 /// A kind of objects that threads wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ObjectKind {
+pub enum WaitObject {
     /// Locks of the program.
     Lock,
     /// Files, pipes and devices.
@@ -19,14 +19,14 @@ pub enum ObjectKind {
     Socket,
 }
 
-impl ObjectKind {
-    const ALL: [ObjectKind; 3] = [ObjectKind::Lock, ObjectKind::File, ObjectKind::Socket];
+impl WaitObject {
+    const ALL: [WaitObject; 3] = [WaitObject::Lock, WaitObject::File, WaitObject::Socket];
 
     /// The kind of what a finding waits for.
-    fn of(finding: &Finding) -> Option<ObjectKind> {
+    fn of(finding: &Finding) -> Option<WaitObject> {
         let object = finding.object.as_deref();
         match object? {
-            _ if finding.lock => Some(ObjectKind::Lock),
+            _ if finding.lock => Some(WaitObject::Lock),
             // A variable with a futex that is no lock.
             _ if finding
                 .call
@@ -35,26 +35,26 @@ impl ObjectKind {
             {
                 None
             }
-            name if name.ends_with("socket") => Some(ObjectKind::Socket),
+            name if name.ends_with("socket") => Some(WaitObject::Socket),
             // An address and a port.
-            name if !name.starts_with('/') && name.contains(':') => Some(ObjectKind::Socket),
-            _ => Some(ObjectKind::File),
+            name if !name.starts_with('/') && name.contains(':') => Some(WaitObject::Socket),
+            _ => Some(WaitObject::File),
         }
     }
 
     fn title(self) -> &'static str {
         match self {
-            ObjectKind::Lock => "Locks",
-            ObjectKind::File => "Files",
-            ObjectKind::Socket => "Network",
+            WaitObject::Lock => "Locks",
+            WaitObject::File => "Files",
+            WaitObject::Socket => "Network",
         }
     }
 
     fn head(self) -> &'static str {
         match self {
-            ObjectKind::Lock => "lock",
-            ObjectKind::File => "file",
-            ObjectKind::Socket => "peer",
+            WaitObject::Lock => "lock",
+            WaitObject::File => "file",
+            WaitObject::Socket => "peer",
         }
     }
 }
@@ -70,13 +70,13 @@ struct Object<'a> {
 pub(super) fn objects(
     findings: &[Finding],
     summary: &Summary,
-    asked: &[ObjectKind],
+    asked: &[WaitObject],
     width: usize,
     top: usize,
 ) -> String {
     let mut out = String::new();
-    for kind in ObjectKind::ALL {
-        let some = findings.iter().filter(|f| ObjectKind::of(f) == Some(kind));
+    for kind in WaitObject::ALL {
+        let some = findings.iter().filter(|f| WaitObject::of(f) == Some(kind));
         let mut objects: HashMap<&str, Object<'_>> = HashMap::new();
         for f in some {
             let name = f.object.as_deref().unwrap_or_default();
@@ -101,7 +101,7 @@ pub(super) fn objects(
 }
 
 fn table(
-    kind: ObjectKind,
+    kind: WaitObject,
     objects: HashMap<&str, Object<'_>>,
     summary: &Summary,
     width: usize,
@@ -131,8 +131,8 @@ fn table(
             percent(object.ns as f64, summary.total.wall as f64),
             object.threads.to_string(),
             match kind {
-                ObjectKind::Lock => function,
-                ObjectKind::File | ObjectKind::Socket => format!("{call} in {function}"),
+                WaitObject::Lock => function,
+                WaitObject::File | WaitObject::Socket => format!("{call} in {function}"),
             },
             f.holder
                 .clone()

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::callpaths::callpaths;
 use super::latency::latency;
-use super::objects::{ObjectKind, objects};
+use super::objects::{WaitObject, objects};
 use super::places::{places, sentences};
 use super::table::{TextTable, clauses, escape, paragraph, section, shorten};
 use super::tables::{groups, programs, sleepers, threads, times, units};
@@ -24,7 +24,7 @@ pub struct View {
     /// What makes a row of the table of places.
     pub by: By,
     /// Tables that are shown even if they have less than 5 % of the time.
-    pub objects: Vec<ObjectKind>,
+    pub objects: Vec<WaitObject>,
 }
 
 impl View {

@@ -26,7 +26,8 @@ use spile_cast::Cast;
 use spile_kernel::features::{self, Availability, Feature};
 use spile_kernel::process;
 use spile_profile::model::{
-    Activity, Header, Options, Profile as Account, RecordingEnd, Sample, Sampling, Snapshot, Thread,
+    Activity, Header, Options, Profile as Account, RecordingEnd, Sample, SampleRate, Snapshot,
+    Thread,
 };
 use spile_profile::{Run as Ranks, json, report as text};
 use spile_runtime::Outcome;
@@ -37,13 +38,10 @@ use self::events::SamplingEvent;
 use self::recording_file::RecordingFile;
 use self::rows::{ProfileBuilder, ThreadIdentity};
 use self::times::CountFolder;
-use self::waiting::WaitingThread;
+use self::waiting::{FRAMES, WaitingThread};
 use super::{Passes, ToolRun, UNFINISHED, add_losses, script};
 use crate::profiles::width;
 use spile_plain::messages::{Failure, fail, print_stderr, print_stdout};
-
-/// Frames of a stack at most: what a string of the usual width holds of files below 16 MB.
-const FRAMES: u32 = 48;
 
 /// Says where the time of a command goes: of each of its threads, in every system call.
 #[derive(Debug, Parser, Default)]
@@ -507,7 +505,7 @@ pub(crate) fn header(cli: &ProfileCommand) -> Result<Header, Failure> {
             histograms: cli.latency,
             futexes: cli.futexes,
             trace: cli.trace,
-            samples: (!cli.no_samples).then(|| Sampling {
+            samples: (!cli.no_samples).then(|| SampleRate {
                 event: cli.event.name().to_owned(),
                 hz: cli.freq,
             }),

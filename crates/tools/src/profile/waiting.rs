@@ -22,6 +22,9 @@ use super::rows::ends_path;
 use crate::rows::Fields;
 use crate::{FromRows, Passes, ToolRun};
 
+/// Frames of a stack at most: what a string of the usual width holds of files below 16 MB.
+pub(super) const FRAMES: u32 = 48;
+
 /// A thread in a system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WaitingThread {
@@ -138,7 +141,7 @@ impl Source {
             .copied()
             .unwrap_or(StackRegisters { pc, sp, fp: None });
         let mut frames = Vec::new();
-        for location in unwind(start, HOST, self, super::FRAMES as usize) {
+        for location in unwind(start, HOST, self, FRAMES as usize) {
             frames.extend(self.frames(location.address));
         }
         ends_path(&mut frames);

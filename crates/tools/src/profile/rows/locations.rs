@@ -110,7 +110,7 @@ pub(super) fn in_file(text: &str) -> (Option<String>, Option<u64>) {
 }
 
 /// Leaves out the callers of the program's or the thread's first function.
-pub(in crate::profile) fn ends_path(frames: &mut Vec<StackFrame>) {
+pub(crate) fn ends_path(frames: &mut Vec<StackFrame>) {
     let is_one = |f: &StackFrame, names: &[&str]| names.contains(&&*f.function);
     if let Some(index) = frames.iter().position(|f| is_one(f, &BEFORE_MAIN)) {
         frames.truncate(index.max(1));
