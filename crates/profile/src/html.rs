@@ -1,35 +1,48 @@
-//! The report as one page for a browser: bars by thread, a time line of the trace, a flame graph,
-//! sortable tables. The page contains its styles, its program (`html/page.js`, `html/timeline.js`)
-//! and the data, and loads nothing from elsewhere. The rows of its tables are those of the report as
-//! JSON ([`crate::json`]), from which the program computes shares and means.
+//! The report as one page for a browser: what matters in sentences, a time line of the trace, a flame
+//! graph of the whole time, tables. The page contains its styles, its program (`html/*.js`) and the
+//! data, and loads nothing from elsewhere. The rows of its tables are those of the report as JSON
+//! ([`crate::json`]), from which the program computes shares and means.
 
+mod flame;
 mod timeline;
 
 use serde_json::{Value, json};
 
-use crate::answer::{By, findings};
+use crate::answer::{By, Finding, findings};
 use crate::json;
 use crate::model::TimePart;
-use crate::paths::{Node, PathLocation, threads};
 use crate::report::{failed, head};
-use crate::run::Run;
+use crate::run::{Run, Summary};
+use flame::State;
 
-/// Width of the lines at the top, in columns.
-const COLUMNS: usize = 120;
+/// The page's program, in the order of its parts.
+const PROGRAM: [&str; 5] = [
+    include_str!("html/base.js"),
+    include_str!("html/table.js"),
+    include_str!("html/timeline.js"),
+    include_str!("html/flame.js"),
+    include_str!("html/page.js"),
+];
+
+/// Maximum number of places in the table of places.
+const PLACES: usize = 1000;
 
 /// The page.
 pub fn html(run: &Run) -> String {
     let summary = run.summary();
+    let findings = findings(run, By::Function);
     let part =
         |part: TimePart| json!({ "key": part.key(), "name": part.name(), "short": part.short() });
     let data = json!({
         "report": json::report(run, &summary),
-        "head": head(run, &summary, &findings(run, By::Function), COLUMNS),
+        "head": head_lines(run, &summary, &findings),
+        "places": findings.iter().take(PLACES).map(place).collect::<Vec<_>>(),
         "parts": TimePart::ALL.map(part),
-        "trees": trees(run),
+        "flame": flame::flame(run),
         "trace": timeline::trace(run),
         "failed": failed(run),
         "missing": run.regions_missing(),
+        "lossesMatter": losses_matter(run, &summary),
     });
     // Within a script element no text may look like its end.
     let data = data.to_string().replace('<', "\\u003c");
@@ -38,10 +51,7 @@ pub fn html(run: &Run) -> String {
         ("@TITLE@", escape(&title.unwrap_or_default())),
         ("@STYLE@", include_str!("html/page.css").to_owned()),
         ("@DATA@", data),
-        (
-            "@PROGRAM@",
-            include_str!("html/timeline.js").to_owned() + include_str!("html/page.js"),
-        ),
+        ("@PROGRAM@", PROGRAM.concat()),
     ];
     // One pass, because the inserted text may contain such words.
     let mut page = String::new();
@@ -59,27 +69,50 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
-/// A tree for each thread, without the time outside of calls.
-fn trees(run: &Run) -> Value {
-    let mut out = Vec::new();
-    for profile in &run.profiles {
-        for thread in threads(profile) {
-            let mut title = thread.title();
-            if run.profiles.len() > 1 {
-                title = format!("{}: {title}", profile.title());
-            }
-            let tree = Node::from_samples(PathLocation::default(), &thread.samples);
-            out.push(json!({ "title": title, "tree": node(&tree) }));
-        }
-    }
-    out.into()
+/// The first lines of the report in three parts: the command with its facts, the sentences, and the
+/// lines about the whole.
+fn head_lines(run: &Run, summary: &Summary, findings: &[Finding]) -> Value {
+    let lines = |findings| {
+        let text = head(run, summary, findings, usize::MAX);
+        text.lines().map(str::to_owned).collect::<Vec<String>>()
+    };
+    let all = lines(findings);
+    let sentences = all.len() - lines(&[]).len();
+    let (first, rest) = all.split_first().map_or(("", &[][..]), |(a, b)| (a, b));
+    let (command, facts) = first.rsplit_once(": ").unwrap_or((first, ""));
+    let sentence =
+        |(text, finding): (&String, &Finding)| json!({ "text": text, "place": place(finding) });
+    let said = rest.iter().zip(findings).take(sentences).map(sentence);
+    json!({
+        "command": command, "facts": facts, "sentences": said.collect::<Vec<_>>(),
+        "lines": rest[sentences..],
+    })
 }
 
-fn node(node: &Node) -> Value {
-    let location = &node.location;
-    let module = location.module.clone().or(location.file.clone());
+/// Whether more than a twentieth of the events was lost.
+fn losses_matter(run: &Run, summary: &Summary) -> bool {
+    let threads = run.profiles.iter().flat_map(|p| &p.data.threads);
+    let times = threads.flat_map(|t| {
+        let parts = &t.parts;
+        [
+            parts.fault_minor,
+            parts.fault_major,
+            parts.irq,
+            parts.softirq,
+        ]
+    });
+    let calls = run.profiles.iter().flat_map(|p| &p.data.calls);
+    let counts = times.map(|t| t.count).chain(calls.map(|c| c.count));
+    let events = counts.fold(0, u64::saturating_add);
+    let lost = summary.lost.values().fold(0, |a, b| b.saturating_add(a));
+    lost.saturating_mul(20) > events
+}
+
+/// A row of the table of places.
+fn place(finding: &Finding) -> Value {
     json!({
-        "n": location.name, "k": location.kind.name(), "m": module, "t": node.inclusive,
-        "c": node.count, "ch": node.children.iter().map(self::node).collect::<Vec<_>>(),
+        "function": finding.function, "location": finding.location, "caller": finding.caller,
+        "call": finding.call, "state": State::new(finding.part, finding.lock) as usize,
+        "part": finding.part.name(), "time": finding.ns, "threads": finding.threads,
     })
 }

@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use crate::model::{
-    CallTotals, Context, Ns, Profile, Stack, StackFrame, Thread, TimePart, thread_title,
+    Activity, CallTotals, Context, Ns, Profile, Sample, Snapshot, Stack, StackFrame, Thread,
+    TimePart, thread_title,
 };
 use crate::run::{ContextIndex, Run, label, last};
 use crate::samples;
@@ -135,6 +136,33 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
         None => of_calls(profile),
     };
     by_thread(profile, paths)
+}
+
+/// The paths of all time of all threads, sampled or not, in the order of their numbers. Without samples,
+/// the times blocked in calls are divided by the stacks of these calls, if these were recorded.
+pub(crate) fn of_all_time(profile: &Profile) -> Vec<ThreadPaths<'_>> {
+    if profile.header.options.samples.is_some() {
+        return threads(profile);
+    }
+    let wait = |stack: &Stack| Sample {
+        tid: stack.tid,
+        context: stack.context,
+        activity: Activity::Blocked,
+        call: stack.call.clone(),
+        frames: stack.frames.clone(),
+        count: stack.count,
+        ns: stack.ns,
+        ..Sample::default()
+    };
+    let data = Snapshot {
+        samples: profile.data.stacks.iter().map(wait).collect(),
+        ..profile.data.clone()
+    };
+    let sampled = Profile {
+        data,
+        ..Profile::default()
+    };
+    by_thread(profile, samples::paths(&sampled))
 }
 
 /// The paths of the calls of all threads, in the order of their numbers.

@@ -1,300 +1,219 @@
-// The page's program. Names come from programs that were recorded: they are put in as text only.
-const data = JSON.parse(document.getElementById("data").textContent);
-// The report, as --json prints it.
-const report = data.report;
-const main = document.getElementById("main");
-const tip = document.getElementById("tip");
+// The page: what matters first, then the pictures, then the tables.
 
-function make(tag, parent, text, more) {
-  const node = document.createElement(tag);
-  if (text !== undefined && text !== null) node.textContent = text;
-  if (more) Object.assign(node, more);
-  parent.append(node);
-  return node;
+// A text in which `names` between grave accents are set as such.
+function prose(parent, text) {
+  text.split("`").forEach((part, i) => {
+    if (part) i % 2 ? make("code", parent, part) : parent.append(part);
+  });
 }
 
-function section(title, note) {
-  const part = make("section", main);
-  make("h2", part, title);
-  if (note) make("div", part, note, { className: "note" });
-  return part;
-}
-
-function time(ns) {
-  const size = Math.abs(ns);
-  for (const [unit, name] of [[1e9, "s"], [1e6, "ms"], [1e3, "us"]]) {
-    if (size >= unit * 0.9995) {
-      const value = ns / unit;
-      const digits = size >= unit * 99.95 ? 0 : size >= unit * 9.995 ? 1 : 2;
-      return value.toFixed(digits) + " " + name;
+// The command, what was found, and what is known of the whole.
+function head() {
+  const box = document.getElementById("head");
+  make("h1", box, data.head.command);
+  make("p", box, data.head.facts, { className: "facts" });
+  if (data.failed) make("p", box, data.failed, { className: "bad" });
+  // Losses that can change what is said here.
+  if (data.lossesMatter) for (const [what, n] of Object.entries(report.lost)) make("p", box, `Lost: ${n.toLocaleString("en")} ${what}`, { className: "bad" });
+  const said = make("ol", box, null, { className: "sentences" });
+  for (const { text, place } of data.head.sentences) {
+    const line = make("li", said);
+    const [share, rest] = [text.slice(0, text.indexOf(" ")), text.slice(text.indexOf(" "))];
+    const mark = make("b", line, share);
+    mark.style.setProperty("--state", STATES[place.state].colour);
+    const at = rest.indexOf(": ") + 1;
+    make("span", line, rest.slice(0, at), { className: "of" });
+    prose(make("span", line, null, { className: "what" }), rest.slice(at));
+    const search = searchFor(place);
+    if (search) {
+      line.tabIndex = 0;
+      line.title = "show in the flame graph";
+      line.addEventListener("click", () => graph?.show(search));
+      line.addEventListener("keydown", event => { if (event.key === "Enter") graph?.show(search); });
     }
   }
-  return Math.round(ns) + " ns";
-}
-const percent = x => x === null ? "" : (x * 100).toFixed(1) + "%";
-const ratio = (part, all) => all ? part / all : null;
-const sum = numbers => numbers.reduce((a, b) => a + b, 0);
-const partsOf = row => data.parts.map(p => row.parts[p.key]);
-// The name with the largest number.
-const longest = times => Object.entries(times).reduce((a, b) => b[1] >= a[1] ? b : a, ["", 0])[0];
-
-// What is said of a thing while the pointer is on it.
-function hint(node, text) {
-  node.addEventListener("pointermove", event => show(event, text()));
-  node.addEventListener("pointerleave", () => { tip.hidden = true; });
-}
-function show(event, text) {
-  tip.textContent = text;
-  tip.hidden = false;
-  const box = tip.getBoundingClientRect();
-  tip.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8)) + "px";
-  tip.style.top = Math.max(4, Math.min(event.clientY + 16, innerHeight - box.height - 8)) + "px";
-}
-
-// The same name has the same colour in all pictures.
-function colour(name, light) {
-  if (chosen.has(name)) return chosen.get(name);
-  let hash = 7;
-  for (const c of name) hash = (hash * 31 + c.codePointAt(0)) >>> 0;
-  return `hsl(${(hash * 137.5) % 360} ${55 + hash % 20}% ${light}%)`;
-}
-
-const PARTS = ["#4c9f70", "#e08e45", "#c8553d", "#e3c567", "#7a9cc6", "#3d5a98", "#9d79bc", "#c9a7d8"];
-const RESIDUAL = "#8b939c";
-
-function bars(title, units) {
-  if (!units.length) return;
-  const part = section(title);
-  const legend = make("div", part, null, { className: "legend" });
-  const names = data.parts.map(p => p.name).concat("residual");
-  names.forEach((name, i) => {
-    const entry = make("span", legend);
-    make("i", entry).style.background = PARTS[i] || RESIDUAL;
-    entry.append(name);
-  });
-  const LIMIT = 400;
-  const shown = [...units].sort((a, b) => units.length > LIMIT ? b.time - a.time : 0).slice(0, LIMIT);
-  if (units.length > LIMIT) make("div", part, `the ${LIMIT} longest of ${units.length}`, { className: "note" });
-  const grid = make("div", part, null, { className: "bars" });
-  const longest = Math.max(1, ...shown.map(u => Math.max(u.time, sum(partsOf(u)))));
-  for (const unit of shown) {
-    make("div", grid, unit.title, { className: "name", title: unit.title });
-    const bar = make("div", grid, null, { className: "bar" });
-    partsOf(unit).concat(Math.max(0, unit.residual)).forEach((ns, i) => {
-      if (ns <= 0) return;
-      const piece = make("span", bar);
-      piece.style.width = 100 * ns / longest + "%";
-      piece.style.background = PARTS[i] || RESIDUAL;
-      hint(piece, () => `${unit.title}\n${names[i]}: ${time(ns)} (${percent(ratio(ns, unit.time))})`);
-    });
-    make("div", grid, time(unit.time), { className: "total" });
+  const facts = make("ul", box, null, { className: "lines" });
+  for (const line of data.head.lines) {
+    const row = make("li", facts);
+    const at = line.indexOf(": ") + 1;
+    make("span", row, line.slice(0, at), { className: "soft" });
+    row.append(line.slice(at));
   }
 }
 
-// Columns: head, the value that sorts, its text.
-function table(title, rows, columns, note) {
-  if (!rows.length) return;
-  const part = section(title, note);
-  columns = columns.filter(([, value], i) => i === 0 || rows.some(r => value(r)));
-  const box = make("div", part, null, { className: "scroll" });
-  const grid = make("table", box);
-  const head = make("tr", make("thead", grid));
-  const body = make("tbody", grid);
-  let order = [...rows];
-  const fill = () => {
-    body.replaceChildren();
-    for (const row of order) {
-      const line = make("tr", body);
-      for (const [, value, text, draw] of columns) {
-        const v = value(row);
-        const isText = typeof v === "string";
-        const cell = make("td", line, text ? text(v, row) : v ?? "", isText ? { className: "text", title: v } : {});
-        if (draw) draw(cell, row);
-      }
-    }
-  };
-  columns.forEach(([name, value]) => {
-    const cell = make("th", head);
-    if (typeof value(rows[0]) === "string") cell.className = "text";
-    const button = make("button", cell, name);
-    button.addEventListener("click", () => {
-      const text = typeof value(rows[0]) === "string";
-      const was = cell.getAttribute("aria-sort");
-      const up = was ? was === "descending" : text;
-      for (const other of head.children) other.removeAttribute("aria-sort");
-      cell.setAttribute("aria-sort", up ? "ascending" : "descending");
-      const compare = text
-        ? (a, b) => value(a).localeCompare(value(b))
-        : (a, b) => (value(a) ?? -1) - (value(b) ?? -1);
-      order.sort((a, b) => up ? compare(a, b) : compare(b, a));
-      fill();
+// The regular expression that finds a place in the flame graph.
+function searchFor(place) {
+  const name = place.function || place.location || place.call || (place.part && `(${place.part})`);
+  const text = (name || "").replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  return place.function ? `^${text}$` : text;
+}
+
+// The meaning of each colour with its share, at the top of the screen always. A click hides or shows a state in
+// the flame graph.
+function legend(change, shown) {
+  const box = document.getElementById("legend");
+  const entries = STATES.map(({ name }, i) => {
+    const entry = make("button", box, null, { type: "button" });
+    swatch(entry, i);
+    entry.append(name + " ");
+    const share = make("span", entry, "");
+    entry.setAttribute("aria-pressed", "true");
+    entry.addEventListener("click", () => {
+      shown[i] = !shown[i];
+      entry.setAttribute("aria-pressed", shown[i]);
+      change();
     });
+    return { entry, share };
   });
-  fill();
-  fit(part, box, grid);
-}
-
-// Columns that have no room are hidden, from the last on, until somebody asks for them.
-function fit(part, box, grid) {
-  const more = make("button", part, "", { className: "plain", hidden: true });
-  let all = false;
-  const show = count => {
-    for (const line of grid.rows) [...line.cells].forEach((cell, i) => { cell.hidden = i >= count; });
-  };
-  const measure = () => {
-    const columns = grid.tHead.rows[0].cells.length;
-    let count = columns;
-    show(count);
-    while (!all && count > 2 && grid.offsetWidth > box.clientWidth) show(--count);
-    grid.dataset.columns = count;
-    more.hidden = count === columns;
-    more.textContent = `${columns - count} more columns`;
-  };
-  more.addEventListener("click", () => { all = true; measure(); });
-  grid.addEventListener("click", event => { if (event.target.closest("th button")) measure(); });
-  addEventListener("resize", measure);
-  measure();
-}
-
-// A bar for each power of two of nanoseconds, from the first to the last of all calls.
-const histograms = report.calls.map(g => g.histogram).filter(h => h.some(n => n));
-const first = Math.min(...histograms.map(h => h.findIndex(n => n)));
-const end = Math.max(...histograms.map(h => h.findLastIndex(n => n))) + 1;
-function histogram(cell, group) {
-  cell.textContent = "";
-  const box = make("span", cell, null, { className: "histogram" });
-  const most = Math.max(1, ...group.histogram);
-  for (let place = first; place < end; place++) {
-    const n = group.histogram[place] || 0;
-    const bar = make("i", make("b", box));
-    bar.style.height = n ? Math.max(6, 100 * n / most) + "%" : "0";
-    hint(bar.parentNode, () => `${group.name}\n${n} calls from ${time(place ? 2 ** place : 0)} to ${time(2 ** (place + 1))}`);
+  if (change) for (const [text, title, on] of [["on a CPU", "only time on a processor", s => s <= TAKEN], ["off", "only time off a processor", s => s > TAKEN && s < RESIDUAL], ["all", "all time", () => true]]) {
+    button(box, text, () => {
+      entries.forEach(({ entry }, i) => {
+        shown[i] = on(i);
+        entry.setAttribute("aria-pressed", shown[i]);
+      });
+      change();
+    }, { title });
   }
+  return {
+    update(sums) {
+      const whole = sum(ORDER.map(s => sums[s]));
+      entries.forEach(({ entry, share }, i) => {
+        share.textContent = percent(ratio(sums[i], whole));
+        entry.title = `${STATES[i].name}: ${time(sums[i])}; click to hide or show it in the flame graph`;
+        entry.hidden = !sums[i];
+      });
+    },
+  };
+}
+
+// Times by state of each thread of the flame graph, by its title.
+function byTitle() {
+  const rows = new Map();
+  for (const { title, times } of data.flame.threads) {
+    const states = Array(STATES.length).fill(0);
+    for (let t = 0; t < times.length; t += 4) states[times[t + 1]] += times[t + 2];
+    rows.set(title, states);
+  }
+  return rows;
 }
 
 const over = report.ranks.length ? "ranks" : "threads";
 const inCalls = sum(report.calls.map(g => g.time));
+const histograms = report.calls.map(g => g.histogram).filter(h => h.some(n => n));
+// From the first to the last power of two of all calls.
+const first = Math.min(...histograms.map(h => h.findIndex(n => n)));
+const end = Math.max(...histograms.map(h => h.findLastIndex(n => n))) + 1;
 const GROUP = [
-  ["time", g => g.time, time],
+  ["time (ns)", g => g.time],
   ["share", g => ratio(g.time, inCalls), percent],
   ["calls", g => g.count],
-  ["failed", g => sum(Object.values(g.errors)), (n, g) => n ? n + " " + Object.keys(g.errors).slice(0, 3).join(" ") : ""],
+  ["failed", g => sum(Object.values(g.errors)), (n, g) => n ? n.toLocaleString("en") + " " + Object.keys(g.errors).slice(0, 3).join(" ") : ""],
   ["unfinished", g => g.unfinished.count, n => n || ""],
-  ["on a CPU", g => g.cpu, time],
-  ["blocked", g => g.blocked, time],
-  ["runnable", g => g.runnable, time],
-  ["faults, irqs", g => g.taken, time],
-  ["mean", g => Math.floor(ratio(g.time - g.unfinished.time, g.count) ?? 0), time],
-  ["max", g => g.max, time],
+  ["on a CPU (ns)", g => g.cpu],
+  ["blocked (ns)", g => g.blocked],
+  ["runnable (ns)", g => g.runnable],
+  ["faults, irqs (ns)", g => g.taken],
+  ["mean (ns)", g => Math.floor(ratio(g.time - g.unfinished.time, g.count) ?? 0)],
+  ["max (ns)", g => g.max],
   ["bytes", g => g.bytes, n => n ? n.toLocaleString("en") : ""],
   [`max/mean of ${over}`, g => g.max_by_mean, x => x === null ? "" : x.toFixed(2)],
-  ["latency", g => g.histogram.some(n => n) ? g.max : 0, () => "", histogram],
+  ["latency", g => g.histogram.some(n => n) ? g.max : 0, () => "", (cell, g) => histogram(cell, g, first, end)],
   ["mostly", g => longest(g.within)],
 ];
 
+// A bar of the parts of a row's time, beside those of the other rows.
+function pieces(rows, states) {
+  const longest = Math.max(1, ...rows.map(u => u.time));
+  return ["", u => u.time, () => "", (cell, u) => {
+    const times = states?.get(u.title?.trim()) ?? data.parts.reduce((all, p) => {
+      all[stateOf(p.key)] += u.parts[p.key];
+      return all;
+    }, Array(STATES.length).fill(0));
+    const whole = Math.max(u.time, sum(times));
+    stack(cell, times, longest);
+    hint(cell, box => {
+      make("b", box, u.title ?? u.name);
+      list(box, times, whole);
+    });
+  }];
+}
+
 // Of one thread wall time is the time of all its parts; of several it is not.
-function units(title, rows, single, more) {
-  const walls = [["wall", u => u.wall, time], ["threads' time", u => u.time, time]];
+function units(title, rows, single, more, options) {
+  const walls = [["wall (ns)", u => u.wall], ["threads' time (ns)", u => u.time]];
   table(title, rows, [
-    [title.toLowerCase(), u => u.title ?? u.name],
-    ...(single ? [["wall", u => u.time, time]] : walls),
-    ...data.parts.map(p => [p.short, u => u.parts[p.key], time]),
-    ["residual", u => u.residual, (ns, u) => u.time ? percent(ns / u.time) : time(ns)],
+    [title.toLowerCase().split(" ")[0].replace(/s$/, ""), u => u.title ?? u.name],
+    pieces(rows, options?.states),
+    ...(single ? [["wall (ns)", u => u.time]] : walls),
+    ...data.parts.map(p => [p.short + " (ns)", u => u.parts[p.key]]),
+    ["residual (ns)", u => Math.abs(u.residual) * 2000 >= u.time ? u.residual : 0, (ns, u) => ns && u.time ? percent(u.residual / u.time) : ""],
     ...(single ? [] : [["threads", u => u.threads]]),
     ...(more || [["node", u => u.host]]),
+  ], options);
+}
+
+// What is left to say: what was not recorded, and what was lost.
+function remarks() {
+  const lost = Object.entries(report.lost);
+  if (!lost.length && !data.missing.length) return;
+  const part = make("section", main);
+  for (const why of data.missing) make("p", part, `Not reported: ${why}`, { className: "note" });
+  if (!lost.length) return;
+  const fold = make("details", part);
+  make("summary", fold, `Lost: ${counted(sum(lost.map(([, n]) => n)), "event")}`);
+  for (const [what, n] of lost) make("div", fold, `${n.toLocaleString("en")} ${what}`);
+}
+
+function tables() {
+  table("Places", data.places, [
+    ["place", p => p.function || (p.location ? `${p.location} (no symbols)` : "(no stack)")],
+    ["time (ns)", p => p.time],
+    ["share", p => ratio(p.time, report.all.time), percent],
+    ["threads", p => p.threads],
+    ["state", p => STATES[p.state].name, null, (cell, p) => { cell.textContent = ""; swatch(cell, p.state); cell.append(STATES[p.state].name); }],
+    ["system call", p => p.call ?? ""],
+    ["line", p => p.function ? p.location ?? "" : ""],
+    ["called by", p => p.caller ?? ""],
+  ], { note: graph && "A click on a row shows the place in the flame graph.", act: (line, p) => line.addEventListener("click", () => graph?.show(searchFor(p))) });
+  table("Calls", report.calls, [["call", g => g.name], ...GROUP]);
+  table("Regions", report.regions, [
+    ["region", r => r.name],
+    ["entries", r => r.entries],
+    ["time (ns)", r => r.inclusive],
+    ["own (ns)", r => r.exclusive],
+    ["share", r => ratio(r.exclusive, report.all.time), percent],
+    ...data.parts.map(p => [p.short + " (ns)", r => r.parts[p.key]]),
+    ["residual (ns)", r => r.residual],
+    [`max/mean of ${over}`, r => r.max_by_mean, x => x === null ? "" : x.toFixed(2)],
+    ["mostly", r => longest(r.calls)],
   ]);
+  if (report.calls_by_region.length > 1) table("Calls by region", report.calls_by_region, [["region", g => g.name], ...GROUP]);
+  table("Futexes", [...report.futexes].sort((a, b) => b.time - a.time), [
+    ["futex", f => f.name ?? "0x" + f.address.toString(16)],
+    ["process", f => `${f.recording} ${f.pid}`],
+    ["waits", f => f.waits],
+    ["time (ns)", f => f.time],
+    ["mean (ns)", f => ratio(f.time, f.waits)],
+    ["max (ns)", f => f.max],
+    ["woken by", f => f.wakes.slice(0, 8).map(w => `${w.waker} wakes ${w.woken}: ${w.count}`).join(", ")],
+    ["waits in", f => f.region.join(" > ")],
+  ]);
+  const states = byTitle();
+  const act = (line, u) => line.addEventListener("click", () => graph?.show("", u.title.trim()));
+  const note = graph && "A click on a row shows the thread alone in the flame graph.";
+  if (report.nodes.length > 1) units("Nodes", report.nodes);
+  units("Ranks", report.ranks);
+  units("Programs", report.programs, false, [["processes", p => p.processes], ["asleep (ns)", p => p.asleep]]);
+  units("Threads", report.threads, true, null, { states, act, note });
+  units("Threads that only sleep", report.asleep, true, [["calls", s => s.calls], ["mostly in", s => s.mostly_in]], { states, act, note: "They are in no sum above." });
 }
 
-function merge(into, from) {
-  into.t += from.t;
-  into.c += from.c;
-  for (const child of from.ch) {
-    const key = child.k + "\0" + child.n + "\0" + child.m;
-    let mine = into.index.get(key);
-    if (!mine) {
-      mine = { n: child.n, k: child.k, m: child.m, t: 0, c: 0, ch: [], index: new Map() };
-      into.index.set(key, mine);
-      into.ch.push(mine);
-    }
-    merge(mine, child);
-  }
-  return into;
-}
-
-function flame() {
-  if (!data.trees.some(t => t.tree.t > 0)) return;
-  const part = section("Time by call path", "Click on a place to see it alone, on the top one to go back.");
-  const choice = make("select", part, null, { ariaLabel: "threads" });
-  make("option", choice, "all threads", { value: "-1" });
-  data.trees.forEach((t, i) => make("option", choice, t.title, { value: i }));
-  const box = make("div", part, null, { className: "flame", id: "flame" });
-  let whole;
-  function draw(top) {
-    box.replaceChildren();
-    let deepest = 0;
-    const put = (node, depth, left, width, name) => {
-      deepest = Math.max(deepest, depth);
-      const share = percent(whole.t ? node.t / whole.t : null);
-      const cell = make("div", box, name);
-      cell.style.cssText = `top:${depth * 19}px;left:${left}%;width:${width}%;background:${colour(node.n, node.k === "syscall" ? 62 : node.k === "region" ? 80 : 72)}`;
-      cell.dataset.kind = node.k;
-      hint(cell, () => `${name}${node.m ? " in " + node.m : ""}\n${time(node.t)}, ${share}${node.c ? ", " + node.c + " calls" : ""}`);
-      cell.addEventListener("click", () => { tip.hidden = true; draw(node === top ? whole : node); });
-      let at = left;
-      for (const child of [...node.ch].sort((a, b) => b.t - a.t)) {
-        const wide = node.t ? width * child.t / node.t : 0;
-        if (wide < 0.05) continue;
-        put(child, depth + 1, at, wide, child.n || "?");
-        at += wide;
-      }
-    };
-    put(top, 0, 0, 100, top === whole ? `all calls, ${time(whole.t)}` : top.n || "?");
-    box.style.height = (deepest + 1) * 19 + "px";
-  }
-  function choose() {
-    const chosen = data.trees.filter((_, i) => choice.value === "-1" || Number(choice.value) === i);
-    whole = { n: "", k: "all", m: null, t: 0, c: 0, ch: [], index: new Map() };
-    chosen.forEach(t => merge(whole, t.tree));
-    draw(whole);
-  }
-  choice.addEventListener("change", choose);
-  choose();
-}
-
-document.getElementById("head").textContent = data.head;
-if (data.failed) make("p", main, data.failed);
-for (const why of data.missing) make("p", main, `Not reported: ${why}`);
-for (const [what, n] of Object.entries(report.lost)) make("p", main, `Lost: ${n} ${what}`);
-bars("Where the time of each rank went", report.ranks);
-bars("Where the time of each thread went", report.threads);
+// (The sentences ask it for places.)
+let graph = null;
+head();
 timeline();
-flame();
-table("Calls", report.calls, [["call", g => g.name], ...GROUP]);
-table("Regions", report.regions, [
-  ["region", r => r.name],
-  ["entries", r => r.entries],
-  ["time", r => r.inclusive, time],
-  ["own", r => r.exclusive, time],
-  ["share", r => ratio(r.exclusive, report.all.time), percent],
-  ...data.parts.map(p => [p.short, r => r.parts[p.key], time]),
-  ["residual", r => r.residual, time],
-  [`max/mean of ${over}`, r => r.max_by_mean, x => x === null ? "" : x.toFixed(2)],
-  ["mostly", r => longest(r.calls)],
-]);
-if (report.calls_by_region.length > 1) table("Calls by region", report.calls_by_region, [["region", g => g.name], ...GROUP]);
-table("Futexes", [...report.futexes].sort((a, b) => b.time - a.time), [
-  ["futex", f => f.name ?? "0x" + f.address.toString(16)],
-  ["process", f => `${f.recording} ${f.pid}`],
-  ["waits", f => f.waits],
-  ["time", f => f.time, time],
-  ["mean", f => ratio(f.time, f.waits), ns => ns === null ? "" : time(ns)],
-  ["max", f => f.max, time],
-  ["woken by", f => f.wakes.map(w => `${w.waker} wakes ${w.woken}: ${w.count}`).join(", ")],
-  ["waits in", f => f.region.join(" > ")],
-]);
-if (report.nodes.length > 1) units("Nodes", report.nodes);
-units("Ranks", report.ranks);
-units("Programs", report.programs, false, [["processes", p => p.processes], ["asleep", p => p.asleep, time]]);
-units("Threads", report.threads, true);
-units("Threads that only sleep", report.asleep, true, [["calls", s => s.calls], ["mostly in", s => s.mostly_in]]);
+graph = flame();
+if (!graph) legend(null, []);
+tables();
+remarks();
 document.body.dataset.ready = "yes";

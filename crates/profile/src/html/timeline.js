@@ -1,55 +1,49 @@
 // The time line. A point of the screen shows the share of each state in the time that it stands for: what is
 // shorter than a point is as high as its share, at every zoom.
-"use strict";
-const OFF = [["blocked", "#c8553d"], ["ready, waits for a CPU", "#e3c567"], ["preempted", "#a8791f"]];
-const PROGRAM = "#4c9f70";
-const OTHERS = "#9aa0a6";
-// By time: names beyond these share a colour.
-const CALLS = ["#3f6fb5", "#f28e2b", "#b0579f", "#2bb3cf", "#e15759", "#8c6d52", "#edc948", "#7b61c9", "#ff9da7", "#1f4e79", "#c2b280"];
-const REGIONS = ["#8cb8e8", "#f7b77a", "#c9a7ea", "#f29b9b", "#8fd3d6", "#e8d385", "#dca0cc", "#a5b3c9", "#c7a98f", "#b9c6f2", "#f0c7d8"];
-// The same name has the same colour in all pictures.
-const chosen = new Map();
+
+// Why a thread is off its processor, and its state then; within calls and outside of them.
+const OFF = [["blocked", BLOCKED], ["ready, waits for a CPU", READY], ["preempted", READY], ["waits for a lock", LOCK]];
+// Greys of regions, which have names and no state.
+const GREYS = ["#9aa3ad", "#b7bec6", "#848e99", "#c9cfd5", "#a8b0b9"];
+// What is painted over the program's own colour.
+const OVER = [KERNEL, READY, BLOCKED, LOCK];
 
 function timeline() {
   const trace = data.trace;
   if (!trace) return;
   const { begin, end, lanes } = trace;
-  trace.calls.forEach((name, i) => chosen.set(name, CALLS[i] || OTHERS));
-  trace.regions.forEach((name, i) => chosen.set(name, REGIONS[i] || OTHERS));
-  const kinds = {
-    call: { high: 15, names: trace.calls, colours: CALLS, base: PROGRAM, what: "calls" },
-    region: { high: 12, names: trace.regions, colours: REGIONS, base: null, what: "regions" },
-    off: { high: 5, names: OFF.map(o => o[0]), colours: OFF.map(o => o[1]), base: null, what: "times" },
-  };
-  for (const kind of Object.values(kinds)) kind.paint = [...kind.colours.slice(0, kind.names.length), OTHERS];
-
-  let note = "Wheel: closer and further; drag: to and fro; double click: all. Where several things meet at a point, each is as high as its share of the time.";
-  if (trace.leftOut) note += ` The ${trace.shown} longest are there one by one, ${trace.leftOut} shorter ones as shares of ${time((end - begin) / trace.times)}.`;
-  if (trace.threadsLeftOut) note += ` ${trace.threadsLeftOut} threads that did least are not shown.`;
+  let note = "Ctrl and wheel: closer and further; drag: to and fro; double click: all; arrows, + and - too. Where several things meet at a point, each is as high as its share of the time. A wait is one for a lock where most of the thread's waits in this system call are, by their stacks. Page faults and interrupts are in what they interrupt.";
+  if (trace.leftOut) note += ` The ${trace.shown.toLocaleString("en")} longest events are there one by one, ${trace.leftOut.toLocaleString("en")} shorter ones as shares of ${time((end - begin) / trace.times)}.`;
+  if (trace.threadsLeftOut) note += ` ${counted(trace.threadsLeftOut, "thread")} that did least ${trace.threadsLeftOut === 1 ? "is" : "are"} not shown.`;
   const part = section("Time line", note);
-  legend(part, kinds);
-  const back = make("button", part, "all", { className: "plain" });
-  const canvas = make("canvas", part, null, { id: "timeline" });
-  const TOP = 22;
+  const tools = make("div", part, null, { className: "tools" });
+  button(tools, "+", () => closer(0.5), { ariaLabel: "closer" });
+  button(tools, "\u2212", () => closer(2), { ariaLabel: "further" });
+  button(tools, "all", () => look(begin, end));
+  const box = make("div", part, null, { className: "lanes" });
+  const canvas = make("canvas", box, null, { id: "timeline", tabIndex: 0, ariaLabel: "time line" });
+  const TOP = 22, HIGH = { region: 14, call: 16, off: 0 };
   // Where each lane is: those of a thread stand together.
   let high = TOP;
-  for (const lane of lanes) {
+  lanes.forEach((lane, i) => {
     lane.y = high;
-    lane.high = kinds[lane.kind].high;
-    high += lane.high + (lane.kind === "off" ? 6 : 1);
-  }
+    lane.high = HIGH[lane.kind];
+    // Times off a processor are painted over the calls.
+    if (lane.kind === "call") lane.off = lanes[i + 1];
+    if (lane.kind === "region") lane.first = lanes[i - 1]?.kind !== "region";
+    high += lane.high + (lane.kind === "off" ? 5 : 1);
+  });
   high += 4;
   canvas.style.height = high + "px";
   canvas.dataset.lanes = JSON.stringify(lanes.map(l => [l.kind, l.y, l.high]));
   const pen = canvas.getContext("2d");
-  let from = begin, to = end, wide = 0, left = 150;
+  let from = begin, to = end, wide = 0, left = 150, back, soft, line;
 
   function draw() {
+    [back, soft, line] = ["--back", "--soft", "--line"].map(paper);
     wide = canvas.clientWidth;
     left = wide < 800 ? 96 : 150;
-    const scale = Math.min(devicePixelRatio || 1, 30000 / high);
-    canvas.width = Math.round(wide * scale);
-    canvas.height = Math.round(high * scale);
+    const scale = fitCanvas(canvas, wide, high);
     canvas.dataset.from = from;
     canvas.dataset.to = to;
     canvas.dataset.left = Math.round(left * scale);
@@ -58,13 +52,14 @@ function timeline() {
     pen.clearRect(0, 0, wide, high);
     axis();
     pen.setTransform(1, 0, 0, 1, 0, 0);
-    for (const lane of lanes) paint(lane, scale);
+    for (const lane of lanes) if (lane.kind !== "off") paint(lane, scale);
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    for (const lane of lanes) if (lane.kind !== "off") write(lane);
   }
 
   function axis() {
-    const style = getComputedStyle(document.documentElement);
-    const soft = style.getPropertyValue("--soft"), line = style.getPropertyValue("--line");
     pen.font = "12px system-ui, sans-serif";
+    pen.textBaseline = "alphabetic";
     const x = ns => left + (wide - left) * (ns - from) / (to - from);
     let step = Math.pow(10, Math.floor(Math.log10((to - from) / 3)));
     while ((to - from) / step > (wide - left) / 90) step *= 2;
@@ -84,69 +79,82 @@ function timeline() {
 
   // A lane: in each column of the screen the colours stand on each other, as high as their shares.
   function paint(lane, scale) {
-    const kind = kinds[lane.kind], colours = kind.paint.length;
     const start = Math.round(left * scale), columns = canvas.width - start;
     if (columns <= 0) return;
     const x = ns => columns * (ns - from) / (to - from);
-    const shares = sharesOf(lane, columns, x, colours);
+    const colours = lane.kind === "region" ? GREYS : OVER.map(state => STATES[state].colour);
+    const shares = sharesOf(lane, columns, x, colours.length);
     const top = lane.y * scale, tall = lane.high * scale;
-    if (kind.base) {
+    if (lane.kind === "call") {
       const a = Math.max(0, x(lane.from)), b = Math.min(columns, x(lane.to));
-      pen.fillStyle = kind.base;
+      pen.fillStyle = STATES[USER].colour;
       if (b > a) pen.fillRect(start + a, top, b - a, tall);
     }
+    const n = colours.length;
     for (let c = 0; c < columns; c++) {
       let y = top + tall;
-      for (let colour = 0; colour < colours; colour++) {
-        const share = shares[c * colours + colour];
-        if (share <= 0) continue;
+      for (let colour = 0; colour < n; colour++) {
+        const share = shares[c * n + colour];
+        if (share <= 0.0005) continue;
         // Columns that are of one colour are drawn at once.
         let last = c + 1;
-        if (share > 0.999) while (last < columns && shares[last * colours + colour] > 0.999) last++;
+        if (share > 0.999) while (last < columns && shares[last * n + colour] > 0.999) last++;
         const height = Math.min(share, 1) * tall;
         y -= height;
-        pen.fillStyle = kind.paint[colour];
+        pen.fillStyle = colours[colour];
         pen.fillRect(start + c, Math.max(y, top), last - c, Math.min(height, y + height - top));
         c = last - 1;
       }
     }
-    if (lane.kind === "call") pale(lanes[lanes.indexOf(lane) + 1], start, columns, x, top, tall);
-  }
-
-  // Off its CPU a thread is pale.
-  function pale(lane, start, columns, x, top, tall) {
-    const colours = kinds.off.paint.length, shares = sharesOf(lane, columns, x, colours);
-    pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--back");
-    for (let c = 0; c < columns; c++) {
-      let share = 0;
-      for (let colour = 0; colour < colours; colour++) share += shares[c * colours + colour];
-      if (share <= 0) continue;
-      pen.globalAlpha = 0.6 * Math.min(share, 1);
-      pen.fillRect(start + c, top, 1, tall);
-    }
-    pen.globalAlpha = 1;
   }
 
   // For each column the share of each colour.
   function sharesOf(lane, columns, x, colours) {
-    const others = colours - 1;
     const shares = new Float32Array(columns * colours);
-    const add = (a, b, name, weight) => {
+    const each = (end - begin) / trace.times;
+    const put = (lane, add) => {
+      for (let i = after(lane.events, from); i < lane.events.length && lane.events[i][2] < to; i++) {
+        const e = lane.events[i];
+        add(x(e[2]), x(e[2] + e[3]), e[0], 1);
+      }
+      for (const [n, name, ns] of lane.sums || []) {
+        const at = begin + n * each;
+        if (at + each > from && at < to) add(x(at), x(at + each), name, ns / each);
+      }
+    };
+    const add = (a, b, colour, weight) => {
       a = Math.max(0, a);
       b = Math.min(columns, b);
-      const colour = name < others ? name : others;
       for (let c = Math.floor(a); c < b; c++) shares[c * colours + colour] += weight * (Math.min(b, c + 1) - Math.max(a, c));
     };
-    for (let i = after(lane.events, from); i < lane.events.length && lane.events[i][2] < to; i++) {
-      const e = lane.events[i];
-      add(x(e[2]), x(e[2] + e[3]), e[0], 1);
-    }
-    const each = (end - begin) / trace.times;
-    for (const [n, name, ns] of lane.sums || []) {
-      const at = begin + n * each;
-      if (at + each > from && at < to) add(x(at), x(at + each), name, ns / each);
+    if (lane.kind === "region") put(lane, (a, b, name, weight) => add(a, b, name % colours, weight));
+    else {
+      put(lane, (a, b, name, weight) => add(a, b, 0, weight));
+      if (lane.off) put(lane.off, (a, b, name, weight) => {
+        // Within a call it is no time of the kernel.
+        if (name < OFF.length) add(a, b, 0, -weight);
+        add(a, b, OVER.indexOf(OFF[name % OFF.length][1]), weight);
+      });
     }
     return shares;
+  }
+
+  // The names of events that have room for them.
+  function write(lane) {
+    pen.font = "11px system-ui, sans-serif";
+    pen.fillStyle = "#14181d";
+    const names = lane.kind === "region" ? trace.regions : trace.calls;
+    const x = ns => left + (wide - left) * (ns - from) / (to - from);
+    const least = 34 * (to - from) / (wide - left);
+    for (let i = after(lane.events, from); i < lane.events.length && lane.events[i][2] < to; i++) {
+      const [name, , start, length] = lane.events[i];
+      if (length < least) continue;
+      const a = Math.max(left, x(start)), room = Math.min(wide, x(start + length)) - a - 6;
+      let text = names[name];
+      if (room < 26) continue;
+      if (text.length * 5.6 > room) text = text.slice(0, Math.max(1, Math.floor(room / 6.2) - 1)) + "\u2026";
+      pen.fillText(text, a + 3, lane.y + lane.high - 4, room);
+    }
   }
 
   function look(a, b) {
@@ -157,35 +165,46 @@ function timeline() {
     to = from + length;
     draw();
   }
-  const inside = event => {
-    const box = canvas.getBoundingClientRect();
-    return { x: event.clientX - box.left, y: event.clientY - box.top };
-  };
+  function closer(factor, middle = (from + to) / 2) {
+    look(middle - (middle - from) * factor, middle + (to - middle) * factor);
+  }
   const at = x => from + (to - from) * (x - left) / Math.max(1, wide - left);
   canvas.addEventListener("wheel", event => {
+    // Without a key the wheel scrolls the page.
+    if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
-    const middle = at(inside(event).x);
-    const factor = Math.pow(1.0015, event.deltaY);
-    look(middle - (middle - from) * factor, middle + (to - middle) * factor);
+    closer(Math.pow(1.0015, event.deltaY), at(event.clientX - canvas.getBoundingClientRect().left));
   }, { passive: false });
+  canvas.addEventListener("keydown", event => {
+    const step = (to - from) / 5;
+    const act = {
+      ArrowLeft: () => look(from - step, to - step), ArrowRight: () => look(from + step, to + step),
+      "+": () => closer(0.7), "-": () => closer(1 / 0.7), "0": () => look(begin, end),
+    }[event.key];
+    if (!act || event.ctrlKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    act();
+  });
   let drag = null;
-  canvas.addEventListener("pointerdown", event => { drag = { x: inside(event).x, from, to }; canvas.setPointerCapture(event.pointerId); });
+  canvas.addEventListener("pointerdown", event => { drag = { x: event.offsetX, from, to }; canvas.setPointerCapture(event.pointerId); });
   canvas.addEventListener("pointerup", () => { drag = null; });
-  canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+  canvas.addEventListener("pointercancel", () => { drag = null; });
+  canvas.addEventListener("pointerleave", hide);
   canvas.addEventListener("dblclick", () => look(begin, end));
-  back.addEventListener("click", () => look(begin, end));
   canvas.addEventListener("pointermove", event => {
-    const p = inside(event);
+    const [x, y] = [event.offsetX, event.offsetY];
     if (drag) {
-      const moved = (drag.x - p.x) * (drag.to - drag.from) / Math.max(1, wide - left);
+      const moved = (drag.x - x) * (drag.to - drag.from) / Math.max(1, wide - left);
       return look(drag.from + moved, drag.to + moved);
     }
-    const lane = lanes.find(l => l.y <= p.y && p.y < l.y + l.high);
-    const text = lane && p.x >= left && told(trace, kinds[lane.kind], lane, at(p.x), at(p.x + 1));
+    const lane = lanes.find(l => l.y <= y && y < l.y + l.high);
+    const text = lane && x >= left && told(trace, lane, at(x), at(x + 1));
     if (text) show(event, text);
-    else tip.hidden = true;
+    else hide();
   });
   addEventListener("resize", draw);
+  dark.addEventListener("change", draw);
   draw();
 }
 
@@ -200,23 +219,33 @@ function after(events, when) {
   return low;
 }
 
-// What is said of a point of a lane: the event that is there alone, or the shares of several.
-function told(trace, kind, lane, from, to) {
+// What is said of a point of a lane: the event that is there alone, or the shares of several; and why the
+// thread was off its processor.
+function told(trace, lane, from, to) {
   if (to < lane.from || from > lane.to) return "";
+  const names = lane.kind === "region" ? trace.regions : trace.calls;
+  const lines = spoken(trace, lane, from, to, names, lane.kind === "region" ? "region" : "call");
+  if (lane.kind === "region") return lines;
+  const off = lane.off ? spoken(trace, lane.off, from, to, [...OFF, ...OFF].map(o => o[0]), "time") : "";
+  return [lines || (off ? "" : "the program runs"), off].filter(x => x).join("\n");
+}
+
+function spoken(trace, lane, from, to, names, noun) {
   const found = [];
   for (let i = after(lane.events, from); i < lane.events.length && lane.events[i][2] < to; i++) found.push(lane.events[i]);
   const each = (trace.end - trace.begin) / trace.times;
   const sums = (lane.sums || []).filter(([n]) => trace.begin + (n + 1) * each > from && trace.begin + n * each < to);
+  if (!found.length && !sums.length) return "";
   if (found.length === 1 && !sums.length) {
     const [name, path, start, length, result] = found[0];
     const ends = result === undefined ? "" : result === false ? " (unfinished)" : " = " + result;
-    return `${kind.names[name]}${ends}\n${time(length)} from ${time(start)}\n${trace.paths[path]}`;
+    const within = noun === "time" || trace.paths[path] === "outside of regions" ? "" : "\n" + trace.paths[path];
+    return `${names[name]}${ends}: ${time(length)} from ${time(start)}${within}`;
   }
-  if (!found.length && !sums.length) return kind.base ? "the program" : "";
   const shares = new Map();
   const put = (name, ns, count) => {
-    const row = shares.get(name) || [0, 0];
-    shares.set(name, [row[0] + ns, row[1] + count]);
+    const row = shares.get(names[name]) || [0, 0];
+    shares.set(names[name], [row[0] + ns, row[1] + count]);
   };
   for (const [name, , start, length] of found) put(name, Math.max(0, Math.min(to, start + length) - Math.max(from, start)), 1);
   for (const [n, name, ns] of sums) {
@@ -224,29 +253,6 @@ function told(trace, kind, lane, from, to) {
     put(name, ns / each * Math.max(0, Math.min(to, at + each) - Math.max(from, at)), 0);
   }
   const rows = [...shares].sort((a, b) => b[1][0] - a[1][0]).slice(0, 6);
-  const lines = rows.map(([name, [ns, count]]) => `${percent(ns / (to - from))} ${kind.names[name]}${count ? `, ${count} ${kind.what}` : ""}`);
-  return `${time(to - from)} from ${time(from)}\n${lines.join("\n")}`;
-}
-
-// The meaning of each colour.
-function legend(part, kinds) {
-  const entries = kind => {
-    const list = kind.names.slice(0, kind.colours.length).map((name, i) => [name, kind.colours[i]]);
-    if (kind.names.length > kind.colours.length) list.push([`others (${kind.names.length - kind.colours.length})`, OTHERS]);
-    return list;
-  };
-  for (const [title, list] of [
-    ["Regions", entries(kinds.region)],
-    ["Calls", [["the program", PROGRAM], ...entries(kinds.call)]],
-    ["Pale: off its CPU", entries(kinds.off)],
-  ]) {
-    if (!list.length) continue;
-    const box = make("div", part, null, { className: "legend" });
-    make("b", box, title);
-    for (const [name, paint] of list) {
-      const entry = make("span", box, null, { title: name });
-      make("i", entry).style.background = paint;
-      entry.append(name);
-    }
-  }
+  const lines = rows.map(([name, [ns, count]]) => `${percent(ns / (to - from))} ${name}${count ? `, ${counted(count, noun)}` : ""}`);
+  return `${noun === "time" ? "" : `${time(to - from)} from ${time(from)}\n`}${lines.join("\n")}`;
 }

@@ -2,12 +2,13 @@
 //! many for a browser are replaced by sums over short times, so that every lane's shares are
 //! complete.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Value, json};
 use spile_cast::Cast;
 
-use crate::model::{BLOCKED, Ns, Profile, READY, Thread, thread_title};
+use crate::answer::waits_for_lock;
+use crate::model::{Activity, BLOCKED, Ns, Profile, READY, Thread, thread_title};
 use crate::run::{ContextIndex, Run, WITHIN, label};
 use crate::timeline::{TimeSpan, timelines};
 
@@ -21,6 +22,10 @@ const TIMES: (usize, usize) = (64, 4096);
 /// lane also shows deeper regions.
 const THREADS: usize = 300;
 const DEEPEST: usize = 6;
+/// Number of reasons to be off the processor. Outside of calls, this is added to them.
+const OFF: usize = 4;
+/// The last of them: blocked for a lock.
+const LOCK: usize = 3;
 
 /// The content of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -177,7 +182,8 @@ impl Trace {
     fn add_thread(&mut self, line: &ThreadLane<'_>, shift: Ns) {
         let lane_of = self.add_lanes(line, shift);
         let contexts = ContextIndex::new(line.profile);
-        let mut last_off = 0;
+        let locks = calls_for_locks(line);
+        let (mut last_off, mut last_call) = (0, (0, ""));
         for span in &line.spans {
             let event = span.event;
             let length = span.end - span.start;
@@ -194,9 +200,16 @@ impl Trace {
                     continue;
                 }
                 last_off = span.end;
-                let name = [BLOCKED, READY].iter().position(|n| *n == event.call);
-                (LaneKind::Off, name.unwrap_or(2))
+                let name = match &*event.call {
+                    BLOCKED if locks.contains(last_call.1) => LOCK,
+                    BLOCKED => 0,
+                    READY => 1,
+                    _ => 2,
+                };
+                let outside = if span.start < last_call.0 { 0 } else { OFF };
+                (LaneKind::Off, name + outside)
             } else {
+                last_call = last_call.max((span.end, &event.call));
                 let name = self.calls.number(event.call.clone(), length);
                 (LaneKind::Call, name)
             };
@@ -238,6 +251,24 @@ impl Trace {
         (self.begin, self.end) = (self.begin.min(from), self.end.max(to));
         lane_of
     }
+}
+
+/// Names of the calls in which a thread mostly waited for locks, as the stacks of its waits show.
+fn calls_for_locks<'a>(line: &ThreadLane<'a>) -> HashSet<&'a str> {
+    let tid = line.spans.first().map(|s| s.event.tid);
+    let mut sums: HashMap<&str, (u128, u128)> = HashMap::new();
+    let samples = line.profile.data.samples.iter();
+    for sample in samples.filter(|s| Some(s.tid) == tid && s.activity == Activity::Blocked) {
+        let (locks, all) = sums.entry(&sample.call).or_default();
+        *all += u128::from(sample.ns);
+        if waits_for_lock(sample.frames.iter().map(|f| &*f.function)) {
+            *locks += u128::from(sample.ns);
+        }
+    }
+    let mostly = sums
+        .into_iter()
+        .filter(|(_, (locks, all))| locks * 2 > *all);
+    mostly.map(|(call, _)| call).collect()
 }
 
 /// The begin and end of the thread, as far as they are known.
