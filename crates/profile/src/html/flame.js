@@ -2,8 +2,11 @@
 // that its colours are its time on and off a processor.
 
 const FRAME = 19;
-// Frames that are narrower than this are not drawn, in points.
-const NARROW = 0.4;
+// Frames that are narrower than this are not drawn, in points; those below the second are drawn together with
+// their neighbours of the same colour. The fewest letters of a name.
+const STILL = { narrow: 0.5, thin: 4, letters: 4 };
+// While the picture moves, it has less detail.
+const MOVING = { narrow: 2, thin: 8, letters: 16 };
 
 // The tree of the chosen threads, with the time of each node by state. `of` are the times of threads at nodes.
 function sumUp(graph, threads, region) {
@@ -102,9 +105,11 @@ function flame() {
   const part = section("All wall time by call path");
   part.id = "flame";
   const ui = controls(part, graph);
-  const status = make("p", part, "", { className: "status" });
-  status.setAttribute("aria-live", "polite");
-  const way = make("div", part, null, { className: "way" });
+  const now = make("div", part, null, { className: "now" });
+  const way = make("div", now, null, { className: "way" });
+  const status = make("span", now);
+  const matched = make("span", now, "", { className: "matched" });
+  for (const said of [status, matched]) said.setAttribute("aria-live", "polite");
   const box = make("div", part, null, { className: "flame" });
   const space = make("div", box);
   const canvas = make("canvas", space, null, { tabIndex: 0, ariaLabel: "flame graph; arrow keys select a frame, Enter shows it alone" });
@@ -115,10 +120,10 @@ function flame() {
   }
   const pen = canvas.getContext("2d");
   // The chosen threads and tree; the frame that is shown alone and the one that is selected; the window in time.
-  let chosen, tree, top = 0, picked = -1, from = 0, to = 1, moving = 0;
+  let chosen, tree, label, top = 0, picked = -1, from = 0, to = 1, moving = 0;
   let wanted = null, under = null, matches = [];
   const shown = Array(S).fill(true);
-  const self = { canvas, ui, choose, search, zoom, place, pick, get tree() { return tree; }, get matches() { return matches; } };
+  const self = { canvas, ui, matched, choose, search, zoom, place, pick, get tree() { return tree; }, get matches() { return matches; } };
   const name = i => i ? graph.frames[tree.at[i]][0] : "all";
 
   // The threads, the region, the direction, the states.
@@ -131,6 +136,7 @@ function flame() {
     picked = -1;
     [from, to] = [0, tree.total[0] || 1];
     tree.deepest = deepest(0);
+    label = `${ui.whole(chosen)}: ${time(tree.total[0])}`;
     ui.said(chosen, graph.threads);
     states.update(tree.sums, shown);
     search();
@@ -155,28 +161,29 @@ function flame() {
       }
       matches.sort((a, b) => tree.total[b] - tree.total[a]);
     }
-    ui.matched.textContent = wanted ? `${percent(ratio(found, tree.total[0]) ?? 0)} of the time, ${time(found)}, in ${counted(matches.length, "frame")}` : text ? "no regular expression" : "";
+    matched.textContent = wanted ? `${percent(ratio(found, tree.total[0]) ?? 0)} of the time, ${time(found)}, in ${counted(matches.length, "frame")}` : text ? "no regular expression" : "";
     canvas.dataset.matched = found;
     tell();
     draw();
   }
 
-  // The deepest frame that can be seen while a frame is shown alone.
+  // The deepest row with more than some points of frames while a frame is shown alone.
   function deepest(alone) {
-    const least = 2 * tree.total[alone] / (canvas.clientWidth || innerWidth);
-    let deep = tree.depth[alone];
+    const point = tree.total[alone] / (canvas.clientWidth || innerWidth);
+    const rows = [];
     const inside = new Uint8Array(tree.at.length);
     inside[alone] = 1;
-    for (let i = alone + 1; i < tree.at.length; i++) {
-      inside[i] = inside[tree.parents[i]] && tree.total[i] >= least;
-      if (inside[i]) deep = Math.max(deep, tree.depth[i]);
+    for (let i = alone; i < tree.at.length; i++) {
+      inside[i] ||= i && inside[tree.parents[i]] && tree.total[i] >= STILL.narrow * point;
+      if (inside[i]) rows[tree.depth[i]] = (rows[tree.depth[i]] || 0) + tree.total[i];
     }
-    return deep;
+    return Math.max(tree.depth[alone], rows.findLastIndex(ns => ns >= 6 * point));
   }
 
   function zoom(i) {
     top = i;
-    tree.deepest = deepest(i);
+    // The page below does not move back and forth.
+    tree.deepest = Math.max(tree.deepest, deepest(i));
     const target = [tree.x[i], tree.x[i] + tree.total[i] || 1], start = [from, to];
     const began = performance.now();
     cancelAnimationFrame(moving);
@@ -185,9 +192,8 @@ function flame() {
       const done = still ? 1 : Math.min(1, Math.max(0, (now - began) / 160));
       const eased = done * (2 - done);
       [from, to] = start.map((a, k) => a + (target[k] - a) * eased);
-      draw();
+      draw(done < 1);
       if (done < 1) moving = requestAnimationFrame(step);
-      else [from, to] = target;
     };
     step(began);
     trail();
@@ -197,7 +203,6 @@ function flame() {
   // The way to the frame that is shown alone.
   function trail() {
     way.replaceChildren();
-    way.hidden = !top;
     const steps = [];
     for (let i = top; i > 0; i = tree.parents[i]) steps.unshift(i);
     for (const i of [0, ...steps]) {
@@ -219,7 +224,7 @@ function flame() {
   // A line about the selected frame, or about the one that is shown alone.
   function tell() {
     const i = picked >= 0 ? picked : top;
-    status.textContent = describe(i);
+    status.textContent = i ? describe(i) : "";
     canvas.dataset.top = name(top);
     canvas.dataset.picked = picked < 0 ? "" : name(picked);
     canvas.dataset.whole = tree.total[0];
@@ -228,9 +233,8 @@ function flame() {
 
   function describe(i) {
     const [, , module, line] = graph.frames[tree.at[i]];
-    const where = i && (line || module) ? ` (${line || module})` : "";
-    const share = i ? `, ${percent(ratio(tree.total[i], tree.total[0]))} of ${time(tree.total[0])}` : "";
-    return `${i ? name(i) : ui.whole(chosen)}${where}: ${time(tree.total[i])}${share}`;
+    const where = line || module ? ` (${line || module})` : "";
+    return `${name(i)}${where}: ${time(tree.total[i])}, ${percent(ratio(tree.total[i], tree.total[0]))} of ${time(tree.total[0])}`;
   }
 
   // What the pointer says of a frame.
@@ -268,7 +272,7 @@ function flame() {
   }
 
   const painter = framePainter(pen, graph);
-  function draw() {
+  function draw(moves) {
     const most = Math.round(innerHeight * 0.8);
     const whole = (tree.deepest + 1) * FRAME;
     const high = Math.max(FRAME, Math.min(whole, most));
@@ -281,23 +285,25 @@ function flame() {
     const scale = fitCanvas(canvas, wide, high);
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, wide, high);
-    painter.begin(tree, shown, under, wide);
+    painter.begin(tree, shown, under, wide, scale, moves === true ? MOVING : STILL);
+    const { narrow } = moves === true ? MOVING : STILL;
     const zoomed = wide / (to - from), scroll = box.scrollTop;
     const waiting = [0];
     let drawn = 0;
     while (waiting.length) {
       const i = waiting.pop();
       const left = (tree.x[i] - from) * zoomed, long = tree.total[i] * zoomed;
-      if (long < NARROW || left >= wide || left + long <= 0) continue;
+      if (long < narrow || left >= wide || left + long <= 0) continue;
       const y = tree.depth[i] * FRAME - scroll;
       if (y > high) continue;
       if (y + FRAME > 0) {
-        painter.frame(i, left, long, y, i ? name(i) : `${ui.whole(chosen)}: ${time(tree.total[0])}`);
+        painter.frame(i, left, long, y, i ? graph.frames[tree.at[i]][0] : label);
         drawn++;
       }
       const kids = tree.kids[i];
       if (kids) for (let k = kids.length - 1; k >= 0; k--) waiting.push(kids[k]);
     }
+    painter.end();
     if (picked >= 0) {
       const spot = place(picked);
       pen.lineWidth = 2;
@@ -434,11 +440,9 @@ function controls(part, graph) {
   const invert = check("inverted (callers below)");
   const asleep = graph.threads.filter(t => t.asleep);
   const sleepers = asleep.length && check(`with ${counted(asleep.length, "thread")} that only sleep${asleep.length === 1 ? "s" : ""}`);
-  const matched = make("span", tools, "", { className: "matched" });
-  matched.setAttribute("aria-live", "polite");
   const withSleepers = () => sleepers && sleepers.checked;
   return {
-    search, only, region: () => Number(region.value), regions: region, invert, sleepers, matched,
+    search, only, region: () => Number(region.value), regions: region, invert, sleepers,
     threads(all) {
       const text = only.value.trim();
       const awake = all.filter(t => withSleepers() || !t.asleep);
@@ -471,9 +475,10 @@ function controls(part, graph) {
 function framePainter(pen, graph) {
   const S = STATES.length;
   const FONT = '12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
-  const widths = new Map();
-  let shades, tree, shown, under, wide, letter;
-  const self = { colours, begin, frame };
+  let shades, tree, shown, under, wide, scale, detail, letter;
+  // In each row, thin frames of one colour that touch.
+  let runs = [];
+  const self = { colours, begin, frame, end };
   // Neighbours of one colour differ a little.
   function colours() {
     self.text = paper("--text");
@@ -484,39 +489,42 @@ function framePainter(pen, graph) {
     }));
   }
   function begin(...now) {
-    [tree, shown, under, wide] = now;
+    [tree, shown, under, wide, scale, detail] = now;
     pen.font = FONT;
     pen.textBaseline = "middle";
     letter ??= pen.measureText("M").width;
-    widths.clear();
   }
   function frame(i, left, long, y, label) {
-    const x = Math.max(0, left), end = Math.min(wide, left + long);
-    const w = end - x > 3 ? end - x - 1 : end - x;
+    // Whole points of the screen are drawn faster.
+    const x = Math.round(Math.max(0, left) * scale) / scale, end = Math.round(Math.min(wide, left + long) * scale) / scale;
+    const faded = under && !under[i];
+    if (end - x < detail.thin) return thin(i, x, end, y, faded);
+    const w = end - x - 1;
     const total = tree.total[i], shade = tree.at[i] % 3;
-    pen.globalAlpha = under && !under[i] ? 0.22 : 1;
-    if (w < 4 || tree.sums[i * S + tree.most[i]] > 0.985 * total) {
+    pen.globalAlpha = faded ? 0.22 : 1;
+    if (tree.sums[i * S + tree.most[i]] > 0.985 * total) {
       pen.fillStyle = shades[tree.most[i]][shade];
       pen.fillRect(x, y, w, FRAME - 1);
     } else {
-      let at = x;
+      let at = x, done = x;
       for (const state of ORDER) {
         if (!shown[state]) continue;
-        const piece = w * tree.sums[i * S + state] / total;
-        if (piece < 0.2) continue;
+        at += w * tree.sums[i * S + state] / total;
+        const next = Math.round(at * scale) / scale;
+        if (next <= done) continue;
         pen.fillStyle = shades[state][shade];
-        pen.fillRect(at, y, piece, FRAME - 1);
-        at += piece;
+        pen.fillRect(done, y, next - done, FRAME - 1);
+        done = next;
       }
     }
-    if (w < 3 * letter) return;
-    const faded = under && !under[i];
+    if (w < 6 + letter * detail.letters) return;
     pen.globalAlpha = faded ? 0.6 : 1;
     pen.fillStyle = faded ? self.text : "#14181d";
     const room = Math.floor((w - 6) / letter);
     let text = label;
     const share = i ? percent(total / tree.total[0]) : "";
-    if (text.length > room) text = text.slice(0, room - 1) + "\u2026";
+    // Of an address in a module, the address matters most.
+    if (text.length > room) text = text.includes("+0x") ? "\u2026" + text.slice(1 - room) : text.slice(0, room - 1) + "\u2026";
     else if (share && text.length + share.length + 2 <= room && end < wide + 1) {
       pen.globalAlpha *= 0.7;
       pen.fillText(share, end - 5 - share.length * letter, y + FRAME / 2);
@@ -528,6 +536,25 @@ function framePainter(pen, graph) {
       pen.strokeStyle = self.text;
       pen.strokeRect(x + 0.75, y + 0.75, w - 1.5, FRAME - 2.5);
     }
+  }
+  function thin(i, x, end, y, faded) {
+    const row = tree.depth[i], state = tree.most[i], run = runs[row];
+    if (run && run.state === state && run.faded === faded && x - run.end <= 1 / scale) {
+      run.end = end;
+      return;
+    }
+    if (run) fill(run);
+    runs[row] = { x, end, y, state, faded };
+  }
+  function fill({ x, end, y, state, faded }) {
+    pen.globalAlpha = faded ? 0.22 : 1;
+    pen.fillStyle = shades[state][1];
+    pen.fillRect(x, y, end - x, FRAME - 1);
+  }
+  function end() {
+    runs.forEach(fill);
+    runs = [];
+    pen.globalAlpha = 1;
   }
   colours();
   return self;

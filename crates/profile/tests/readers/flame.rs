@@ -9,8 +9,11 @@ use spile_profile::{
 use spile_profile::{Profile, TimePart};
 
 use super::page::{numbers, strings, visit_by};
+use super::testgen::Random;
 
 const MS: Ns = 1_000_000;
+/// Number of threads of the large run.
+const THREADS: u32 = 500;
 
 fn frame(function: &str, line: u32) -> StackFrame {
     StackFrame {
@@ -121,7 +124,7 @@ for (const name of ["^crunch$", "crunch|polish", "LOCK_wait", "main|crunch", "bu
   write(ui.search, name);
   found.matches[name] = number("matched");
 }
-found.said = ui.matched.textContent;
+found.said = graph.matched.textContent;
 write(ui.search, "(");
 found.bad = ui.search.classList.contains("bad");
 write(ui.search, "polish");
@@ -269,4 +272,55 @@ fn it_searches_zooms_and_filters() {
     assert!(csv.starts_with("place,time (ns),share,"), "{csv}");
     assert!(csv.contains("\r\ncrunch,400000000,"), "{csv}");
     assert_eq!(csv.lines().count(), 3, "{csv}");
+}
+
+/// Many threads on a thousand paths of 40 functions, each thread on twenty of them.
+fn many() -> Run {
+    let mut profile = sampled().profiles.remove(0);
+    let mut random = Random::new(7);
+    for tid in 100..100 + THREADS {
+        thread(&mut profile, tid, "worker", 300, ("futex", 600));
+        for _ in 0..20 {
+            let path = random.below(1000);
+            let depth = random.between(10, 40);
+            // Paths have beginnings in common.
+            let mut frames: Vec<(String, u32)> = (0..depth)
+                .map(|level| (format!("level_{level}_{}", path >> (10 - level.min(10))), 1))
+                .collect();
+            frames.reverse();
+            let frames: Vec<(&str, u32)> = frames.iter().map(|(f, l)| (&**f, *l)).collect();
+            let count = random.between(1, 30);
+            sample(&mut profile, tid, "", count, &frames);
+        }
+    }
+    Run::new(vec![profile])
+}
+
+/// Opens a page and zooms, each time until the picture is there.
+const STOPWATCH: &str = r##"
+found.opened = performance.now();
+found.whole = Number(graph.canvas.dataset.whole);
+found.threads = document.querySelectorAll("table tbody tr").length;
+const zooms = [];
+for (let i = 0; i < 40; i++) {
+  const kids = graph.tree.at.map((_, n) => n).filter(n => graph.tree.total[n] > graph.tree.total[0] / 300);
+  const began = performance.now();
+  graph.zoom(i % 2 ? 0 : kids[i * 7 % kids.length]);
+  graph.canvas.getContext("2d").getImageData(0, 0, 1, 1);
+  zooms.push(performance.now() - began);
+}
+zooms.sort((a, b) => a - b);
+found.zoom = zooms[20];
+found.slowest = zooms[39];
+found.drawn = Number(graph.canvas.dataset.drawn);
+"##;
+
+#[test]
+fn many_threads_are_one_picture() {
+    let run = many();
+    let found = visit_by(&run, STOPWATCH, 1280);
+    assert_eq!(found["errors"], serde_json::json!([]));
+    assert_eq!(found["whole"], run.summary().total.wall);
+    // (What it took depends on the machine.)
+    println!("milliseconds: {found}");
 }
