@@ -1,12 +1,14 @@
 //! Exports: profiles in the formats of other tools. In the tests each format's own reader reads
-//! them (`crates/profile/tests/readers.rs`).
+//! them (`crates/profile/tests/readers`).
 
 mod chrome;
 mod files;
 mod hatchet;
+mod location;
 mod otf2;
 mod pprof;
 mod stacks;
+mod table;
 mod tau;
 
 use std::fmt;

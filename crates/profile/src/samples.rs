@@ -102,7 +102,8 @@ impl<'a> Attribution<'a> {
         ] {
             let key = (call.tid, call.context, activity, &*call.call);
             let samples = self.samples.remove(&key).unwrap_or_default();
-            if ns == 0 {
+            // Calls count even if they took no time.
+            if ns == 0 && (part == TimePart::Blocked || parts.blocked > 0) {
                 continue;
             }
             let time = Measured {
@@ -167,7 +168,7 @@ impl<'a> Attribution<'a> {
 
     /// Divides a time by samples.
     fn divide(&mut self, time: Measured<'_>, samples: &[Cow<'_, Sample>]) {
-        if time.ns == 0 {
+        if time.ns == 0 && time.count == 0 {
             return;
         }
         let call = (!time.call.is_empty()).then(|| PathLocation {

@@ -1,13 +1,13 @@
 //! pprof: `profile.proto` of github.com/google/pprof, compressed. Samples have the number of calls
-//! and their nanoseconds as values, and rank, host and thread as labels.
+//! and their nanoseconds as values, and rank, host, thread and state as labels.
 
-use std::collections::HashMap;
 use std::io::Write as _;
 
 use prost::Message as _;
 use spile_cast::Cast;
 
 use super::files::ExportFiles;
+use super::table::Table;
 use crate::paths::{LocationKind, PathLocation, threads};
 use crate::run::Run;
 
@@ -104,71 +104,25 @@ mod proto {
     }
 }
 
-/// The profile under construction, and indexes of its tables.
+/// The tables of the profile, numbered from 0: strings, the files of code, and locations.
 #[derive(Default)]
 struct ProfileTables {
-    out: proto::Profile,
-    strings: HashMap<String, i64>,
-    mappings: HashMap<String, u64>,
-    locations: HashMap<PathLocation, u64>,
+    strings: Table<String>,
+    mappings: Table<String>,
+    locations: Table<PathLocation>,
 }
 
 impl ProfileTables {
     fn string(&mut self, text: &str) -> i64 {
-        if let Some(number) = self.strings.get(text) {
-            return *number;
-        }
-        let number = self.out.string_table.len().fit::<i64>();
-        self.out.string_table.push(text.to_owned());
-        self.strings.insert(text.to_owned(), number);
-        number
+        self.strings.number(text).fit()
     }
 
-    fn mapping(&mut self, module: &str) -> u64 {
-        if let Some(id) = self.mappings.get(module) {
-            return *id;
+    fn label(&mut self, key: &str, text: &str) -> proto::Label {
+        proto::Label {
+            key: self.string(key),
+            str: self.string(text),
+            num: 0,
         }
-        let id = self.out.mapping.len() as u64 + 1;
-        let filename = self.string(module);
-        self.out.mapping.push(proto::Mapping {
-            id,
-            filename,
-            has_functions: true,
-        });
-        self.mappings.insert(module.to_owned(), id);
-        id
-    }
-
-    fn location(&mut self, location: &PathLocation) -> u64 {
-        if let Some(id) = self.locations.get(location) {
-            return *id;
-        }
-        let id = self.out.location.len() as u64 + 1;
-        let name = self.string(if location.name.is_empty() {
-            "?"
-        } else {
-            &location.name
-        });
-        let filename = self.string(location.file.as_deref().unwrap_or_default());
-        let module = location.module.as_ref();
-        let mapping_id = module.map_or(0, |m| self.mapping(m));
-        self.out.function.push(proto::Function {
-            id,
-            name,
-            system_name: name,
-            filename,
-        });
-        let line = proto::Line {
-            function_id: id,
-            line: location.line.map_or(0, i64::from),
-        };
-        self.out.location.push(proto::Location {
-            id,
-            mapping_id,
-            line: vec![line],
-        });
-        self.locations.insert(location.clone(), id);
-        id
     }
 
     fn value_type(&mut self, what: &str, unit: &str) -> proto::ValueType {
@@ -176,6 +130,38 @@ impl ProfileTables {
             r#type: self.string(what),
             unit: self.string(unit),
         }
+    }
+
+    /// Moves the tables to the profile. Ids count from 1.
+    fn finish(mut self, out: &mut proto::Profile) {
+        for (id, location) in (1..).zip(std::mem::take(&mut self.locations).values) {
+            let name = self.string(location.name_or_unknown());
+            let filename = self.string(location.file.as_deref().unwrap_or_default());
+            out.function.push(proto::Function {
+                id,
+                name,
+                system_name: name,
+                filename,
+            });
+            let line = proto::Line {
+                function_id: id,
+                line: location.line.map_or(0, i64::from),
+            };
+            let mapping = location.binary().map(|file| self.mappings.number(&*file));
+            out.location.push(proto::Location {
+                id,
+                mapping_id: mapping.map_or(0, |number| number as u64 + 1),
+                line: vec![line],
+            });
+        }
+        for (id, file) in (1..).zip(std::mem::take(&mut self.mappings).values) {
+            out.mapping.push(proto::Mapping {
+                id,
+                filename: self.string(&file),
+                has_functions: true,
+            });
+        }
+        out.string_table = self.strings.values;
     }
 }
 
@@ -200,44 +186,44 @@ pub(super) fn export(run: &Run) -> ExportFiles {
     // The first string is the empty one.
     tables.string("");
     let types = [("calls", "count"), ("time", "nanoseconds")];
-    tables.out.sample_type = types
-        .map(|(what, unit)| tables.value_type(what, unit))
-        .to_vec();
-    tables.out.default_sample_type = tables.string("time");
     let value = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let mut out = proto::Profile {
+        sample_type: types
+            .map(|(what, unit)| tables.value_type(what, unit))
+            .to_vec(),
+        default_sample_type: tables.string("time"),
+        time_nanos: value(run.origin()),
+        duration_nanos: value(run.summary().elapsed),
+        ..proto::Profile::default()
+    };
     if let Some(program) = program(run) {
         // Readers take the first mapping for the program.
-        tables.mapping(&program);
+        tables.mappings.number(&program);
     }
-    let keys = ["rank", "host", "thread"].map(|key| tables.string(key));
     for profile in &run.profiles {
         for thread in threads(profile) {
-            let texts = [profile.title(), profile.header.host.clone(), thread.title()];
-            let label = |(key, text): (i64, &String)| proto::Label {
-                key,
-                str: tables.string(text),
-                num: 0,
-            };
-            let labels: Vec<_> = keys.into_iter().zip(&texts).map(label).collect();
+            let of_thread = [
+                tables.label("rank", &profile.title()),
+                tables.label("host", &profile.header.host),
+                tables.label("thread", &thread.title()),
+            ];
             for sample in &thread.samples {
+                let mut label = of_thread.to_vec();
+                label.extend(sample.part.map(|part| tables.label("state", part.name())));
                 let locations = sample.path.iter().rev();
-                let sample = proto::Sample {
-                    location_id: locations.map(|p| tables.location(p)).collect(),
-                    value: vec![
-                        value(if sample.is_call() { sample.count } else { 0 }),
-                        value(sample.ns),
-                    ],
-                    label: labels.clone(),
-                };
-                tables.out.sample.push(sample);
+                let id = |at| tables.locations.number(at) as u64 + 1;
+                out.sample.push(proto::Sample {
+                    location_id: locations.map(id).collect(),
+                    value: vec![value(sample.calls()), value(sample.ns)],
+                    label,
+                });
             }
         }
     }
-    tables.out.time_nanos = value(run.origin());
-    tables.out.duration_nanos = value(run.summary().elapsed);
+    tables.finish(&mut out);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    let bytes = tables.out.encode_to_vec();
     // Writing to memory cannot fail.
-    let done = gzip.write_all(&bytes).and_then(|()| gzip.finish());
+    let done = gzip.write_all(&out.encode_to_vec());
+    let done = done.and_then(|()| gzip.finish());
     vec![("profile.pb.gz".to_owned(), done.unwrap_or_default())]
 }

@@ -1,10 +1,9 @@
 //! Folded stacks, and speedscope's JSON.
 
-use std::collections::HashMap;
-
 use serde_json::{Value, json};
 
 use super::files::ExportFiles;
+use super::table::Table;
 use crate::paths::{PathLocation, threads};
 use crate::run::Run;
 
@@ -41,8 +40,7 @@ fn word(name: &str) -> String {
 
 /// One profile for each thread, with its paths and their nanoseconds.
 pub(super) fn speedscope(run: &Run) -> ExportFiles {
-    let mut frames: Vec<Value> = Vec::new();
-    let mut frame_indexes: HashMap<PathLocation, usize> = HashMap::new();
+    let mut frames = Table::default();
     let mut profiles = Vec::new();
     for profile in &run.profiles {
         for thread in threads(profile) {
@@ -50,15 +48,8 @@ pub(super) fn speedscope(run: &Run) -> ExportFiles {
             let mut weights = Vec::new();
             let mut end = 0u64;
             for sample in &thread.samples {
-                let mut path = Vec::new();
-                for location in &sample.path {
-                    let number = *frame_indexes.entry(location.clone()).or_insert_with(|| {
-                        frames.push(frame(location));
-                        frames.len() - 1
-                    });
-                    path.push(number);
-                }
-                samples.push(path);
+                let path = sample.path.iter().map(|at| frames.number(at));
+                samples.push(path.collect::<Vec<_>>());
                 weights.push(sample.ns);
                 end = end.saturating_add(sample.ns);
             }
@@ -79,7 +70,7 @@ pub(super) fn speedscope(run: &Run) -> ExportFiles {
         "exporter": concat!("spile@", env!("CARGO_PKG_VERSION")),
         "name": command.unwrap_or_default(),
         "activeProfileIndex": 0,
-        "shared": { "frames": frames },
+        "shared": { "frames": frames.values.iter().map(frame).collect::<Vec<_>>() },
         "profiles": profiles,
     });
     super::files::json("profile.speedscope.json", &value)

@@ -30,7 +30,8 @@ def tau(path):
     gf = hatchet.GraphFrame.from_tau(path)
     out = graph(gf)
     frame = gf.dataframe.reset_index()
-    out["lines"] = dict(zip(frame["name"], (int(x) for x in frame["line"].fillna(0))))
+    # Threads without a function have a row without its line.
+    out["lines"] = {n: int(x) for n, x in frame.fillna({"line": 0}).groupby("name")["line"].max().items()}
     return out
 
 

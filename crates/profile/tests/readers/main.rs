@@ -4,6 +4,7 @@
 mod browser;
 mod flame;
 mod page;
+mod samples;
 #[path = "../testgen/mod.rs"]
 mod testgen;
 mod tools;
@@ -293,18 +294,20 @@ fn chrome_matches_its_description() {
     }
 }
 
+/// The output of `go tool pprof` for a run.
+fn pprof(run: &Run, options: &[&str]) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = put(run, "pprof", folder.path());
+    let mut command = Command::new("go");
+    command.args(["tool", "pprof"]).args(options).arg(path);
+    // Without the user's settings, and without a search for binaries.
+    command.env("PPROF_TMPDIR", folder.path());
+    output(&mut command)
+}
+
 #[test]
 fn go_reads_pprof() {
     let run = four();
-    let top = |run: &Run, options: &[&str]| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = put(run, "pprof", folder.path());
-        let mut command = Command::new("go");
-        command.args(["tool", "pprof"]).args(options).arg(path);
-        // Without the user's settings, and without a search for binaries.
-        command.env("PPROF_TMPDIR", folder.path());
-        output(&mut command)
-    };
     let all = [
         "-top",
         "-unit=ns",
@@ -312,14 +315,14 @@ fn go_reads_pprof() {
         "-nodefraction=0",
         "-edgefraction=0",
     ];
-    let text = top(&run, &all);
+    let text = pprof(&run, &all);
     for (call, time) in by_call(&run) {
         let line = text.lines().find(|l| l.ends_with(&format!("  {call}")));
         let line = line.unwrap_or_else(|| panic!("{call} in {text}"));
         let flat = line.split_whitespace().next().unwrap_or_default();
         assert_eq!(flat, format!("{time}ns"), "{line}");
     }
-    let of_one = top(
+    let of_one = pprof(
         &run,
         &[
             "-top",
@@ -338,7 +341,7 @@ fn go_reads_pprof() {
         "{of_one}"
     );
     for seed in 0..3 {
-        top(&odd(seed), &["-top"]);
+        pprof(&odd(seed), &["-top"]);
     }
 }
 
