@@ -3,9 +3,11 @@
 
 mod chrome;
 mod files;
+mod firefox;
 mod hatchet;
 mod location;
 mod otf2;
+mod otlp;
 mod pprof;
 mod stacks;
 mod table;
@@ -32,7 +34,7 @@ pub struct ExportFormat {
 }
 
 /// All formats.
-pub const FORMATS: [ExportFormat; 8] = [
+pub const FORMATS: [ExportFormat; 10] = [
     ExportFormat {
         name: "tau",
         what: "a folder of TAU's profiles, with call paths",
@@ -74,6 +76,20 @@ pub const FORMATS: [ExportFormat; 8] = [
         folder: false,
         trace: false,
         make: stacks::speedscope,
+    },
+    ExportFormat {
+        name: "firefox",
+        what: "JSON for the Firefox profiler",
+        folder: false,
+        trace: false,
+        make: firefox::export,
+    },
+    ExportFormat {
+        name: "otlp",
+        what: "OpenTelemetry's profiles, a message of its protocol",
+        folder: false,
+        trace: false,
+        make: otlp::export,
     },
     ExportFormat {
         name: "chrome",

@@ -112,6 +112,8 @@ fn in_all_reports(built: &Built, file: &Path, locations: &[u64]) {
         "hatchet-literal",
         "folded",
         "speedscope",
+        "firefox",
+        "otlp",
         "chrome",
         "otf2",
     ] {

@@ -22,6 +22,13 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: Clone + Eq + Hash> Table<T> {
+    /// A table whose value 0 is given.
+    pub(super) fn with(first: T) -> Table<T> {
+        let mut table = Table::default();
+        table.number(&first);
+        table
+    }
+
     /// The number of a value, which is added if it is new.
     pub(super) fn number<Q>(&mut self, value: &Q) -> usize
     where

@@ -166,6 +166,66 @@ def chrome(path):
     }
 
 
+def otlp(path):
+    from opentelemetry.proto.profiles.v1development import profiles_pb2 as proto
+
+    with open(path, "rb") as f:
+        content = f.read()
+    data = proto.ProfilesData.FromString(content)
+    data.DiscardUnknownFields()
+    assert data.ByteSize() == len(content)
+    tables = data.dictionary
+    strings = tables.string_table
+    for table, _ in tables.ListFields():
+        values = getattr(tables, table.name)
+        # The first is empty, and each is there once.
+        empty = values[0] if table.name == "string_table" else values[0].SerializeToString()
+        assert not empty, (table.name, values[0])
+        texts = [v if isinstance(v, str) else v.SerializeToString() for v in values]
+        assert len(set(texts)) == len(texts), table.name
+
+    def attributes(indices):
+        pairs = (tables.attribute_table[i] for i in indices)
+        values = {strings[p.key_strindex]: p.value for p in pairs}
+        return {key: getattr(v, v.WhichOneof("value")) for key, v in values.items()}
+
+    def frame(index):
+        location = tables.location_table[index]
+        function = tables.function_table[location.lines[0].function_index]
+        binary = strings[tables.mapping_table[location.mapping_index].filename_strindex]
+        kind = attributes(location.attribute_indices).get("profile.frame.type")
+        assert (kind == "kernel") == binary.startswith("[kernel"), (kind, binary)
+        name = strings[function.name_strindex]
+        return name, strings[function.filename_strindex], location.lines[0].line, binary
+
+    out = collections.defaultdict(collections.Counter)
+    for resource in data.resource_profiles:
+        of = {a.key: a.value for a in resource.resource.attributes}
+        title = of["service.instance.id"].string_value
+        assert resource.scope_profiles[0].scope.name == "spile"
+        for profile in resource.scope_profiles[0].profiles:
+            kind = strings[profile.sample_type.type_strindex]
+            unit = strings[profile.sample_type.unit_strindex]
+            assert (kind, unit) in [("wall", "nanoseconds"), ("calls", "count")]
+            for sample in profile.samples:
+                (value,) = sample.values
+                stack = tables.stack_table[sample.stack_index]
+                frames = [frame(i) for i in stack.location_indices]
+                name = frames[0][0] if frames else "?"
+                if kind == "calls":
+                    out["calls"][title] += value
+                    continue
+                said = attributes(sample.attribute_indices)
+                out["exclusive"][name] += value
+                out["states"][said.get("state", "")] += value
+                out["threads"][f"{title} {said['thread.id']} {said['thread.name']}"] += value
+                for name in {f[0] for f in frames}:
+                    out["inclusive"][name] += value
+                for name in {f"{f[0]} {f[1]}:{f[2]} {f[3]}" for f in frames}:
+                    out["places"][name] += value
+    return out
+
+
 KINDS = {
     "tau": tau,
     "hatchet": hatchet,
@@ -173,6 +233,7 @@ KINDS = {
     "speedscope": speedscope,
     "otf2": otf2,
     "chrome": chrome,
+    "otlp": otlp,
 }
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 //! system are installed below the target directory at their first use.
 
 mod browser;
+mod firefox;
 mod flame;
 mod page;
 mod samples;

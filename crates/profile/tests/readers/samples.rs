@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use spile_profile::model::*;
 
+use super::firefox::Firefox;
 use super::*;
 
 const S: Ns = 1_000_000_000;
@@ -222,4 +223,125 @@ fn pprof_has_samples() {
     for mapping in ["1: 0x0/0x0/0x0 busy ", " 0x0/0x0/0x0 [kernel] "] {
         assert!(raw.contains(mapping), "{mapping} in {raw}");
     }
+}
+
+#[test]
+fn the_firefox_profiler_has_samples() {
+    let run = sampled();
+    let folder = tempfile::tempdir().expect("a folder");
+    let firefox = Firefox::read(&put(&run, "firefox", folder.path()));
+    let mut sums: BTreeMap<String, (Ns, Ns)> = BTreeMap::new();
+    for (name, handle) in firefox.threads() {
+        assert!(["1 busy", "2 busy"].contains(&&*name), "{name}");
+        for (name, own, within) in firefox.functions(&handle) {
+            let sum = sums.entry(name).or_default();
+            *sum = (sum.0 + own, sum.1 + within);
+        }
+    }
+    assert_eq!(sums.values().map(|s| s.0).sum::<Ns>(), measured(&run));
+    let by_name = |name: &str| {
+        sums.iter()
+            .find(|(key, _)| key.rsplit('!').next() == Some(name))
+    };
+    for (name, ns) in own() {
+        assert_eq!(
+            by_name(&name).map(|(_, s)| s.0),
+            Some(ns),
+            "{name}: {sums:?}"
+        );
+    }
+    for (name, ns) in WITHIN {
+        assert_eq!(
+            by_name(name).map(|(_, s)| s.1),
+            Some(ns),
+            "{name}: {sums:?}"
+        );
+    }
+    assert!(sums.contains_key("busy!crunch") && sums.contains_key("[kernel]!vfs_read"));
+    let first = ["thread", "samples", "--include-idle", "--thread", "t-0"];
+    let categories = firefox.ask(&first)["categoryBreakdown"]["categories"].take();
+    let of = |name: &str| {
+        let rows = categories.as_array().expect("categories");
+        let row = rows.iter().find(|row| row["name"] == name);
+        row.and_then(|row| row["samples"].as_f64())
+    };
+    assert_eq!(of("user code"), Some(4000.0), "{categories}");
+    assert_eq!(of("system calls on a CPU"), Some(1000.0), "{categories}");
+    assert_eq!(of("blocked"), Some(2000.0), "{categories}");
+    assert_eq!(of("minor page faults"), Some(250.0), "{categories}");
+}
+
+#[test]
+fn the_firefox_profiler_has_traces() {
+    let run = four();
+    let folder = tempfile::tempdir().expect("a folder");
+    let firefox = Firefox::read(&put(&run, "firefox", folder.path()));
+    let threads = firefox.threads();
+    assert_eq!(threads.len(), 12);
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    let mut events = 0;
+    for (_, handle) in threads {
+        for (name, length) in firefox.markers(&handle) {
+            let name = name.split(" (").next().unwrap_or_default();
+            *sums.entry(name.to_owned()).or_default() += length;
+            events += 1;
+        }
+    }
+    assert_eq!(
+        events,
+        run.profiles.iter().map(|p| p.events.len()).sum::<usize>()
+    );
+    for (name, ns) in by_event(&run) {
+        assert!(
+            sums[&name].abs_diff(ns) < 100,
+            "{name}: {} for {ns}",
+            sums[&name]
+        );
+    }
+}
+
+#[test]
+fn odd_profiles_are_read() {
+    for sampled in [false, true] {
+        let mut run = odd(0);
+        for profile in &mut run.profiles {
+            profile.header.options.samples = sampled.then(|| Sampling {
+                event: String::new(),
+                hz: 0,
+            });
+        }
+        check(&run, "otlp");
+        let folder = tempfile::tempdir().expect("a folder");
+        let firefox = Firefox::read(&put(&run, "firefox", folder.path()));
+        let threads = firefox.threads();
+        assert!(!threads.is_empty());
+        for (_, handle) in &threads[..threads.len().min(3)] {
+            firefox.functions(handle);
+        }
+    }
+}
+
+#[test]
+fn opentelemetry_has_samples() {
+    let run = sampled();
+    let found = check(&run, "otlp");
+    same(&found, &own(), 0);
+    for (name, ns) in WITHIN {
+        assert_eq!(found["inclusive"][name], ns, "{name}: {found}");
+    }
+    for (place, ns) in [
+        ("crunch busy.c:12 busy", 3 * S),
+        ("vfs_read :0 [kernel]", S),
+    ] {
+        assert_eq!(found["places"][place], ns, "{place}: {found}");
+    }
+    for (thread, row) in ["pid 1 1 busy", "pid 1 2 busy"]
+        .into_iter()
+        .zip(&run.profiles[0].data.threads)
+    {
+        assert_eq!(found["threads"][thread], row.parts.sum(), "{found}");
+    }
+    assert_eq!(found["states"]["blocked"], 5 * S);
+    assert_eq!(found["states"]["user code"], 4 * S + S / 10);
+    assert_eq!(found["calls"]["pid 1"], 15);
 }

@@ -1,4 +1,4 @@
-//! The readers: Python's packages in an environment of their own, and speedscope from npm. Both are
+//! The readers: Python's packages in an environment of their own, and those of npm. They are
 //! installed below cargo's folder for tests and stay there.
 
 use std::fs::File;
@@ -7,9 +7,14 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// Packages of PyPI.
-const PYTHON: [&str; 3] = ["llnl-hatchet==2026.2.0", "otf2==3.2", "jsonschema==4.26.0"];
+const PYTHON: [&str; 4] = [
+    "llnl-hatchet==2026.2.0",
+    "otf2==3.2",
+    "jsonschema==4.26.0",
+    "opentelemetry-proto==1.45.2",
+];
 /// Packages of npm.
-const NPM: [&str; 1] = ["speedscope@1.25.0"];
+const NPM: [&str; 2] = ["speedscope@1.25.0", "@firefox-devtools/profiler-cli@0.10.0"];
 
 /// The paths of the readers.
 pub(crate) struct Tools {
@@ -17,6 +22,8 @@ pub(crate) struct Tools {
     pub python: PathBuf,
     /// The folder of speedscope's page.
     pub speedscope: PathBuf,
+    /// The script of the Firefox profiler's command line.
+    pub firefox: PathBuf,
 }
 
 /// The readers, which are installed if missing.
@@ -28,6 +35,8 @@ pub(crate) fn tools() -> &'static Tools {
         Tools {
             python: root.join("python/bin/python3"),
             speedscope: root.join("npm/node_modules/speedscope/dist/release"),
+            firefox: root
+                .join("npm/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js"),
         }
     })
 }
