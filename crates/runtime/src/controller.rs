@@ -406,6 +406,11 @@ impl Controller {
         self.env.globals.texts.symbolic.files_without_space()
     }
 
+    /// Number of lines with names of generated code that could not be read.
+    pub fn bad_names(&self) -> u64 {
+        self.env.globals.texts.symbolic.bad_names()
+    }
+
     /// Whether error records came since the last call.
     pub fn kernel_errors_seen(&mut self) -> bool {
         std::mem::take(&mut self.errors_seen)

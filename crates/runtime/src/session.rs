@@ -461,8 +461,10 @@ impl Session {
         let (state, acts) = (kernel.state_memory(), kernel.layout().acts);
         let unfinished = self.controller.unfinished_stacks();
         let (no_rows, no_tables) = self.controller.files_without_space();
+        let bad_names = self.controller.bad_names();
         let losses = &mut self.controller.losses;
         (losses.no_rows, losses.no_tables) = (no_rows, no_tables);
+        losses.bad_names = bad_names;
         losses.acts = acts.map_or(0, |offset| state.sum(offset));
         losses.guessed = state.sum(percpu::GUESSED) + unfinished;
         let skipped = &mut losses.skipped;

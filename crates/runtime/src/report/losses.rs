@@ -71,6 +71,8 @@ pub struct LossReport {
     pub no_rows: u64,
     /// User files whose symbols or lines did not fit in the kernel's table.
     pub no_tables: u64,
+    /// Lines of `/tmp/perf-PID.map` that could not be read.
+    pub bad_names: u64,
     /// Symbols that handlers looked up in files whose symbols were not loaded.
     pub unknown_symbols: u64,
     /// Stacks deeper than MAXBACKTRACE.
@@ -188,6 +190,10 @@ impl LossReport {
                 self.no_tables,
                 "files of programs whose symbols or lines did not fit: handlers got addresses \
                  instead of names",
+            ),
+            (
+                self.bad_names,
+                "lines of /tmp/perf-PID.map that are not `START SIZE NAME`: such generated code has no name",
             ),
             (
                 self.unknown_symbols,

@@ -99,6 +99,11 @@ impl Symbolizer {
         files.map_or((0, 0), |f| (f.without_rows, f.without_names))
     }
 
+    /// Number of lines with names of generated code that could not be read.
+    pub fn bad_names(&self) -> u64 {
+        self.files.borrow().as_ref().map_or(0, UserFiles::bad_names)
+    }
+
     /// Learns a new file: see [`UserFiles::learn`].
     pub fn learn_file(&self, fields: &[FieldValue<'_>]) -> Option<bool> {
         self.keys.borrow_mut().made.clear();

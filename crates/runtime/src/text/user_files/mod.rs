@@ -10,6 +10,7 @@
 //! It stays open, so that a replacement of the file does no harm.
 
 mod copies;
+mod jit_names;
 pub mod names;
 mod packed_rows;
 pub mod reader;
@@ -17,7 +18,6 @@ pub mod reader;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -37,11 +37,10 @@ use crate::machine::parallel::compute;
 use crate::shared::maps::{ByteTable, HostTables};
 use crate::shared::ring_record::FieldValue;
 use copies::StackCopies;
+use jit_names::JitNames;
 use names::{NameTables, linked_at, loaded_size, symbol_at};
 use reader::{ReadJob, ReadTables, TableReader, WantedTables};
 
-/// Limit on the size of a file with names of run-time generated code.
-const MOST_NAMES: u64 = 64 << 20;
 /// Directories of the libraries that programs name, behind those of the processor ([`spile_abi::Abi::multiarch`]).
 const LIBRARIES: [&str; 6] = [
     "/lib64",
@@ -371,18 +370,21 @@ impl UserFiles {
     /// Describes a frame in code without a file.
     fn find_jit(&mut self, location: FrameLocation) -> FrameInfo {
         self.met_made = true;
-        let made = self.jit_files.entry(location.offset).or_default();
+        let names = self.jit_files.entry(location.offset).or_default();
         let addr = location.addr.unwrap_or(0).wrapping_sub(location.back);
-        let holds = |n: &&(u64, u64, String)| (n.0..n.0.saturating_add(n.1)).contains(&addr);
-        if !made.names.iter().any(|n| holds(&n)) {
-            made.reread(location.offset);
+        if names.find(addr).is_none() {
+            names.reread(location.offset);
         }
-        // The entry that was written last is current.
-        let symbol = made.names.iter().rev().find(holds);
+        let symbol = names.find(addr);
         FrameInfo {
-            symbol: symbol.map(|n| (n.2.clone(), addr - n.0 + location.back, n.1)),
+            symbol: symbol.map(|s| (s.name.clone(), addr - s.start + location.back, s.size)),
             ..FrameInfo::default()
         }
+    }
+
+    /// Number of lines with names of generated code that could not be read.
+    pub fn bad_names(&self) -> u64 {
+        self.jit_files.values().map(|names| names.bad).sum()
     }
 
     /// Source file and line of a frame.
@@ -446,86 +448,6 @@ fn mounted(device: u64, path: &Path) -> Vec<PathBuf> {
     mounts.lines().filter_map(location).collect()
 }
 
-/// Names of run-time generated code, from the file that `perf` and similar tools read.
-#[derive(Default)]
-struct JitNames {
-    /// Length of the file when it was last read.
-    length: u64,
-    /// Start, size, name.
-    names: Vec<(u64, u64, String)>,
-}
-
-impl JitNames {
-    /// Reads the file of a process again if it has grown.
-    fn reread(&mut self, process: u64) {
-        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-        let inner_pid = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
-        let inner_pid = inner_pid.and_then(|l| l.split_whitespace().next_back());
-        let owner = fs::metadata(format!("/proc/{process}")).map(|m| m.uid());
-        // In its own namespaces, if it still exists.
-        let locations = [
-            inner_pid.map(|inner_pid| {
-                (
-                    format!("/proc/{process}/root"),
-                    format!("tmp/perf-{inner_pid}.map"),
-                )
-            }),
-            Some(("/".to_owned(), format!("tmp/perf-{process}.map"))),
-        ];
-        for (root, path) in locations.into_iter().flatten() {
-            let Some(file) = names_file(Path::new(&root), &path, owner.as_ref().ok().copied())
-            else {
-                continue;
-            };
-            let length = file.metadata().map_or(0, |m| m.len());
-            let mut text = Vec::new();
-            if length > self.length
-                && length <= MOST_NAMES
-                && file.take(MOST_NAMES).read_to_end(&mut text).is_ok()
-            {
-                self.length = length;
-                self.names = jit_names(&String::from_utf8_lossy(&text));
-                return;
-            }
-        }
-    }
-}
-
-/// Opens the file with a program's names. Everybody can write to `/tmp`: the opened file must
-/// belong to the process's owner or to root, have only one name, and not be a symbolic link. Links
-/// in the path stay within the process's root.
-fn names_file(root: &Path, path: &str, owner: Option<u32>) -> Option<fs::File> {
-    use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
-    let root = open(
-        root,
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .ok()?;
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let file = openat2(&root, path, OFlags::RDONLY | flags, Mode::empty(), within).ok()?;
-    let file = fs::File::from(file);
-    let is = file.metadata().ok()?;
-    let mine = rustix::process::geteuid().as_raw();
-    let is_owned = [Some(0), Some(mine), owner].contains(&Some(is.uid()));
-    (is.is_file() && is.nlink() == 1 && is_owned).then_some(file)
-}
-
-/// Parses one line per name: start and size in hex, name.
-fn jit_names(text: &str) -> Vec<(u64, u64, String)> {
-    let hex = |w: &str| u64::from_str_radix(w.strip_prefix("0x").unwrap_or(w), 16).ok();
-    let row = |line: &str| {
-        let mut words = line.splitn(3, ' ');
-        Some((
-            hex(words.next()?)?,
-            hex(words.next()?)?,
-            words.next()?.to_owned(),
-        ))
-    };
-    text.lines().filter_map(row).collect()
-}
-
 /// The vDSO of this process.
 fn vdso() -> Option<Image> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
@@ -544,54 +466,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_with_names_are_their_owners() {
-        use std::os::unix::fs::{PermissionsExt, chown, symlink};
-        let dir = tempfile::tempdir().expect("made");
-        let root = dir.path();
-        fs::create_dir_all(root.join("tmp")).expect("made");
-        let map = root.join("tmp/perf-1.map");
-        let there = |owner| names_file(root, "tmp/perf-1.map", owner).is_some();
-        let mine = rustix::process::geteuid().as_raw();
-        assert!(!there(None));
-
-        fs::write(&map, "1000 10 f\n").expect("written");
-        assert!(there(Some(mine)) && there(Some(77)), "mine");
-        fs::hard_link(&map, root.join("tmp/again")).expect("linked");
-        assert!(!there(Some(mine)), "a file with another name");
-        fs::remove_file(&map).expect("there");
-
-        symlink(root.join("tmp/again"), &map).expect("linked");
-        assert!(!there(Some(mine)), "a link");
-        fs::remove_file(&map).expect("there");
-
-        let pipe = rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &map,
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::from_raw_mode(0o666),
-            0,
-        );
-        pipe.expect("a pipe");
-        assert!(!there(Some(mine)), "a pipe, without a wait for a writer");
-        fs::remove_file(&map).expect("there");
-
-        // Directories of the path may be links, which stay below the process's own root.
-        fs::rename(root.join("tmp"), root.join("elsewhere")).expect("moved");
-        symlink("/elsewhere", root.join("tmp")).expect("linked");
-        fs::write(root.join("elsewhere/perf-1.map"), "").expect("written");
-        assert!(there(Some(mine)));
-
-        // Only root can change owners.
-        if mine == 0 {
-            let map = root.join("elsewhere/perf-1.map");
-            chown(&map, Some(65534), None).expect("given");
-            fs::set_permissions(&map, fs::Permissions::from_mode(0o644)).expect("set");
-            assert!(there(Some(65534)));
-            assert!(!there(Some(1000)) && !there(None), "another user's");
-        }
-    }
-
-    #[test]
     fn paths_are_joined_through_mounts() {
         let mut names = vec![0; FILE_NAMES * FILE_NAME];
         for (i, name) in ["prog", "bin", "usr"].iter().enumerate() {
@@ -600,15 +474,5 @@ mod tests {
         assert_eq!(path_of(&names), Path::new("/usr/bin/prog"));
         assert_eq!(path_of(&[0; 64]), Path::new("/"));
         assert!(mounted(u64::MAX, Path::new("/x")).is_empty());
-    }
-
-    #[test]
-    fn names_of_jit_code_are_read() {
-        let names = jit_names("7f00 10 a b\nzz 1 c\n0x8000 0x20 d\n\n1 2\n");
-        let want = [
-            (0x7f00, 0x10, "a b".to_owned()),
-            (0x8000, 0x20, "d".to_owned()),
-        ];
-        assert_eq!(names, want);
     }
 }

@@ -63,6 +63,12 @@ pub(super) fn frame(line: &str) -> StackFrame {
             ..StackFrame::default()
         };
     };
+    if module.is_none()
+        && location.is_none()
+        && let Some(frame) = generated(function)
+    {
+        return frame;
+    }
     StackFrame {
         function: plain(function).to_owned(),
         module: module.map(str::to_owned),
@@ -88,6 +94,38 @@ fn plain(function: &str) -> &str {
         .filter_map(|mark| function.find(mark))
         .filter(|end| *end > 0);
     &function[..ends.min().unwrap_or(function.len())]
+}
+
+/// The function, file and line in a name of generated code: `JS:*f /a/b.js:1:23` of V8, whose marks tell how the code
+/// was compiled, or `py::f:/a/b.py` of CPython.
+fn generated(name: &str) -> Option<StackFrame> {
+    if let Some((function, file)) = name.strip_prefix("py::").and_then(|n| n.split_once(':')) {
+        return Some(StackFrame {
+            function: function.to_owned(),
+            file: Some(file.to_owned()),
+            ..StackFrame::default()
+        });
+    }
+    let (kind, rest) = name.split_once(':')?;
+    if !["JS", "LazyCompile", "Function", "Script", "Eval"].contains(&kind) {
+        return None;
+    }
+    let rest = rest.trim_start_matches(['*', '~', '^', '+', '\'']);
+    let (function, location) = rest.split_once(' ').unwrap_or((rest, ""));
+    let mut parts = location.rsplitn(3, ':');
+    let (_column, line, file) = (parts.next(), parts.next(), parts.next());
+    let line = line.and_then(|line| line.parse().ok());
+    Some(StackFrame {
+        function: if function.is_empty() {
+            "(anonymous)"
+        } else {
+            function
+        }
+        .to_owned(),
+        file: file.filter(|_| line.is_some()).map(str::to_owned),
+        line,
+        ..StackFrame::default()
+    })
 }
 
 /// The name in front of `+0xOFFSET`.
@@ -156,6 +194,14 @@ mod tests {
         assert_eq!(of("0x7f001234"), "0x7f001234|||0");
         assert_eq!(of("operator++0x3 [p]"), "operator+|p||0");
         assert_eq!(of("f.isra.0.part.1+0x3 [p]"), "f|p||0");
+        assert_eq!(of("JS:*f /a b/c:d.js:1:23+0x1f"), "f||/a b/c:d.js|1");
+        assert_eq!(
+            of("LazyCompile:~ node:fs:7:2+0x1f"),
+            "(anonymous)||node:fs|7"
+        );
+        assert_eq!(of("JS:^f+0x1f"), "f|||0");
+        assert_eq!(of("py::C.f:/a/b.py+0x3"), "C.f||/a/b.py|0");
+        assert_eq!(of("JS:*f /c.js:1:23+0x1 [p]"), "JS:*f /c.js:1:23|p||0");
         assert_eq!(of(""), "|||0");
     }
 
