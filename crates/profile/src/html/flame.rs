@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::answer::waits_for_lock;
+use crate::locks::waits_for_lock;
 use crate::model::{Ns, TimePart};
 use crate::paths::{LocationKind, PathLocation, PathSample, of_all_time};
 use crate::run::{Run, last};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde_json::{Value, json};
 use spile_cast::Cast;
 
-use crate::answer::waits_for_lock;
+use crate::locks::waits_for_lock;
 use crate::model::{Activity, BLOCKED, Ns, Profile, READY, Thread, thread_title};
 use crate::run::{ContextIndex, Run, WITHIN, label};
 use crate::timeline::{TimeSpan, timelines};
