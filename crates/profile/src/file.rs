@@ -21,7 +21,7 @@ mod reader;
 mod row;
 mod writer;
 
-pub use find::{FoundProfiles, find};
+pub use find::{FoundProfiles, find, find_accounts, find_runs};
 pub use reader::{FileNote, ReadProfile, UnusableFile, read, read_path};
 pub use row::EXTENSION;
 pub use writer::{Writer, name};

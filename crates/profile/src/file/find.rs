@@ -1,11 +1,12 @@
 //! The files of a report: named files, and those in folders, of one run.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::reader::read_path;
+use super::reader::read_file;
 use super::row::EXTENSION;
-use crate::model::Profile;
+use crate::model::{Header, Profile};
+use crate::run::Run;
 
 /// The profiles of one run.
 #[derive(Debug, Default)]
@@ -21,13 +22,61 @@ pub struct FoundProfiles {
 /// run with the most files that have an account is chosen; of several such runs the last. `run`
 /// chooses another by a prefix of its id.
 pub fn find(paths: &[PathBuf], run: Option<&str>) -> FoundProfiles {
+    find_with(paths, run, true)
+}
+
+/// Like [`find`], without traces, for reports that show none.
+pub fn find_accounts(paths: &[PathBuf], run: Option<&str>) -> FoundProfiles {
+    find_with(paths, run, false)
+}
+
+fn find_with(paths: &[PathBuf], run: Option<&str>, trace: bool) -> FoundProfiles {
+    let mut found = read_all(paths, trace);
+    one_run(&mut found.profiles, run, &mut found.said);
+    found
+}
+
+/// Like [`find_accounts`], with all runs that have an account, the first to start first.
+pub fn find_runs(paths: &[PathBuf]) -> (Vec<Run>, Vec<String>) {
+    let mut found = read_all(paths, false);
+    let mut runs: Vec<Run> = Vec::new();
+    let mut numbers: HashMap<String, usize> = HashMap::new();
+    found
+        .profiles
+        .sort_by_key(|(_, p)| p.header.started_unix_ns);
+    for (path, profile) in found.profiles {
+        if profile.data.at_ns == 0 {
+            let why = format!("{}: has no account and is not used", path.display());
+            found.said.push(why);
+            continue;
+        }
+        let id = profile.header.run.clone();
+        let number = *numbers.entry(id).or_insert(runs.len());
+        if number == runs.len() {
+            runs.push(Run::default());
+        }
+        runs[number].profiles.push(profile);
+    }
+    for run in &mut runs {
+        run.profiles.sort_by_key(|p| rank(&p.header));
+    }
+    (runs, found.said)
+}
+
+/// The number of a rank; other recordings come after ranks.
+fn rank(header: &Header) -> u32 {
+    header.rank.as_ref().map_or(u32::MAX, |r| r.rank)
+}
+
+/// Reads files and folders, in the order of ranks, then of starts.
+fn read_all(paths: &[PathBuf], trace: bool) -> FoundProfiles {
     let mut found_profiles = FoundProfiles::default();
     let mut profiles = Vec::new();
     let mut seen = HashSet::new();
     let mut take = |path: &Path, profiles: &mut _, said: &mut _| {
         // A file can be named and be in a folder as well.
         if path.canonicalize().map_or(true, |whole| seen.insert(whole)) {
-            read_into(path, profiles, said);
+            read_into(path, trace, profiles, said);
         }
     };
     for path in paths {
@@ -58,18 +107,21 @@ pub fn find(paths: &[PathBuf], run: Option<&str>) -> FoundProfiles {
             ));
         }
     }
-    one_run(&mut profiles, run, &mut found_profiles.said);
     profiles.sort_by_key(|(path, profile)| {
         let header = &profile.header;
-        let rank = header.rank.as_ref().map_or(u32::MAX, |r| r.rank);
-        (rank, header.started_unix_ns, path.clone())
+        (rank(header), header.started_unix_ns, path.clone())
     });
     found_profiles.profiles = profiles;
     found_profiles
 }
 
-fn read_into(path: &Path, profiles: &mut Vec<(PathBuf, Profile)>, said: &mut Vec<String>) {
-    match read_path(path) {
+fn read_into(
+    path: &Path,
+    trace: bool,
+    profiles: &mut Vec<(PathBuf, Profile)>,
+    said: &mut Vec<String>,
+) {
+    match read_file(path, trace) {
         Ok(read) => {
             let notes = read.notes.iter();
             said.extend(notes.map(|note| format!("{}: {note}", path.display())));

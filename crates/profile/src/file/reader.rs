@@ -3,9 +3,10 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
+use std::str::FromStr;
 
 use super::row::{AccountEnd, KINDS, Row};
-use crate::model::{FORMAT, Profile, Snapshot, VERSION};
+use crate::model::{FORMAT, Profile, Snapshot, TimedEvent, VERSION};
 
 /// Maximum length of a line in bytes; a longer one is damaged.
 const LONGEST: u64 = 64 << 20;
@@ -96,15 +97,24 @@ impl fmt::Display for FileNote {
 /// # Errors
 /// See [`UnusableFile`].
 pub fn read_path(path: &Path) -> Result<ReadProfile, UnusableFile> {
+    read_file(path, true)
+}
+
+/// Like [`read_path`], with or without the trace.
+pub(super) fn read_file(path: &Path, trace: bool) -> Result<ReadProfile, UnusableFile> {
     let file = spile_plain::files::open(path).map_err(UnusableFile::Io)?;
-    read(BufReader::with_capacity(1 << 18, file))
+    read_content(BufReader::with_capacity(1 << 18, file), trace)
 }
 
 /// Reads the content of a file.
 ///
 /// # Errors
 /// See [`UnusableFile`]. Damage after the first line is not an error, but a note.
-pub fn read(mut from: impl BufRead) -> Result<ReadProfile, UnusableFile> {
+pub fn read(from: impl BufRead) -> Result<ReadProfile, UnusableFile> {
+    read_content(from, true)
+}
+
+fn read_content(mut from: impl BufRead, trace: bool) -> Result<ReadProfile, UnusableFile> {
     let mut lines = Lines::default();
     let first = lines
         .next(&mut from)
@@ -112,6 +122,7 @@ pub fn read(mut from: impl BufRead) -> Result<ReadProfile, UnusableFile> {
         .ok_or(UnusableFile::Empty)?;
     let mut reading = ReaderState {
         number: 1,
+        trace,
         ..ReaderState::default()
     };
     reading.out.profile.header = header(first)?;
@@ -181,6 +192,8 @@ struct ReaderState {
     out: ReadProfile,
     /// The number of the current line, from 1.
     number: u64,
+    /// Whether events are kept.
+    trace: bool,
     /// The account that is being read, with its rows.
     next: Snapshot,
     rows: u64,
@@ -233,7 +246,12 @@ impl ReaderState {
                 let count = next.lost.entry(row.what).or_default();
                 *count = count.saturating_add(row.count);
             }
-            Row::Event(row) => return self.out.profile.events.push(row),
+            Row::Event(row) => {
+                if self.trace {
+                    self.out.profile.events.push(row);
+                }
+                return;
+            }
             Row::Snapshot(mark) => return self.account(mark),
             Row::End(end) => {
                 self.out.profile.end = Some(end);
@@ -286,11 +304,52 @@ impl ReaderState {
 fn row(line: &[u8]) -> serde_json::Result<Row> {
     // Only an escape or a non-ASCII character can affect a terminal.
     if line.is_ascii() && !line.contains(&b'\\') && !line.contains(&0x7f) {
-        return serde_json::from_slice(line);
+        return match event(line) {
+            Some(event) => Ok(Row::Event(event)),
+            None => serde_json::from_slice(line),
+        };
     }
     let mut value = serde_json::from_slice(line)?;
     escape_names(&mut value);
     serde_json::from_value(value)
+}
+
+/// Parses an event as [`super::Writer`] writes it, which is most lines of a trace, in a fraction of the time
+/// of other JSON. `None` for any other line.
+fn event(line: &[u8]) -> Option<TimedEvent> {
+    let mut rest = std::str::from_utf8(line).ok()?;
+    let mut event = TimedEvent {
+        tid: number(&mut rest, "{\"event\":{\"tid\":")?,
+        context: number(&mut rest, ",\"context\":")?,
+        ..TimedEvent::default()
+    };
+    let name = rest.strip_prefix(",\"call\":\"")?;
+    let (name, mut rest) = name.split_once('"')?;
+    if name.contains(|c: char| c.is_control()) {
+        return None;
+    }
+    event.call = name.to_owned();
+    event.start_ns = number(&mut rest, ",\"start_ns\":")?;
+    event.end_ns = number(&mut rest, ",\"end_ns\":")?;
+    event.ret = number(&mut rest, ",\"ret\":")?;
+    if let Some(end) = rest.strip_prefix(",\"open\":true") {
+        (event.open, rest) = (true, end);
+    }
+    (rest == "}}").then_some(event)
+}
+
+/// The number after `before`, which it takes from `text`; only one that JSON allows.
+fn number<N: FromStr>(text: &mut &str, before: &str) -> Option<N> {
+    let rest = text.strip_prefix(before)?;
+    let digits = rest.strip_prefix('-').unwrap_or(rest);
+    let end = rest.find([',', '}'])?;
+    let zero = digits.starts_with('0') && rest.len() - digits.len() + 1 < end;
+    if zero || !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let (number, behind) = rest.split_at(end);
+    *text = behind;
+    number.parse().ok()
 }
 
 fn escape_names(value: &mut serde_json::Value) {
@@ -312,4 +371,45 @@ fn unknown(line: &[u8]) -> Option<String> {
     let value: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(line).ok()?;
     let (kind, _) = value.into_iter().next()?;
     (!KINDS.contains(&kind.as_str())).then_some(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines that the fast path takes, and lines that it leaves to the parser of JSON.
+    #[test]
+    fn events_are_those_of_the_parser() {
+        let start = r#"{"event":{"tid":7,"context":0,"call":"read","#;
+        for (end, fast) in [
+            (
+                r#""start_ns":1,"end_ns":18446744073709551615,"ret":-11}}"#,
+                true,
+            ),
+            (r#""start_ns":1,"end_ns":2,"ret":0,"open":true}}"#, true),
+            (r#""start_ns":1,"end_ns":2,"ret":0,"open":false}}"#, false),
+            (r#""start_ns":1,"end_ns":2,"ret":-0}}"#, true),
+            (r#""start_ns":1,"end_ns":2}}"#, false),
+            (r#""start_ns":1, "end_ns":2,"ret":0}}"#, false),
+            (r#""start_ns":01,"end_ns":2,"ret":0}}"#, false),
+            (r#""start_ns":+1,"end_ns":2,"ret":0}}"#, false),
+            (r#""start_ns":-1,"end_ns":2,"ret":0}}"#, false),
+            (r#""start_ns":1.5,"end_ns":2,"ret":0}}"#, false),
+            (
+                r#""start_ns":18446744073709551616,"end_ns":2,"ret":0}}"#,
+                false,
+            ),
+            (r#""start_ns":1,"end_ns":2,"ret":0}"#, false),
+            (r#""start_ns":1,"end_ns":2,"ret":0}},"#, false),
+            ("", false),
+        ] {
+            let line = format!("{start}{end}");
+            let found = event(line.as_bytes());
+            assert_eq!(found.is_some(), fast, "{line}");
+            if let Some(found) = found {
+                let row: Row = serde_json::from_str(&line).expect("JSON");
+                assert_eq!(row, Row::Event(found), "{line}");
+            }
+        }
+    }
 }

@@ -155,7 +155,9 @@ pub(super) fn trace(run: &Run) -> Value {
         };
     }
     let times = (SUMS / lanes.len().max(1)).clamp(TIMES.0, TIMES.1);
-    let span = (trace.begin, trace.end.max(trace.begin + 1));
+    // Files can contain any numbers.
+    let begin = trace.begin.min(Ns::MAX - 1);
+    let span = (begin, trace.end.max(begin + 1));
     let left_out = sums(&mut lanes, &mut pieces, span, times);
     events(&mut lanes, &pieces);
     json!({
