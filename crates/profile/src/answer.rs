@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::locks::waits_for_lock;
-use crate::model::{Ns, TimePart};
+use crate::model::{Ns, Profile, TimePart};
 use crate::paths::{LIBRARIES, LocationKind, PathLocation, PathSample, function, threads};
 use crate::run::Run;
 use crate::sleeping_threads::sleeping_threads;
@@ -109,12 +109,26 @@ struct Sum {
 /// The places of a run where its threads spent their time, the longest time first; empty without
 /// samples. Threads that only sleep are left out.
 pub fn findings(run: &Run, by: By) -> Vec<Finding> {
+    findings_without(run, by, sleeping_threads)
+}
+
+/// Like [`findings`] by function, with the threads that only sleep.
+pub(crate) fn findings_of_all(run: &Run) -> Vec<Finding> {
+    findings_without(run, By::Function, |_| HashSet::new())
+}
+
+/// The findings, without the threads that `left_out` gives for a profile.
+fn findings_without(
+    run: &Run,
+    by: By,
+    left_out: impl Fn(&Profile) -> HashSet<u32>,
+) -> Vec<Finding> {
     let mut sums: HashMap<Place, Sum> = HashMap::new();
     for (index, profile) in run.profiles.iter().enumerate() {
         if profile.header.options.samples.is_none() {
             continue;
         }
-        let asleep = sleeping_threads(profile);
+        let asleep = left_out(profile);
         for thread in threads(profile) {
             if asleep.contains(&thread.tid) {
                 continue;

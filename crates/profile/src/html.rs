@@ -3,8 +3,11 @@
 //! data, and loads nothing from elsewhere. The rows of its tables are those of the report as JSON
 //! ([`crate::json`]), from which the program computes shares and means.
 
+mod diff;
 mod flame;
 mod timeline;
+
+pub use diff::html_diff;
 
 use serde_json::{Value, json};
 
@@ -53,16 +56,19 @@ pub fn html(run: &Run) -> String {
         ("@DATA@", data),
         ("@PROGRAM@", PROGRAM.concat()),
     ];
-    // One pass, because the inserted text may contain such words.
-    let mut page = String::new();
-    let mut rest = include_str!("html/page.html");
-    for (mark, text) in &parts {
+    filled(include_str!("html/page.html"), &parts)
+}
+
+/// A page with these texts in place of its marks, in one pass, because texts may contain such words.
+fn filled(page: &str, parts: &[(&str, String)]) -> String {
+    let (mut out, mut rest) = (String::new(), page);
+    for (mark, text) in parts {
         let (before, behind) = rest.split_once(mark).unwrap_or((rest, ""));
-        page += before;
-        page += text;
+        out += before;
+        out += text;
         rest = behind;
     }
-    page + rest
+    out + rest
 }
 
 fn escape(text: &str) -> String {

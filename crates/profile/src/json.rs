@@ -4,8 +4,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::answer::{By, Finding, findings};
+use crate::changes::{CONFIDENCE, Change, ComparedValues, SetSummary, differences};
 use crate::model::{CallParts, Ns, TimePart};
-use crate::report::{ComparedValues, differences};
+use crate::report::notes;
 use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, Run, Summary, TimeSum};
 
 /// The version of both objects. New fields do not change it.
@@ -66,29 +67,60 @@ pub(crate) fn report(run: &Run, summary: &Summary) -> Value {
     })
 }
 
-/// The difference of two runs as one line.
-pub fn json_diff(a: &Run, b: &Run) -> String {
+/// The differences between two sets of runs as one line.
+pub fn json_diff(a: &[Run], b: &[Run]) -> String {
     let differences = differences(a, b);
-    let sides = |(a, b): (ComparedValues, ComparedValues)| {
+    let sides = |change: &Change| {
+        let side = |values: ComparedValues| json!({ "time": values.ns, "count": values.count });
         json!({
-            "a": { "time": a.ns, "count": a.count }, "b": { "time": b.ns, "count": b.count },
+            "a": side(change.a), "b": side(change.b), "noise": change.noise, "changed": change.changed,
         })
     };
-    let rows = |rows: &[(String, (ComparedValues, ComparedValues))]| -> Vec<Value> {
-        let row = rows.iter().map(|(name, both)| {
-            let mut row = sides(*both);
+    let rows = |rows: &[(String, Change)]| -> Vec<Value> {
+        let row = rows.iter().map(|(name, change)| {
+            let mut row = sides(change);
             row["name"] = name.clone().into();
             row
         });
         row.collect()
     };
-    let side = |summary: &Summary, run: &Run| {
+    let places = differences.places.iter().map(|row| {
+        let Finding {
+            part,
+            call,
+            function,
+            location,
+            caller,
+            lock,
+            ..
+        } = &row.place;
+        let mut change = sides(&row.change);
+        for side in ["a", "b"] {
+            change[side] = json!({ "time": change[side]["time"] });
+        }
+        for (key, value) in [
+            ("part", part.key().into()),
+            ("call", call.clone().into()),
+            ("function", function.clone().into()),
+            ("location", location.clone().into()),
+            ("caller", caller.clone().into()),
+            ("lock", (*lock).into()),
+        ] {
+            change[key] = value;
+        }
+        change
+    });
+    let side = |set: &SetSummary, runs: &[Run]| {
+        let first = runs.first().and_then(|run| run.profiles.first());
+        let ids = runs.iter().flat_map(|run| run.profiles.first());
         json!({
-            "run": run.profiles.first().map(|p| &p.header.run),
-            "command": run.profiles.first().map(|p| &p.header.command),
-            "elapsed": summary.elapsed,
-            "all": sum(&summary.total),
-            "lost": summary.lost,
+            "run": first.map(|p| &p.header.run),
+            "runs": ids.map(|p| &p.header.run).collect::<Vec<_>>(),
+            "command": first.map(|p| &p.header.command),
+            "elapsed": set.elapsed,
+            "all": sum(&set.total),
+            "samples": set.samples,
+            "lost": set.lost,
         })
     };
     let out = json!({
@@ -96,7 +128,10 @@ pub fn json_diff(a: &Run, b: &Run) -> String {
         "version": VERSION,
         "a": side(&differences.a, a),
         "b": side(&differences.b, b),
-        "notes": differences.notes,
+        "confidence": CONFIDENCE,
+        "least": differences.least,
+        "notes": notes(a, b),
+        "places": places.collect::<Vec<_>>(),
         "calls": rows(&differences.calls),
         "regions": rows(&differences.regions),
     });

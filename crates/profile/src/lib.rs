@@ -14,6 +14,7 @@
 //! | `samples` | measured times, divided by samples |
 //! | [`answer`] | what matters most, in sentences |
 //! | `locks` | which functions wait for locks |
+//! | [`changes`] | what differs between two sets of runs by more than the noise |
 //! | [`timeline`] | the trace: what each thread did, one thing within another |
 //! | [`export`] | formats of other tools |
 //! | [`html`] | the report as a page for a browser |
@@ -28,6 +29,7 @@
 #![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
 
 pub mod answer;
+pub mod changes;
 pub mod export;
 pub mod file;
 pub mod html;

@@ -13,11 +13,11 @@ mod text;
 mod threads;
 mod units;
 
-pub use diff::{ComparedValues, Differences, diff, differences};
+pub use diff::{diff, notes};
 pub use noise::noise;
 pub use objects::WaitObject;
 pub use system::system;
 pub use table::paragraph;
 pub use text::{View, failed, head, text};
 pub use threads::threads;
-pub use units::time;
+pub use units::{counted, time};

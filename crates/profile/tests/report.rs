@@ -50,7 +50,8 @@ fn ranks_that_failed_are_listed() {
 fn an_empty_run_is_reported() {
     insta::assert_snapshot!(text(&Run::new(vec![Profile::default()]), &View::new(80, 8)));
     text(&Run::default(), &View::new(80, 8));
-    diff(&Run::default(), &Run::default(), 80, 8);
+    diff(&[Run::default()], &[Run::default()], 80, 8);
+    diff(&[], &[], 80, 8);
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn two_runs_are_compared_as_blessed() {
     for time in &mut b.profiles[0].data.context_times {
         time.wall *= u64::from(time.context);
     }
-    insta::assert_snapshot!(diff(&a, &b, 80, 8));
+    insta::assert_snapshot!(diff(&[a], &[b], 80, 8));
 }
 
 #[test]
@@ -157,7 +158,7 @@ proptest! {
     fn every_line_fits(seeds in prop::collection::vec(any::<u64>(), 0..4), width in 64usize..200) {
         let run = Run::new(seeds.iter().map(|s| testgen::random(*s, 9)).collect());
         let other = Run::new(seeds.iter().map(|s| testgen::random(s.wrapping_add(1), 9)).collect());
-        let all = text(&run, &View::new(width, 5)) + &diff(&run, &other, width, 5) + &threads(&run);
+        let all = text(&run, &View::new(width, 5)) + &threads(&run) + &diff(&[run], &[other], width, 5);
         for line in all.lines() {
             prop_assert!(!line.chars().any(char::is_control), "{line:?}");
             let long = line.width() > width && !line.contains(" | ") && !line.contains("Lost");

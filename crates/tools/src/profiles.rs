@@ -50,20 +50,28 @@ pub struct Report {
     pub paths: Vec<PathBuf>,
 }
 
-/// Compares two recorded runs.
+/// Says what changed between two recorded runs, or two sets of runs, by more than the noise.
 #[derive(Debug, Parser)]
-#[command(name = "spile diff", bin_name = "spile diff")]
+#[command(
+    name = "spile diff",
+    bin_name = "spile diff",
+    after_help = "A folder with recordings of several runs is a set of runs, whose spread is the noise. \
+                  `spile profile -r 10 -o DIR -- CMD` records one."
+)]
 pub struct Diff {
     /// Print the differences as one line of JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "html")]
     pub json: bool,
+    /// Write the differences as a flame graph for a browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Print at most N rows of each table
     #[arg(long, value_name = "N", default_value_t = 15)]
     pub top: usize,
-    /// The first run, a file or a folder
+    /// The first run or set of runs, a file or a folder
     #[arg(value_name = "A")]
     pub a: PathBuf,
-    /// The second run
+    /// The second one
     #[arg(value_name = "B")]
     pub b: PathBuf,
 }
@@ -111,9 +119,12 @@ impl ViewOptions {
     }
 }
 
-/// Reads the files of a run; prints why files are not used.
-fn read(paths: &[PathBuf], run: Option<&str>) -> Result<Run, Failure> {
-    let recorded = file::find(paths, run);
+/// Reads the files of a run, with or without their traces; prints why files are not used.
+fn read(paths: &[PathBuf], run: Option<&str>, trace: bool) -> Result<Run, Failure> {
+    let recorded = match trace {
+        true => file::find(paths, run),
+        false => file::find_accounts(paths, run),
+    };
     for line in &recorded.said {
         print_stderr(format_args!("WARNING: {line}\n"));
     }
@@ -147,7 +158,11 @@ pub fn report(cli: &Report) -> Result<u8, Failure> {
         })?),
         None => None,
     };
-    let run = read(&cli.paths, cli.run.as_deref())?;
+    let run = read(
+        &cli.paths,
+        cli.run.as_deref(),
+        format.is_some() || cli.html.is_some(),
+    )?;
     if let Some(format) = format {
         export(&run, format, cli.output.as_deref())?;
     } else if let Some(path) = &cli.html {
@@ -210,12 +225,23 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 
 /// `spile diff`.
 pub fn diff(cli: &Diff) -> Result<u8, Failure> {
-    let one = |path: &Path| read(&[path.to_owned()], None);
-    let (a, b) = (one(&cli.a)?, one(&cli.b)?);
-    if cli.json {
+    let runs = |path: &Path| {
+        let (runs, said) = file::find_runs(&[path.to_owned()]);
+        for line in &said {
+            print_stderr(format_args!("WARNING: {line}\n"));
+        }
+        match runs.is_empty() {
+            true => Err(fail("there is no profile to report")),
+            false => Ok(runs),
+        }
+    };
+    let (a, b) = (runs(&cli.a)?, runs(&cli.b)?);
+    if let Some(path) = &cli.html {
+        put(path, html::html_diff(&a, &b).as_bytes())?;
+    } else if cli.json {
         print_stdout(json::json_diff(&a, &b))?;
-        return Ok(0);
+    } else {
+        print_stdout(text::diff(&a, &b, width(std::io::stdout()), cli.top))?;
     }
-    print_stdout(text::diff(&a, &b, width(std::io::stdout()), cli.top))?;
     Ok(0)
 }

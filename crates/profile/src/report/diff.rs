@@ -1,86 +1,24 @@
-//! Compares two runs: increases and decreases of time in the second one.
+//! Compares two sets of runs: what changed by more than the noise, the largest change first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::table::{TextTable, clauses, escape, paragraph};
-use super::units::{percent, signed, time};
-use crate::model::{Ns, Profile, TimePart, difference};
-use crate::regions::Region;
-use crate::run::{CallGroup, OUTSIDE, Run, Summary, WITHIN};
+use super::places::{doing, name};
+use super::table::{TextTable, clauses, escape, paragraph, section};
+use super::units::{counted, percent, signed, time};
+use crate::answer::matters;
+use crate::changes::{CONFIDENCE, Change, ChangedPlace, Differences, SetSummary, differences};
+use crate::model::{Ns, Profile, difference};
+use crate::run::{Run, WITHIN};
 
-/// The compared values of calls or regions: time, and number of calls or entries.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct ComparedValues {
-    /// The time.
-    pub ns: Ns,
-    /// Number of calls or entries.
-    pub count: u64,
-}
-
-/// Calls or regions of two runs by name, the largest difference first.
-type ComparedPairs = Vec<(String, (ComparedValues, ComparedValues))>;
-
-/// The differences between two runs.
-#[derive(Debug)]
-pub struct Differences {
-    /// The first run, without setting sleeping threads apart.
-    pub a: Summary,
-    /// The second run, likewise.
-    pub b: Summary,
-    /// Differences between the recordings, in words.
-    pub notes: Vec<String>,
-    /// Calls.
-    pub calls: ComparedPairs,
-    /// Regions that both runs have: their own times and entries, or their times in calls if one run
-    /// lacks these.
-    pub regions: ComparedPairs,
-}
-
-/// Compares two runs.
-pub fn differences(a: &Run, b: &Run) -> Differences {
-    let notes = notes(a, b);
-    let has_regions = |run: &Run| run.profiles.iter().any(|p| p.header.has_regions());
-    let comparable = has_regions(a) == has_regions(b);
-    // (A thread that only sleeps in one run may work a little in the other.)
-    let (a, b) = (a.summary_of_all(), b.summary_of_all());
-    let group = |g: &CallGroup| (g.name.clone(), g.time(), g.count);
-    let region = |r: &Region| (r.name.clone(), r.exclusive, r.entries);
-    let mut regions = match a.times.is_empty() || b.times.is_empty() {
-        true => pairs(&a.regions, &b.regions, group),
-        false => pairs(&a.times, &b.times, region),
-    };
-    if !comparable || regions.iter().all(|(name, _)| name == OUTSIDE) {
-        regions.clear();
-    }
-    Differences {
-        calls: pairs(&a.calls, &b.calls, group),
-        regions,
-        notes,
-        a,
-        b,
-    }
-}
-
-/// The values of both runs by name; `values` gives a row's name, time and number.
-fn pairs<T>(a: &[T], b: &[T], values: impl Fn(&T) -> (String, Ns, u64)) -> ComparedPairs {
-    let mut by_name: BTreeMap<String, (ComparedValues, ComparedValues)> = BTreeMap::new();
-    for (name, ns, count) in a.iter().map(&values) {
-        by_name.entry(name).or_default().0 = ComparedValues { ns, count };
-    }
-    for (name, ns, count) in b.iter().map(&values) {
-        by_name.entry(name).or_default().1 = ComparedValues { ns, count };
-    }
-    let mut by_name: ComparedPairs = by_name.into_iter().collect();
-    by_name.sort_by_key(|(_, (a, b))| std::cmp::Reverse(b.ns.abs_diff(a.ns)));
-    by_name
-}
+/// Number of sentences at most.
+const SENTENCES: usize = 3;
 
 /// Differences between the recordings, which affect the cost, or the information in one of them.
-fn notes(a: &Run, b: &Run) -> Vec<String> {
+pub fn notes(a: &[Run], b: &[Run]) -> Vec<String> {
     let mut notes = Vec::new();
-    let asked = |run: &Run| {
+    let asked = |runs: &[Run]| {
         let mut options: BTreeSet<&str> = BTreeSet::new();
-        for profile in &run.profiles {
+        for profile in runs.iter().flat_map(|run| &run.profiles) {
             options.extend(profile.header.options.names());
             if profile.header.command.is_empty() && profile.header.pid.is_some() {
                 options.insert("-p");
@@ -91,8 +29,8 @@ fn notes(a: &Run, b: &Run) -> Vec<String> {
             false => options.into_iter().collect::<Vec<_>>().join(" "),
         }
     };
-    let kernels = |run: &Run| properties(run, |p| p.header.kernel.clone());
-    let cpus = |run: &Run| properties(run, |p| p.header.cpus.to_string());
+    let kernels = |runs: &[Run]| properties(runs, |p| p.header.kernel.clone());
+    let cpus = |runs: &[Run]| properties(runs, |p| p.header.cpus.to_string());
     for (what, a, b) in [
         ("options", asked(a), asked(b)),
         ("kernels", kernels(a), kernels(b)),
@@ -102,134 +40,268 @@ fn notes(a: &Run, b: &Run) -> Vec<String> {
             notes.push(format!("recorded with different {what}: A {a}; B {b}"));
         }
     }
+    for (set, runs) in [("A", a), ("B", b)] {
+        let commands: BTreeSet<String> = runs.iter().map(command).collect();
+        if commands.len() > 1 {
+            let commands: Vec<String> = commands.into_iter().take(3).collect();
+            notes.push(format!(
+                "{set} has runs of different commands, such as {}",
+                commands.join(", ")
+            ));
+        }
+    }
     notes
 }
 
-/// Properties of a run's recordings, without duplicates.
-fn properties(run: &Run, property: impl Fn(&Profile) -> String) -> String {
-    let values: BTreeSet<String> = run.profiles.iter().map(property).collect();
+fn command(run: &Run) -> String {
+    let first = run.profiles.first();
+    first.map_or_else(String::new, |p| p.header.command_line())
+}
+
+/// Properties of recordings, without duplicates.
+fn properties(runs: &[Run], property: impl Fn(&Profile) -> String) -> String {
+    let profiles = runs.iter().flat_map(|run| &run.profiles);
+    let values: BTreeSet<String> = profiles.map(property).collect();
     values.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// The report of differences from `a` to `b`, in lines of at most `width` columns, the largest
-/// first. `top` limits the rows of tables.
-pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
+/// The report of changes from the runs `a` to the runs `b`, in lines of at most `width` columns.
+/// `top` limits the rows of tables.
+pub fn diff(a: &[Run], b: &[Run], width: usize, top: usize) -> String {
     let differences = differences(a, b);
-    let (a, b) = (&differences.a, &differences.b);
-    let change = |a: Ns, b: Ns| {
-        let sign = if b >= a { "+" } else { "-" };
-        format!(
-            "{} -> {} ({sign}{})",
-            time(a),
-            time(b),
-            relative(a, b).trim_start_matches(['+', '-'])
-        )
-    };
-    let mut out = clauses(
-        "A -> B: ",
-        &[
-            format!("run {}", change(a.elapsed, b.elapsed)),
-            format!("threads {} -> {}", a.threads.len(), b.threads.len()),
-        ],
-        width,
-    );
-    for note in &differences.notes {
+    let mut out = head(&differences, width);
+    for note in notes(a, b) {
         out += &paragraph(&format!("NOTE: {note}"), "  ", width);
     }
-    out += &clauses(
-        "Threads' time ",
-        &[
-            change(a.total.wall, b.total.wall),
-            format!("in calls {}", change(a.in_calls(), b.in_calls())),
-        ],
+    out += &sentences(&differences, width);
+    out += &places(&differences, width, top);
+    out += &unchanged(&differences, width);
+    out += &parts(&differences, width);
+    out += &rows(
+        "Calls",
+        ["call", "calls A", "calls B"],
+        &differences.calls,
         width,
+        top,
     );
-    let most = differences.calls.iter().take(5);
-    let most: Vec<String> = most
-        .filter(|(_, (a, b))| a.ns != b.ns)
-        .map(|(name, (a, b))| format!("{name} {}", signed_difference(a.ns, b.ns)))
-        .collect();
-    out += &clauses("Most change: ", &most, width);
-
-    let side = |ns| ComparedValues { ns, count: 0 };
-    let parts = TimePart::ALL.map(|p| (p.name(), a.total.part(p), b.total.part(p)));
-    let parts = parts
-        .into_iter()
-        .chain([("wall time", a.total.wall, b.total.wall)]);
-    let rows: ComparedPairs = parts
-        .map(|(name, a, b)| (name.to_owned(), (side(a), side(b))))
-        .collect();
-    let time_heads = ["threads' time", "calls A", "calls B"];
-    out += &table("Where the time went", time_heads, &rows, width);
-    let call_heads = ["call", "calls A", "calls B"];
-    out += &table("Calls", call_heads, first(&differences.calls, top), width);
-    if !differences.regions.is_empty() {
-        let (title, heads) = match a.times.is_empty() || b.times.is_empty() {
-            true => (
-                "Regions (their time in calls)",
-                ["region", "calls A", "calls B"],
-            ),
-            false => ("Regions (their own time)", ["region", "count A", "count B"]),
-        };
-        out += &table(title, heads, first(&differences.regions, top), width);
-    }
-    for (name, lost) in [("A", &a.lost), ("B", &b.lost)] {
-        for (what, n) in lost {
+    let (title, heads) = match differences.regions_of_calls {
+        true => (
+            "Regions (their time in calls)",
+            ["region", "calls A", "calls B"],
+        ),
+        false => ("Regions (their own time)", ["region", "count A", "count B"]),
+    };
+    out += &rows(title, heads, &differences.regions, width, top);
+    for (name, set) in [("A", &differences.a), ("B", &differences.b)] {
+        for (what, n) in &set.lost {
             out += &format!("\nLost in {name}: {n} {}\n", escape(what));
         }
     }
     out
 }
 
-fn first<T>(rows: &[T], top: usize) -> &[T] {
-    &rows[..rows.len().min(top)]
+/// The durations, and the time of all threads.
+fn head(differences: &Differences, width: usize) -> String {
+    let Differences { a, b, .. } = differences;
+    let several = |set: &SetSummary| match set.runs {
+        1 => String::new(),
+        runs => format!(" ({})", counted(runs as u64, "run")),
+    };
+    let whole = differences.wall.a.ns.max(differences.wall.b.ns);
+    let from_to = |change: &Change| {
+        let mut in_brackets = Vec::new();
+        // A percentage of next to nothing says nothing.
+        let (a, b) = (change.a.ns, change.b.ns);
+        if a > 0 && matters(a.max(b), whole.min(differences.elapsed.a.ns)) {
+            let sign = if b >= a { "+" } else { "" };
+            let share = percent(b as f64 - a as f64, a as f64);
+            in_brackets.push(format!("{sign}{share}"));
+        }
+        in_brackets.extend(change.noise.map(|noise| format!("noise {}", time(noise))));
+        let brackets = match in_brackets.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", in_brackets.join(", ")),
+        };
+        format!("{} -> {}{brackets}", time(a), time(b))
+    };
+    let mut out = clauses(
+        &format!("A{} -> B{}: ", several(a), several(b)),
+        &[
+            format!("run {}", from_to(&differences.elapsed)),
+            format!("threads {} -> {}", a.total.threads, b.total.threads),
+        ],
+        width,
+    );
+    out += &clauses(
+        "Threads' time ",
+        &[
+            from_to(&differences.wall),
+            format!("in calls {}", from_to(&differences.in_calls)),
+        ],
+        width,
+    );
+    out
 }
 
-/// A table, with the heads of the names and of both counts.
-fn table(
+/// A sentence for each large change.
+fn sentences(differences: &Differences, width: usize) -> String {
+    let whole = differences.wall.a.ns.max(differences.wall.b.ns);
+    let places = changed(&differences.places);
+    let large = places.filter(|p| matters(p.change.size(), whole));
+    let sentence = |place: &ChangedPlace| {
+        let text = format!(
+            "{} ({} -> {}): {}",
+            signed_change(&place.change),
+            time(place.change.a.ns),
+            time(place.change.b.ns),
+            place.place.sentence()
+        );
+        paragraph(&text, "  ", width)
+    };
+    large.take(SENTENCES).map(sentence).collect()
+}
+
+fn changed(places: &[ChangedPlace]) -> impl Iterator<Item = &ChangedPlace> {
+    places.iter().filter(|p| p.change.changed)
+}
+
+/// The table of places that changed.
+fn places(differences: &Differences, width: usize, top: usize) -> String {
+    let mut table = TextTable::new(&[
+        ("place", 0),
+        ("A", 0),
+        ("B", 0),
+        ("change", 0),
+        ("noise", 1),
+        ("doing", 2),
+        ("line", 3),
+        ("called by", 4),
+    ]);
+    for ChangedPlace { place, change } in changed(&differences.places).take(top) {
+        let dash = || "-".to_owned();
+        let [a, b, size, noise] = cells(change);
+        let line = place
+            .location
+            .clone()
+            .filter(|_| !place.function.is_empty());
+        table.rows.push(vec![
+            name(place),
+            a,
+            b,
+            size,
+            noise,
+            doing(place),
+            line.unwrap_or_else(dash),
+            place.caller.clone().unwrap_or_else(dash),
+        ]);
+    }
+    let left = changed(&differences.places).count().saturating_sub(top);
+    section("Changes", &table, width, left)
+}
+
+/// How many places did not change, and what the noise is.
+fn unchanged(differences: &Differences, width: usize) -> String {
+    let Differences { a, b, places, .. } = differences;
+    let all = places.len();
+    let same = all - changed(places).count();
+    let least = match differences.least {
+        0 => String::new(),
+        least => format!(", or changed by less than {}", time(least)),
+    };
+    let within = format!(
+        "{same} of {} stayed within the noise{least}.",
+        counted(all as u64, "place")
+    );
+    let noise = match (a.runs, b.runs, a.samples, b.samples) {
+        (0, ..) | (_, 0, ..) => String::new(),
+        (1, 1, 0, 0) => {
+            "With one run on each side and no samples the noise is not known: times vary from run \
+                         to run. Several runs show it (spile profile -r 10 -o DIR)."
+                .to_owned()
+        }
+        (1, 1, in_a, in_b) => format!(
+            "The noise is the error of sampling, from {in_a} and {in_b} samples, with {CONFIDENCE} % confidence. \
+             Measured times (-) have none, but vary from run to run, which several runs show \
+             (spile profile -r 10 -o DIR)."
+        ),
+        (in_a, in_b, ..) => format!(
+            "The noise follows from the spread of {in_a} and {in_b} runs, with {CONFIDENCE} % confidence."
+        ),
+    };
+    format!(
+        "\n{}{}",
+        paragraph(&within, "  ", width),
+        match noise.is_empty() {
+            true => noise,
+            false => paragraph(&noise, "  ", width),
+        }
+    )
+}
+
+/// The parts of the threads' time.
+fn parts(differences: &Differences, width: usize) -> String {
+    let parts = differences.parts.iter();
+    let parts = parts.map(|(part, change)| (part.name(), change));
+    let mut table = TextTable::new(&[
+        ("threads' time", 0),
+        ("A", 0),
+        ("B", 0),
+        ("change", 0),
+        ("noise", 1),
+    ]);
+    for (name, change) in parts.chain([("wall time", &differences.wall)]) {
+        if change.a.ns > 0 || change.b.ns > 0 {
+            let mut row = vec![name.to_owned()];
+            row.extend(cells(change));
+            table.rows.push(row);
+        }
+    }
+    section("Where the time went", &table, width, 0)
+}
+
+/// A table of the rows that changed, with the heads of their names and numbers.
+fn rows(
     title: &str,
-    [name, count_a, count_b]: [&'static str; 3],
-    rows: &[(String, (ComparedValues, ComparedValues))],
+    [name, in_a, in_b]: [&'static str; 3],
+    rows: &[(String, Change)],
     width: usize,
+    top: usize,
 ) -> String {
     let mut table = TextTable::new(&[
         (name, 0),
         ("A", 0),
         ("B", 0),
         ("change", 0),
-        ("relative", 1),
-        (count_a, 2),
-        (count_b, 2),
+        ("noise", 1),
+        (in_a, 2),
+        (in_b, 2),
     ]);
     table.narrow = 24;
-    for (name, (a, b)) in rows {
-        table.rows.push(vec![
-            name.rsplit(WITHIN).next().unwrap_or_default().to_owned(),
-            time(a.ns),
-            time(b.ns),
-            signed_difference(a.ns, b.ns),
-            relative(a.ns, b.ns),
-            a.count.to_string(),
-            b.count.to_string(),
-        ]);
+    let changed = || rows.iter().filter(|(_, change)| change.changed);
+    for (name, change) in changed().take(top) {
+        let short = name.rsplit(WITHIN).next().unwrap_or_default();
+        let mut row = vec![short.to_owned()];
+        row.extend(cells(change));
+        row.push(change.a.count.to_string());
+        row.push(change.b.count.to_string());
+        table.rows.push(row);
     }
-    format!("\n{title}\n{}", table.render(width))
+    section(title, &table, width, changed().count().saturating_sub(top))
+}
+
+/// Both times, the difference and the noise.
+fn cells(change: &Change) -> [String; 4] {
+    [
+        time(change.a.ns),
+        time(change.b.ns),
+        signed_change(change),
+        change.noise.map_or_else(|| "-".to_owned(), time),
+    ]
 }
 
 /// The difference with its sign.
-fn signed_difference(a: Ns, b: Ns) -> String {
+fn signed_change(change: &Change) -> String {
+    let (a, b): (Ns, Ns) = (change.a.ns, change.b.ns);
     let sign = if b > a { "+" } else { "" };
     format!("{sign}{}", signed(difference(b, a)))
-}
-
-fn relative(a: Ns, b: Ns) -> String {
-    match (a, b) {
-        (0, 0) => "-".to_owned(),
-        (0, _) => "new".to_owned(),
-        (_, 0) => "gone".to_owned(),
-        (a, b) => {
-            let sign = if b >= a { "+" } else { "" };
-            format!("{sign}{}", percent(b as f64 - a as f64, a as f64))
-        }
-    }
 }

@@ -50,14 +50,11 @@ pub(super) fn places(
     for f in findings.iter().take(top) {
         let dash = || "-".to_owned();
         table.rows.push(vec![
-            match (&*f.function, &f.location) {
-                ("", None) => match by {
-                    By::Function => "-".to_owned(),
-                    By::Region => OUTSIDE.to_owned(),
-                    _ => "(not known)".to_owned(),
-                },
-                ("", Some(module)) => format!("{module} (no symbols)"),
-                (name, _) => name.to_owned(),
+            match (by, &*f.function, &f.location) {
+                (By::Function, ..) | (_, "", Some(_)) => name(f),
+                (By::Region, "", None) => OUTSIDE.to_owned(),
+                (_, "", None) => "(not known)".to_owned(),
+                (_, name, _) => name.to_owned(),
             },
             time(f.ns),
             percent(f.ns as f64, summary.total.wall as f64),
@@ -79,8 +76,17 @@ pub(super) fn places(
     section("Places", &table, width, findings.len().saturating_sub(top))
 }
 
+/// The name of a place.
+pub(super) fn name(finding: &Finding) -> String {
+    match (&*finding.function, &finding.location) {
+        ("", None) => "(no stack)".to_owned(),
+        ("", Some(module)) => format!("{module} (no symbols)"),
+        (name, _) => name.to_owned(),
+    }
+}
+
 /// What threads did in a place, in a word or two.
-fn doing(finding: &Finding) -> String {
+pub(super) fn doing(finding: &Finding) -> String {
     match (finding.part, &finding.call) {
         (TimePart::User, _) => "running".to_owned(),
         (TimePart::Blocked, _) if finding.lock => "lock".to_owned(),

@@ -51,7 +51,7 @@ pub(super) fn bytes(n: u64) -> String {
 }
 
 /// "1 thread", "2 threads".
-pub(super) fn counted(n: u64, noun: &str) -> String {
+pub fn counted(n: u64, noun: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
     format!("{n} {noun}{s}")
 }

@@ -9,6 +9,7 @@ mod events;
 mod ranks;
 mod recording_file;
 mod regions;
+mod repeat;
 mod rows;
 mod times;
 mod waiting;
@@ -64,6 +65,11 @@ pub struct ProfileCommand {
     /// Write the profile to this file, or into this folder
     #[arg(short = 'o', long, value_name = "PATH")]
     output: Option<PathBuf>,
+    /// Run the command N times, and write a profile of each run into the folder of -o, for `spile diff`
+    #[arg(short = 'r', long, value_name = "N", requires = "output",
+          value_parser = clap::value_parser!(u32).range(1..=10_000),
+          conflicts_with_all = ["pid", "threads", "system", "noise", "json"])]
+    repeat: Option<u32>,
     /// Write a checkpoint to the file after SECS seconds, then at growing intervals; 0: only at the end
     #[arg(long, value_name = "SECS", default_value_t = 5)]
     checkpoint: u32,
@@ -141,16 +147,43 @@ pub fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failure> {
     if matches!(features::has(Feature::Bpf), Availability::Unknown(_)) {
         return Err(fail(spile_runtime::Error::Privileges));
     }
-    let mut header = header(cli)?;
+    let header = header(cli)?;
     if cli.machine.json && header.rank.is_some() {
         return Err(fail(
             "ranks write files and print nothing: omit --json, and run `spile report --json` on their folder",
         ));
     }
+    if let Some(runs) = cli.repeat {
+        return repeat::run(cli, runs, header, passes);
+    }
+    let to = destination(cli, &header);
+    let profile = recorded(cli, header, to.as_deref(), passes)?;
+    let status = profile.end.as_ref().and_then(|end| end.status);
+    let of_launcher = profile.header.rank.is_some();
+    if !of_launcher || cli.threads {
+        show(cli, profile);
+    }
+    let signal = status.map_or(0, |status| status & 0x7f);
+    if of_launcher && signal != 0 {
+        // Launchers end the other ranks when one ends by a signal, and wait otherwise.
+        process::end_by(signal);
+    }
+    Ok(if cli.pid.is_some() {
+        0
+    } else {
+        exit_code(status)
+    })
+}
+
+/// Records once, also to the file or folder `to`.
+fn recorded(
+    cli: &ProfileCommand,
+    mut header: Header,
+    to: Option<&Path>,
+    passes: Passes<'_>,
+) -> Result<Account, Failure> {
     let (mut tool, folder) = prepare(cli, &mut header)?;
-    let file = destination(cli, &header)
-        .map(|to| RecordingFile::new(&to, &header))
-        .transpose()?;
+    let file = to.map(|to| RecordingFile::new(to, &header)).transpose()?;
     if cli.trace && file.is_none() {
         return Err(fail("--trace needs a file: -o FILE"));
     }
@@ -171,23 +204,7 @@ pub fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failure> {
         file.events(&mut rows);
         file.end(&profile)?;
     }
-    let status = profile.end.as_ref().and_then(|end| end.status);
-    let of_launcher = profile.header.rank.is_some();
-    if !of_launcher || cli.threads {
-        show(cli, profile);
-    }
-    let signal = status.map_or(0, |status| status & 0x7f);
-    if of_launcher && signal != 0 {
-        // The folder is dropped with the rows. Launchers end the other ranks when one ends by a
-        // signal, and wait otherwise.
-        drop(rows);
-        process::end_by(signal);
-    }
-    Ok(if cli.pid.is_some() {
-        0
-    } else {
-        exit_code(status)
-    })
+    Ok(profile)
 }
 
 /// The run of the script that the options ask for, and the folder in which programs count their

@@ -23,6 +23,19 @@ pub(super) struct RecordingFile {
     wrong: Option<io::Error>,
 }
 
+/// The name of a file in a folder, with `number` behind the program's name.
+pub(super) fn file_name(number: &str, header: &Header) -> String {
+    let program = header
+        .command
+        .first()
+        .and_then(|c| Path::new(c).file_name());
+    let name = program.map_or("profile".into(), |n| n.to_string_lossy());
+    let mut header = header.clone();
+    // The command's process id is not known yet; the recorder's serves as well.
+    header.pid = header.pid.or(Some(std::process::id()));
+    file::name(&format!("{name}{number}"), &header)
+}
+
 impl RecordingFile {
     /// Creates the file: within `to` where that is a folder, or where ranks share it.
     pub(super) fn new(to: &Path, header: &Header) -> Result<RecordingFile, Failure> {
@@ -32,15 +45,7 @@ impl RecordingFile {
         let mut path = to.to_owned();
         if to.is_dir() || header.rank.is_some() {
             std::fs::create_dir_all(to).map_err(|e| wrong(to, e))?;
-            let program = header
-                .command
-                .first()
-                .and_then(|c| Path::new(c).file_name());
-            let name = program.map_or("profile".into(), |n| n.to_string_lossy());
-            let mut header = header.clone();
-            // The command's process id is not known yet; the recorder's serves as well.
-            header.pid = header.pid.or(Some(std::process::id()));
-            path = to.join(file::name(&name, &header));
+            path = to.join(file_name("", header));
         }
         Ok(RecordingFile {
             file: files::create(&path).map_err(|e| wrong(&path, e))?,

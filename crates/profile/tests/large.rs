@@ -1,0 +1,219 @@
+//! Large and hostile recordings: traces, many ranks, many stacks, numbers at the limits. The time
+//! that reports of them take is measured by hand: `write_large_recordings` writes such files.
+
+mod testgen;
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use spile_profile::file::{Writer, find, name, read};
+use spile_profile::html::{html, html_diff};
+use spile_profile::json::{json, json_diff};
+use spile_profile::model::*;
+use spile_profile::paths::PathSample;
+use spile_profile::report::{diff, text, threads};
+use spile_profile::{Profile, Run};
+
+/// A file with a profile.
+fn bytes(profile: &Profile) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), &profile.header).expect("memory");
+    writer.events(&profile.events).expect("memory");
+    writer.snapshot(&profile.data).expect("memory");
+    let end = profile.end.clone().unwrap_or_default();
+    writer.end(&end).expect("memory")
+}
+
+/// The example with so many events, which repeat its own.
+fn traced(events: usize) -> Profile {
+    let mut profile = testgen::example(0, 1, 4);
+    let once = std::mem::take(&mut profile.events);
+    let length = once.iter().map(|e| e.end_ns).max().unwrap_or(0) + 1000;
+    for number in 0..events {
+        let mut event = once[number % once.len()].clone();
+        let later = length * (number / once.len()) as u64;
+        event.start_ns += later;
+        event.end_ns += later;
+        profile.events.push(event);
+    }
+    profile.data.at_ns = profile
+        .data
+        .at_ns
+        .max(length * (events / once.len() + 1) as u64);
+    profile
+}
+
+/// A profile with one thread, sampled in so many functions of 20 callers.
+fn sampled(functions: u64) -> Profile {
+    let mut profile = testgen::example(0, 1, 1);
+    profile.header.options.samples = Some(Sampling {
+        event: "cpu-clock".to_owned(),
+        hz: 99,
+    });
+    profile.data.stacks.clear();
+    let tid = profile.data.threads[0].tid;
+    let frame = |function: String| StackFrame {
+        function,
+        module: Some("pi".to_owned()),
+        file: Some("pi.c".to_owned()),
+        line: Some(7),
+    };
+    for number in 0..functions {
+        let callers =
+            (0..20u64).map(|depth| frame(format!("caller{}_{depth}", number >> depth.min(10))));
+        profile.data.samples.push(Sample {
+            tid,
+            frames: std::iter::once(frame(format!("f{number}")))
+                .chain(callers)
+                .collect(),
+            count: 1 + number % 3,
+            ..Sample::default()
+        });
+    }
+    profile
+}
+
+/// All reports of a run.
+fn report(run: Run) -> String {
+    let mut all = text(&run, 80, 5) + &threads(&run) + &json(&run) + &html(&run);
+    let both = [run];
+    all += &diff(&both, &both, 80, 5);
+    all += &json_diff(&both, &both);
+    all + &html_diff(&both, &both)
+}
+
+#[test]
+fn many_stacks_are_reported() {
+    let profile = sampled(20_000);
+    let user = profile.data.threads[0].parts.user;
+    let file = bytes(&profile);
+    let got = read(&file[..]).expect("a profile");
+    assert_eq!(got.profile.data.samples.len(), 20_000);
+    let both = [Run::new(vec![got.profile])];
+    let paths = spile_profile::paths::threads(&both[0].profiles[0]);
+    let in_user = |s: &&PathSample| s.part == Some(TimePart::User);
+    let shares: u64 = paths[0].samples.iter().filter(in_user).map(|s| s.ns).sum();
+    assert_eq!(shares, user, "shares add up to the measured time");
+    // Its page has the widest functions.
+    let page = html_diff(&both, &both);
+    assert!(page.len() < 3 << 20, "{}", page.len());
+}
+
+/// A recording that is cut anywhere has its last whole account, or none.
+#[test]
+fn a_cut_recording_is_reported() {
+    let file = bytes(&sampled(300));
+    for cut in (1..file.len()).step_by(file.len() / 17) {
+        if let Ok(got) = read(&file[..cut]) {
+            report(Run::new(vec![got.profile]));
+        }
+    }
+}
+
+/// Sample rows with numbers at the limits, of threads, contexts and calls that no other row has, and
+/// contexts that enclose each other.
+fn hostile() -> impl Strategy<Value = Profile> {
+    let activity = prop::sample::select(vec![
+        Activity::User,
+        Activity::Call,
+        Activity::Fault,
+        Activity::Blocked,
+    ]);
+    let number = prop_oneof![
+        Just(0),
+        Just(1),
+        0..1_000_000u64,
+        Just(u64::MAX),
+        Just(u64::MAX - 1)
+    ];
+    let name = prop::sample::select(vec![
+        "",
+        "read",
+        "0x7f",
+        "pthread_mutex_lock",
+        "a;b <i>",
+        "main",
+    ]);
+    let sample = (
+        0..4u32,
+        0..5u32,
+        activity,
+        name.clone(),
+        prop::collection::vec(name, 0..4),
+        number.clone(),
+        number,
+    );
+    let sample = sample.prop_map(|(tid, context, activity, call, frames, count, ns)| {
+        let frame = |function: &str| StackFrame {
+            function: function.to_owned(),
+            ..StackFrame::default()
+        };
+        Sample {
+            tid,
+            context,
+            activity,
+            call: call.to_owned(),
+            kernel: frames.iter().skip(2).map(|f| frame(f)).collect(),
+            frames: frames.iter().map(|f| frame(f)).collect(),
+            count,
+            ns,
+        }
+    });
+    (any::<u64>(), prop::collection::vec(sample, 0..12)).prop_map(|(seed, samples)| {
+        let mut profile = testgen::random(seed, 6);
+        profile.header.options.samples = Some(Sampling {
+            event: String::new(),
+            hz: 0,
+        });
+        profile.data.samples = samples;
+        for id in 1..4 {
+            profile.data.contexts.push(Context {
+                id,
+                parent: Some(id % 3 + 1),
+                name: "circle".to_owned(),
+                ..Context::default()
+            });
+        }
+        profile
+    })
+}
+
+proptest! {
+    #[test]
+    fn hostile_samples_are_reported(a in hostile(), b in hostile()) {
+        let file = bytes(&a);
+        let got = read(&file[..]).expect("a profile");
+        prop_assert_eq!(&got.profile.data.samples, &a.data.samples);
+        let [a, b] = [a, b].map(|profile| Run::new(vec![profile]));
+        for run in [&a, &b] {
+            text(run, 80, 5);
+            json(run);
+            html(run);
+        }
+        for (from, to) in [(vec![a.clone()], vec![b.clone()]), (vec![a.clone(), b.clone()], vec![b])] {
+            diff(&from, &to, 80, 5);
+            json_diff(&from, &to);
+            html_diff(&from, &to);
+        }
+    }
+}
+
+/// Files for measurements, in the folder `LARGE`: `trace.spile` with 1,000,000 events, `ranks` with
+/// 1,000 ranks of 8 threads, `stacks.spile` with 100,000 stacks.
+#[test]
+#[ignore = "writes 300 MB"]
+fn write_large_recordings() {
+    let folder = std::env::var("LARGE").expect("the folder LARGE");
+    let folder = Path::new(&folder);
+    std::fs::create_dir_all(folder.join("ranks")).expect("a folder");
+    let put = |name: &str, profile: &Profile| {
+        std::fs::write(folder.join(name), bytes(profile)).expect("a file");
+    };
+    put("trace.spile", &traced(1_000_000));
+    put("stacks.spile", &sampled(100_000));
+    for rank in 0..1000 {
+        let mut profile = testgen::example(rank, 1000, 8);
+        profile.events.clear();
+        put(&format!("ranks/{}", name("pi", &profile.header)), &profile);
+    }
+    assert_eq!(find(&[folder.join("ranks")], None).profiles.len(), 1000);
+}
