@@ -70,6 +70,50 @@ fn two_runs_are_compared() {
     assert_eq!(said, "");
 }
 
+/// A folder with several runs is a set, whose spread is the noise.
+#[test]
+fn sets_of_runs_are_compared() {
+    let set = |user: [u64; 3]| {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (run, user) in (0u32..).zip(user) {
+            let mut profile = testgen::example(0, 1, 1);
+            profile.header.run = format!("run-{run}");
+            profile.header.pid = Some(run + 1);
+            profile.data.threads[0].parts.user = user;
+            put(folder.path(), &profile);
+        }
+        folder
+    };
+    let (a, b) = (
+        set([100_000_000, 101_000_000, 102_000_000]),
+        set([200_000_000, 201_000_000, 202_000_000]),
+    );
+    let path = |folder: &tempfile::TempDir| folder.path().to_str().expect("a path").to_owned();
+    let (text, said) = good(&["diff", &path(&a), &path(&b)]);
+    assert_eq!(said, "");
+    assert!(text.starts_with("A (3 runs) -> B (3 runs): "), "{text}");
+    assert!(text.contains("spread of 3 and 3 runs"), "{text}");
+    let (json, _) = good(&["diff", "--json", &path(&a), &path(&b)]);
+    let diff: Value = serde_json::from_str(&json).expect("JSON");
+    let places = diff["places"].as_array().expect("a list");
+    let changed: Vec<_> = places.iter().filter(|p| p["changed"] == true).collect();
+    assert_eq!(
+        (changed.len(), &changed[0]["part"]),
+        (1, &"user".into()),
+        "{changed:?}"
+    );
+    let noise = number(changed[0], "/noise");
+    // The error is 1 ms * sqrt(2 / 3), with 4 degrees of freedom.
+    assert!((3_700_000..3_820_000).contains(&noise), "{noise}");
+    let page = format!("{}/page.html", path(&a));
+    good(&["diff", "--html", &page, &path(&a), &path(&b)]);
+    assert!(
+        std::fs::read_to_string(page)
+            .expect("text")
+            .contains("A (3 runs)")
+    );
+}
+
 /// A number of an object.
 fn number(value: &Value, path: &str) -> i64 {
     let found = value.pointer(path).and_then(Value::as_i64);
@@ -129,7 +173,15 @@ fn options_in_which_recordings_differ_are_named() {
     put(a.path(), &profile);
     let (same, _) = good(&["diff", &path(&a), &path(&a)]);
     assert!(!same.contains("NOTE"), "{same}");
-    assert!(same.contains("\nRegions (their own time)\n"), "{same}");
+    // Regions are compared, and have not changed.
+    assert!(!same.contains("\nRegions"), "{same}");
+    let (json, _) = good(&["diff", "--json", &path(&a), &path(&a)]);
+    let compared: Value = serde_json::from_str(&json).expect("JSON");
+    assert!(
+        compared["regions"]
+            .as_array()
+            .is_some_and(|rows| rows.len() > 1)
+    );
 
     profile.header.options = Options {
         no_regions: true,

@@ -343,7 +343,7 @@ fn number<N: FromStr>(text: &mut &str, before: &str) -> Option<N> {
     let rest = text.strip_prefix(before)?;
     let digits = rest.strip_prefix('-').unwrap_or(rest);
     let end = rest.find([',', '}'])?;
-    let zero = digits.starts_with('0') && rest.len() - digits.len() + 1 < end;
+    let zero = digits.starts_with('0') && end > 1;
     if zero || !digits.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
@@ -388,7 +388,7 @@ mod tests {
             ),
             (r#""start_ns":1,"end_ns":2,"ret":0,"open":true}}"#, true),
             (r#""start_ns":1,"end_ns":2,"ret":0,"open":false}}"#, false),
-            (r#""start_ns":1,"end_ns":2,"ret":-0}}"#, true),
+            (r#""start_ns":1,"end_ns":2,"ret":-0}}"#, false),
             (r#""start_ns":1,"end_ns":2}}"#, false),
             (r#""start_ns":1, "end_ns":2,"ret":0}}"#, false),
             (r#""start_ns":01,"end_ns":2,"ret":0}}"#, false),
