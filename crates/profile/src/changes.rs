@@ -300,6 +300,8 @@ fn places_of_calls(summary: &Summary) -> Vec<Finding> {
             location: None,
             caller: None,
             lock: false,
+            object: None,
+            holder: None,
             ns,
             threads: 0,
         });

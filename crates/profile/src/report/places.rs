@@ -79,7 +79,7 @@ pub(super) fn places(
 /// The name of a place.
 pub(super) fn name(finding: &Finding) -> String {
     match (&*finding.function, &finding.location) {
-        ("", None) => "(no stack)".to_owned(),
+        ("", None) => "-".to_owned(),
         ("", Some(module)) => format!("{module} (no symbols)"),
         (name, _) => name.to_owned(),
     }

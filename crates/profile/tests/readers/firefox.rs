@@ -23,11 +23,13 @@ impl Firefox {
         let said = out.expect("node (`make deps` installs it)").stderr;
         let said = String::from_utf8_lossy(&said);
         assert!(said.is_empty() || said.contains("still starting"), "{said}");
-        while firefox
-            .command(&["status"])
-            .output()
-            .is_ok_and(|out| !out.status.success())
-        {
+        loop {
+            let out = firefox.command(&["status"]).output().expect("node");
+            if out.status.success() {
+                break;
+            }
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(!said.contains("failed"), "{said}");
             std::thread::sleep(Duration::from_millis(100));
         }
         firefox
