@@ -4,7 +4,7 @@
 //! thread's time. Time in an activity without samples stays at the region or call itself.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use spile_cast::Cast;
 
@@ -14,15 +14,18 @@ use crate::model::{
 use crate::paths::{DEEPEST, LocationKind, PathLocation, PathSample, function};
 use crate::run::ContextIndex;
 
-/// The samples of one activity: those of a call have its name.
-type Key<'a> = (u32, u32, Activity, &'a str);
+/// The samples of one activity of a thread in a context: those of a call have its name.
+type Key<'a> = (Activity, u32, &'a str);
+
+/// The samples of a thread that no time was divided by yet.
+type ThreadSamples<'a> = BTreeMap<Key<'a>, Vec<Cow<'a, Sample>>>;
 
 /// The paths of threads, by their ids.
 pub(crate) fn paths(profile: &Profile) -> HashMap<u32, Vec<PathSample>> {
     let data = &profile.data;
     let mut attribution = Attribution {
         contexts: ContextIndex::new(profile),
-        samples: by_key(data),
+        samples: by_thread(data),
         paths: HashMap::new(),
     };
     let mut blocked: HashMap<u32, Ns> = HashMap::new();
@@ -44,13 +47,16 @@ pub(crate) fn paths(profile: &Profile) -> HashMap<u32, Vec<PathSample>> {
     attribution.paths
 }
 
-/// The samples by activity. Where the stacks of all calls were recorded, they replace the samples
-/// that were taken in these calls.
-fn by_key(data: &Snapshot) -> HashMap<Key<'_>, Vec<Cow<'_, Sample>>> {
-    let mut out: HashMap<Key<'_>, Vec<Cow<'_, Sample>>> = HashMap::new();
+/// The samples by thread and activity. Where the stacks of all calls were recorded, they replace the
+/// samples that were taken in these calls.
+fn by_thread(data: &Snapshot) -> HashMap<u32, ThreadSamples<'_>> {
+    let mut out: HashMap<u32, ThreadSamples<'_>> = HashMap::new();
+    let mut exact: HashSet<(u32, Key<'_>)> = HashSet::new();
     for stack in &data.stacks {
-        let key = (stack.tid, stack.context, Activity::Call, &*stack.call);
-        out.entry(key).or_default().push(Cow::Owned(Sample {
+        let key = (Activity::Call, stack.context, &*stack.call);
+        exact.insert((stack.tid, key));
+        let samples = out.entry(stack.tid).or_default().entry(key).or_default();
+        samples.push(Cow::Owned(Sample {
             context: stack.context,
             activity: Activity::Call,
             frames: stack.frames.clone(),
@@ -59,11 +65,11 @@ fn by_key(data: &Snapshot) -> HashMap<Key<'_>, Vec<Cow<'_, Sample>>> {
             ..Sample::default()
         }));
     }
-    let exact: HashSet<Key<'_>> = out.keys().copied().collect();
     for sample in &data.samples {
-        let key = (sample.tid, sample.context, sample.activity, &*sample.call);
-        if !exact.contains(&key) {
-            out.entry(key).or_default().push(Cow::Borrowed(sample));
+        let key = (sample.activity, sample.context, &*sample.call);
+        if !exact.contains(&(sample.tid, key)) {
+            let samples = out.entry(sample.tid).or_default().entry(key).or_default();
+            samples.push(Cow::Borrowed(sample));
         }
     }
     out
@@ -72,8 +78,7 @@ fn by_key(data: &Snapshot) -> HashMap<Key<'_>, Vec<Cow<'_, Sample>>> {
 /// The state of [`paths`].
 struct Attribution<'a> {
     contexts: ContextIndex<'a>,
-    /// Samples that no time was divided by yet.
-    samples: HashMap<Key<'a>, Vec<Cow<'a, Sample>>>,
+    samples: HashMap<u32, ThreadSamples<'a>>,
     paths: HashMap<u32, Vec<PathSample>>,
 }
 
@@ -100,8 +105,7 @@ impl<'a> Attribution<'a> {
             (Activity::Call, TimePart::SyscallCpu, parts.cpu),
             (Activity::Blocked, TimePart::Blocked, parts.blocked),
         ] {
-            let key = (call.tid, call.context, activity, &*call.call);
-            let samples = self.samples.remove(&key).unwrap_or_default();
+            let samples = self.of_context(call.tid, (activity, call.context, &*call.call));
             // Calls count even if they took no time.
             if ns == 0 && (part == TimePart::Blocked || parts.blocked > 0) {
                 continue;
@@ -135,8 +139,7 @@ impl<'a> Attribution<'a> {
         for (context, ns) in contexts {
             (time.context, time.ns) = (*context, rest.min(*ns));
             rest -= time.ns;
-            let key = (thread.tid, *context, Activity::User, "");
-            let samples = self.samples.remove(&key).unwrap_or_default();
+            let samples = self.of_context(thread.tid, (Activity::User, *context, ""));
             self.divide(time, &samples);
         }
         time.context = ROOT;
@@ -156,14 +159,19 @@ impl<'a> Attribution<'a> {
         }
     }
 
+    /// Takes the samples of an activity in a context.
+    fn of_context(&mut self, tid: u32, key: Key<'a>) -> Vec<Cow<'a, Sample>> {
+        let samples = self.samples.get_mut(&tid).and_then(|s| s.remove(&key));
+        samples.unwrap_or_default()
+    }
+
     /// Takes the samples of an activity that are left, of all contexts and calls.
     fn take(&mut self, tid: u32, activity: Activity) -> Vec<Cow<'a, Sample>> {
-        let keys = self.samples.keys();
-        let of_thread = |key: &&Key<'_>| key.0 == tid && key.2 == activity;
-        let mut keys: Vec<Key<'a>> = keys.filter(of_thread).copied().collect();
-        keys.sort_unstable();
-        let taken = keys.iter().filter_map(|key| self.samples.remove(key));
-        taken.flatten().collect()
+        let Some(samples) = self.samples.get_mut(&tid) else {
+            return Vec::new();
+        };
+        let taken = samples.extract_if(.., |key, _| key.0 == activity);
+        taken.flat_map(|(_, samples)| samples).collect()
     }
 
     /// Divides a time by samples.

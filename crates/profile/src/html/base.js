@@ -53,7 +53,9 @@ function time(ns) {
 const percent = x => x === null ? "" : (x * 100).toFixed(1) + "%";
 const ratio = (part, all) => all ? part / all : null;
 const sum = numbers => numbers.reduce((a, b) => a + b, 0);
-const counted = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+const format = new Intl.NumberFormat("en");
+const figures = n => format.format(n);
+const counted = (n, noun) => `${figures(n)} ${noun}${n === 1 ? "" : "s"}`;
 // The name with the largest number.
 const longest = times => Object.entries(times).reduce((a, b) => b[1] >= a[1] ? b : a, ["", 0])[0];
 

@@ -137,7 +137,7 @@ function flame() {
     [from, to] = [0, tree.total[0] || 1];
     tree.deepest = deepest(0);
     label = `${ui.whole(chosen)}: ${time(tree.total[0])}`;
-    ui.said(chosen, graph.threads);
+    ui.said(chosen, graph.threads, sum(Array.from(tree.sums.subarray(0, S))));
     states.update(tree.sums, shown);
     search();
   }
@@ -301,7 +301,7 @@ function flame() {
         drawn++;
       }
       const kids = tree.kids[i];
-      if (kids) for (let k = kids.length - 1; k >= 0; k--) waiting.push(kids[k]);
+      if (kids) for (let k = kids.length - 1; k >= 0; k--) if (tree.total[kids[k]] * zoomed >= narrow) waiting.push(kids[k]);
     }
     painter.end();
     if (picked >= 0) {
@@ -454,14 +454,15 @@ function controls(part, graph) {
       return one.length ? one : awake.filter(t => wanted && wanted.test(t.title));
     },
     whole: chosen => chosen.length === 1 ? chosen[0].title : counted(chosen.length, "thread"),
-    said(chosen, all) {
+    said(chosen, all, inRegion) {
       const ns = threads => sum(threads.map(t => { let n = 0; for (let k = 2; k < t.times.length; k += 4) n += t.times[k]; return n; }));
       let text = `The whole is the wall time of ${counted(chosen.length, "thread")}, ${time(ns(chosen))}, on and off a processor`;
       const left = asleep.filter(t => !chosen.includes(t));
       if (!only.value && left.length) text += `; ${counted(left.length, "thread")} that only sleep${left.length === 1 ? "s" : ""} (${time(ns(left))}) ${left.length === 1 ? "is" : "are"} not in it, as in the sentences`;
-      else if (chosen.length < all.length) text += ` (of ${all.length.toLocaleString("en")} threads)`;
+      else if (chosen.length < all.length) text += ` (of ${figures(all.length)} threads)`;
       text += ".";
-      if (graph.merged) text += ` The ${graph.merged.toLocaleString("en")} shortest paths of threads are one.`;
+      if (region.value >= 0) text += ` ${region.selectedOptions[0].textContent} is ${time(inRegion)} of it.`;
+      if (graph.merged) text += ` The ${figures(graph.merged)} shortest paths of threads are one.`;
       note.textContent = text;
     },
     listen(act) {

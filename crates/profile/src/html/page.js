@@ -14,7 +14,7 @@ function head() {
   make("p", box, data.head.facts, { className: "facts" });
   if (data.failed) make("p", box, data.failed, { className: "bad" });
   // Losses that can change what is said here.
-  if (data.lossesMatter) for (const [what, n] of Object.entries(report.lost)) make("p", box, `Lost: ${n.toLocaleString("en")} ${what}`, { className: "bad" });
+  if (data.lossesMatter) for (const [what, n] of Object.entries(report.lost)) make("p", box, `Lost: ${figures(n)} ${what}`, { className: "bad" });
   const said = make("ol", box, null, { className: "sentences" });
   for (const { text, place } of data.head.sentences) {
     const line = make("li", said);
@@ -107,7 +107,7 @@ const GROUP = [
   ["time (ns)", g => g.time],
   ["share", g => ratio(g.time, inCalls), percent],
   ["calls", g => g.count],
-  ["failed", g => sum(Object.values(g.errors)), (n, g) => n ? n.toLocaleString("en") + " " + Object.keys(g.errors).slice(0, 3).join(" ") : ""],
+  ["failed", g => sum(Object.values(g.errors)), (n, g) => n ? figures(n) + " " + Object.keys(g.errors).slice(0, 3).join(" ") : ""],
   ["unfinished", g => g.unfinished.count, n => n || ""],
   ["on a CPU (ns)", g => g.cpu],
   ["blocked (ns)", g => g.blocked],
@@ -115,7 +115,7 @@ const GROUP = [
   ["faults, irqs (ns)", g => g.taken],
   ["mean (ns)", g => Math.floor(ratio(g.time - g.unfinished.time, g.count) ?? 0)],
   ["max (ns)", g => g.max],
-  ["bytes", g => g.bytes, n => n ? n.toLocaleString("en") : ""],
+  ["bytes", g => g.bytes, n => n ? figures(n) : ""],
   [`max/mean of ${over}`, g => g.max_by_mean, x => x === null ? "" : x.toFixed(2)],
   ["latency", g => g.histogram.some(n => n) ? g.max : 0, () => "", (cell, g) => histogram(cell, g, first, end)],
   ["mostly", g => longest(g.within)],
@@ -161,7 +161,7 @@ function remarks() {
   if (!lost.length) return;
   const fold = make("details", part);
   make("summary", fold, `Lost: ${counted(sum(lost.map(([, n]) => n)), "event")}`);
-  for (const [what, n] of lost) make("div", fold, `${n.toLocaleString("en")} ${what}`);
+  for (const [what, n] of lost) make("div", fold, `${figures(n)} ${what}`);
 }
 
 function tables() {

@@ -16,7 +16,7 @@ function table(title, rows, columns, { note, act } = {}) {
   columns = columns.filter((column, i) => i === 0 || varies(rows, column));
   const tools = make("div", part, null, { className: "tools" });
   const words = rows.length > 6 && make("input", tools, null, {
-    type: "search", placeholder: `filter ${rows.length.toLocaleString("en")} rows`, ariaLabel: `filter of ${title}`,
+    type: "search", placeholder: `filter ${figures(rows.length)} rows`, ariaLabel: `filter of ${title}`,
   });
   const box = make("div", part, null, { className: "scroll" });
   const grid = make("table", box);
@@ -38,7 +38,7 @@ function table(title, rows, columns, { note, act } = {}) {
       const line = make("tr", body);
       for (const { value, text, draw, isText } of columns) {
         const v = value(row);
-        const said = text ? text(v, row) : typeof v === "number" ? v.toLocaleString("en") : v ?? "";
+        const said = text ? text(v, row) : typeof v === "number" ? figures(v) : v ?? "";
         const cell = make("td", line, said, isText ? { className: "text", title: v } : {});
         if (draw) draw(cell, row);
       }
@@ -88,6 +88,11 @@ function fit(tools, box, grid) {
     const columns = grid.tHead.rows[0].cells.length;
     let count = columns;
     show(count);
+    if (!all && grid.offsetWidth > box.clientWidth) {
+      const ends = [...grid.tHead.rows[0].cells].map(cell => cell.offsetLeft + cell.offsetWidth);
+      count = Math.max(2, ends.filter(end => end <= box.clientWidth).length);
+      show(count);
+    }
     while (!all && count > 2 && grid.offsetWidth > box.clientWidth) show(--count);
     grid.dataset.columns = count;
     more.hidden = count === columns;

@@ -13,7 +13,7 @@ function timeline() {
   if (!trace) return;
   const { begin, end, lanes } = trace;
   let note = "Ctrl and wheel: closer and further; drag: to and fro; double click: all; arrows, + and - too. Where several things meet at a point, each is as high as its share of the time. A wait is one for a lock where most of the thread's waits in this system call are, by their stacks. Page faults and interrupts are in what they interrupt.";
-  if (trace.leftOut) note += ` The ${trace.shown.toLocaleString("en")} longest events are there one by one, ${trace.leftOut.toLocaleString("en")} shorter ones as shares of ${time((end - begin) / trace.times)}.`;
+  if (trace.leftOut) note += ` The ${figures(trace.shown)} longest events are there one by one, ${figures(trace.leftOut)} shorter ones as shares of ${time((end - begin) / trace.times)}.`;
   if (trace.threadsLeftOut) note += ` ${counted(trace.threadsLeftOut, "thread")} that did least ${trace.threadsLeftOut === 1 ? "is" : "are"} not shown.`;
   const part = section("Time line", note);
   const tools = make("div", part, null, { className: "tools" });

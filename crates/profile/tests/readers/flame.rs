@@ -324,3 +324,28 @@ fn many_threads_are_one_picture() {
     // (What it took depends on the machine.)
     println!("milliseconds: {found}");
 }
+
+/// Takes the first region.
+const IN_REGION: &str = r##"
+found.all = Number(graph.canvas.dataset.whole);
+const { regions } = graph.ui;
+regions.value = regions.options[1].value;
+regions.dispatchEvent(new Event("input"));
+found.region = regions.selectedOptions[0].textContent;
+found.inside = Number(graph.canvas.dataset.whole);
+found.top = graph.tree.kids[0].map(i => data.flame.frames[graph.tree.at[i]][0]);
+"##;
+
+#[test]
+fn it_shows_one_region() {
+    let run = Run::new(vec![super::testgen::example(0, 1, 4)]);
+    let found = visit_by(&run, IN_REGION, 1280);
+    assert_eq!(found["errors"], serde_json::json!([]));
+    assert_eq!(found["all"], run.summary().total.wall);
+    assert_eq!(found["top"], serde_json::json!([found["region"]]));
+    let inside = found["inside"].as_u64();
+    assert!(
+        inside > Some(0) && inside < found["all"].as_u64(),
+        "{found}"
+    );
+}
