@@ -11,7 +11,7 @@ use spile_profile::html::{html, html_diff};
 use spile_profile::json::{json, json_diff};
 use spile_profile::model::*;
 use spile_profile::paths::PathSample;
-use spile_profile::report::{diff, text, threads};
+use spile_profile::report::{View, diff, text, threads};
 use spile_profile::{Profile, Run};
 
 /// A file with a profile.
@@ -45,7 +45,7 @@ fn traced(events: usize) -> Profile {
 /// A profile with one thread, sampled in so many functions of 20 callers.
 fn sampled(functions: u64) -> Profile {
     let mut profile = testgen::example(0, 1, 1);
-    profile.header.options.samples = Some(Sampling {
+    profile.header.options.samples = Some(SampleRate {
         event: "cpu-clock".to_owned(),
         hz: 99,
     });
@@ -74,7 +74,7 @@ fn sampled(functions: u64) -> Profile {
 
 /// All reports of a run.
 fn report(run: Run) -> String {
-    let mut all = text(&run, 80, 5) + &threads(&run) + &json(&run) + &html(&run);
+    let mut all = text(&run, &View::new(80, 5)) + &threads(&run) + &json(&run) + &html(&run);
     let both = [run];
     all += &diff(&both, &both, 80, 5);
     all += &json_diff(&both, &both);
@@ -152,6 +152,8 @@ fn hostile() -> impl Strategy<Value = Profile> {
             context,
             activity,
             call: call.to_owned(),
+            futex: ns.is_multiple_of(2).then_some(ns),
+            object: frames.last().map(|name| (*name).to_string()),
             kernel: frames.iter().skip(2).map(|f| frame(f)).collect(),
             frames: frames.iter().map(|f| frame(f)).collect(),
             count,
@@ -160,7 +162,7 @@ fn hostile() -> impl Strategy<Value = Profile> {
     });
     (any::<u64>(), prop::collection::vec(sample, 0..12)).prop_map(|(seed, samples)| {
         let mut profile = testgen::random(seed, 6);
-        profile.header.options.samples = Some(Sampling {
+        profile.header.options.samples = Some(SampleRate {
             event: String::new(),
             hz: 0,
         });
@@ -185,7 +187,7 @@ proptest! {
         prop_assert_eq!(&got.profile.data.samples, &a.data.samples);
         let [a, b] = [a, b].map(|profile| Run::new(vec![profile]));
         for run in [&a, &b] {
-            text(run, 80, 5);
+            text(run, &View::new(80, 5));
             json(run);
             html(run);
         }

@@ -1,10 +1,10 @@
 //! The flame graph of the page in headless Chromium: its numbers are those of the text report, and it
 //! searches, zooms and filters by clicks and keys.
 
-use spile_profile::answer::{Finding, findings};
-use spile_profile::report::{text, time};
+use spile_profile::answer::{By, Finding, findings};
+use spile_profile::report::{View, text, time};
 use spile_profile::{
-    Activity, CallTotals, Ns, Run, Sample, Sampling, StackFrame, Thread, TimeParts,
+    Activity, CallTotals, Ns, Run, Sample, SampleRate, StackFrame, Thread, TimeParts,
 };
 use spile_profile::{Profile, TimePart};
 
@@ -74,7 +74,7 @@ fn sampled() -> Run {
     let mut profile = Profile::default();
     profile.header.command = vec!["./busy".to_owned(), "a b".to_owned()];
     profile.header.pid = Some(1);
-    profile.header.options.samples = Some(Sampling {
+    profile.header.options.samples = Some(SampleRate {
         event: "cpu-clock".to_owned(),
         hz: 99,
     });
@@ -202,10 +202,10 @@ fn of(findings: &[Finding], function: &str) -> Ns {
 #[test]
 fn its_numbers_are_those_of_the_text_report() {
     let run = sampled();
-    let (summary, findings) = (run.summary(), findings(&run));
+    let (summary, findings) = (run.summary(), findings(&run, By::Function));
     let found = visit_by(&run, HANDS, 1280);
     assert_eq!(found["errors"], serde_json::json!([]));
-    let report = text(&run, 1000, 8).replace('`', "");
+    let report = text(&run, &View::new(1000, 8)).replace('`', "");
     let head = report.split("\n\n").next().unwrap_or_default();
     assert_eq!(strings(&found["head"]), head.lines().collect::<Vec<_>>());
     let whole = summary.total.wall;

@@ -53,7 +53,7 @@ fn sampled() -> Run {
     profile.header.command = vec!["./busy".to_owned()];
     profile.header.host = "node1".to_owned();
     profile.header.pid = Some(1);
-    profile.header.options.samples = Some(Sampling {
+    profile.header.options.samples = Some(SampleRate {
         event: "cpu-clock".to_owned(),
         hz: 99,
     });
@@ -305,7 +305,7 @@ fn odd_profiles_are_read() {
     for sampled in [false, true] {
         let mut run = odd(0);
         for profile in &mut run.profiles {
-            profile.header.options.samples = sampled.then(|| Sampling {
+            profile.header.options.samples = sampled.then(|| SampleRate {
                 event: String::new(),
                 hz: 0,
             });
