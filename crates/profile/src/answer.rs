@@ -236,11 +236,22 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
         let path = sample.path.iter().rev();
         path.filter(|at| at.kind == LocationKind::Function)
     };
-    let own = functions().find(|at| !in_library(at));
+    let mut own = functions().filter(|at| !in_library(at));
+    let own = own
+        .clone()
+        .find(|at| !in_interpreter(at))
+        .or_else(|| own.next());
     let inner = functions().next();
     let call = sample.path.iter().find(|at| at.kind == LocationKind::Call);
     // Calls are made by wrappers of the C library, which say nothing.
-    let at = if call.is_some() { own.or(inner) } else { inner };
+    let own_code = own.filter(|own| own.module.is_none() && own.file.is_some());
+    let at = if call.is_some() {
+        own.or(inner)
+    } else if inner.is_some_and(in_interpreter) {
+        own_code.or(inner)
+    } else {
+        inner
+    };
     let name = |at: Option<&PathLocation>| at.map(|at| at.name.clone());
     let caller = own.filter(|own| Some(*own) != at);
     let region = || {
@@ -270,6 +281,12 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
 fn in_library(at: &PathLocation) -> bool {
     let module = at.module.as_deref().unwrap_or_default();
     LIBRARIES.iter().any(|library| module.starts_with(library))
+}
+
+/// Whether a location is in the Python interpreter itself, which works for the functions of a program.
+fn in_interpreter(at: &PathLocation) -> bool {
+    let module = at.module.as_deref().unwrap_or_default();
+    module.starts_with("libpython") || module.starts_with("python")
 }
 
 fn line(at: &PathLocation) -> Option<String> {

@@ -225,6 +225,8 @@ fn prepare(
     }
     if !cli.no_samples {
         tool.set("sampled", 1);
+        // Deep Python stacks take some statements for each function.
+        tool.limits.push("MAXACTION=10000".into());
         let (kind, number) = cli.event.of_kernel();
         tool.args = [cli.freq, kind, number].map(|n| n.to_string()).to_vec();
     }

@@ -23,9 +23,10 @@
 //! | `changes` | thread: it has changes of regions to be taken |
 //! | `times` | thread, region, call, N, the calls below 2^(N - 64) ns: a bucket of the histogram |
 //! | `stack` | thread, region, call, count, sum, the frames: a line each, the innermost first |
-//! | `sample` | thread, region, activity (0 in the program, 1 in a call, -1 at its start, -2 not known, -3 in a page fault), call, samples, the frames in the kernel, those of the program |
-//! | `wait` | thread, region, call, futex or 0, what it waited for: a file or a variable; stacks, time blocked, the frames |
+//! | `sample` | thread, region, activity (0 in the program, 1 in a call, -1 at its start, -2 not known, -3 in a page fault), call, samples, the frames in the kernel, those of the program, its Python stack or 0 |
+//! | `wait` | thread, region, call, futex or 0, what it waited for: a file or a variable; stacks, time blocked, the frames, the Python stack or 0 |
 //! | `waker` | thread that was woken, thread that woke it or 0, futex or 0, program of the waker if it is not recorded; times, time blocked, the frames |
+//! | `python` | Python stack, index of a function in it, number of the C function's call that executes it, both from the innermost; its name, file and first line |
 //! | `futex` | process, address, region, waits, sum, most, the variable there |
 //! | `wake` | process, address, region, waking thread's number, waiting thread, count, sum |
 //! | `account` | monotonic clock, switches that nobody saw, switches to the recorder: ends an account, of all rows since the last |
@@ -40,6 +41,7 @@ mod counts;
 mod intervals;
 mod lifetimes;
 mod locations;
+mod python;
 mod unfinished;
 
 use std::collections::HashMap;
@@ -56,13 +58,14 @@ use spile_runtime::io::rows::Row;
 pub(super) use self::builder::{ProfileBuilder, ThreadIdentity};
 use self::builder::{REUSED, SingleCall, TimeOwner, call_parts};
 pub(super) use self::locations::ends_path;
-use self::locations::{ends_in_kernel, frame, in_file, variable};
+use self::locations::{ends_in_kernel, frame, in_file, reaches_beginning, variable};
 use crate::add_losses;
 use crate::rows::Fields;
 
 /// Rows that report single events, and belong to no account.
-const LIVES: [&str; 10] = [
+const LIVES: [&str; 11] = [
     "start", "exec", "started", "exit", "cut", "region", "counts", "changes", "event", "off",
+    "python",
 ];
 
 /// Kinds of regions, by number (docs/profile-context.md).
@@ -181,6 +184,7 @@ impl ProfileBuilder {
             "sample" => self.sample(f)?,
             "wait" => self.wait(f)?,
             "waker" => self.waker(f)?,
+            "python" => self.python.learn(f)?,
             "futex" => self.futex(f)?,
             "wake" => self.wake(f)?,
             "fault" => {
@@ -475,6 +479,13 @@ impl ProfileBuilder {
         frames
     }
 
+    /// The frames of a stack, with those of Python functions.
+    fn mixed_frames(&mut self, f: &mut Fields<'_>) -> Option<Vec<StackFrame>> {
+        let (path, python) = (f.string()?, f.integer()?);
+        let native = self.frames(&path);
+        Some(self.python.merge(python, native, !reaches_beginning(&path)))
+    }
+
     /// Samples of a running thread in one place.
     fn sample(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let owner = self.owner(f)?;
@@ -482,7 +493,7 @@ impl ProfileBuilder {
         let count = f.integer()?;
         let mut kernel: Vec<_> = f.string()?.lines().map(frame).collect();
         ends_in_kernel(&mut kernel);
-        let frames = self.frames(&f.string()?);
+        let frames = self.mixed_frames(f)?;
         let activity = match activity {
             // The calls of the region library count as the program.
             _ if is_own(owner.region) => Activity::User,
@@ -519,7 +530,7 @@ impl ProfileBuilder {
             None => Some(object.into_owned()).filter(|o| !o.is_empty()),
         };
         let times = times(f)?;
-        let frames = self.frames(&f.string()?);
+        let frames = self.mixed_frames(f)?;
         self.add_sample(
             owner,
             Sample {

@@ -6,6 +6,7 @@ use spile_profile::model::{CallParts, Ns, Process, Snapshot, TimedEvent};
 
 use super::super::times::CountFolder;
 use super::counts::CountLocation;
+use super::python::PythonStacks;
 use crate::rows::Fields;
 
 /// Number of bits of a thread's key that hold its id: the kernel's largest id is 4,194,304.
@@ -16,6 +17,8 @@ pub(super) const REUSED: u32 = 10_000_000;
 /// The state that the rows so far built up.
 #[derive(Debug, Default)]
 pub(crate) struct ProfileBuilder {
+    /// The Python functions of stacks.
+    pub(super) python: PythonStacks,
     /// The monotonic clock at the beginning: the origin of all times.
     pub(super) origin: i64,
     /// Processor time of this process at the beginning.

@@ -158,6 +158,14 @@ pub(crate) fn ends_path(frames: &mut Vec<StackFrame>) {
     }
 }
 
+/// Whether a stack has the first function of its thread.
+pub(super) fn reaches_beginning(stack: &str) -> bool {
+    let names = || BEFORE_MAIN.iter().chain(&BEGINNINGS);
+    stack
+        .lines()
+        .any(|line| names().any(|name| frame(line).function == *name))
+}
+
 /// The variable in `NAME+0xOFFSET/0xSIZE [FILE]`, with the offset if it is not 0.
 pub(super) fn variable(text: &str) -> Option<String> {
     let location = text.split(" [").next()?;

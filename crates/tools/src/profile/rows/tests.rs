@@ -436,3 +436,31 @@ fn names_are_looked_up_at_the_first_row_and_at_the_end() {
     let other = thread(&account, 71);
     assert_eq!((other.pid, &*other.name, other.started_ns), (0, "", 2048));
 }
+
+#[test]
+fn samples_have_their_python_functions() {
+    let t = key(70, -5);
+    let function =
+        |index, call, name: &str| format!("python 7 {index} {call} \"{name}\" \"a.py\" 3");
+    let stack = "add+0x1 [libpython3.so]\n_PyEval_EvalFrameDefault+0x2 [libpython3.so]\nmain+0x3\n__libc_start_main+0x4";
+    let account = account(&[
+        "begin 1000 99000".into(),
+        format!("start {t} 70 1 \"app\""),
+        function(0, 0, "f"),
+        function(1, 0, "g"),
+        // Another thread has it, too.
+        function(0, 0, "f"),
+        format!("sample {t} 0 0 \"\" 3 \"\" \"{stack}\" 7"),
+        format!("wait {t} 0 read 1 500 \"{stack}\" 0"),
+        "end".into(),
+        "account 3000 0 0".into(),
+    ]);
+    let functions = |n: usize| {
+        let frames = account.samples[n].frames.iter();
+        frames.map(|f| &*f.function).collect::<Vec<_>>()
+    };
+    assert_eq!(functions(0), ["add", "f", "g", "main"]);
+    assert_eq!(functions(1), ["add", "_PyEval_EvalFrameDefault", "main"]);
+    let f = &account.samples[0].frames[1];
+    assert_eq!((f.file.as_deref(), f.line), (Some("a.py"), Some(3)));
+}
