@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use spile_bpf::compiled::Object;
 use spile_ir::{CodeLocation, Event, Program};
 use spile_kernel::bpf::Ring;
-use spile_layout::Layout;
+use spile_layout::{Layout, StackWords};
 
 use crate::attach::links::{Detaching, Links};
 use crate::attach::site;
@@ -221,7 +221,9 @@ fn initialise(state: &StateMemory, layout: &Layout, target: i64, deferred: Optio
     if let (Some(offset), Ok(pid @ 1..)) = (layout.tree, u32::try_from(target)) {
         process_tree::insert(state, offset, pid);
     }
-    if let Some(words) = layout.stacks.as_ref().filter(|w| w.kernel) {
+    // The kernel's symbols take 90 ms to read.
+    let ranges = |words: &&StackWords| words.kernel && !words.points.is_empty();
+    if let Some(words) = layout.stacks.as_ref().filter(ranges) {
         symbolic::set_stack_words(state, words);
     }
     if layout.pages {

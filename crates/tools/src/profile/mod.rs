@@ -23,7 +23,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use clap::Parser;
-use spile_cast::Cast;
 use spile_kernel::features::{self, Availability, Feature};
 use spile_kernel::process;
 use spile_profile::model::{
@@ -37,6 +36,7 @@ use spile_runtime::machine::pid_namespace::PidMap;
 
 use self::events::SamplingEvent;
 use self::recording_file::RecordingFile;
+pub(crate) use self::repeat::exit_code;
 use self::rows::{ProfileBuilder, ThreadIdentity};
 use self::times::CountFolder;
 use self::waiting::{FRAMES, WaitingThread};
@@ -154,7 +154,9 @@ pub fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failure> {
         ));
     }
     if let Some(runs) = cli.repeat {
-        return repeat::run(cli, runs, header, passes);
+        return repeat::run(cli.output.as_deref(), runs, header, &mut |header, to| {
+            recorded(cli, header, Some(to), passes)
+        });
     }
     let to = destination(cli, &header);
     let profile = recorded(cli, header, to.as_deref(), passes)?;
@@ -449,15 +451,6 @@ fn running_on(profile: &Account) -> String {
             "  ",
             width(std::io::stderr()),
         ),
-    }
-}
-
-/// The exit status that a shell derives from a process's wait status.
-pub(crate) fn exit_code(status: Option<i32>) -> u8 {
-    match status {
-        Some(status) if status & 0x7f != 0 => 128 + (status & 0x7f).low8(),
-        Some(status) => (status >> 8).low8(),
-        None => 0,
     }
 }
 
