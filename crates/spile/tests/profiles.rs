@@ -194,7 +194,7 @@ fn options_in_which_recordings_differ_are_named() {
     let (text, _) = good(&["diff", &path(&a), &path(&b)]);
     let text = text.replace("\n  ", " ");
     for note in [
-        "NOTE: recorded with different options: A --futexes --latency --stacks --trace; B --no-regions\n",
+        "NOTE: recorded with different options: A --futexes --latency --no-samples --stacks --trace; B --no-regions --no-samples\n",
         "NOTE: recorded with different kernels: A 6.12.1; B 6.1\n",
     ] {
         assert!(text.contains(note), "{text}");

@@ -199,8 +199,14 @@ fn recorded(
         .pid
         .filter(|_| !cli.no_samples && PidMap::match_handlers())
     {
-        let waiting = waiting::threads(pid, passes)?;
-        add_waiting(&mut profile.data, waiting);
+        match waiting::threads(pid, passes) {
+            Ok(waiting) => add_waiting(&mut profile.data, waiting),
+            // The recording itself is whole.
+            Err(_) => {
+                let what = "look at the threads that still waited: their stacks are missing";
+                add_losses(&mut profile.data.lost, [(1, what)]);
+            }
+        }
     }
     if let Some(mut file) = file.take() {
         file.events(&mut rows);

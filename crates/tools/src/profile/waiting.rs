@@ -58,6 +58,10 @@ impl FromRows for Registers {
 /// # Errors
 /// Those of the session that reads registers.
 pub(super) fn threads(pid: u32, passes: Passes<'_>) -> Result<Vec<WaitingThread>, Failure> {
+    // A process that has ended has no memory.
+    if process::mappings(pid).unwrap_or_default().is_empty() {
+        return Ok(Vec::new());
+    }
     let mut tool = ToolRun::recording("registers", 0);
     tool.target = TargetProcess::Pid(pid);
     let (built, _) = tool.build::<Registers>(passes)?;

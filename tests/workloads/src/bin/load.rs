@@ -82,6 +82,13 @@ fn forks(count: u64) {
     }
 }
 
+/// A page of data in front of the semaphores. lld makes two writable segments, whose ends share a page of the
+/// file, and of two writable mappings of a semaphore the kernel raises the one in the first (docs/markers.md).
+#[used]
+static APART: std::sync::atomic::AtomicPtr<[u8; 4096]> =
+    std::sync::atomic::AtomicPtr::new(&raw mut FILLED);
+static mut FILLED: [u8; 4096] = [1; 4096];
+
 fn marks(count: u64) {
     for n in 1..=count {
         spile_sdt::probe!(load, mark, n, -n.low32().cast_signed(), 7_u8);
