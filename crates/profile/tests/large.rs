@@ -1,12 +1,9 @@
-//! Large and hostile recordings: traces, many ranks, many stacks, numbers at the limits. The time
-//! that reports of them take is measured by hand: `write_large_recordings` writes such files.
+//! Large and hostile recordings: cut ones, many stacks, numbers at the limits.
 
 mod testgen;
 
-use std::path::Path;
-
 use proptest::prelude::*;
-use spile_profile::file::{Writer, find, name, read};
+use spile_profile::file::{Writer, read};
 use spile_profile::html::{html, html_diff};
 use spile_profile::json::{json, json_diff};
 use spile_profile::model::*;
@@ -21,25 +18,6 @@ fn bytes(profile: &Profile) -> Vec<u8> {
     writer.snapshot(&profile.data).expect("memory");
     let end = profile.end.clone().unwrap_or_default();
     writer.end(&end).expect("memory")
-}
-
-/// The example with so many events, which repeat its own.
-fn traced(events: usize) -> Profile {
-    let mut profile = testgen::example(0, 1, 4);
-    let once = std::mem::take(&mut profile.events);
-    let length = once.iter().map(|e| e.end_ns).max().unwrap_or(0) + 1000;
-    for number in 0..events {
-        let mut event = once[number % once.len()].clone();
-        let later = length * (number / once.len()) as u64;
-        event.start_ns += later;
-        event.end_ns += later;
-        profile.events.push(event);
-    }
-    profile.data.at_ns = profile
-        .data
-        .at_ns
-        .max(length * (events / once.len() + 1) as u64);
-    profile
 }
 
 /// A profile with one thread, sampled in so many functions of 20 callers.
@@ -197,25 +175,4 @@ proptest! {
             html_diff(&from, &to);
         }
     }
-}
-
-/// Files for measurements, in the folder `LARGE`: `trace.spile` with 1,000,000 events, `ranks` with
-/// 1,000 ranks of 8 threads, `stacks.spile` with 100,000 stacks.
-#[test]
-#[ignore = "writes 300 MB"]
-fn write_large_recordings() {
-    let folder = std::env::var("LARGE").expect("the folder LARGE");
-    let folder = Path::new(&folder);
-    std::fs::create_dir_all(folder.join("ranks")).expect("a folder");
-    let put = |name: &str, profile: &Profile| {
-        std::fs::write(folder.join(name), bytes(profile)).expect("a file");
-    };
-    put("trace.spile", &traced(1_000_000));
-    put("stacks.spile", &sampled(100_000));
-    for rank in 0..1000 {
-        let mut profile = testgen::example(rank, 1000, 8);
-        profile.events.clear();
-        put(&format!("ranks/{}", name("pi", &profile.header)), &profile);
-    }
-    assert_eq!(find(&[folder.join("ranks")], None).profiles.len(), 1000);
 }

@@ -451,7 +451,7 @@ fn samples_have_their_python_functions() {
         // Another thread has it, too.
         function(0, 0, "f"),
         format!("sample {t} 0 0 \"\" 3 \"\" \"{stack}\" 7"),
-        format!("wait {t} 0 read 1 500 \"{stack}\" 0"),
+        format!("wait {t} 0 read 0 \"a pipe\" 1 500 \"{stack}\" 0"),
         "end".into(),
         "account 3000 0 0".into(),
     ]);
@@ -461,6 +461,7 @@ fn samples_have_their_python_functions() {
     };
     assert_eq!(functions(0), ["add", "f", "g", "main"]);
     assert_eq!(functions(1), ["add", "_PyEval_EvalFrameDefault", "main"]);
+    assert_eq!(account.samples[1].object.as_deref(), Some("a pipe"));
     let f = &account.samples[0].frames[1];
     assert_eq!((f.file.as_deref(), f.line), (Some("a.py"), Some(3)));
 }
