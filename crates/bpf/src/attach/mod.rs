@@ -13,7 +13,7 @@
 //! it. Not done here: attaching (the loader), and the code of programs.
 
 use spile_cast::Cast;
-use spile_ir::{CodeProbe, Event, HandlerId, Program, Space};
+use spile_ir::{CodeProbe, Event, HandlerId, Program, SamplingRate, Space};
 
 use crate::attach::attachment::{Attach, CodeAttach};
 use crate::target::{SessionKfuncs, Target};
@@ -151,18 +151,23 @@ fn can_join_session(program: &Program, id: HandlerId, session: SessionKfuncs) ->
 
 /// The trace events of system calls, if they are better than the raw tracepoints. While a program
 /// of a trace event runs, the kernel drops samples of perf events on that processor without
-/// counting them. The raw tracepoints are used if the script has such events.
+/// counting them. The raw tracepoints are used if the script counts such events.
 fn syscall_events(program: &Program, options: &Target) -> Option<[u64; 2]> {
     let any = program.handlers.iter().any(|h| interrupts(&h.event));
     options.features.syscall_events.filter(|_| !any)
 }
 
-/// Whether this perf event can arrive while a handler runs with preemption off: clock, hardware and
-/// watchpoint events can. The kernel's own software events, such as page faults and context
-/// switches, cannot happen to a thread at that time.
+/// Whether this perf event can arrive while a handler runs with preemption off, and counts: clock,
+/// hardware and watchpoint events can. The kernel's own software events, such as page faults and
+/// context switches, cannot happen to a thread at that time. Samples at a frequency only estimate,
+/// and those that would hit a handler say nothing about programs.
 fn interrupts(event: &Event) -> bool {
     // PERF_COUNT_SW_CPU_CLOCK and PERF_COUNT_SW_TASK_CLOCK of PERF_TYPE_SOFTWARE.
     match event {
+        Event::Perf {
+            sample: SamplingRate::Freq(_),
+            ..
+        } => false,
         Event::Perf { ty: 1, config, .. } => matches!(config, 0 | 1),
         Event::Perf { .. } | Event::Watch(_) => true,
         _ => false,
