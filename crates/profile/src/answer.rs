@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::locks::waits_for_lock;
 use crate::model::{Ns, Profile, TimePart};
-use crate::paths::{LIBRARIES, LocationKind, PathLocation, PathSample, function, threads};
+use crate::paths::{LocationKind, PathLocation, PathSample, function, threads};
 use crate::run::Run;
 use crate::sleeping_threads::sleeping_threads;
 
@@ -178,10 +178,10 @@ fn holders(run: &Run) -> Holders {
                 .frames
                 .iter()
                 .map(|f| function(f, LocationKind::Function));
-            let Some(at) = frames.into_iter().find(|at| !in_library(at)) else {
+            let Some(at) = frames.into_iter().find(|at| !at.in_library()) else {
                 continue;
             };
-            let name = match line(&at) {
+            let name = match at.file_and_line() {
                 Some(line) => format!("`{}` ({line})", at.name),
                 None => format!("`{}`", at.name),
             };
@@ -236,7 +236,7 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
         let path = sample.path.iter().rev();
         path.filter(|at| at.kind == LocationKind::Function)
     };
-    let mut own = functions().filter(|at| !in_library(at));
+    let mut own = functions().filter(|at| !at.in_library());
     let own = own
         .clone()
         .find(|at| !in_interpreter(at))
@@ -274,24 +274,13 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
         caller: name(caller),
         object: sample.object.clone(),
     };
-    (place, at.or(caller).and_then(line))
-}
-
-/// Whether a location is in a library of the system.
-fn in_library(at: &PathLocation) -> bool {
-    let module = at.module.as_deref().unwrap_or_default();
-    LIBRARIES.iter().any(|library| module.starts_with(library))
+    (place, at.or(caller).and_then(PathLocation::file_and_line))
 }
 
 /// Whether a location is in the Python interpreter itself, which works for the functions of a program.
 fn in_interpreter(at: &PathLocation) -> bool {
     let module = at.module.as_deref().unwrap_or_default();
     module.starts_with("libpython") || module.starts_with("python")
-}
-
-fn line(at: &PathLocation) -> Option<String> {
-    let file = at.file.as_deref()?.rsplit('/').next()?;
-    Some(format!("{file}:{}", at.line?))
 }
 
 /// The findings with at least 5 % of `whole`, the time of all threads.

@@ -37,7 +37,7 @@ pub fn html(run: &Run) -> String {
     let part =
         |part: TimePart| json!({ "key": part.key(), "name": part.name(), "short": part.short() });
     let data = json!({
-        "report": json::report(run, &summary),
+        "report": json::report(run, &summary, &findings),
         "head": head_lines(run, &summary, &findings),
         "places": findings.iter().take(PLACES).map(place).collect::<Vec<_>>(),
         "parts": TimePart::ALL.map(part),

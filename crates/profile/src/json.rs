@@ -14,11 +14,11 @@ const VERSION: u32 = 1;
 
 /// A run as one line.
 pub fn json(run: &Run) -> String {
-    report(run, &run.summary()).to_string() + "\n"
+    report(run, &run.summary(), &findings(run, By::Function)).to_string() + "\n"
 }
 
 /// The report of a run, which the page for browsers shows too.
-pub(crate) fn report(run: &Run, summary: &Summary) -> Value {
+pub(crate) fn report(run: &Run, summary: &Summary, findings: &[Finding]) -> Value {
     let critical = summary.critical().map(|unit| {
         json!({
             "title": unit.title, "host": unit.host, "work": unit.busiest.0, "thread": unit.busiest.1,
@@ -52,7 +52,7 @@ pub(crate) fn report(run: &Run, summary: &Summary) -> Value {
         "all": sum(&summary.total),
         "critical": critical,
         "max_by_mean": summary.imbalance().filter(|_| !summary.are_unrelated()),
-        "places": findings(run, By::Function).iter().map(place).collect::<Vec<_>>(),
+        "places": findings.iter().map(place).collect::<Vec<_>>(),
         "calls": groups(&summary.calls),
         "calls_by_region": groups(&summary.regions),
         "regions": times.collect::<Vec<_>>(),

@@ -33,6 +33,19 @@ pub struct PathLocation {
     pub module: Option<String>,
 }
 
+impl PathLocation {
+    /// Whether it is in a library of [`LIBRARIES`].
+    pub(crate) fn in_library(&self) -> bool {
+        let module = self.module.as_deref().unwrap_or_default();
+        LIBRARIES.iter().any(|library| module.starts_with(library))
+    }
+
+    /// The last component of its file, and the line.
+    pub(crate) fn file_and_line(&self) -> Option<String> {
+        Some(format!("{}:{}", last(self.file.as_deref()?), self.line?))
+    }
+}
+
 /// The kind of a [`PathLocation`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LocationKind {

@@ -20,7 +20,7 @@ fn bytes(profile: &Profile) -> Vec<u8> {
     writer.end(&end).expect("memory")
 }
 
-/// A profile with one thread, sampled in so many functions of 20 callers.
+/// A profile of one thread. Its samples hit this number of functions, each with 20 callers.
 fn sampled(functions: u64) -> Profile {
     let mut profile = testgen::example(0, 1, 1);
     profile.header.options.samples = Some(SampleRate {

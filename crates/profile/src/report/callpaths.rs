@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::table::{TextTable, escape, shorten};
 use super::units::{percent, time};
 use crate::model::Ns;
-use crate::paths::{LIBRARIES, LocationKind, PathLocation, calls};
+use crate::paths::{LocationKind, PathLocation, calls};
 use crate::run::{Run, Summary, WITHIN};
 use crate::sleeping_threads::sleeping_threads;
 
@@ -108,16 +108,12 @@ fn path_names(way: &[PathLocation]) -> String {
 
 /// File and line of the program's own innermost function; otherwise the location of the region.
 fn source_line(way: &[PathLocation]) -> Option<String> {
-    let of_program = |p: &&PathLocation| {
-        let module = p.module.as_deref().unwrap_or_default();
-        p.kind == LocationKind::Function && !LIBRARIES.iter().any(|l| module.starts_with(l))
-    };
+    let of_program = |p: &&PathLocation| p.kind == LocationKind::Function && !p.in_library();
     let region = |p: &&PathLocation| p.kind == LocationKind::Region;
     let lined = |p: &&PathLocation| p.line.is_some();
     let function = way.iter().rev().filter(of_program).find(lined);
     let location = function.or_else(|| way.iter().rev().filter(region).find(lined))?;
-    let file = location.file.as_deref()?.rsplit('/').next()?;
-    Some(format!("{file}:{}", location.line?))
+    location.file_and_line()
 }
 
 /// The end of the path that fits: names next to the call matter most.
