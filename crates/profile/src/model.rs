@@ -127,6 +127,9 @@ pub struct Options {
     /// The library that reports regions was not loaded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_regions: bool,
+    /// Stacks have the functions of Python programs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub python: bool,
 }
 
 impl Options {

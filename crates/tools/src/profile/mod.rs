@@ -6,6 +6,7 @@
 
 mod changes;
 mod events;
+mod interpreters;
 mod ranks;
 mod recording_file;
 mod regions;
@@ -35,6 +36,7 @@ use spile_runtime::TargetProcess;
 use spile_runtime::machine::pid_namespace::PidMap;
 
 use self::events::SamplingEvent;
+use self::interpreters::Python;
 use self::recording_file::RecordingFile;
 pub(crate) use self::repeat::exit_code;
 use self::rows::{ProfileBuilder, ThreadIdentity};
@@ -94,6 +96,10 @@ pub struct ProfileCommand {
     /// Do not sample: the report has no functions
     #[arg(long, conflicts_with_all = ["system", "noise", "freq", "event"])]
     no_samples: bool,
+    /// Whether stacks have the functions of Python programs
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Python::Auto,
+          conflicts_with_all = ["system", "noise", "no_samples"])]
+    python: Python,
     /// Record the call paths from which the program makes system calls
     #[arg(long, conflicts_with_all = ["system", "noise"])]
     stacks: bool,
@@ -233,8 +239,12 @@ fn prepare(
     }
     if !cli.no_samples {
         tool.set("sampled", 1);
-        // Deep Python stacks take some statements for each function.
-        tool.limits.push("MAXACTION=10000".into());
+        if cli.python.is_read(cli.pid, &cli.command) {
+            header.options.python = true;
+            tool.set("with_python", 1);
+            // Deep Python stacks take some statements for each function.
+            tool.limits.push("MAXACTION=10000".into());
+        }
         let (kind, number) = cli.event.of_kernel();
         tool.args = [cli.freq, kind, number].map(|n| n.to_string()).to_vec();
     }
@@ -346,6 +356,11 @@ fn account(
         unlisted(now.len(), &mut data);
     }
     losses(outcome, &mut data);
+    if !header.options.python {
+        let what = "samples in Python, whose functions are not read: --python always";
+        let lost = (interpreters::samples(&data), what);
+        add_losses(&mut data.lost, [lost]);
+    }
     let leader = data.processes.iter().find(|p| Some(p.pid) == leader);
     let status = outcome.status.or_else(|| leader.and_then(|p| p.status));
     let end = Some(RecordingEnd {

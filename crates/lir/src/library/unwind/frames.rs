@@ -25,9 +25,15 @@ Cost: user_frame and user_return for each frame.";
         for field in [at::N, at::START, at::END, at::EXACT, at::RETURN] {
             w.set(field, 0);
         }
+        f.block(|user| {
+            f.block(|kernel| {
+                // As in `user_map`.
+                let task = f.helper(Helper::TaskAddress, &[]);
+                user.leave_if(w.word(task, o.task_mm, kernel).ne(0));
+            });
+            f.ret(0);
+        });
         let task = f.helper(Helper::Task, &[]);
-        let mm = task.load_u64(displacement(o.task_mm));
-        f.ret_if(mm.eq(0), 0);
         let tgid = task.load_bytes(Size::U32, displacement(o.task_tgid));
         w.set(at::TGID, tgid);
         let registers = f.helper(Helper::Registers, &[task]);
@@ -126,8 +132,9 @@ Cost: two reads for each element.";
             let location = w.get(at::SP) - 8;
             let element = f.var("element", w.get(at::RETURN));
             f.if_(element.eq(0), || {
-                let task = f.helper(Helper::Task, &[]);
-                let utask = task.load_u64(displacement(utask));
+                // As in `user_map`.
+                let task = f.helper(Helper::TaskAddress, &[]);
+                let utask = w.word(task, utask, end);
                 end.leave_if(utask.eq(0));
                 element.set(w.word(utask, first, end));
             });
