@@ -76,6 +76,8 @@ pub static AARCH64: Abi = Abi {
         level: 0x1f,
         user_level: 0,
         compat_mode: None,
+        // struct user_pt_regs
+        perf_size: 272,
     },
     syscalls: SyscallConvention {
         // orig_x0, x1 to x5

@@ -139,6 +139,8 @@ pub struct SavedRegisters {
     pub user_level: i32,
     /// The low 16 bits of the mode in 32-bit programs, if these have the privilege level of programs.
     pub compat_mode: Option<i32>,
+    /// The size of the registers that a perf event's context begins with (`bpf_user_pt_regs_t`).
+    pub perf_size: i16,
 }
 
 /// Where the kernel has the numbers and arguments of system calls, as offsets in `struct pt_regs`.

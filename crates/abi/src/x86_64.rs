@@ -75,6 +75,7 @@ pub static X86_64: Abi = Abi {
         level: 3,
         user_level: 3,
         compat_mode: Some(0x23),
+        perf_size: 168,
     },
     syscalls: SyscallConvention {
         // di, si, dx, r10, r8, r9

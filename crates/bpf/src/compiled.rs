@@ -14,7 +14,9 @@
 use spile_ir::HandlerId;
 use spile_layout::Layout;
 
-pub use crate::attach::attachment::{Attach, CodeAttach, Hook, HookSupport, TargetFunction};
+pub use crate::attach::attachment::{
+    Attach, CodeAttach, Hook, HookSupport, SampledEvent, TargetFunction,
+};
 pub use crate::lower::lir_sources::LirSources;
 use crate::object::elf::ObjectSpec;
 

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{AsRawLibbpf, MapCore, Object, ObjectBuilder};
 use spile_bpf::compile;
-use spile_bpf::compiled::{Attach, CodeAttach, Hook};
+use spile_bpf::compiled::{Attach, CodeAttach, Hook, SampledEvent};
 use spile_bpf::object::elf::{ElfError, LICENSE, ObjectSpec};
 use spile_bpf::object::link::{self, MapRef};
 use spile_bpf::target::{Features, KernelOffsets, Target, TypedFunction};
@@ -211,9 +211,11 @@ fn program_types_are_those_that_libbpf_derives() {
             id: 1,
         }),
         Attach::Perf {
-            ty: 1,
-            configs: [0].into(),
-            sample: SamplingRate::Freq(100),
+            events: vec![SampledEvent {
+                ty: 1,
+                config: 0,
+                sample: SamplingRate::Freq(100),
+            }],
             scope: PerfScope::All,
         },
         hook(Event::Netfilter(Netfilter {

@@ -190,7 +190,7 @@ events! {
     TraceEvent "trace_event" (event), Kernel "kernel_tracepoint" [Record];
     SysEnter "sys_enter" (calls), Kernel "kernel_tracepoint" [CallArgument SystemCall SystemCallEntry];
     SysExit "sys_exit" (calls), Kernel "kernel_tracepoint" [CallArgument SystemCall SystemCallReturn CallReturn];
-    Perf "perf" { ty ",", config ",", sample, scope }, Kernel "perf_event" [Registers];
+    Perf "perf" { ty ",", config ",", sample, scope }, Kernel "perf_event" [Argument Registers];
     Code "code" (probe), Kernel "kprobe" [Argument CallArgument CodeLocation Registers];
     Watch "watch" (watch), Kernel "hardware_data_breakpoint" [Registers];
     Netfilter "netfilter" (hook), Kernel "netfilter" [Argument Packet];

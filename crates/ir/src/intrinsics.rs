@@ -43,7 +43,7 @@ macro_rules! needs {
 
 needs! {
     /// Arguments, as tracepoints, hooks and functions have them.
-    Argument "argument of a tracepoint",
+    Argument "argument of an event",
     /// The registers of the interrupted code.
     Registers "register",
     /// The record of a trace event.
@@ -353,7 +353,7 @@ macro_rules! intrinsics {
 
 intrinsics! {
     Context ContextOp "Arguments, results, registers and the number of the location that was hit." {
-        CtxArg "ctx_arg" (Long) -> Long, KP, pure_, early of Argument const 0..=11; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits); or of the probed function, if the argument is in a register."
+        CtxArg "ctx_arg" (Long) -> Long, KP, pure_, early of Argument const 0..=11; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits); of a perf event's sample, its period and its address; or of the probed function, if the argument is in a register."
         CtxRet "ctx_ret" () -> Long, KP, pure_, early of FunctionReturn; "The function's return value. Returns of functions only."
         CtxReg "ctx_reg" (Long) -> Long, KP, pure_, early, registers of Registers const 0..=64; "Register n (constant, DWARF number) at the probed location. Code, perf events and watched memory only."
         CtxRegNow "ctx_reg_now" (Long) -> Long, KP, registers of ProgramRegisters const 0..=64; "Register n (constant, DWARF number) at the probed location of a program, which the handler may have changed."

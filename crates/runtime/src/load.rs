@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use spile_bpf::compiled::{
-    Attach, CodeAttach, HookSupport, Object, ProgramInfo, RING, counter_map,
+    Attach, CodeAttach, HookSupport, Object, ProgramInfo, RING, SampledEvent, counter_map,
 };
 use spile_ir::{
     CodeProbe, Handler, HandlerId, OptionalSites, Program, SiteId, Space, TraceEvent, WatchOwner,
@@ -478,23 +478,15 @@ fn attach(
             links.fds.push(link);
             links.events.push(event);
         }
-        Attach::Perf {
-            ty,
-            configs,
-            sample,
-            scope,
-        } => {
+        Attach::Perf { events, scope } => {
             let tasks = perf_events::tasks(*scope, how.target);
-            for config in configs {
-                let event = EventSpec {
-                    ty: *ty,
-                    config: *config,
-                };
+            for SampledEvent { ty, config, sample } in events.iter().copied() {
+                let event = EventSpec { ty, config };
                 let to = match perf_events::close_blocks(event) {
                     true => &mut links.events,
                     false => &mut links.counted,
                 };
-                perf_events::sample(event, *sample, tasks, fd, to)?;
+                perf_events::sample(event, sample, tasks, fd, to)?;
             }
         }
         Attach::Switch(counters) => {

@@ -23,12 +23,8 @@ pub enum Attach {
     TraceEvent(TraceEvent),
     /// Perf events: one, or several that hit the same program.
     Perf {
-        /// `perf_event_attr.type`
-        ty: u32,
-        /// `perf_event_attr.config` of each
-        configs: Vec<u64>,
-        /// The sampling period or frequency.
-        sample: SamplingRate,
+        /// The events.
+        events: Vec<SampledEvent>,
         /// The tasks whose events count.
         scope: PerfScope,
     },
@@ -48,6 +44,17 @@ pub enum Attach {
     Watch(Watch),
     /// No event: the controller runs the program.
     OnDemand,
+}
+
+/// A perf event of which some occurrences are hits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SampledEvent {
+    /// `perf_event_attr.type`
+    pub ty: u32,
+    /// `perf_event_attr.config`
+    pub config: u64,
+    /// The sampling period or frequency.
+    pub sample: SamplingRate,
 }
 
 /// A location where the kernel calls programs, and acts on their results.
@@ -228,9 +235,11 @@ impl Attach {
                 sample,
                 scope,
             } => Attach::Perf {
-                ty: *ty,
-                configs: vec![*config],
-                sample: *sample,
+                events: vec![SampledEvent {
+                    ty: *ty,
+                    config: *config,
+                    sample: *sample,
+                }],
                 scope: *scope,
             },
             Event::Watch(watch) => Attach::Watch(watch.clone()),

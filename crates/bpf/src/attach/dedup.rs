@@ -1,13 +1,14 @@
-//! Deduplication: one program for several tracepoints, or page-fault events, whose handlers
+//! Deduplication: one program for several tracepoints, or perf events, whose handlers
 //! compiled to the same code. The kernel then checks, compiles and frees the program once, which
-//! takes it half a millisecond per program.
+//! takes it half a millisecond per program, and up to 20 for those that unwind stacks.
 //!
 //! A processor runs a program only once at a time, whichever of its tracepoints is hit; a hit in
 //! the meantime is turned away. Tracepoints therefore share a program only if none of them can be
 //! hit while handlers of the others run, including handlers that find nothing to do. This holds for
 //! interrupts, during which no other interrupt runs; soft interrupts, system calls and everything
-//! else can be interrupted. It also holds for the ends of page faults, and for handlers that do
-//! nothing, which have nothing to lose.
+//! else can be interrupted. It also holds for handlers that do nothing, which have nothing to lose.
+//! Perf events lose nothing either: while a program of one runs on a processor, the kernel turns
+//! away the hits of all others there.
 
 use spile_abi::Abi;
 use spile_ir::{HandlerId, Inst, Program, Term};
@@ -15,11 +16,6 @@ use spile_layout::takes_kernel_stack;
 
 use super::Group;
 use super::attachment::Attach;
-
-/// `PERF_TYPE_SOFTWARE`, and its events for the end of page faults, of which a thread has one at a
-/// time: `PERF_COUNT_SW_PAGE_FAULTS_MIN` and `_MAJ`.
-const SOFTWARE: u32 = 1;
-const FAULTS: [u64; 2] = [5, 6];
 
 /// Whether a raw tracepoint is hit only in interrupts, with interrupts off.
 fn of_interrupts(abi: &Abi, name: &str) -> bool {
@@ -41,13 +37,13 @@ pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program, abi: &
             true => idle_at,
             false => merged.iter().position(|g| {
                 can_share_program(&g.attach, &attach, abi)
-                    && have_same_bodies(program, &g.handlers, &handlers)
+                    && have_same_bodies(program, &g.handlers, &handlers, &attach)
             }),
         };
         match (index.map(|index| &mut merged[index].attach), attach) {
             (Some(Attach::RawTracepoint(names)), Attach::RawTracepoint(more)) => names.extend(more),
-            (Some(Attach::Perf { configs, .. }), Attach::Perf { configs: more, .. }) => {
-                configs.extend(more);
+            (Some(Attach::Perf { events, .. }), Attach::Perf { events: more, .. }) => {
+                events.extend(more);
             }
             (_, attach) => {
                 if idle {
@@ -63,23 +59,9 @@ pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program, abi: &
 /// Whether one program may serve both attachments.
 fn can_share_program(a: &Attach, b: &Attach, abi: &Abi) -> bool {
     let first = |names: &[String]| names.first().is_some_and(|name| of_interrupts(abi, name));
-    let faults = |configs: &[u64]| configs.iter().all(|c| FAULTS.contains(c));
     match (a, b) {
         (Attach::RawTracepoint(a), Attach::RawTracepoint(b)) => first(a) && first(b),
-        (
-            Attach::Perf {
-                ty: SOFTWARE,
-                configs: a,
-                sample,
-                scope,
-            },
-            Attach::Perf {
-                ty: SOFTWARE,
-                configs: b,
-                sample: other,
-                scope: others,
-            },
-        ) => faults(a) && faults(b) && sample == other && scope == others,
+        (Attach::Perf { scope: a, .. }, Attach::Perf { scope: b, .. }) => a == b,
         _ => false,
     }
 }
@@ -102,9 +84,10 @@ pub(crate) fn does_nothing(program: &Program, id: HandlerId) -> bool {
     }
 }
 
-/// Whether the handlers have the same bodies, in order. Code that takes the kernel's stack depends
-/// on its tracepoint.
-fn have_same_bodies(program: &Program, a: &[HandlerId], b: &[HandlerId]) -> bool {
+/// Whether the handlers have the same bodies, in order. At tracepoints, code that takes the kernel's
+/// stack depends on the tracepoint.
+fn have_same_bodies(program: &Program, a: &[HandlerId], b: &[HandlerId], attach: &Attach) -> bool {
+    let perf = matches!(attach, Attach::Perf { .. });
     let body = |id: &HandlerId| &program.handlers[id.index()].body;
     let stack = |id: &HandlerId| {
         let mut insts = body(id).insts();
@@ -113,7 +96,7 @@ fn have_same_bodies(program: &Program, a: &[HandlerId], b: &[HandlerId]) -> bool
     a.len() == b.len()
         && a.iter()
             .zip(b)
-            .all(|(a, b)| body(a) == body(b) && !stack(a))
+            .all(|(a, b)| body(a) == body(b) && (perf || !stack(a)))
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use spile_syntax::pretty::point_text;
 
 use super::kinds::PointMatch;
 use crate::codes;
+use crate::ctype::CTy;
 use crate::facts::{Facts, ModuleQuery};
-use crate::probe::handler::{HandlerContext, HandlerKind};
+use crate::probe::handler::{HandlerContext, HandlerKind, TargetSource, TargetVar};
 use crate::probe::point::{bad_argument, modules, number_in, number_of, positive, string_of};
 use spile_glob::matches_point;
 
@@ -125,6 +126,14 @@ pub(super) fn resolve_named(facts: &dyn Facts, comps: &[Component]) -> DiagResul
     Ok(hits)
 }
 
+/// The variables of a sample, by the names of `struct bpf_perf_event_data`.
+fn sample_variables() -> Vec<TargetVar> {
+    let variable = |(name, n): (&str, u8)| {
+        TargetVar::parameter(name.into(), TargetSource::CtxArg(n), CTy::LONG)
+    };
+    [("sample_period", 0), ("addr", 1)].map(variable).into()
+}
+
 fn perf_match(ty: u32, config: u64, rest: PerfOptions, point: String) -> PointMatch {
     let Some(name) = rest.counter else {
         let event = Event::Perf {
@@ -133,7 +142,10 @@ fn perf_match(ty: u32, config: u64, rest: PerfOptions, point: String) -> PointMa
             sample: rest.sample,
             scope: rest.scope,
         };
-        let ctx = HandlerContext::empty(HandlerKind::Perf);
+        let ctx = HandlerContext {
+            targets: sample_variables(),
+            ..HandlerContext::empty(HandlerKind::Perf)
+        };
         return PointMatch::Event { event, point, ctx };
     };
     // The name of the program whose events the counter counts.

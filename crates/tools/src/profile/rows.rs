@@ -527,7 +527,7 @@ impl ProfileBuilder {
         let (futex, object) = (futex_address(f)?, f.string()?);
         let object = match futex {
             Some(_) => variable(&object),
-            None => Some(object.into_owned()).filter(|o| !o.is_empty()),
+            None => Some(object.into_owned()).filter(|o| !["", "<unknown>"].contains(&&**o)),
         };
         let times = times(f)?;
         let frames = self.mixed_frames(f)?;

@@ -320,8 +320,12 @@ impl HandlerCodegen<'_> {
         let Val::Imm(n @ 0..CTX_ARGS) = n else {
             return Err("the number of a tracepoint argument is not a small constant".into());
         };
+        let first = match self.event() {
+            Event::Perf { .. } => self.options.abi.saved.perf_size,
+            _ => 0,
+        };
         let context = self.asm.word(R10, CTX);
-        Ok(self.asm.word(context, 8 * n.fit::<i16>()))
+        Ok(self.asm.word(context, first + 8 * n.fit::<i16>()))
     }
 
     pub(crate) fn ctx_arg(&mut self, n: Val) -> Res<Reg> {
