@@ -7,6 +7,7 @@
 mod changes;
 mod events;
 mod interpreters;
+mod java;
 mod ranks;
 mod recording_file;
 mod regions;
@@ -100,6 +101,9 @@ pub struct ProfileCommand {
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Python::Auto,
           conflicts_with_all = ["system", "noise", "no_samples"])]
     python: Python,
+    /// Ask Java for the names of the functions that it compiled
+    #[arg(long, conflicts_with_all = ["system", "noise", "no_samples"])]
+    java: bool,
     /// Record the call paths from which the program makes system calls
     #[arg(long, conflicts_with_all = ["system", "noise"])]
     stacks: bool,
@@ -274,7 +278,11 @@ fn prepare(
             tool.target = TargetProcess::Pid(pid);
         }
         None => {
-            tool.target = TargetProcess::Command(command(&cli.command)?);
+            let words = command(&cli.command)?;
+            tool.target = TargetProcess::Command(match cli.java {
+                true => command(&java::with_options(&cli.command))?,
+                false => words,
+            });
             let name = cli.command.first().and_then(|c| Path::new(c).file_name());
             if name.is_some_and(|name| name == "srun") {
                 print_stderr(
@@ -351,6 +359,9 @@ fn account(
     }
     let known: &[_] = if same { &now } else { &[] };
     let at_end = |pid, tid| same.then(|| in_call(pid, tid)).flatten();
+    if let Some(pid) = cli.pid.filter(|_| cli.java) {
+        java::request_names(pid);
+    }
     let mut data = rows.finish(known, at_end);
     if !same {
         unlisted(now.len(), &mut data);
@@ -361,6 +372,18 @@ fn account(
         let lost = (interpreters::samples(&data), what);
         add_losses(&mut data.lost, [lost]);
     }
+    let [of_java, others] = java::unnamed(&data);
+    let hints = [
+        (
+            of_java,
+            "samples in functions that Java compiled, whose names are missing: --java",
+        ),
+        (
+            others,
+            "samples in generated code, whose names its program did not write",
+        ),
+    ];
+    add_losses(&mut data.lost, hints);
     let leader = data.processes.iter().find(|p| Some(p.pid) == leader);
     let status = outcome.status.or_else(|| leader.and_then(|p| p.status));
     let end = Some(RecordingEnd {

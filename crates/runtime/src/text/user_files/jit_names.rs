@@ -25,7 +25,7 @@ pub(super) struct JitSymbol {
 
 /// The names of a process's generated code.
 #[derive(Default)]
-pub(super) struct JitNames {
+pub struct JitNames {
     /// Owner of the process and its number in its own PID namespace, once known: the process may have
     /// ended when the file is read again.
     owner: Option<u32>,
@@ -41,6 +41,20 @@ pub(super) struct JitNames {
 }
 
 impl JitNames {
+    /// The names that a process, which may have ended, has written until now.
+    #[must_use]
+    pub fn of(process: u32) -> JitNames {
+        let mut names = JitNames::default();
+        names.reread(process.into());
+        names
+    }
+
+    /// The name of the code at an address.
+    #[must_use]
+    pub fn name(&self, addr: u64) -> Option<&str> {
+        self.find(addr).map(|symbol| &*symbol.name)
+    }
+
     /// The code at an address.
     pub(super) fn find(&self, addr: u64) -> Option<&JitSymbol> {
         let (_, &(end, index)) = self.ranges.range(..=addr).next_back()?;

@@ -37,7 +37,7 @@ use crate::machine::parallel::compute;
 use crate::shared::maps::{ByteTable, HostTables};
 use crate::shared::ring_record::FieldValue;
 use copies::StackCopies;
-use jit_names::JitNames;
+pub use jit_names::JitNames;
 use names::{NameTables, linked_at, loaded_size, symbol_at};
 use reader::{ReadJob, ReadTables, TableReader, WantedTables};
 

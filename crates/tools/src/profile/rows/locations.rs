@@ -1,6 +1,9 @@
 //! Locations in programs from the texts of `sprint_ubacktrace_fileline()` and `usymdata()`.
 
-use spile_profile::model::StackFrame;
+use std::collections::HashMap;
+
+use spile_profile::model::{Snapshot, StackFrame};
+use spile_runtime::text::user_files::JitNames;
 
 /// Functions of the C library that call `main`.
 const BEFORE_MAIN: [&str; 3] = [
@@ -97,12 +100,21 @@ fn plain(function: &str) -> &str {
 }
 
 /// The function, file and line in a name of generated code: `JS:*f /a/b.js:1:23` of V8, whose marks tell how the code
-/// was compiled, or `py::f:/a/b.py` of CPython.
+/// was compiled, `py::f:/a/b.py` of CPython, or `long a.B.f(int)` of Java.
 fn generated(name: &str) -> Option<StackFrame> {
     if let Some((function, file)) = name.strip_prefix("py::").and_then(|n| n.split_once(':')) {
         return Some(StackFrame {
             function: function.to_owned(),
             file: Some(file.to_owned()),
+            ..StackFrame::default()
+        });
+    }
+    let method = name
+        .split_once('(')
+        .and_then(|(method, _)| method.rsplit(' ').next());
+    if let Some(method) = method.filter(|method| method.contains('.')) {
+        return Some(StackFrame {
+            function: method.to_owned(),
             ..StackFrame::default()
         });
     }
@@ -126,6 +138,39 @@ fn generated(name: &str) -> Option<StackFrame> {
         line,
         ..StackFrame::default()
     })
+}
+
+/// Names the functions of generated code that programs wrote after the stacks were recorded, as Java does at its end.
+pub(super) fn name_generated_code(data: &mut Snapshot) {
+    let processes: HashMap<u32, u32> = data.threads.iter().map(|t| (t.tid, t.pid)).collect();
+    let mut names: HashMap<u32, JitNames> = HashMap::new();
+    let stacks = data.stacks.iter_mut().map(|s| (s.tid, &mut s.frames));
+    let samples = data.samples.iter_mut().map(|s| (s.tid, &mut s.frames));
+    let wakers = data
+        .wakers
+        .iter_mut()
+        .filter_map(|w| Some((w.waker?, &mut w.frames)));
+    for (tid, frames) in stacks.chain(samples).chain(wakers) {
+        let Some(process) = processes.get(&tid) else {
+            continue;
+        };
+        for frame in frames.iter_mut().filter(|f| f.module.is_none()) {
+            let digits = frame.function.strip_prefix("0x");
+            let Some(address) = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok())
+            else {
+                continue;
+            };
+            let names = names
+                .entry(*process)
+                .or_insert_with(|| JitNames::of(*process));
+            if let Some(name) = names.name(address) {
+                *frame = generated(name).unwrap_or_else(|| StackFrame {
+                    function: name.to_owned(),
+                    ..StackFrame::default()
+                });
+            }
+        }
+    }
 }
 
 /// The name in front of `+0xOFFSET`.
@@ -209,6 +254,8 @@ mod tests {
         );
         assert_eq!(of("JS:^f+0x1f"), "f|||0");
         assert_eq!(of("py::C.f:/a/b.py+0x3"), "C.f||/a/b.py|0");
+        assert_eq!(of("int[] a.B$1.f(int, a.C)+0x3"), "a.B$1.f|||0");
+        assert_eq!(of("StubRoutines (1)+0x3"), "StubRoutines (1)|||0");
         assert_eq!(of("JS:*f /c.js:1:23+0x1 [p]"), "JS:*f /c.js:1:23|p||0");
         assert_eq!(of(""), "|||0");
     }

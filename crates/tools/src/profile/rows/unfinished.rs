@@ -3,6 +3,7 @@
 use spile_profile::model::{BLOCKED, CallParts, Ns, PREEMPTED, Snapshot, Thread, TimedEvent};
 
 use super::builder::{LiveThread, ProfileBuilder, REUSED, SingleCall, TimeOwner, call_parts};
+use super::locations::name_generated_code;
 use crate::rows::Fields;
 use crate::{MALFORMED, add_losses};
 
@@ -87,6 +88,7 @@ impl ProfileBuilder {
         self.intervals_stay_open();
         add_losses(&mut self.snapshot.lost, [(self.malformed, MALFORMED)]);
         let mut snapshot = std::mem::take(&mut self.snapshot);
+        name_generated_code(&mut snapshot);
         self.sort(&mut snapshot);
         snapshot
     }
