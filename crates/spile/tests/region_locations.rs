@@ -255,13 +255,18 @@ fn a_process_that_ran_already_has_no_regions() {
 fn statically_linked_programs_have_regions() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("source.c");
-    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
-    for (name, option) in [
-        ("plain", "-static"),
-        ("pie", "-static-pie"),
-        ("linked", "-pie"),
+    // The program's file is read while it runs.
+    let text = "#include <stdio.h>\n#include <unistd.h>\n\
+                int main(void) { puts(PART); usleep(300000); return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    for (name, option, part) in [
+        ("plain", "-static", "MPI_Init"),
+        ("pie", "-static-pie", "OMP_NUM_THREADS"),
+        ("linked", "-pie", "MPI_Init"),
+        ("without", "-static", "none"),
     ] {
         let mut compiler = Command::new("cc");
+        compiler.arg(format!("-DPART=\"{part}\""));
         compiler.arg(option).arg("-o").arg(dir.path().join(name));
         assert!(
             compiler.arg(&source).status().unwrap().success(),
@@ -289,7 +294,7 @@ fn statically_linked_programs_have_regions() {
         !both.contains("linked (") && !both.contains("sh ("),
         "{both}"
     );
-    assert!(told("./linked; true").is_null());
+    assert!(told("./linked; ./without; true").is_null());
     // A program that runs another one is judged by the last.
     assert!(told("exec ./linked").is_null());
     let last = told("exec ./pie");

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use memchr::memmem;
 use spile_kernel::process;
 
 use super::times::{self, CountFolder};
@@ -16,6 +17,18 @@ const ALL: [(&str, &[&str]); 2] = [
     ),
     ("calls of MPI", &["libmpi.so", "libmpich.so", "libmpi_"]),
 ];
+
+/// What is in the file of a program that has such parts or named regions in it. Files without symbols still have the names
+/// of OpenMP's environment variables.
+const IN_FILES: [&[u8]; 4] = [b"GOMP_", b"OMP_NUM_THREADS", b"MPI_Init", b"spile_region_"];
+
+/// Whether the program of a process can have regions; false if its file cannot be read any more.
+pub(super) fn may_have_any(pid: u32) -> bool {
+    let bytes = std::fs::read(format!("/proc/{pid}/exe")).unwrap_or_default();
+    IN_FILES
+        .iter()
+        .any(|part| memmem::find(&bytes, part).is_some())
+}
 
 /// Makes the command load the library that reports which region of a program a thread is in.
 /// Returns the folder where it counts times, and the library's file.

@@ -4,6 +4,7 @@ use spile_cast::Cast;
 use spile_profile::model::{Process, Thread};
 
 use super::builder::{ProfileBuilder, REUSED, TID_BITS};
+use crate::profile::regions;
 use crate::rows::Fields;
 
 /// The thread id in a key.
@@ -125,7 +126,7 @@ impl ProfileBuilder {
         self.set_identity(index, pid, ppid, name.clone());
         let process = self.processes.get_mut(&pid)?;
         process.comm = name;
-        process.linked_statically = linked_statically;
+        process.linked_statically = linked_statically && regions::may_have_any(pid);
         process.ended_ns = None;
         process.status = None;
         Some(())
