@@ -73,6 +73,9 @@ pub fn run(parts: &[String]) {
     if parts.iter().any(|p| p == "profile") {
         crate::profile::run();
     }
+    if parts.iter().any(|p| p == "samples") {
+        crate::profile::samples();
+    }
     if parts.iter().any(|p| p == "floor") {
         crate::floor::run();
         crate::profile::start_and_end();

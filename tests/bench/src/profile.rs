@@ -35,6 +35,9 @@ const FEWER: u64 = 100;
 /// The recorder with `--trace`, which counts the same calls as without.
 const TRACE: &str = "spile profile --trace";
 
+/// The recorder without samples and stacks of waits.
+const NO_SAMPLES: &str = "spile profile --no-samples";
+
 /// Empty handlers at the events of `spile profile`, which record nothing.
 const EMPTY: &str = "empty handlers";
 
@@ -87,6 +90,46 @@ struct RunTimes {
     whole: f64,
 }
 
+/// Programs that compute, plain, sampled by perf, and recorded with and without samples.
+pub(crate) fn samples() {
+    let (Some(pi), Some(ray)) = (
+        compiled("profile-pi", "-fopenmp"),
+        compiled("profile-ray", "-pthread"),
+    ) else {
+        return eprintln!("profile: no C compiler with OpenMP");
+    };
+    let mut tools = measured_tools();
+    tools.retain(|tool| {
+        ["plain", "spile profile", NO_SAMPLES, "perf record -g -F 99"].contains(&tool.name)
+    });
+    let rounds = env_number("SPILE_ROUNDS", ROUNDS);
+    let [many, regions, rays] = computing(pi, ray);
+    let eight = Workload {
+        name: "ray tracer, 8 threads",
+        args: &["1200", "8"],
+        ..rays
+    };
+    for workload in [many, regions, eight] {
+        compare(&workload, &tools, rounds);
+    }
+}
+
+/// Programs of OpenMP and of threads that compute.
+fn computing(pi: PathBuf, ray: PathBuf) -> [Workload; 3] {
+    let workload = |name, program, args| Workload {
+        name,
+        program,
+        args,
+        fewer: None,
+        launcher: &[],
+    };
+    [
+        workload("pi, 32 threads, 1 region", pi.clone(), &["32", "1"]),
+        workload("pi, 8 threads, 400 regions", pi, &["8", "400"]),
+        workload("ray tracer, 2 threads", ray, &[]),
+    ]
+}
+
 /// Builds the workloads and measures.
 pub(crate) fn run() {
     let (Some(pi), Some(ray), Some(short), Some(lives)) = (
@@ -116,13 +159,6 @@ fn programs(tools: &[MeasuredTool], [pi, ray, short]: [PathBuf; 3], rounds: usiz
         "programs under tools, {rounds} rounds in turns: medians in ms, and over the median of plain;"
     );
     println!("in brackets the middle half of the ratios of main() to plain, round by round\n");
-    let pi = |name, args| Workload {
-        name,
-        program: pi.clone(),
-        args,
-        fewer: None,
-        launcher: &[],
-    };
     let short = |name, args, fewer| Workload {
         name,
         program: short.clone(),
@@ -130,16 +166,8 @@ fn programs(tools: &[MeasuredTool], [pi, ray, short]: [PathBuf; 3], rounds: usiz
         fewer,
         launcher: &[],
     };
-    let mut all = vec![
-        pi("pi, 32 threads, 1 region", &["32", "1"]),
-        pi("pi, 8 threads, 400 regions", &["8", "400"]),
-        Workload {
-            name: "ray tracer, 2 threads",
-            program: ray,
-            args: &[],
-            fewer: None,
-            launcher: &[],
-        },
+    let mut all = Vec::from(computing(pi, ray));
+    all.extend([
         short(
             "a byte read and written, 500,000",
             &["bytes", "500000"],
@@ -147,7 +175,7 @@ fn programs(tools: &[MeasuredTool], [pi, ray, short]: [PathBuf; 3], rounds: usiz
         ),
         short("fork, exit and wait, 2,000", &["forks", "2000"], None),
         short("page faults, 100,000", &["faults", "100000"], None),
-    ];
+    ]);
     for (name, compiler, launcher) in MPI {
         match compiled_by(compiler, "profile-mpi", "-O2") {
             Some(program) => all.push(Workload {
@@ -244,12 +272,20 @@ fn measured_tools() -> Vec<MeasuredTool> {
     let spile = built("spile").display().to_string();
     // A file for one process, a folder for ranks.
     let recording = built("bench-trace.spile").display().to_string();
+    let samples = built("bench-samples.data").display().to_string();
     let mut bpftrace = bpftrace_tool("bpftrace", "");
     bpftrace.argv.pop();
     bpftrace.argv.extend([BPFTRACE, "-c"].map(String::from));
     vec![
         tool_of("plain", &["/usr/bin/env"]),
         tool_of("spile profile", &[&spile, "profile", "--"]),
+        tool_of(NO_SAMPLES, &[&spile, "profile", "--no-samples", "--"]),
+        tool_of(
+            "perf record -g -F 99",
+            &[
+                "perf", "record", "-q", "-g", "-F", "99", "-o", &samples, "--",
+            ],
+        ),
         tool_of(
             TRACE,
             &[&spile, "profile", "--trace", "-o", &recording, "--"],
@@ -390,7 +426,7 @@ fn compare(workload: &Workload, tools: &[MeasuredTool], rounds: usize) {
 /// The start and end of the recorder, and of a session with its events and empty handlers.
 pub(crate) fn start_and_end() {
     let mut tools = measured_tools();
-    tools.retain(|tool| ["plain", "spile profile", EMPTY].contains(&tool.name));
+    tools.retain(|tool| ["plain", "spile profile", NO_SAMPLES, EMPTY].contains(&tool.name));
     ends(&tools, env_number("SPILE_ROUNDS", ROUNDS));
 }
 
