@@ -88,6 +88,8 @@ pub struct Controller {
     pub commands: Commands,
     /// Whether errors of handlers are only counted, not printed.
     pub silent_errors: bool,
+    /// Whether the same holds for full arrays.
+    pub silent_overflows: bool,
 }
 
 impl Controller {
@@ -153,6 +155,7 @@ impl Controller {
             quiet,
             commands: Commands::default(),
             silent_errors: false,
+            silent_overflows: false,
         }
     }
 
@@ -434,11 +437,16 @@ impl Controller {
             .too_many_errors(&self.env.globals.program.limits);
     }
 
+    /// Whether an error is only counted.
+    fn is_silent(&self, message: &str) -> bool {
+        self.silent_errors || self.silent_overflows && way_out::is_overflow(message)
+    }
+
     fn script_error(&mut self, error: &ScriptError, handler: HandlerId) {
         let message = String::from_utf8_lossy(error.message.message());
         let (probe, program) = ((Some(handler), &[][..]), &self.env.globals.program);
         let line = message::error_line(&message, error.site, &error.callers, probe, program);
-        if self.silent_errors {
+        if self.is_silent(&message) {
             self.controller_errors += 1;
             self.sum_up();
         } else {

@@ -38,6 +38,8 @@ pub struct SessionOptions {
     pub ends_with_process: bool,
     /// Whether handlers' errors are counted but not printed, and do not change the exit status.
     pub suppress_errors: bool,
+    /// Whether the elements that full arrays turn away are counted, and not printed as errors.
+    pub suppress_overflows: bool,
     /// The command of `-c`, if it was already forked.
     pub suspended_child: Option<WatchedProcess>,
     /// The destination of output (`-o`).

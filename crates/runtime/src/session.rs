@@ -192,6 +192,7 @@ impl Session {
         controller.commands.hold();
         controller.stops_with(Rc::clone(&ends));
         controller.silent_errors = options.suppress_errors;
+        controller.silent_overflows = options.suppress_overflows;
         if let Some(deferred) = &deferred {
             controller.set_mark(*deferred.word(), user_files);
         }

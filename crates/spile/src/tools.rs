@@ -39,13 +39,14 @@ pub(crate) fn run(run: ToolRun, rows: RowSink, color: bool) -> Result<Outcome, F
         texts: vec![(format!("tools/{name}.stp"), text)],
         args: run.args,
     };
-    let (outside, armed) = (run.outside, run.armed);
+    let (outside, armed, counts) = (run.outside, run.armed, run.quiet);
     let ended = passes::run_script(&cli, Some(script), color, |options| {
         options.output = OutputTarget::Rows(rows);
         options.outside = outside;
         options.ends_with_process = true;
         // Handler errors are reported, and count for the exit status.
         options.suppress_errors = false;
+        options.suppress_overflows = counts;
         options.armed = armed.or(options.armed.take());
     })?;
     match ended {

@@ -1,6 +1,8 @@
 //! `spile report` and `spile diff`: reads profile files and writes reports.
 
-use std::io::IsTerminal;
+use std::fs::Permissions;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -219,8 +221,27 @@ fn export(run: &Run, format: &ExportFormat, to: Option<&Path>) -> Result<(), Fai
 }
 
 fn put(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes)
-        .map_err(|e| fail(format_args!("cannot write {}: {e}", path.display())))
+    write_whole(path, bytes).map_err(|e| fail(format_args!("cannot write {}: {e}", path.display())))
+}
+
+/// Writes a file as a whole, or leaves what was there. Pipes, devices and links stay what they are.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let old = path.symlink_metadata().ok();
+    if old.as_ref().is_some_and(|old| !old.is_file()) {
+        return std::fs::write(path, bytes);
+    }
+    let permissions = old.map_or_else(|| Permissions::from_mode(0o666), |old| old.permissions());
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+    let new = tempfile::Builder::new()
+        .permissions(permissions)
+        .tempfile_in(folder.unwrap_or(Path::new(".")));
+    // The folder can be another's.
+    let Ok(mut new) = new else {
+        return std::fs::write(path, bytes);
+    };
+    new.write_all(bytes)?;
+    new.persist(path)?;
+    Ok(())
 }
 
 /// `spile diff`.
@@ -244,4 +265,32 @@ pub fn diff(cli: &Diff) -> Result<u8, Failure> {
         print_stdout(text::diff(&a, &b, width(std::io::stdout()), cli.top))?;
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_written_whole_and_keep_their_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page");
+        let mode = || path.metadata().unwrap().permissions().mode() & 0o777;
+        write_whole(&path, b"one").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        write_whole(&path, b"two").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        assert_eq!(mode(), 0o640);
+
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        write_whole(&link, b"three").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"three");
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+
+        assert!(write_whole(Path::new("/dev/full"), b"four").is_err());
+        assert!(write_whole(&folder.path().join("no/page"), b"five").is_err());
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 2);
+    }
 }

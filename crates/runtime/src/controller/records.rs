@@ -141,7 +141,7 @@ impl Controller {
         let probe = (Some(handler), others.unwrap_or_default());
         let line = message::error_line(message, site, callers, probe, &self.env.globals.program);
         self.errors_seen = true;
-        if self.silent_errors {
+        if self.is_silent(message) {
             return;
         }
         self.out.flush();

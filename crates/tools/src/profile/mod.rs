@@ -583,7 +583,10 @@ fn destination(cli: &ProfileCommand, header: &Header) -> Option<PathBuf> {
 fn losses(outcome: &Outcome, data: &mut Snapshot) {
     let account = &outcome.losses;
     let counts = [
-        (account.errors, "events: their handlers failed"),
+        (
+            account.errors,
+            "events whose handlers failed or found a table full",
+        ),
         (
             account.skipped.reentrancy,
             "events that hit while another was handled, mostly interrupts; their time counts where they hit",
