@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::locks::waits_for_lock;
 use crate::model::{Ns, Profile, TimePart};
 use crate::paths::{LocationKind, PathLocation, PathSample, function, threads};
-use crate::run::Run;
+use crate::run::{Run, function_of_parallel};
 use crate::sleeping_threads::sleeping_threads;
+use crate::waits::WaitKind;
 
 /// Minimum share of a place in the whole time, in percent.
 const LEAST: u128 = 5;
@@ -60,8 +60,9 @@ pub struct Finding {
     pub location: Option<String>,
     /// The function of the program that called it, if the function is one of a system library.
     pub caller: Option<String>,
-    /// Whether they waited for a lock.
-    pub lock: bool,
+    /// Whether they waited for a lock or at a barrier. At a barrier they may also have been on the
+    /// processor.
+    pub wait: Option<WaitKind>,
     /// What they waited for, see [`crate::model::Sample::object`].
     pub object: Option<String>,
     /// For a lock, the function that released it most often in time, with its line.
@@ -76,7 +77,7 @@ pub struct Finding {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Place {
     part: TimePart,
-    lock: bool,
+    wait: Option<WaitKind>,
     call: Option<String>,
     function: String,
     module: Option<String>,
@@ -182,8 +183,8 @@ fn holders(run: &Run) -> Holders {
                 continue;
             };
             let name = match at.file_and_line() {
-                Some(line) => format!("`{}` ({line})", at.name),
-                None => format!("`{}`", at.name),
+                Some(line) => format!("`{}` ({line})", at.name()),
+                None => format!("`{}`", at.name()),
             };
             let ns = holders
                 .entry((index, futex))
@@ -221,8 +222,8 @@ fn finding(place: Place, sum: Sum, holders: &Holders) -> Finding {
         function: place.function,
         location: longest(sum.lines).or(place.module),
         caller: place.caller,
-        holder: place.lock.then(|| longest(released)).flatten(),
-        lock: place.lock,
+        holder: longest(released).filter(|_| place.wait == Some(WaitKind::Lock)),
+        wait: place.wait,
         object: place.object,
         ns: sum.ns,
         threads: sum.threads.len() as u64,
@@ -245,14 +246,24 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
     let call = sample.path.iter().find(|at| at.kind == LocationKind::Call);
     // Calls are made by wrappers of the C library, which say nothing.
     let own_code = own.filter(|own| own.module.is_none() && own.file.is_some());
-    let at = if call.is_some() {
+    let barrier = sample.wait == Some(WaitKind::Barrier);
+    let at = if barrier {
+        // A thread of the pool that waits at its region's end has no function of the program.
+        let mut path = sample.path.iter().rev();
+        own.or_else(|| path.find(|at| parallel(at).is_some()))
+            .or(inner)
+    } else if call.is_some() {
         own.or(inner)
     } else if inner.is_some_and(in_interpreter) {
         own_code.or(inner)
     } else {
         inner
     };
-    let name = |at: Option<&PathLocation>| at.map(|at| at.name.clone());
+    let name = |at: Option<&PathLocation>| {
+        let at = at?;
+        let function = parallel(at).filter(|_| barrier);
+        Some(function.unwrap_or(at.name()).to_owned())
+    };
     let caller = own.filter(|own| Some(*own) != at);
     let region = || {
         sample
@@ -264,7 +275,7 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
     let at = at.or_else(region);
     let place = Place {
         part,
-        lock: part == TimePart::Blocked && waits_for_lock(functions().map(|f| &*f.name)),
+        wait: sample.wait,
         call: name(call),
         // Addresses without a name are one place for each program or library.
         function: name(at)
@@ -275,6 +286,12 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
         object: sample.object.clone(),
     };
     (place, at.or(caller).and_then(PathLocation::file_and_line))
+}
+
+/// The function with a parallel region, if the location is one.
+fn parallel(at: &PathLocation) -> Option<&str> {
+    let region = Some(at).filter(|at| at.kind == LocationKind::Region)?;
+    function_of_parallel(region.name())
 }
 
 /// Whether a location is in the Python interpreter itself, which works for the functions of a program.
@@ -295,6 +312,16 @@ pub(crate) fn matters(ns: Ns, whole: Ns) -> bool {
 }
 
 impl Finding {
+    /// Whether the threads waited for a lock.
+    pub(crate) fn is_lock(&self) -> bool {
+        self.wait == Some(WaitKind::Lock)
+    }
+
+    /// Whether the threads waited at a barrier.
+    pub(crate) fn is_barrier(&self) -> bool {
+        self.wait == Some(WaitKind::Barrier)
+    }
+
     /// What the threads did there, as the end of a sentence: "`crunch` (busy.c:5), on the
     /// processor".
     pub fn sentence(&self) -> String {
@@ -313,12 +340,23 @@ impl Finding {
             false => format!("{start} in {place}"),
         };
         match self.part {
+            TimePart::User if self.is_barrier() => {
+                format!(
+                    "{}, spinning on the processor",
+                    in_place("waiting at a barrier".to_owned())
+                )
+            }
+            TimePart::SyscallCpu if self.is_barrier() => {
+                let start = format!("waiting at a barrier, the kernel works for {call}");
+                in_place(start)
+            }
+            TimePart::Blocked if self.is_barrier() => in_place("waiting at a barrier".to_owned()),
             TimePart::User if place.is_empty() => {
                 "on the processor, in no sampled function".to_owned()
             }
             TimePart::User => format!("{place}, on the processor"),
             TimePart::SyscallCpu => in_place(format!("the kernel works for {call}")),
-            TimePart::Blocked if self.lock => {
+            TimePart::Blocked if self.is_lock() => {
                 let lock = self.object.as_ref().map(|name| format!("`{name}`"));
                 let waits = in_place(format!(
                     "waiting for {}",

@@ -19,6 +19,7 @@ use crate::answer::{Finding, findings_of_all};
 use crate::model::{Activity, Ns, TimePart};
 use crate::regions::Region;
 use crate::run::{CallGroup, OUTSIDE, Run, Summary, TimeSum};
+use crate::waits::WaitKind;
 
 /// Confidence of the noise, in percent.
 pub const CONFIDENCE: u32 = 99;
@@ -225,7 +226,7 @@ fn places(sums: &[Vec<RunSums>; 2], comparison: &Comparison) -> Vec<ChangedPlace
     /// What identifies a place: lines differ between runs.
     type Key<'r> = (
         TimePart,
-        bool,
+        Option<WaitKind>,
         Option<&'r str>,
         &'r str,
         Option<&'r str>,
@@ -237,7 +238,7 @@ fn places(sums: &[Vec<RunSums>; 2], comparison: &Comparison) -> Vec<ChangedPlace
             for (place, square) in &run.places {
                 let key = (
                     place.part,
-                    place.lock,
+                    place.wait,
                     place.call.as_deref(),
                     &*place.function,
                     place
@@ -299,7 +300,7 @@ fn places_of_calls(summary: &Summary) -> Vec<Finding> {
             function: String::new(),
             location: None,
             caller: None,
-            lock: false,
+            wait: None,
             object: None,
             holder: None,
             ns,

@@ -118,7 +118,7 @@ fn losses_matter(run: &Run, summary: &Summary) -> bool {
 fn place(finding: &Finding) -> Value {
     json!({
         "function": finding.function, "location": finding.location, "caller": finding.caller,
-        "call": finding.call, "state": State::new(finding.part, finding.lock) as usize,
+        "call": finding.call, "state": State::new(finding.part, finding.wait) as usize,
         "part": finding.part.name(), "time": finding.ns, "threads": finding.threads,
     })
 }

@@ -85,28 +85,15 @@ pub fn json_diff(a: &[Run], b: &[Run]) -> String {
         row.collect()
     };
     let places = differences.places.iter().map(|row| {
-        let Finding {
-            part,
-            call,
-            function,
-            location,
-            caller,
-            lock,
-            ..
-        } = &row.place;
+        let mut place = place(&row.place);
         let mut change = sides(&row.change);
         for side in ["a", "b"] {
             change[side] = json!({ "time": change[side]["time"] });
         }
-        for (key, value) in [
-            ("part", part.key().into()),
-            ("call", call.clone().into()),
-            ("function", function.clone().into()),
-            ("location", location.clone().into()),
-            ("caller", caller.clone().into()),
-            ("lock", (*lock).into()),
+        for key in [
+            "part", "call", "function", "location", "caller", "lock", "barrier",
         ] {
-            change[key] = value;
+            change[key] = place[key].take();
         }
         change
     });
@@ -158,8 +145,8 @@ fn recording(profile: &crate::Profile) -> Value {
 fn place(finding: &Finding) -> Value {
     json!({
         "part": finding.part.key(), "call": finding.call, "function": finding.function,
-        "location": finding.location, "caller": finding.caller, "lock": finding.lock,
-        "object": finding.object, "released_by": finding.holder, "time": finding.ns,
+        "location": finding.location, "caller": finding.caller, "lock": finding.is_lock(),
+        "barrier": finding.is_barrier(), "object": finding.object, "released_by": finding.holder, "time": finding.ns,
         "threads": finding.threads,
     })
 }

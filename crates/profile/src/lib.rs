@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`time`] | times, and the parts of a thread's time |
 //! | [`model`] | processes, threads, system calls, contexts, stacks, events |
+//! | `frames` | frames of stacks, equal ones as one |
 //! | [`file`] | JSON Lines with snapshots: the writer, and a reader for whatever it meets |
 //! | [`run`] | the profiles of a run as one: ranks, nodes, imbalance |
 //! | [`sleeping_threads`] | threads that only sleep |
@@ -13,7 +14,7 @@
 //! | [`paths`] | where in the program time was spent |
 //! | `samples` | measured times, divided by samples |
 //! | [`answer`] | what matters most, in sentences |
-//! | `locks` | which functions wait for locks |
+//! | `waits` | what threads wait for: locks, barriers |
 //! | [`changes`] | what differs between two sets of runs by more than the noise |
 //! | [`timeline`] | the trace: what each thread did, one thing within another |
 //! | [`export`] | formats of other tools |
@@ -32,9 +33,9 @@ pub mod answer;
 pub mod changes;
 pub mod export;
 pub mod file;
+mod frames;
 pub mod html;
 pub mod json;
-mod locks;
 pub mod model;
 pub mod noise;
 pub mod paths;
@@ -46,6 +47,9 @@ pub mod sleeping_threads;
 pub mod system;
 pub mod time;
 pub mod timeline;
+mod waits;
 
+pub use frames::SharedFrames;
 pub use model::*;
 pub use run::Run;
+pub use waits::WaitKind;

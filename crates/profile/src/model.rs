@@ -9,6 +9,7 @@
 //! interrupts + residual. Each nanosecond is in at most one of them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -503,6 +504,9 @@ impl CallParts {
     }
 }
 
+/// A frame that all stacks with the same one share, because large recordings have millions.
+pub type Frame = Arc<StackFrame>;
+
 /// A location in a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StackFrame {
@@ -530,7 +534,7 @@ pub struct Stack {
     /// The system call.
     pub call: String,
     /// Frames, from the caller of the system call to `main`.
-    pub frames: Vec<StackFrame>,
+    pub frames: Vec<Frame>,
     /// Number of calls.
     pub count: u64,
     /// Their total time, from entry to exit.
@@ -562,10 +566,10 @@ pub struct Sample {
     pub object: Option<String>,
     /// Frames in the kernel, the innermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kernel: Vec<StackFrame>,
+    pub kernel: Vec<Frame>,
     /// Frames of the program, from the innermost to `main`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub frames: Vec<StackFrame>,
+    pub frames: Vec<Frame>,
     /// Number of samples; of stacks of blocked calls.
     pub count: u64,
     /// The measured time of blocked calls; 0 of samples.
@@ -589,7 +593,7 @@ pub struct Waker {
     pub futex: Option<u64>,
     /// The waker's frames, from the innermost to `main`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub frames: Vec<StackFrame>,
+    pub frames: Vec<Frame>,
     /// Number of times.
     pub count: u64,
     /// For how long the thread had been blocked.

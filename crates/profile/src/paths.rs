@@ -1,48 +1,100 @@
 //! Call paths: the locations in the program where each thread's time was spent, as lists of locations
 //! and as trees. Without samples they are those of system calls.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::model::{
-    Activity, CallTotals, Context, Ns, Profile, Sample, Snapshot, Stack, StackFrame, Thread,
-    TimePart, thread_title,
+    CallTotals, Context, Frame, Ns, Profile, Stack, StackFrame, Thread, TimePart, thread_title,
 };
-use crate::run::{ContextIndex, Run, label, last};
+use crate::run::{ContextIndex, Run, is_barrier, label, last};
 use crate::samples;
+use crate::waits::WaitKind;
 
 /// Maximum number of frames of a path, counted from the call: the kernel's stacks have half as
 /// many, and files can come from outside.
 pub(crate) const DEEPEST: usize = 256;
 
-/// Libraries whose functions are on the path of every system call; their lines carry no
-/// information.
-pub(crate) const LIBRARIES: [&str; 4] = ["libc.so", "libpthread", "ld-linux", "ld-musl"];
+/// Libraries whose functions are on the path of every system call, or of every wait of OpenMP; their
+/// lines carry no information.
+pub(crate) const LIBRARIES: [&str; 7] = [
+    "libc.so",
+    "libpthread",
+    "ld-linux",
+    "ld-musl",
+    "libgomp",
+    "libomp",
+    "libiomp",
+];
 
-/// A location on the way to a system call.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// A location on the way to a system call, with its file, line and module if known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PathLocation {
-    /// Its name in reports.
-    pub name: String,
     /// Its kind.
     pub kind: LocationKind,
-    /// The source file.
-    pub file: Option<String>,
-    /// The source line, from 1.
-    pub line: Option<u32>,
-    /// The program or library.
-    pub module: Option<String>,
+    /// Its name and place: that of a function's frame, shared with the stacks.
+    pub frame: Frame,
+}
+
+impl Deref for PathLocation {
+    type Target = StackFrame;
+
+    fn deref(&self) -> &StackFrame {
+        &self.frame
+    }
+}
+
+/// The order of names.
+impl Ord for PathLocation {
+    fn cmp(&self, other: &PathLocation) -> Ordering {
+        fn key(at: &PathLocation) -> impl Ord {
+            (&at.function, at.kind, &at.file, at.line, &at.module)
+        }
+        // Paths mostly share their frames.
+        match self.kind == other.kind && Arc::ptr_eq(&self.frame, &other.frame) {
+            true => Ordering::Equal,
+            false => key(self).cmp(&key(other)),
+        }
+    }
+}
+
+impl PartialOrd for PathLocation {
+    fn partial_cmp(&self, other: &PathLocation) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl PathLocation {
-    /// Whether it is in a library of [`LIBRARIES`].
-    pub(crate) fn in_library(&self) -> bool {
-        let module = self.module.as_deref().unwrap_or_default();
-        LIBRARIES.iter().any(|library| module.starts_with(library))
+    /// A location of which only the name is known.
+    pub fn new(name: impl Into<String>, kind: LocationKind) -> PathLocation {
+        let frame = StackFrame {
+            function: name.into(),
+            ..StackFrame::default()
+        };
+        PathLocation {
+            kind,
+            frame: frame.into(),
+        }
+    }
+
+    /// Its name in reports.
+    pub fn name(&self) -> &str {
+        &self.function
     }
 
     /// The last component of its file, and the line.
     pub(crate) fn file_and_line(&self) -> Option<String> {
         Some(format!("{}:{}", last(self.file.as_deref()?), self.line?))
+    }
+}
+
+impl StackFrame {
+    /// Whether it is in a library of [`LIBRARIES`].
+    pub(crate) fn in_library(&self) -> bool {
+        let module = self.module.as_deref().unwrap_or_default();
+        LIBRARIES.iter().any(|library| module.starts_with(library))
     }
 }
 
@@ -89,6 +141,8 @@ pub struct PathSample {
     /// The part of the thread's time. `None` without samples: then it is the time of whole calls,
     /// or that of a region outside of calls.
     pub part: Option<TimePart>,
+    /// What the thread waited for there: on the processor too at a barrier.
+    pub wait: Option<WaitKind>,
     /// The address of the futex that the thread waited for.
     pub futex: Option<u64>,
     /// What it waited for, see [`crate::model::Sample::object`].
@@ -107,7 +161,7 @@ impl PathSample {
             .iter()
             .rev()
             .filter(|at| at.kind == LocationKind::Region);
-        regions.next().map(|at| at.name.clone())
+        regions.next().map(|at| at.name().to_owned())
     }
 
     /// Whether the sample is of calls.
@@ -154,28 +208,7 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
 /// The paths of all time of all threads, sampled or not, in the order of their numbers. Without samples,
 /// the times blocked in calls are divided by the stacks of these calls, if these were recorded.
 pub(crate) fn of_all_time(profile: &Profile) -> Vec<ThreadPaths<'_>> {
-    if profile.header.options.samples.is_some() {
-        return threads(profile);
-    }
-    let wait = |stack: &Stack| Sample {
-        tid: stack.tid,
-        context: stack.context,
-        activity: Activity::Blocked,
-        call: stack.call.clone(),
-        frames: stack.frames.clone(),
-        count: stack.count,
-        ns: stack.ns,
-        ..Sample::default()
-    };
-    let data = Snapshot {
-        samples: profile.data.stacks.iter().map(wait).collect(),
-        ..profile.data.clone()
-    };
-    let sampled = Profile {
-        data,
-        ..Profile::default()
-    };
-    by_thread(profile, samples::paths(&sampled))
+    by_thread(profile, samples::paths(profile))
 }
 
 /// The paths of the calls of all threads, in the order of their numbers.
@@ -213,7 +246,7 @@ fn merged(mut samples: Vec<PathSample>) -> Vec<PathSample> {
 
 /// The paths of system calls, by their threads' ids.
 fn of_calls(profile: &Profile) -> HashMap<u32, Vec<PathSample>> {
-    let contexts = ContextIndex::new(profile);
+    let mut locations = Locations::new(profile);
     let data = &profile.data;
     let mut stacks: HashMap<(u32, u32, &str), Vec<&Stack>> = HashMap::new();
     for stack in &data.stacks {
@@ -225,6 +258,7 @@ fn of_calls(profile: &Profile) -> HashMap<u32, Vec<PathSample>> {
         let sample = PathSample {
             path,
             part: None,
+            wait: None,
             futex: None,
             object: None,
             count,
@@ -239,14 +273,14 @@ fn of_calls(profile: &Profile) -> HashMap<u32, Vec<PathSample>> {
         let key = (call.tid, call.context, call.call.as_str());
         // Of two rows with one key the first has the stacks.
         let stacks = stacks.remove(&key).unwrap_or_default();
-        for (path, count, ns) in split(call, &stacks, &contexts) {
+        for (path, count, ns) in split(call, &stacks, &mut locations) {
             add(call.tid, path, count, ns);
         }
     }
     // Time of a region outside of its calls ends at the region itself.
     for time in &data.context_times {
         let calls = in_calls.get(&(time.tid, time.context)).copied();
-        let path = contexts.locations(time.context);
+        let path = locations.region(time.context).to_vec();
         if !path.is_empty() {
             let outside_calls = time.wall.saturating_sub(calls.unwrap_or(0));
             add(time.tid, path, time.entries, outside_calls);
@@ -256,28 +290,19 @@ fn of_calls(profile: &Profile) -> HashMap<u32, Vec<PathSample>> {
 }
 
 /// Splits a row of calls into a path for each stack, and one for calls without a stack.
-fn split(
-    call: &CallTotals,
+fn split<'a>(
+    call: &'a CallTotals,
     stacks: &[&Stack],
-    contexts: &ContextIndex,
+    locations: &mut Locations<'a>,
 ) -> Vec<(Vec<PathLocation>, u64, Ns)> {
-    let start = contexts.locations(call.context);
-    let end = PathLocation {
-        name: call.call.clone(),
-        ..PathLocation::default()
-    };
+    let start = locations.region(call.context).to_vec();
+    let end = locations.call(&call.call);
     let mut out = Vec::new();
     let unfinished = u64::from(call.unfinished.is_some());
     let mut rest = (call.count.saturating_add(unfinished), call.time());
     for stack in stacks {
         let mut path = start.clone();
-        let frames = &stack.frames[..stack.frames.len().min(DEEPEST)];
-        path.extend(
-            frames
-                .iter()
-                .rev()
-                .map(|f| function(f, LocationKind::Function)),
-        );
+        path.extend(functions(&stack.frames, LocationKind::Function));
         path.push(end.clone());
         let (count, ns) = (stack.count.min(rest.0), stack.ns.min(rest.1));
         rest = (rest.0 - count, rest.1 - ns);
@@ -292,25 +317,77 @@ fn split(
 }
 
 /// The location of a frame in the program or the kernel.
-pub(crate) fn function(frame: &StackFrame, kind: LocationKind) -> PathLocation {
+pub(crate) fn function(frame: &Frame, kind: LocationKind) -> PathLocation {
     PathLocation {
-        name: frame.function.clone(),
         kind,
-        file: frame.file.clone(),
-        line: frame.line,
-        module: frame.module.clone(),
+        frame: Arc::clone(frame),
+    }
+}
+
+/// The locations of frames, from the outermost.
+pub(crate) fn functions(
+    frames: &[Frame],
+    kind: LocationKind,
+) -> impl Iterator<Item = PathLocation> {
+    let frames = &frames[..frames.len().min(DEEPEST)];
+    frames.iter().rev().map(move |f| function(f, kind))
+}
+
+/// The locations in a profile that are no functions. Each is made once, because most paths have some.
+pub(crate) struct Locations<'a> {
+    contexts: ContextIndex<'a>,
+    regions: HashMap<u32, Vec<PathLocation>>,
+    calls: HashMap<&'a str, PathLocation>,
+    states: [PathLocation; 8],
+}
+
+impl<'a> Locations<'a> {
+    pub(crate) fn new(profile: &'a Profile) -> Locations<'a> {
+        let state =
+            |part: TimePart| PathLocation::new(format!("({})", part.name()), LocationKind::State);
+        Locations {
+            contexts: ContextIndex::new(profile),
+            regions: HashMap::new(),
+            calls: HashMap::new(),
+            states: TimePart::ALL.map(state),
+        }
+    }
+
+    /// The regions around this context, and its own; none outside of regions.
+    pub(crate) fn region(&mut self, id: u32) -> &[PathLocation] {
+        let regions = self.regions.entry(id);
+        regions.or_insert_with(|| self.contexts.locations(id))
+    }
+
+    /// Whether a context is a barrier of OpenMP.
+    pub(crate) fn is_barrier(&self, id: u32) -> bool {
+        self.contexts.row(id).is_some_and(is_barrier)
+    }
+
+    /// The system call of that name.
+    pub(crate) fn call(&mut self, name: &'a str) -> PathLocation {
+        let call = self.calls.entry(name);
+        call.or_insert_with(|| PathLocation::new(name, LocationKind::Call))
+            .clone()
+    }
+
+    /// The last location of a path whose time has no name in the program.
+    pub(crate) fn state(&self, part: TimePart) -> PathLocation {
+        self.states[part as usize].clone()
     }
 }
 
 impl ContextIndex<'_> {
     /// Like [`ContextIndex::path`]; empty outside of regions.
-    pub fn locations(&self, id: u32) -> Vec<PathLocation> {
-        let location = |(id, row): (u32, Option<&Context>)| PathLocation {
-            name: label(id, row),
-            kind: LocationKind::Region,
-            file: row.and_then(|r| r.file.clone()),
-            line: row.and_then(|r| r.line),
-            module: row.and_then(|r| Some(last(r.module.as_deref()?).to_owned())),
+    fn locations(&self, id: u32) -> Vec<PathLocation> {
+        let location = |(id, row): (u32, Option<&Context>)| {
+            let frame = StackFrame {
+                function: label(id, row),
+                file: row.and_then(|r| r.file.clone()),
+                line: row.and_then(|r| r.line),
+                module: row.and_then(|r| Some(last(r.module.as_deref()?).to_owned())),
+            };
+            function(&frame.into(), LocationKind::Region)
         };
         self.chain(id).into_iter().map(location).collect()
     }
@@ -382,19 +459,14 @@ impl Node {
 
 /// A tree for each profile: the rank, its threads with their wall time, their calls.
 pub fn trees(run: &Run) -> Vec<Node> {
-    let location = |name: String, kind| PathLocation {
-        name,
-        kind,
-        ..PathLocation::default()
-    };
     let tree = |profile: &Profile| {
         let mut root = Node {
-            location: location(profile.title(), LocationKind::Rank),
+            location: PathLocation::new(profile.title(), LocationKind::Rank),
             ..Node::default()
         };
         for thread in threads(profile) {
             let mut node = Node::from_samples(
-                location(thread.title(), LocationKind::Thread),
+                PathLocation::new(thread.title(), LocationKind::Thread),
                 &thread.samples,
             );
             node.fill(thread.wall(profile.data.at_ns));

@@ -596,6 +596,18 @@ pub fn region_name(id: u32, context: Option<&Context>) -> String {
     format!("{kind}{}", context.name)
 }
 
+/// Whether a region is a barrier of OpenMP, and no other of its waits.
+pub(crate) fn is_barrier(context: &Context) -> bool {
+    let name = &*context.name;
+    context.kind == ContextKind::OmpBarrier && (name.contains("barrier") || !WAITS.contains(&name))
+}
+
+/// The function in the label of a parallel region, if it has a name.
+pub(crate) fn function_of_parallel(label: &str) -> Option<&str> {
+    let function = label.strip_prefix("parallel ")?.split(" (").next()?;
+    (!function.starts_with('(')).then_some(function)
+}
+
 /// The label of a region with the last component of its file: "barrier of main (pi.c:21)",
 /// "taskwait (libpi.so+0x1234)".
 pub fn label(id: u32, context: Option<&Context>) -> String {

@@ -3,29 +3,70 @@
 //! In: a profile with [`Sample`] rows. Out: paths whose times add up to the measured parts of each
 //! thread's time. Time in an activity without samples stays at the region or call itself.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use spile_cast::Cast;
 
 use crate::model::{
-    Activity, CallTotals, Ns, Profile, ROOT, Sample, Snapshot, StackFrame, Thread, TimePart,
+    Activity, CallTotals, Frame, Ns, Profile, ROOT, Sample, Stack, Thread, TimePart,
 };
-use crate::paths::{DEEPEST, LocationKind, PathLocation, PathSample, function};
-use crate::run::ContextIndex;
+use crate::paths::{LocationKind, Locations, PathSample, functions};
+use crate::waits::{WaitKind, WaitKinds};
 
 /// The samples of one activity of a thread in a context: those of a call have its name.
 type Key<'a> = (Activity, u32, &'a str);
 
 /// The samples of a thread that no time was divided by yet.
-type ThreadSamples<'a> = BTreeMap<Key<'a>, Vec<Cow<'a, Sample>>>;
+type ThreadSamples<'a> = BTreeMap<Key<'a>, Vec<Samples<'a>>>;
 
-/// The paths of threads, by their ids.
+/// A row of samples, or of calls with their stack.
+#[derive(Clone, Copy)]
+struct Samples<'a> {
+    context: u32,
+    futex: Option<u64>,
+    object: Option<&'a String>,
+    kernel: &'a [Frame],
+    frames: &'a [Frame],
+    count: u64,
+    ns: Ns,
+}
+
+impl<'a> From<&'a Sample> for Samples<'a> {
+    fn from(row: &'a Sample) -> Samples<'a> {
+        Samples {
+            context: row.context,
+            futex: row.futex,
+            object: row.object.as_ref(),
+            kernel: &row.kernel,
+            frames: &row.frames,
+            count: row.count,
+            ns: row.ns,
+        }
+    }
+}
+
+impl<'a> From<&'a Stack> for Samples<'a> {
+    fn from(row: &'a Stack) -> Samples<'a> {
+        Samples {
+            context: row.context,
+            futex: None,
+            object: None,
+            kernel: &[],
+            frames: &row.frames,
+            count: row.count,
+            ns: row.ns,
+        }
+    }
+}
+
+/// The paths of threads, by their ids. Without samples, the times blocked in calls are divided by the
+/// stacks of these calls, if these were recorded.
 pub(crate) fn paths(profile: &Profile) -> HashMap<u32, Vec<PathSample>> {
     let data = &profile.data;
     let mut attribution = Attribution {
-        contexts: ContextIndex::new(profile),
-        samples: by_thread(data),
+        locations: Locations::new(profile),
+        samples: by_thread(profile),
+        waits: WaitKinds::default(),
         paths: HashMap::new(),
     };
     let mut blocked: HashMap<u32, Ns> = HashMap::new();
@@ -49,27 +90,27 @@ pub(crate) fn paths(profile: &Profile) -> HashMap<u32, Vec<PathSample>> {
 
 /// The samples by thread and activity. Where the stacks of all calls were recorded, they replace the
 /// samples that were taken in these calls.
-fn by_thread(data: &Snapshot) -> HashMap<u32, ThreadSamples<'_>> {
+fn by_thread(profile: &Profile) -> HashMap<u32, ThreadSamples<'_>> {
+    let data = &profile.data;
     let mut out: HashMap<u32, ThreadSamples<'_>> = HashMap::new();
+    let mut add = |tid: u32, key, row| {
+        let samples = out.entry(tid).or_default();
+        samples.entry(key).or_default().push(row);
+    };
     let mut exact: HashSet<(u32, Key<'_>)> = HashSet::new();
     for stack in &data.stacks {
         let key = (Activity::Call, stack.context, &*stack.call);
         exact.insert((stack.tid, key));
-        let samples = out.entry(stack.tid).or_default().entry(key).or_default();
-        samples.push(Cow::Owned(Sample {
-            context: stack.context,
-            activity: Activity::Call,
-            frames: stack.frames.clone(),
-            count: stack.count,
-            ns: stack.ns,
-            ..Sample::default()
-        }));
+        add(stack.tid, key, stack.into());
+        if profile.header.options.samples.is_none() {
+            let key = (Activity::Blocked, stack.context, &*stack.call);
+            add(stack.tid, key, stack.into());
+        }
     }
     for sample in &data.samples {
         let key = (sample.activity, sample.context, &*sample.call);
         if !exact.contains(&(sample.tid, key)) {
-            let samples = out.entry(sample.tid).or_default().entry(key).or_default();
-            samples.push(Cow::Borrowed(sample));
+            add(sample.tid, key, sample.into());
         }
     }
     out
@@ -77,8 +118,9 @@ fn by_thread(data: &Snapshot) -> HashMap<u32, ThreadSamples<'_>> {
 
 /// The state of [`paths`].
 struct Attribution<'a> {
-    contexts: ContextIndex<'a>,
+    locations: Locations<'a>,
     samples: HashMap<u32, ThreadSamples<'a>>,
+    waits: WaitKinds,
     paths: HashMap<u32, Vec<PathSample>>,
 }
 
@@ -160,13 +202,13 @@ impl<'a> Attribution<'a> {
     }
 
     /// Takes the samples of an activity in a context.
-    fn of_context(&mut self, tid: u32, key: Key<'a>) -> Vec<Cow<'a, Sample>> {
+    fn of_context(&mut self, tid: u32, key: Key<'a>) -> Vec<Samples<'a>> {
         let samples = self.samples.get_mut(&tid).and_then(|s| s.remove(&key));
         samples.unwrap_or_default()
     }
 
     /// Takes the samples of an activity that are left, of all contexts and calls.
-    fn take(&mut self, tid: u32, activity: Activity) -> Vec<Cow<'a, Sample>> {
+    fn take(&mut self, tid: u32, activity: Activity) -> Vec<Samples<'a>> {
         let Some(samples) = self.samples.get_mut(&tid) else {
             return Vec::new();
         };
@@ -175,54 +217,72 @@ impl<'a> Attribution<'a> {
     }
 
     /// Divides a time by samples.
-    fn divide(&mut self, time: Measured<'_>, samples: &[Cow<'_, Sample>]) {
+    fn divide(&mut self, time: Measured<'a>, samples: &[Samples<'_>]) {
         if time.ns == 0 && time.count == 0 {
             return;
         }
-        let call = (!time.call.is_empty()).then(|| PathLocation {
-            name: time.call.to_owned(),
-            ..PathLocation::default()
-        });
+        let call = (!time.call.is_empty()).then(|| self.locations.call(time.call));
         let named = matches!(time.part, TimePart::User | TimePart::SyscallCpu);
-        let paths = self.paths.entry(time.tid).or_default();
-        let weights: Vec<u64> = samples.iter().map(|s| weight(s)).collect();
+        let mut paths = Vec::with_capacity(samples.len().max(1));
+        let weights: Vec<u64> = samples.iter().map(weight).collect();
         if weights.iter().all(|w| *w == 0) {
-            let mut path = self.contexts.locations(time.context);
+            let mut path = self.locations.region(time.context).to_vec();
             let nameless = !named || call.is_none() && path.is_empty();
             path.extend(call);
-            path.extend(nameless.then(|| state(time.part)));
+            path.extend(nameless.then(|| self.locations.state(time.part)));
             paths.push(PathSample {
                 path,
                 part: Some(time.part),
+                wait: self.wait(time.part, time.context, &[]),
                 futex: None,
                 object: None,
                 count: time.count,
                 ns: time.ns,
             });
+            self.paths.entry(time.tid).or_default().append(&mut paths);
             return;
         }
         let counts = shares(time.count, &weights);
         let times = shares(time.ns, &weights);
         for ((sample, ns), count) in samples.iter().zip(times).zip(counts) {
-            let mut path = self.contexts.locations(sample.context);
-            path.extend(frames(&sample.frames, LocationKind::Function));
+            let regions = self.locations.region(sample.context);
+            let length = regions.len() + sample.frames.len() + sample.kernel.len() + 2;
+            let mut path = Vec::with_capacity(length);
+            path.extend_from_slice(regions);
+            path.extend(functions(sample.frames, LocationKind::Function));
             path.extend(call.clone());
-            path.extend(frames(&sample.kernel, LocationKind::Kernel));
-            path.extend((!named || path.is_empty()).then(|| state(time.part)));
+            path.extend(functions(sample.kernel, LocationKind::Kernel));
+            let nameless = !named || path.is_empty();
+            path.extend(nameless.then(|| self.locations.state(time.part)));
             paths.push(PathSample {
                 path,
                 part: Some(time.part),
+                wait: self.wait(time.part, sample.context, sample.frames),
                 futex: sample.futex,
-                object: sample.object.clone(),
+                object: sample.object.cloned(),
                 count: if call.is_some() { count } else { sample.count },
                 ns,
             });
         }
+        self.paths.entry(time.tid).or_default().append(&mut paths);
+    }
+
+    /// What a thread with these frames waits for in a context. In its barriers only the library of
+    /// OpenMP waits, asleep or not.
+    fn wait(&mut self, part: TimePart, context: u32, frames: &[Frame]) -> Option<WaitKind> {
+        let kind = match part {
+            TimePart::Blocked | TimePart::User | TimePart::SyscallCpu => self.waits.of(frames),
+            _ => return None,
+        };
+        let in_library = || frames.first().is_none_or(|frame| frame.in_library());
+        let barrier = || self.locations.is_barrier(context) && in_library();
+        kind.filter(|kind| part == TimePart::Blocked || *kind == WaitKind::Barrier)
+            .or_else(|| barrier().then_some(WaitKind::Barrier))
     }
 }
 
 /// What a sample stands for, in proportion to others of its activity: measured time if it has one.
-fn weight(sample: &Sample) -> u64 {
+fn weight(sample: &Samples<'_>) -> u64 {
     match sample.ns {
         0 => sample.count,
         measured => measured,
@@ -241,21 +301,6 @@ fn shares(number: u64, weights: &[u64]) -> Vec<u64> {
         until - std::mem::replace(&mut given, until)
     };
     weights.iter().map(share).collect()
-}
-
-/// Frames from the outermost.
-fn frames(frames: &[StackFrame], kind: LocationKind) -> impl Iterator<Item = PathLocation> {
-    let frames = &frames[..frames.len().min(DEEPEST)];
-    frames.iter().rev().map(move |f| function(f, kind))
-}
-
-/// The last location of a path whose time has no name in the program.
-fn state(part: TimePart) -> PathLocation {
-    PathLocation {
-        name: format!("({})", part.name()),
-        kind: LocationKind::State,
-        ..PathLocation::default()
-    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! Threads that only sleep: helpers of libraries that wait for work all their life. Reports list
 //! them separately, so that their waits do not hide those of working threads. A thread that waits for
-//! a lock, as stacks of its waits show, is no such thread.
+//! a lock or at a barrier, as stacks of its waits show, is no such thread.
 
 use std::collections::{HashMap, HashSet};
 
 use spile_cast::Cast;
 
-use crate::locks::waits_for_lock;
 use crate::model::{Activity, Ns, Profile, ROOT, Sample, Thread, TimePart};
+use crate::waits::WaitKinds;
 
 /// System calls that only wait: for a lock, a time, an event of a file, a signal, a child.
 pub(crate) const WAITS: [&str; 22] = [
@@ -45,7 +45,7 @@ const ASLEEP: u128 = 990;
 pub fn sleeping_threads(profile: &Profile) -> HashSet<u32> {
     let data = &profile.data;
     let mut waits: HashMap<u32, Ns> = HashMap::new();
-    let locks = waits_for_locks(&data.samples);
+    let for_threads = waits_for_threads(&data.samples);
     let mut in_regions: HashSet<u32> = data.context_times.iter().map(|row| row.tid).collect();
     for call in &data.calls {
         if call.context != ROOT {
@@ -56,11 +56,11 @@ pub fn sleeping_threads(profile: &Profile) -> HashSet<u32> {
         } else {
             call.open_parts()
         };
-        let (for_locks, sampled) = locks
+        let (for_threads, sampled) = for_threads
             .get(&(call.tid, &*call.call))
             .copied()
             .unwrap_or_default();
-        let others: Ns = (u128::from(parts.blocked) * u128::from(sampled - for_locks))
+        let others: Ns = (u128::from(parts.blocked) * u128::from(sampled - for_threads))
             .checked_div(sampled.into())
             .map_or(parts.blocked, Cast::fit);
         let sum = waits.entry(call.tid).or_default();
@@ -82,15 +82,16 @@ pub fn sleeping_threads(profile: &Profile) -> HashSet<u32> {
     data.threads.iter().filter(sleeps).map(|t| t.tid).collect()
 }
 
-/// The time of waits with a stack, by thread and call: for locks, and all.
-fn waits_for_locks(samples: &[Sample]) -> HashMap<(u32, &str), (Ns, Ns)> {
+/// The time of waits with a stack, by thread and call: for locks and at barriers, and all.
+fn waits_for_threads(samples: &[Sample]) -> HashMap<(u32, &str), (Ns, Ns)> {
     let mut sums: HashMap<(u32, &str), (Ns, Ns)> = HashMap::new();
+    let mut kinds = WaitKinds::default();
     for sample in samples.iter().filter(|s| s.activity == Activity::Blocked) {
-        let (locks, all) = sums.entry((sample.tid, &sample.call)).or_default();
+        let (for_threads, all) = sums.entry((sample.tid, &sample.call)).or_default();
         let before = *all;
         *all = all.saturating_add(sample.ns);
-        if waits_for_lock(sample.frames.iter().map(|f| &*f.function)) {
-            *locks += *all - before;
+        if kinds.of(&sample.frames).is_some() {
+            *for_threads += *all - before;
         }
     }
     sums

@@ -245,13 +245,13 @@ fn a_folder_of_all_sorts_gives_its_runs() {
     assert_eq!(
         said,
         [
+            "nothing.d: no file in it ends in .spile",
             "cut.spile: has a damaged first line: EOF while parsing a string at line 1 column 30",
             "empty.spile: is empty",
             "foreign.spile: is not a profile of spile",
             "json.spile: is not a profile of spile",
             "pi.node2.00002.spile: is truncated (is the recorder still running?); its last complete checkpoint, number 2, is used",
             "version.spile: has version 2 of the format; this spile reads version 1",
-            "nothing.d: no file in it ends in .spile",
             "gone: cannot be read: No such file or directory (os error 2)",
             "other.spile: belongs to run another, not to slurm-1234.0, and is not used (--run chooses)",
         ]

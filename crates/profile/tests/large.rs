@@ -2,6 +2,8 @@
 
 mod testgen;
 
+use std::collections::HashSet;
+
 use proptest::prelude::*;
 use spile_profile::file::{Writer, read};
 use spile_profile::html::{html, html_diff};
@@ -29,11 +31,13 @@ fn sampled(functions: u64) -> Profile {
     });
     profile.data.stacks.clear();
     let tid = profile.data.threads[0].tid;
-    let frame = |function: String| StackFrame {
-        function,
-        module: Some("pi".to_owned()),
-        file: Some("pi.c".to_owned()),
-        line: Some(7),
+    let frame = |function: String| {
+        Frame::new(StackFrame {
+            function,
+            module: Some("pi".to_owned()),
+            file: Some("pi.c".to_owned()),
+            line: Some(7),
+        })
     };
     for number in 0..functions {
         let callers =
@@ -66,6 +70,10 @@ fn many_stacks_are_reported() {
     let file = bytes(&profile);
     let got = read(&file[..]).expect("a profile");
     assert_eq!(got.profile.data.samples.len(), 20_000);
+    let frames = got.profile.data.samples.iter().flat_map(|s| &s.frames);
+    let distinct: HashSet<&Frame> = frames.clone().collect();
+    let in_memory: HashSet<*const StackFrame> = frames.map(Frame::as_ptr).collect();
+    assert_eq!(in_memory.len(), distinct.len(), "equal frames are one");
     let both = [Run::new(vec![got.profile])];
     let paths = spile_profile::paths::threads(&both[0].profiles[0]);
     let in_user = |s: &&PathSample| s.part == Some(TimePart::User);
@@ -121,9 +129,11 @@ fn hostile() -> impl Strategy<Value = Profile> {
         number,
     );
     let sample = sample.prop_map(|(tid, context, activity, call, frames, count, ns)| {
-        let frame = |function: &str| StackFrame {
-            function: function.to_owned(),
-            ..StackFrame::default()
+        let frame = |function: &str| {
+            Frame::new(StackFrame {
+                function: function.to_owned(),
+                ..StackFrame::default()
+            })
         };
         Sample {
             tid,

@@ -29,11 +29,15 @@ fn profile(args: &[&str]) -> Report {
 }
 
 fn recorded(args: &[&str]) -> Report {
-    let output = Command::new(env!("CARGO_BIN_EXE_spile"))
-        .args(["profile", "--json", "--no-regions"])
-        .args(args)
-        .output()
-        .unwrap();
+    recorded_by(
+        Command::new(env!("CARGO_BIN_EXE_spile"))
+            .args(["profile", "--json", "--no-regions"])
+            .args(args),
+    )
+}
+
+fn recorded_by(spile: &mut Command) -> Report {
+    let output = spile.output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     // The report goes to standard error, where the command writes nothing.
@@ -119,6 +123,37 @@ fn locks_have_their_waits_and_who_released_them() {
         released.starts_with("`update_index` (where.c:"),
         "{released}"
     );
+}
+
+/// Threads that wait at a barrier of OpenMP do so asleep or spinning, as the policy says.
+#[test]
+fn barriers_have_their_waits_and_who_reached_them() {
+    let program = compiled("uneven", "uneven", &["-g", "-fopenmp"]);
+    for (policy, part) in [("passive", "blocked"), ("active", "user")] {
+        let mut spile = Command::new(env!("CARGO_BIN_EXE_spile"));
+        spile.args(["profile", "--json", "--"]).arg(&program);
+        let report = recorded_by(spile.env("OMP_WAIT_POLICY", policy));
+        let at = |place: &&Value| place["barrier"] == true && place["part"] == part;
+        let Some(place) = report.places.iter().find(at) else {
+            panic!("{policy}: {report}");
+        };
+        assert_eq!(place["function"], "main._omp_fn.0", "{place}");
+        let line = place["location"].as_str().unwrap();
+        assert!(line.starts_with("uneven.c:"), "{place}");
+        let time = report.places.iter().filter(at);
+        let time: u64 = time.map(|place| place["time"].as_u64().unwrap()).sum();
+        // On a processor a sample stands for 10 ms.
+        let clock: u64 = report.printed.iter().sum();
+        let ready = report.time(&[("part", "runnable")]);
+        assert!(
+            time <= clock + clock / 4,
+            "{policy}: {time} of {clock}: {report}"
+        );
+        assert!(
+            time + ready >= clock - clock / 4,
+            "{policy}: {time} of {clock}: {report}"
+        );
+    }
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl FlatNode {
     fn add(&mut self, node: &Node, rank: Option<&str>) -> usize {
         let number = self.rows.len();
         let rank = match node.location.kind {
-            LocationKind::Rank => node.location.name.as_str(),
+            LocationKind::Rank => node.location.name(),
             _ => rank.unwrap_or_default(),
         };
         let mut row = metrics(node);

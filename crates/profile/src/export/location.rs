@@ -7,7 +7,7 @@ use crate::paths::{LocationKind, PathLocation, PathSample};
 impl PathLocation {
     /// The name for formats that take an empty one for a missing one.
     pub(super) fn name_or_unknown(&self) -> &str {
-        match self.name.as_str() {
+        match self.name() {
             "" => "?",
             name => name,
         }

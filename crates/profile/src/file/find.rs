@@ -1,10 +1,13 @@
 //! The files of a report: named files, and those in folders, of one run.
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
-use super::reader::read_file;
+use super::reader::{ReadProfile, UnusableFile, read_file};
 use super::row::EXTENSION;
+use crate::frames::SharedFrames;
 use crate::model::{Header, Profile};
 use crate::run::Run;
 
@@ -70,65 +73,86 @@ fn rank(header: &Header) -> u32 {
 
 /// Reads files and folders, in the order of ranks, then of starts.
 fn read_all(paths: &[PathBuf], trace: bool) -> FoundProfiles {
-    let mut found_profiles = FoundProfiles::default();
+    let (files, mut said) = files(paths);
     let mut profiles = Vec::new();
-    let mut seen = HashSet::new();
-    let mut take = |path: &Path, profiles: &mut _, said: &mut _| {
-        // A file can be named and be in a folder as well.
-        if path.canonicalize().map_or(true, |whole| seen.insert(whole)) {
-            read_into(path, trace, profiles, said);
-        }
-    };
-    for path in paths {
-        if !path.is_dir() {
-            take(path, &mut profiles, &mut found_profiles.said);
-            continue;
-        }
-        let before = profiles.len() + found_profiles.said.len();
-        match std::fs::read_dir(path) {
-            Ok(entries) => {
-                let entries = entries.flatten().map(|e| e.path());
-                let mut files: Vec<_> = entries
-                    .filter(|p| p.extension().is_some_and(|e| e == EXTENSION) && !p.is_dir())
-                    .collect();
-                files.sort();
-                for file in files {
-                    take(&file, &mut profiles, &mut found_profiles.said);
-                }
+    for (path, read) in files.iter().zip(read_files(&files, trace)) {
+        match read {
+            Ok(read) => {
+                let notes = read.notes.iter();
+                said.extend(notes.map(|note| format!("{}: {note}", path.display())));
+                profiles.push((path.clone(), read.profile));
             }
-            Err(e) => found_profiles
-                .said
-                .push(format!("{}: cannot be read: {e}", path.display())),
-        }
-        if profiles.len() + found_profiles.said.len() == before {
-            found_profiles.said.push(format!(
-                "{}: no file in it ends in .{EXTENSION}",
-                path.display()
-            ));
+            Err(bad) => said.push(format!("{}: {bad}", path.display())),
         }
     }
     profiles.sort_by_key(|(path, profile)| {
         let header = &profile.header;
         (rank(header), header.started_unix_ns, path.clone())
     });
-    found_profiles.profiles = profiles;
-    found_profiles
+    FoundProfiles { profiles, said }
 }
 
-fn read_into(
-    path: &Path,
-    trace: bool,
-    profiles: &mut Vec<(PathBuf, Profile)>,
-    said: &mut Vec<String>,
-) {
-    match read_file(path, trace) {
-        Ok(read) => {
-            let notes = read.notes.iter();
-            said.extend(notes.map(|note| format!("{}: {note}", path.display())));
-            profiles.push((path.to_owned(), read.profile));
+/// The named files and those in folders, and messages about folders without any.
+fn files(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
+    let (mut files, mut said) = (Vec::new(), Vec::new());
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
         }
-        Err(bad) => said.push(format!("{}: {bad}", path.display())),
+        match std::fs::read_dir(path) {
+            Ok(entries) => {
+                let entries = entries.flatten().map(|e| e.path());
+                let mut some: Vec<_> = entries
+                    .filter(|p| p.extension().is_some_and(|e| e == EXTENSION) && !p.is_dir())
+                    .collect();
+                if some.is_empty() {
+                    said.push(format!(
+                        "{}: no file in it ends in .{EXTENSION}",
+                        path.display()
+                    ));
+                }
+                some.sort();
+                files.append(&mut some);
+            }
+            Err(e) => said.push(format!("{}: cannot be read: {e}", path.display())),
+        }
     }
+    // A file can be named and be in a folder as well.
+    let mut seen = HashSet::new();
+    files.retain(|path| path.canonicalize().map_or(true, |whole| seen.insert(whole)));
+    (files, said)
+}
+
+/// Reads files, several at a time, and gives them in their order.
+fn read_files(files: &[PathBuf], trace: bool) -> Vec<Result<ReadProfile, UnusableFile>> {
+    let next = AtomicUsize::new(0);
+    let read_some = || {
+        let mut frames = SharedFrames::default();
+        let mut some = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(path) = files.get(index) else {
+                return some;
+            };
+            some.push((index, read_file(path, trace, &mut frames)));
+        }
+    };
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let mut read = thread::scope(|scope| {
+        let others = 1..processors.min(files.len());
+        let others: Vec<_> = others.map(|_| scope.spawn(read_some)).collect();
+        let mut read = read_some();
+        for other in others {
+            match other.join() {
+                Ok(some) => read.extend(some),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        read
+    });
+    read.sort_by_key(|(index, _)| *index);
+    read.into_iter().map(|(_, read)| read).collect()
 }
 
 /// Keeps the profiles of one run, and reports that the others are not used.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use super::row::{AccountEnd, KINDS, Row};
+use crate::frames::SharedFrames;
 use crate::model::{FORMAT, Profile, Snapshot, TimedEvent, VERSION};
 
 /// Maximum length of a line in bytes; a longer one is damaged.
@@ -97,13 +98,18 @@ impl fmt::Display for FileNote {
 /// # Errors
 /// See [`UnusableFile`].
 pub fn read_path(path: &Path) -> Result<ReadProfile, UnusableFile> {
-    read_file(path, true)
+    read_file(path, true, &mut SharedFrames::default())
 }
 
-/// Like [`read_path`], with or without the trace.
-pub(super) fn read_file(path: &Path, trace: bool) -> Result<ReadProfile, UnusableFile> {
+/// Like [`read_path`], with or without the trace. Files that are read with the same `frames` share
+/// them.
+pub(super) fn read_file(
+    path: &Path,
+    trace: bool,
+    frames: &mut SharedFrames,
+) -> Result<ReadProfile, UnusableFile> {
     let file = spile_plain::files::open(path).map_err(UnusableFile::Io)?;
-    read_content(BufReader::with_capacity(1 << 18, file), trace)
+    read_content(BufReader::with_capacity(1 << 18, file), trace, frames)
 }
 
 /// Reads the content of a file.
@@ -111,10 +117,14 @@ pub(super) fn read_file(path: &Path, trace: bool) -> Result<ReadProfile, Unusabl
 /// # Errors
 /// See [`UnusableFile`]. Damage after the first line is not an error, but a note.
 pub fn read(from: impl BufRead) -> Result<ReadProfile, UnusableFile> {
-    read_content(from, true)
+    read_content(from, true, &mut SharedFrames::default())
 }
 
-fn read_content(mut from: impl BufRead, trace: bool) -> Result<ReadProfile, UnusableFile> {
+fn read_content(
+    mut from: impl BufRead,
+    trace: bool,
+    frames: &mut SharedFrames,
+) -> Result<ReadProfile, UnusableFile> {
     let mut lines = Lines::default();
     let first = lines
         .next(&mut from)
@@ -128,7 +138,7 @@ fn read_content(mut from: impl BufRead, trace: bool) -> Result<ReadProfile, Unus
     reading.out.profile.header = header(first)?;
     loop {
         match lines.next(&mut from) {
-            Ok(Some(line)) => reading.line(line),
+            Ok(Some(line)) => reading.line(line, frames),
             Ok(None) => break,
             // The rest is unreadable, as if the file ended here.
             Err(_) => {
@@ -205,11 +215,11 @@ struct ReaderState {
 }
 
 impl ReaderState {
-    fn line(&mut self, line: &[u8]) {
+    fn line(&mut self, line: &[u8], frames: &mut SharedFrames) {
         self.number += 1;
         self.last_damaged = false;
         match row(line) {
-            Ok(row) => self.row(row),
+            Ok(row) => self.row(row, frames),
             Err(_) => match unknown(line) {
                 Some(kind) => {
                     *self.unknown.entry(kind).or_default() += 1;
@@ -229,7 +239,7 @@ impl ReaderState {
         self.last_damaged = true;
     }
 
-    fn row(&mut self, row: Row) {
+    fn row(&mut self, row: Row, frames: &mut SharedFrames) {
         let next = &mut self.next;
         match row {
             Row::Process(row) => next.processes.push(row),
@@ -237,9 +247,19 @@ impl ReaderState {
             Row::Context(row) => next.contexts.push(row),
             Row::ContextTime(row) => next.context_times.push(row),
             Row::Call(row) => next.calls.push(row),
-            Row::Stack(row) => next.stacks.push(row),
-            Row::Sample(row) => next.samples.push(row),
-            Row::Waker(row) => next.wakers.push(row),
+            Row::Stack(mut row) => {
+                frames.share(&mut row.frames);
+                next.stacks.push(row);
+            }
+            Row::Sample(mut row) => {
+                frames.share(&mut row.frames);
+                frames.share(&mut row.kernel);
+                next.samples.push(row);
+            }
+            Row::Waker(mut row) => {
+                frames.share(&mut row.frames);
+                next.wakers.push(row);
+            }
             Row::Futex(row) => next.futexes.push(row),
             Row::Recorder(row) => next.recorder = row,
             Row::Lost(row) => {

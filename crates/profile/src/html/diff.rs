@@ -75,7 +75,7 @@ impl ComparedNode {
         let mut node = self;
         node.series.add(set, run, values, square);
         for at in &sample.path {
-            let key = |at: &PathLocation| (at.kind, at.name.clone(), at.module.clone());
+            let key = |at: &PathLocation| (at.kind, at.function.clone(), at.module.clone());
             let wanted = key(at);
             let found = node
                 .children
@@ -104,8 +104,8 @@ impl ComparedNode {
             wide.then(|| {
                 let module = at.module.as_deref().map(crate::run::last);
                 let name = match (at.kind, module) {
-                    (LocationKind::Function, Some(module)) => format!("{} ({module})", at.name),
-                    _ => at.name.clone(),
+                    (LocationKind::Function, Some(module)) => format!("{} ({module})", at.name()),
+                    _ => at.name().to_owned(),
                 };
                 node.json(&name, at.kind.name(), &own, change, narrowest)
             })

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::locks::waits_for_lock;
+use crate::frames::ByFrame;
 use crate::model::{Ns, TimePart};
 use crate::paths::{LocationKind, PathLocation, PathSample, of_all_time};
 use crate::run::{Run, last};
 use crate::sleeping_threads::sleeping_threads;
+use crate::waits::WaitKind;
 
 /// Maximum number of paths of all threads together. Shorter ones are merged.
 const PATHS: usize = 300_000;
@@ -40,11 +41,11 @@ impl State {
     ];
 
     /// The state of a part of the time.
-    pub(super) fn new(part: TimePart, lock: bool) -> State {
+    pub(super) fn new(part: TimePart, wait: Option<WaitKind>) -> State {
         match part {
             TimePart::User => State::User,
             TimePart::SyscallCpu => State::Kernel,
-            TimePart::Blocked if lock => State::Lock,
+            TimePart::Blocked if wait == Some(WaitKind::Lock) => State::Lock,
             TimePart::Blocked => State::Blocked,
             TimePart::Runnable => State::Ready,
             TimePart::FaultMinor | TimePart::FaultMajor | TimePart::Irq | TimePart::Softirq => {
@@ -54,11 +55,7 @@ impl State {
     }
 
     fn of(sample: &PathSample) -> State {
-        let functions = sample.path.iter();
-        let functions = functions.filter(|at| at.kind == LocationKind::Function);
-        let part = sample.part.unwrap_or(TimePart::User);
-        let lock = part == TimePart::Blocked && waits_for_lock(functions.map(|f| &*f.name));
-        State::new(part, lock)
+        State::new(sample.part.unwrap_or(TimePart::User), sample.wait)
     }
 }
 
@@ -90,6 +87,8 @@ struct Tree {
     /// The frame of each location, its line, and the time there.
     locations: Vec<(usize, Option<String>, Ns)>,
     location_indexes: HashMap<PathLocation, usize>,
+    /// The same by kind and frame, for most paths share their frames.
+    indexes_by_frame: [ByFrame<usize>; 7],
 }
 
 impl Tree {
@@ -110,6 +109,13 @@ impl Tree {
     }
 
     fn location(&mut self, at: &PathLocation) -> usize {
+        let mut indexes = std::mem::take(&mut self.indexes_by_frame[at.kind as usize]);
+        let index = indexes.get(&at.frame, |_| self.location_by_names(at));
+        self.indexes_by_frame[at.kind as usize] = indexes;
+        index
+    }
+
+    fn location_by_names(&mut self, at: &PathLocation) -> usize {
         if let Some(index) = self.location_indexes.get(at) {
             return *index;
         }
@@ -149,7 +155,7 @@ impl Tree {
 
 /// The name of a location; without a symbol, the address in its file.
 fn shown(at: &PathLocation) -> String {
-    match (&*at.name, &at.module) {
+    match (at.name(), &at.module) {
         ("", _) => "?".to_owned(),
         (name, Some(module)) if name.starts_with("0x") => format!("{}+{name}", last(module)),
         (name, _) => name.to_owned(),
@@ -229,11 +235,7 @@ pub(super) fn flame(run: &Run) -> Value {
 
 /// A frame that is no place.
 fn pseudo(name: &str) -> PathLocation {
-    PathLocation {
-        name: name.to_owned(),
-        kind: LocationKind::State,
-        ..PathLocation::default()
-    }
+    PathLocation::new(name, LocationKind::State)
 }
 
 /// Moves the shortest times, if there are too many, to a node of their own; and gives their number.

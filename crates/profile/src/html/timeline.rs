@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde_json::{Value, json};
 use spile_cast::Cast;
 
-use crate::locks::waits_for_lock;
 use crate::model::{Activity, BLOCKED, Ns, Profile, READY, Thread, thread_title};
 use crate::run::{ContextIndex, Run, WITHIN, label};
 use crate::timeline::{TimeSpan, timelines};
+use crate::waits::{WaitKind, WaitKinds};
 
 /// Maximum number of events of a page, the longest ones: a browser can hold some hundred thousand.
 const EVENTS: usize = 200_000;
@@ -259,11 +259,12 @@ impl Trace {
 fn calls_for_locks<'a>(line: &ThreadLane<'a>) -> HashSet<&'a str> {
     let tid = line.spans.first().map(|s| s.event.tid);
     let mut sums: HashMap<&str, (u128, u128)> = HashMap::new();
+    let mut kinds = WaitKinds::default();
     let samples = line.profile.data.samples.iter();
     for sample in samples.filter(|s| Some(s.tid) == tid && s.activity == Activity::Blocked) {
         let (locks, all) = sums.entry(&sample.call).or_default();
         *all += u128::from(sample.ns);
-        if waits_for_lock(sample.frames.iter().map(|f| &*f.function)) {
+        if kinds.of(&sample.frames) == Some(WaitKind::Lock) {
             *locks += u128::from(sample.ns);
         }
     }

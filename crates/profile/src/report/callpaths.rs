@@ -41,7 +41,7 @@ pub(super) fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) 
                 };
                 // Paths that look the same are merged: they differ only further out.
                 let shown = end(&path_names(way), width.saturating_sub(INDENT.len()));
-                let sum = sums.entry((call.name.clone(), shown)).or_default();
+                let sum = sums.entry((call.name().to_owned(), shown)).or_default();
                 sum.count = sum.count.saturating_add(sample.count);
                 sum.ns = sum.ns.saturating_add(sample.ns);
                 let line = source_line(way).map(|line| (sample.ns, line));
@@ -86,7 +86,7 @@ pub(super) fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) 
 fn path_names(way: &[PathLocation]) -> String {
     let mut names: Vec<(String, usize)> = Vec::new();
     for location in way {
-        let mut name = escape(&location.name);
+        let mut name = escape(location.name());
         // Without a name, the address in the file.
         if let (true, Some(module)) = (name.starts_with("0x"), &location.module) {
             name = format!("{}+{name}", escape(module));
@@ -145,11 +145,7 @@ mod tests {
 
     #[test]
     fn recursion_is_shown_once() {
-        let location = |name: &str| PathLocation {
-            name: name.to_owned(),
-            kind: LocationKind::Function,
-            ..PathLocation::default()
-        };
+        let location = |name: &str| PathLocation::new(name, LocationKind::Function);
         let way: Vec<PathLocation> = ["main", "f", "f", "f", "g"].map(location).to_vec();
         assert_eq!(path_names(&way), "main > f (3 times) > g");
         assert_eq!(path_names(&[]), "(no stack)");

@@ -26,7 +26,7 @@ impl WaitObject {
     fn of(finding: &Finding) -> Option<WaitObject> {
         let object = finding.object.as_deref();
         match object? {
-            _ if finding.lock => Some(WaitObject::Lock),
+            _ if finding.is_lock() => Some(WaitObject::Lock),
             // A variable with a futex that is no lock.
             _ if finding
                 .call

@@ -88,8 +88,10 @@ pub(super) fn name(finding: &Finding) -> String {
 /// What threads did in a place, in a word or two.
 pub(super) fn doing(finding: &Finding) -> String {
     match (finding.part, &finding.call) {
+        _ if finding.is_lock() => "lock".to_owned(),
+        (TimePart::Blocked, _) if finding.is_barrier() => "barrier".to_owned(),
+        _ if finding.is_barrier() => "barrier (on CPU)".to_owned(),
         (TimePart::User, _) => "running".to_owned(),
-        (TimePart::Blocked, _) if finding.lock => "lock".to_owned(),
         (TimePart::SyscallCpu, Some(call)) => call.clone(),
         (TimePart::Blocked, Some(call)) => format!("wait: {call}"),
         (part, _) => part.brief().to_owned(),

@@ -4,7 +4,8 @@
 use spile_profile::answer::{By, Finding, findings};
 use spile_profile::report::{View, text, time};
 use spile_profile::{
-    Activity, CallTotals, Ns, Run, Sample, SampleRate, StackFrame, Thread, TimeParts,
+    Activity, CallTotals, Frame, Ns, Run, Sample, SampleRate, StackFrame, Thread, TimeParts,
+    WaitKind,
 };
 use spile_profile::{Profile, TimePart};
 
@@ -15,13 +16,13 @@ const MS: Ns = 1_000_000;
 /// Number of threads of the large run.
 const THREADS: u32 = 500;
 
-fn frame(function: &str, line: u32) -> StackFrame {
-    StackFrame {
+fn frame(function: &str, line: u32) -> Frame {
+    Frame::new(StackFrame {
         function: function.to_owned(),
         module: Some("busy".to_owned()),
         file: Some("/src/busy.c".to_owned()),
         line: Some(line),
-    }
+    })
 }
 
 /// A thread with its time in user mode and blocked in a call, in milliseconds.
@@ -89,8 +90,8 @@ fn sampled() -> Run {
     thread(&mut profile, 3, "writer", 40, ("fsync", 500));
     sample(&mut profile, 3, "", 5, &[("0x6478b", 1), ("main", 33)]);
     sample(&mut profile, 3, "fsync", 500, &[("save", 44), ("main", 33)]);
-    profile.data.samples[6].frames[0].line = None;
-    profile.data.samples[6].frames[0].file = None;
+    let inner = Frame::make_mut(&mut profile.data.samples[6].frames[0]);
+    (inner.line, inner.file) = (None, None);
     thread(&mut profile, 4, "sleeper", 0, ("poll", 1_900));
     Run::new(vec![profile])
 }
@@ -214,7 +215,10 @@ fn its_numbers_are_those_of_the_text_report() {
     assert_eq!(found["matches"]["crunch|polish"], 600 * MS);
     // (Within a match, another one adds nothing.)
     assert_eq!(found["matches"]["main|crunch"], (2 * 900 + 540) * MS);
-    let lock = findings.iter().find(|f| f.lock).expect("a lock");
+    let lock = findings
+        .iter()
+        .find(|f| f.wait == Some(WaitKind::Lock))
+        .expect("a lock");
     assert_eq!(found["matches"]["LOCK_wait"], lock.ns);
     assert_eq!(found["matches"]["busy\\+0x"], 40 * MS);
     assert_eq!(found["said"], "0.0% of the time, 0 ns, in 0 frames");

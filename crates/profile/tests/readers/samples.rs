@@ -10,13 +10,13 @@ use super::*;
 
 const S: Ns = 1_000_000_000;
 
-fn frame(function: &str, module: &str, line: u32) -> StackFrame {
-    StackFrame {
+fn frame(function: &str, module: &str, line: u32) -> Frame {
+    Frame::new(StackFrame {
         function: function.to_owned(),
         module: Some(module.to_owned()),
         file: (line > 0).then(|| "busy.c".to_owned()),
         line: (line > 0).then_some(line),
-    }
+    })
 }
 
 /// Stacks that begin with a function of the program, which `main` called.

@@ -355,7 +355,7 @@ fn many(
     call
 }
 
-fn frame(function: &str) -> StackFrame {
+fn frame(function: &str) -> Frame {
     let module = match function {
         "syscall" | "poll" => "libc.so.6",
         f if f.starts_with("gomp") => "libgomp.so.1",
@@ -363,12 +363,12 @@ fn frame(function: &str) -> StackFrame {
         f if f.starts_with("PMPI") => "libmpi.so.40",
         _ => "pi",
     };
-    StackFrame {
+    Frame::new(StackFrame {
         function: function.to_owned(),
         module: Some(module.to_owned()),
         file: (module == "pi").then(|| "pi.c".to_owned()),
         line: (module == "pi").then_some(21),
-    }
+    })
 }
 
 fn futex(profile: &Profile, pid: u32) -> Futex {

@@ -412,7 +412,7 @@ fn add_waiting(data: &mut Snapshot, waiting: Vec<WaitingThread>) {
             call: thread.call.to_owned(),
             futex: thread.futex,
             object: thread.object,
-            frames: thread.frames,
+            frames: thread.frames.into_iter().map(Into::into).collect(),
             count: 1,
             ns: call.open_parts().blocked,
             ..Sample::default()

@@ -48,7 +48,7 @@ use std::collections::HashMap;
 
 use spile_cast::Cast;
 use spile_profile::model::{
-    Activity, BLOCKED, CallParts, CallTotals, Context, ContextKind, ContextTime, Futex, Ns,
+    Activity, BLOCKED, CallParts, CallTotals, Context, ContextKind, ContextTime, Frame, Futex, Ns,
     PREEMPTED, READY, ROOT, Sample, Snapshot, Stack, StackFrame, Thread, TimeParts, TimedEvent,
     Times, Wake, Waker,
 };
@@ -455,6 +455,7 @@ impl ProfileBuilder {
             return Some(());
         }
         let frames = self.frames(&path);
+        let frames = self.shared.stack(frames);
         let (tid, context) = self.numbers(owner)?;
         self.snapshot.stacks.push(Stack {
             tid,
@@ -480,10 +481,11 @@ impl ProfileBuilder {
     }
 
     /// The frames of a stack, with those of Python functions.
-    fn mixed_frames(&mut self, f: &mut Fields<'_>) -> Option<Vec<StackFrame>> {
+    fn mixed_frames(&mut self, f: &mut Fields<'_>) -> Option<Vec<Frame>> {
         let (path, python) = (f.string()?, f.integer()?);
         let native = self.frames(&path);
-        Some(self.python.merge(python, native, !reaches_beginning(&path)))
+        let frames = self.python.merge(python, native, !reaches_beginning(&path));
+        Some(self.shared.stack(frames))
     }
 
     /// Samples of a running thread in one place.
@@ -507,6 +509,7 @@ impl ProfileBuilder {
             // The end of an interrupt.
             kernel.clear();
         }
+        let kernel = self.shared.stack(kernel);
         self.add_sample(
             owner,
             Sample {
@@ -563,6 +566,7 @@ impl ProfileBuilder {
         let (futex, program) = (futex_address(f)?, f.string()?.into_owned());
         let times = times(f)?;
         let frames = self.frames(&f.string()?);
+        let frames = self.shared.stack(frames);
         self.snapshot.wakers.push(Waker {
             tid,
             waker,

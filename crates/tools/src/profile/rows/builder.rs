@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use spile_profile::SharedFrames;
 use spile_profile::model::{CallParts, Ns, Process, Snapshot, TimedEvent};
 
 use super::super::times::CountFolder;
@@ -52,6 +53,8 @@ pub(crate) struct ProfileBuilder {
     pub(super) single_calls: Vec<SingleCall>,
     /// The file name of the library that reports regions.
     pub(super) library: Option<String>,
+    /// The frames of all stacks.
+    pub(super) shared: SharedFrames,
     /// Indexes into `snapshot.futexes` by process, address and region.
     pub(super) futexes: HashMap<(u32, u64, u32), usize>,
     /// Whether a trace is recorded.
