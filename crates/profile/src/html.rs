@@ -16,7 +16,6 @@ use crate::json;
 use crate::model::TimePart;
 use crate::report::{failed, head};
 use crate::run::{Run, Summary};
-use flame::State;
 
 /// The page's program, in the order of its parts.
 const PROGRAM: [&str; 5] = [
@@ -37,9 +36,8 @@ pub fn html(run: &Run) -> String {
     let part =
         |part: TimePart| json!({ "key": part.key(), "name": part.name(), "short": part.short() });
     let data = json!({
-        "report": json::report(run, &summary, &findings),
+        "report": json::report(run, &summary, &findings[..findings.len().min(PLACES)]),
         "head": head_lines(run, &summary, &findings),
-        "places": findings.iter().take(PLACES).map(place).collect::<Vec<_>>(),
         "parts": TimePart::ALL.map(part),
         "flame": flame::flame(run),
         "trace": timeline::trace(run),
@@ -47,8 +45,11 @@ pub fn html(run: &Run) -> String {
         "missing": run.regions_missing(),
         "lossesMatter": losses_matter(run, &summary),
     });
+    let text = data.to_string();
+    drop(data);
     // Within a script element no text may look like its end.
-    let data = data.to_string().replace('<', "\\u003c");
+    let data = text.replace('<', "\\u003c");
+    drop(text);
     let title = run.profiles.first().map(|p| p.header.command_line());
     let parts = [
         ("@TITLE@", escape(&title.unwrap_or_default())),
@@ -75,8 +76,8 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
-/// The first lines of the report in three parts: the command with its facts, the sentences, and the
-/// lines about the whole.
+/// The first lines of the report in three parts: the command with its facts, the sentences about the
+/// first places, and the lines about the whole.
 fn head_lines(run: &Run, summary: &Summary, findings: &[Finding]) -> Value {
     let lines = |findings| {
         let text = head(run, summary, findings, usize::MAX);
@@ -86,11 +87,8 @@ fn head_lines(run: &Run, summary: &Summary, findings: &[Finding]) -> Value {
     let sentences = all.len() - lines(&[]).len();
     let (first, rest) = all.split_first().map_or(("", &[][..]), |(a, b)| (a, b));
     let (command, facts) = first.rsplit_once(": ").unwrap_or((first, ""));
-    let sentence =
-        |(text, finding): (&String, &Finding)| json!({ "text": text, "place": place(finding) });
-    let said = rest.iter().zip(findings).take(sentences).map(sentence);
     json!({
-        "command": command, "facts": facts, "sentences": said.collect::<Vec<_>>(),
+        "command": command, "facts": facts, "sentences": rest[..sentences],
         "lines": rest[sentences..],
     })
 }
@@ -112,13 +110,4 @@ fn losses_matter(run: &Run, summary: &Summary) -> bool {
     let events = counts.fold(0, u64::saturating_add);
     let lost = summary.lost.values().fold(0, |a, b| b.saturating_add(a));
     lost.saturating_mul(20) > events
-}
-
-/// A row of the table of places.
-fn place(finding: &Finding) -> Value {
-    json!({
-        "function": finding.function, "location": finding.location, "caller": finding.caller,
-        "call": finding.call, "state": State::new(finding.part, finding.wait) as usize,
-        "part": finding.part.name(), "time": finding.ns, "threads": finding.threads,
-    })
 }

@@ -17,7 +17,7 @@ const PATHS: usize = 300_000;
 
 /// What a thread did: each state has one colour on the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+enum State {
     User,
     Kernel,
     Taken,
@@ -41,7 +41,7 @@ impl State {
     ];
 
     /// The state of a part of the time.
-    pub(super) fn new(part: TimePart, wait: Option<WaitKind>) -> State {
+    fn new(part: TimePart, wait: Option<WaitKind>) -> State {
         match part {
             TimePart::User => State::User,
             TimePart::SyscallCpu => State::Kernel,

@@ -16,11 +16,12 @@ function head() {
   // Losses that can change what is said here.
   if (data.lossesMatter) for (const [what, n] of Object.entries(report.lost)) make("p", box, `Lost: ${figures(n)} ${what}`, { className: "bad" });
   const said = make("ol", box, null, { className: "sentences" });
-  for (const { text, place } of data.head.sentences) {
+  for (const [i, text] of data.head.sentences.entries()) {
+    const place = report.places[i];
     const line = make("li", said);
     const [share, rest] = [text.slice(0, text.indexOf(" ")), text.slice(text.indexOf(" "))];
     const mark = make("b", line, share);
-    mark.style.setProperty("--state", STATES[place.state].colour);
+    mark.style.setProperty("--state", STATES[stateOfPlace(place)].colour);
     const at = rest.indexOf(": ") + 1;
     make("span", line, rest.slice(0, at), { className: "of" });
     prose(make("span", line, null, { className: "what" }), rest.slice(at));
@@ -41,9 +42,14 @@ function head() {
   }
 }
 
+// The state of a place, and its name there.
+const stateOfPlace = place => place.lock ? LOCK : stateOf(place.part);
+const doing = place => place.barrier ? `at a barrier: ${STATES[stateOfPlace(place)].name}` : STATES[stateOfPlace(place)].name;
+
 // The regular expression that finds a place in the flame graph.
 function searchFor(place) {
-  const name = place.function || place.location || place.call || (place.part && `(${place.part})`);
+  const part = data.parts.find(p => p.key === place.part);
+  const name = place.function || place.location || place.call || `(${part.name})`;
   const text = (name || "").replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
   return place.function ? `^${text}$` : text;
 }
@@ -165,12 +171,12 @@ function remarks() {
 }
 
 function tables() {
-  table("Places", data.places, [
+  table("Places", report.places, [
     ["place", p => p.function || (p.location ? `${p.location} (no symbols)` : "(no stack)")],
     ["time (ns)", p => p.time],
     ["share", p => ratio(p.time, report.all.time), percent],
     ["threads", p => p.threads],
-    ["state", p => STATES[p.state].name, null, (cell, p) => { cell.textContent = ""; swatch(cell, p.state); cell.append(STATES[p.state].name); }],
+    ["state", doing, null, (cell, p) => { cell.textContent = ""; swatch(cell, stateOfPlace(p)); cell.append(doing(p)); }],
     ["system call", p => p.call ?? ""],
     ["line", p => p.function ? p.location ?? "" : ""],
     ["called by", p => p.caller ?? ""],
