@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{By, Finding, findings};
 use crate::changes::{CONFIDENCE, Change, ComparedValues, SetSummary, differences};
+use crate::imbalance::{Imbalance, imbalances};
 use crate::model::{CallParts, Ns, TimePart};
 use crate::report::notes;
 use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, Run, Summary, TimeSum};
@@ -52,6 +53,7 @@ pub(crate) fn report(run: &Run, summary: &Summary, findings: &[Finding]) -> Valu
         "all": sum(&summary.total),
         "critical": critical,
         "max_by_mean": summary.imbalance().filter(|_| !summary.are_unrelated()),
+        "imbalances": imbalances(run).iter().map(imbalance).collect::<Vec<_>>(),
         "places": findings.iter().map(place).collect::<Vec<_>>(),
         "calls": groups(&summary.calls),
         "calls_by_region": groups(&summary.regions),
@@ -148,6 +150,15 @@ fn place(finding: &Finding) -> Value {
         "location": finding.location, "caller": finding.caller, "lock": finding.is_lock(),
         "barrier": finding.is_barrier(), "object": finding.object, "released_by": finding.holder, "time": finding.ns,
         "threads": finding.threads,
+    })
+}
+
+/// A row of [`imbalances`].
+fn imbalance(row: &Imbalance) -> Value {
+    json!({
+        "region": row.region, "title": row.unit, "of": if row.ranks { "ranks" } else { "threads" },
+        "units": row.units, "longest": row.longest, "mean": row.mean,
+        "max_by_mean": row.max_by_mean(), "time": row.cost, "whole": row.whole,
     })
 }
 

@@ -14,6 +14,7 @@
 //! | [`paths`] | where in the program time was spent |
 //! | `samples` | measured times, divided by samples |
 //! | [`answer`] | what matters most, in sentences |
+//! | [`imbalance`] | who the others wait for, and in which region |
 //! | `waits` | what threads wait for: locks, barriers |
 //! | [`changes`] | what differs between two sets of runs by more than the noise |
 //! | [`timeline`] | the trace: what each thread did, one thing within another |
@@ -35,6 +36,7 @@ pub mod export;
 pub mod file;
 mod frames;
 pub mod html;
+pub mod imbalance;
 pub mod json;
 pub mod model;
 pub mod noise;

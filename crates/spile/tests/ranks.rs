@@ -145,6 +145,14 @@ fn whole(ranks: &Ranks, launcher: Launcher) {
     let critical = critical.unwrap_or_else(|| panic!("{text}"));
     assert!(critical.starts_with("Critical: rank 1, "), "{text}");
     assert!(critical.contains(" times the mean"), "{text}");
+    let (_, uneven) = text
+        .split_once("waiting for rank 1, which takes ")
+        .expect(&text);
+    let uneven = uneven.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        uneven[4..].starts_with(" times the mean outside of regions"),
+        "{text}"
+    );
     // Sums over both ranks, with their imbalance.
     assert_eq!(cell(&lines, "getppid", "calls"), "3000", "{text}");
     let uneven = cell(&lines, "getppid", "max/mean");

@@ -3,8 +3,9 @@
 use super::table::{TextTable, paragraph, section};
 use super::units::{counted, percent, time};
 use crate::answer::{By, Finding, largest};
+use crate::imbalance::{Imbalance, imbalances};
 use crate::model::TimePart;
-use crate::run::{OUTSIDE, Summary};
+use crate::run::{OUTSIDE, Run, Summary};
 
 /// Number of sentences at most.
 const SENTENCES: usize = 5;
@@ -25,6 +26,24 @@ pub(super) fn sentences(findings: &[Finding], summary: &Summary, width: usize) -
         paragraph(&text, "  ", width)
     };
     some.map(sentence).collect()
+}
+
+/// A sentence for each imbalance that costs 5 % of the whole time or more.
+pub(super) fn uneven(run: &Run, width: usize) -> String {
+    let sentence = |i: &Imbalance| {
+        let share = percent(i.cost as f64, i.whole as f64);
+        let of = match i.ranks {
+            true => format!(" of {}", counted(i.units as u64, "rank")),
+            false => String::new(),
+        };
+        let text = format!("{share} of {}{of}: {}", time(i.whole), i.sentence());
+        paragraph(&text, "  ", width)
+    };
+    imbalances(run)
+        .iter()
+        .take(SENTENCES)
+        .map(sentence)
+        .collect()
 }
 
 /// The table of places.

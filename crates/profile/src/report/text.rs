@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::callpaths::callpaths;
 use super::latency::latency;
 use super::objects::{WaitObject, objects};
-use super::places::{places, sentences};
+use super::places::{places, sentences, uneven};
 use super::table::{TextTable, clauses, escape, paragraph, section, shorten};
 use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::units::{counted, percent, signed, time};
@@ -146,6 +146,7 @@ fn recorders(run: &Run, width: usize) -> String {
 pub fn head(run: &Run, summary: &Summary, findings: &[Finding], width: usize) -> String {
     let mut out = command_line(run, summary, width);
     out += &sentences(findings, summary, width);
+    out += &uneven(run, width);
     out += &time_line(summary, width);
     out += &calls_line(summary, width);
     out += &regions_line(summary, width);
