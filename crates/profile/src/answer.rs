@@ -60,8 +60,7 @@ pub struct Finding {
     pub location: Option<String>,
     /// The function of the program that called it, if the function is one of a system library.
     pub caller: Option<String>,
-    /// Whether they waited for a lock or at a barrier. At a barrier they may also have been on the
-    /// processor.
+    /// What they waited for; at a barrier and in MPI they may also have been on the processor.
     pub wait: Option<WaitKind>,
     /// What they waited for, see [`crate::model::Sample::object`].
     pub object: Option<String>,
@@ -140,7 +139,11 @@ fn findings_without(
                     By::Function => place,
                     By::Line => place.named(line.clone()),
                     By::Module => {
-                        let module = place.module.clone();
+                        let module = match sample.wait {
+                            Some(WaitKind::Barrier | WaitKind::Mpi) => sample.inner_module(),
+                            Some(WaitKind::Lock) | None => None,
+                        };
+                        let module = module.or(place.module.clone());
                         place.named(module)
                     }
                     By::Thread => place.named(Some(thread.title())),
@@ -246,12 +249,19 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
     let call = sample.path.iter().find(|at| at.kind == LocationKind::Call);
     // Calls are made by wrappers of the C library, which say nothing.
     let own_code = own.filter(|own| own.module.is_none() && own.file.is_some());
-    let barrier = sample.wait == Some(WaitKind::Barrier);
-    let at = if barrier {
+    let mut regions = sample.path.iter().rev();
+    let region_with_function = regions.find(|at| region_function(at, sample.wait).is_some());
+    let own = match sample.wait {
+        Some(WaitKind::Mpi) => functions()
+            .skip_while(|at| !is_mpi(at.name()))
+            .find(|at| !is_mpi(at.name())),
+        _ => own,
+    };
+    let at = if sample.wait == Some(WaitKind::Mpi) {
+        region_with_function
+    } else if sample.wait == Some(WaitKind::Barrier) {
         // A thread of the pool that waits at its region's end has no function of the program.
-        let mut path = sample.path.iter().rev();
-        own.or_else(|| path.find(|at| parallel(at).is_some()))
-            .or(inner)
+        own.or(region_with_function).or(inner)
     } else if call.is_some() {
         own.or(inner)
     } else if inner.is_some_and(in_interpreter) {
@@ -261,8 +271,11 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
     };
     let name = |at: Option<&PathLocation>| {
         let at = at?;
-        let function = parallel(at).filter(|_| barrier);
-        Some(function.unwrap_or(at.name()).to_owned())
+        Some(
+            region_function(at, sample.wait)
+                .unwrap_or(at.name())
+                .to_owned(),
+        )
     };
     let caller = own.filter(|own| Some(*own) != at);
     let region = || {
@@ -288,10 +301,21 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
     (place, at.or(caller).and_then(PathLocation::file_and_line))
 }
 
-/// The function with a parallel region, if the location is one.
-fn parallel(at: &PathLocation) -> Option<&str> {
+/// The function that stands for waits in a region, because functions of the libraries of OpenMP and MPI
+/// say nothing.
+fn region_function(at: &PathLocation, wait: Option<WaitKind>) -> Option<&str> {
     let region = Some(at).filter(|at| at.kind == LocationKind::Region)?;
-    function_of_parallel(region.name())
+    match wait? {
+        WaitKind::Barrier => function_of_parallel(region.name()),
+        WaitKind::Mpi => region.name().split(" (").next(),
+        WaitKind::Lock => None,
+    }
+}
+
+/// Whether a function has a name of MPI, in C or Fortran.
+fn is_mpi(name: &str) -> bool {
+    let name = name.strip_prefix(['P', 'p']).unwrap_or(name);
+    name.starts_with("MPI_") || name.starts_with("mpi_")
 }
 
 /// Whether a location is in the Python interpreter itself, which works for the functions of a program.
@@ -315,6 +339,11 @@ impl Finding {
     /// Whether the threads waited for a lock.
     pub(crate) fn is_lock(&self) -> bool {
         self.wait == Some(WaitKind::Lock)
+    }
+
+    /// Whether the threads were in a call of MPI.
+    pub(crate) fn is_mpi(&self) -> bool {
+        self.wait == Some(WaitKind::Mpi)
     }
 
     /// Whether the threads waited at a barrier.

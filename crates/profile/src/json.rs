@@ -93,7 +93,7 @@ pub fn json_diff(a: &[Run], b: &[Run]) -> String {
             change[side] = json!({ "time": change[side]["time"] });
         }
         for key in [
-            "part", "call", "function", "location", "caller", "lock", "barrier",
+            "part", "call", "function", "location", "caller", "lock", "barrier", "mpi",
         ] {
             change[key] = place[key].take();
         }
@@ -148,7 +148,7 @@ fn place(finding: &Finding) -> Value {
     json!({
         "part": finding.part.key(), "call": finding.call, "function": finding.function,
         "location": finding.location, "caller": finding.caller, "lock": finding.is_lock(),
-        "barrier": finding.is_barrier(), "object": finding.object, "released_by": finding.holder, "time": finding.ns,
+        "barrier": finding.is_barrier(), "mpi": finding.is_mpi(), "object": finding.object, "released_by": finding.holder, "time": finding.ns,
         "threads": finding.threads,
     })
 }

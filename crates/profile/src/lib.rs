@@ -15,7 +15,7 @@
 //! | `samples` | measured times, divided by samples |
 //! | [`answer`] | what matters most, in sentences |
 //! | [`imbalance`] | who the others wait for, and in which region |
-//! | `waits` | what threads wait for: locks, barriers |
+//! | `waits` | what threads wait for: locks, barriers, other ranks |
 //! | [`changes`] | what differs between two sets of runs by more than the noise |
 //! | [`timeline`] | the trace: what each thread did, one thing within another |
 //! | [`export`] | formats of other tools |

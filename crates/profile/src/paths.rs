@@ -7,7 +7,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::model::{
-    CallTotals, Context, Frame, Ns, Profile, Stack, StackFrame, Thread, TimePart, thread_title,
+    CallTotals, Context, ContextKind, Frame, Ns, Profile, Stack, StackFrame, Thread, TimePart,
+    thread_title,
 };
 use crate::run::{ContextIndex, Run, is_barrier, label, last};
 use crate::samples;
@@ -17,17 +18,12 @@ use crate::waits::WaitKind;
 /// many, and files can come from outside.
 pub(crate) const DEEPEST: usize = 256;
 
-/// Libraries whose functions are on the path of every system call, or of every wait of OpenMP; their
-/// lines carry no information.
-pub(crate) const LIBRARIES: [&str; 7] = [
-    "libc.so",
-    "libpthread",
-    "ld-linux",
-    "ld-musl",
-    "libgomp",
-    "libomp",
-    "libiomp",
-];
+/// Libraries whose functions are on the path of every system call; their lines carry no
+/// information.
+pub(crate) const LIBRARIES: [&str; 4] = ["libc.so", "libpthread", "ld-linux", "ld-musl"];
+
+/// Those of OpenMP, on the path of its waits.
+const OPENMP: [&str; 3] = ["libgomp", "libomp", "libiomp"];
 
 /// A location on the way to a system call, with its file, line and module if known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -91,10 +87,14 @@ impl PathLocation {
 }
 
 impl StackFrame {
-    /// Whether it is in a library of [`LIBRARIES`].
+    /// Whether it is in a library of the system or of OpenMP, whose functions say little.
     pub(crate) fn in_library(&self) -> bool {
+        self.is_in(&LIBRARIES) || self.is_in(&OPENMP)
+    }
+
+    fn is_in(&self, libraries: &[&str]) -> bool {
         let module = self.module.as_deref().unwrap_or_default();
-        LIBRARIES.iter().any(|library| module.starts_with(library))
+        libraries.iter().any(|library| module.starts_with(library))
     }
 }
 
@@ -141,7 +141,7 @@ pub struct PathSample {
     /// The part of the thread's time. `None` without samples: then it is the time of whole calls,
     /// or that of a region outside of calls.
     pub part: Option<TimePart>,
-    /// What the thread waited for there: on the processor too at a barrier.
+    /// What the thread waited for there: at a barrier and in MPI also on the processor.
     pub wait: Option<WaitKind>,
     /// The address of the futex that the thread waited for.
     pub futex: Option<u64>,
@@ -162,6 +162,13 @@ impl PathSample {
             .rev()
             .filter(|at| at.kind == LocationKind::Region);
         regions.next().map(|at| at.name().to_owned())
+    }
+
+    /// The program or library of the innermost function outside of the system's libraries.
+    pub(crate) fn inner_module(&self) -> Option<String> {
+        let mut path = self.path.iter().rev();
+        let inner = path.find(|at| at.kind == LocationKind::Function && !at.is_in(&LIBRARIES))?;
+        inner.module.clone()
     }
 
     /// Whether the sample is of calls.
@@ -359,9 +366,12 @@ impl<'a> Locations<'a> {
         regions.or_insert_with(|| self.contexts.locations(id))
     }
 
-    /// Whether a context is a barrier of OpenMP.
-    pub(crate) fn is_barrier(&self, id: u32) -> bool {
-        self.contexts.row(id).is_some_and(is_barrier)
+    /// What threads wait for in a context of this id.
+    pub(crate) fn wait(&self, id: u32) -> Option<WaitKind> {
+        match self.contexts.row(id)? {
+            row if row.kind == ContextKind::Mpi => Some(WaitKind::Mpi),
+            row => is_barrier(row).then_some(WaitKind::Barrier),
+        }
     }
 
     /// The system call of that name.

@@ -267,17 +267,18 @@ impl<'a> Attribution<'a> {
         self.paths.entry(time.tid).or_default().append(&mut paths);
     }
 
-    /// What a thread with these frames waits for in a context. In its barriers only the library of
-    /// OpenMP waits, asleep or not.
+    /// What a thread with these frames waits for in a context. In barriers and in MPI only the
+    /// libraries wait, asleep or not.
     fn wait(&mut self, part: TimePart, context: u32, frames: &[Frame]) -> Option<WaitKind> {
         let kind = match part {
             TimePart::Blocked | TimePart::User | TimePart::SyscallCpu => self.waits.of(frames),
             _ => return None,
         };
-        let in_library = || frames.first().is_none_or(|frame| frame.in_library());
-        let barrier = || self.locations.is_barrier(context) && in_library();
-        kind.filter(|kind| part == TimePart::Blocked || *kind == WaitKind::Barrier)
-            .or_else(|| barrier().then_some(WaitKind::Barrier))
+        let kind = kind.filter(|kind| part == TimePart::Blocked || *kind == WaitKind::Barrier);
+        kind.or_else(|| match self.locations.wait(context)? {
+            WaitKind::Barrier if frames.first().is_some_and(|frame| !frame.in_library()) => None,
+            kind => Some(kind),
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What threads wait for, as the functions on their stacks and their regions tell: locks, barriers.
+//! What threads wait for, as the functions on their stacks and their regions tell: locks, barriers, other ranks.
 
 use crate::frames::ByFrame;
 use crate::model::Frame;
@@ -10,6 +10,8 @@ pub enum WaitKind {
     Lock,
     /// The other threads of a team, asleep or spinning.
     Barrier,
+    /// Other ranks, in a call of MPI, asleep or not.
+    Mpi,
 }
 
 /// Functions that wait for a lock, by parts of their names.

@@ -145,6 +145,11 @@ fn whole(ranks: &Ranks, launcher: Launcher) {
     let critical = critical.unwrap_or_else(|| panic!("{text}"));
     assert!(critical.starts_with("Critical: rank 1, "), "{text}");
     assert!(critical.contains(" times the mean"), "{text}");
+    let (json, _) = report(&["--json", folder]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let mut places = json["places"].as_array().unwrap().iter();
+    let in_mpi = places.any(|p| p["function"] == "MPI_Allreduce" && p["mpi"] == true);
+    assert!(in_mpi, "{text}");
     let (_, uneven) = text
         .split_once("waiting for rank 1, which takes ")
         .expect(&text);

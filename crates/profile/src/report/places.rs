@@ -110,6 +110,7 @@ pub(super) fn doing(finding: &Finding) -> String {
         _ if finding.is_lock() => "lock".to_owned(),
         (TimePart::Blocked, _) if finding.is_barrier() => "barrier".to_owned(),
         _ if finding.is_barrier() => "barrier (on CPU)".to_owned(),
+        (TimePart::User, _) if finding.is_mpi() => "MPI (on CPU)".to_owned(),
         (TimePart::User, _) => "running".to_owned(),
         (TimePart::SyscallCpu, Some(call)) => call.clone(),
         (TimePart::Blocked, Some(call)) => format!("wait: {call}"),

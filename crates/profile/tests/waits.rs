@@ -1,5 +1,5 @@
-//! Waits at the barriers of OpenMP: asleep and spinning, with the function that reached the barrier, where the
-//! library has symbols and where it has none.
+//! Waits at the barriers of OpenMP, asleep and spinning, with the function that reached the barrier, where the
+//! library has symbols and where it has none; and in calls of MPI.
 
 use spile_profile::answer::{By, Finding, findings};
 use spile_profile::json::json;
@@ -48,6 +48,7 @@ fn waiting(context: u32, frames: &[Frame]) -> Run {
         (2, Some(1), ContextKind::OmpBarrier, "barrier", 15),
         (3, Some(1), ContextKind::OmpBarrier, "implicit barrier", 11),
         (4, Some(1), ContextKind::OmpBarrier, "critical", 18),
+        (5, None, ContextKind::Mpi, "MPI_Allreduce", 31),
     ] {
         data.contexts.push(Context {
             id,
@@ -149,6 +150,32 @@ fn other_waits_of_openmp_are_none_at_a_barrier() {
     // Work that is sampled at the barrier's edge.
     let [_, running] = places(2, &["solve._omp_fn.0:14", "0x1cd8e"]);
     assert_eq!(running.wait, None);
+}
+
+#[test]
+fn time_in_mpi_is_that_of_its_call() {
+    let sentences = |names: &[&str]| places(5, names).map(|place| place.sentence());
+    let expected = [
+        "waiting in futex in `MPI_Allreduce` (heat.c:31), called by `exchange`",
+        "`MPI_Allreduce` (heat.c:31), called by `exchange`, on the processor",
+    ];
+    let c = [
+        "0x2f",
+        "ucp_progress",
+        "PMPI_Allreduce",
+        "exchange:31",
+        "main:7",
+    ];
+    assert_eq!(sentences(&c), expected);
+    let fortran = ["MPI_Allreduce", "pmpi_allreduce_", "exchange:31", "main:7"];
+    assert_eq!(sentences(&fortran), expected);
+    // The stack ends before the call.
+    let cut = expected.map(|text| text.replace(", called by `exchange`", ""));
+    assert_eq!(sentences(&["0x2f", "ucp_progress"]), cut);
+    // By library, it is that which ran.
+    let run = waiting(5, &frames(&c));
+    let found = findings(&run, By::Module);
+    assert!(found.iter().any(|f| f.function == "libgomp.so.1.0.0"));
 }
 
 #[test]
