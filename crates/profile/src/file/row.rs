@@ -11,7 +11,7 @@ use crate::model::{
 pub const EXTENSION: &str = "spile";
 
 /// A line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Row {
     Header(Header),

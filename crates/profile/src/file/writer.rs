@@ -1,9 +1,10 @@
 //! Writes a file that is usable wherever it is cut short.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::row::{AccountEnd, EXTENSION, LossRow, Row};
+use serde::Serialize;
+
+use super::row::{AccountEnd, EXTENSION, LossRow};
 use crate::model::{Header, RecordingEnd, Snapshot, TimedEvent};
 
 /// Writes one profile, an account at a time. Each call ends in one `write` and a `flush`, so that
@@ -30,67 +31,65 @@ impl<W: Write> Writer<W> {
             buffer: Vec::new(),
             accounts: 0,
         };
-        writer.row(&Row::Header(header.clone()))?;
+        writer.rows("header", [header])?;
         writer.out()?;
         Ok(writer)
     }
 
     /// Writes an account, which replaces earlier ones.
     pub fn snapshot(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        let mut rows = 0;
         let lost = snapshot.lost.iter().map(|(what, count)| LossRow {
             what: what.clone(),
             count: *count,
         });
-        let account = (snapshot.processes.iter().cloned().map(Row::Process))
-            .chain(snapshot.threads.iter().cloned().map(Row::Thread))
-            .chain(snapshot.contexts.iter().cloned().map(Row::Context))
-            .chain(snapshot.context_times.iter().cloned().map(Row::ContextTime))
-            .chain(snapshot.calls.iter().cloned().map(Row::Call))
-            .chain(snapshot.stacks.iter().cloned().map(Row::Stack))
-            .chain(snapshot.samples.iter().cloned().map(Row::Sample))
-            .chain(snapshot.wakers.iter().cloned().map(Row::Waker))
-            .chain(snapshot.futexes.iter().cloned().map(Row::Futex))
-            .chain([Row::Recorder(snapshot.recorder)])
-            .chain(lost.map(Row::Lost));
-        for row in account {
-            self.row(&row)?;
-            rows += 1;
-        }
+        let rows = self.rows("process", &snapshot.processes)?
+            + self.rows("thread", &snapshot.threads)?
+            + self.rows("context", &snapshot.contexts)?
+            + self.rows("context_time", &snapshot.context_times)?
+            + self.rows("call", &snapshot.calls)?
+            + self.rows("stack", &snapshot.stacks)?
+            + self.rows("sample", &snapshot.samples)?
+            + self.rows("waker", &snapshot.wakers)?
+            + self.rows("futex", &snapshot.futexes)?
+            + self.rows("recorder", [snapshot.recorder])?
+            + self.rows("lost", lost)?;
         self.accounts += 1;
-        self.row(&Row::Snapshot(AccountEnd {
+        let end = AccountEnd {
             number: self.accounts,
             rows,
             at_ns: snapshot.at_ns,
-        }))?;
+        };
+        self.rows("snapshot", [end])?;
         self.out()
     }
 
     /// Writes a part of the trace.
     pub fn events(&mut self, events: &[TimedEvent]) -> io::Result<()> {
-        /// Like [`Row::Event`], without a copy of the event.
-        #[derive(serde::Serialize)]
-        struct BorrowedEvent<'a> {
-            event: &'a TimedEvent,
-        }
-        for event in events {
-            serde_json::to_writer(&mut self.buffer, &BorrowedEvent { event })?;
-            self.buffer.push(b'\n');
-        }
+        self.rows("event", events)?;
         self.out()
     }
 
     /// Writes the last line, and returns the writer.
     pub fn end(mut self, end: &RecordingEnd) -> io::Result<W> {
-        self.row(&Row::End(end.clone()))?;
+        self.rows("end", [end])?;
         self.out()?;
         Ok(self.to)
     }
 
-    fn row(&mut self, row: &Row) -> io::Result<()> {
-        serde_json::to_writer(&mut self.buffer, row)?;
-        self.buffer.push(b'\n');
-        Ok(())
+    /// Adds rows of a kind, of [`super::row::KINDS`], and gives their number.
+    fn rows<R: Serialize>(
+        &mut self,
+        kind: &str,
+        rows: impl IntoIterator<Item = R>,
+    ) -> io::Result<u64> {
+        let mut count = 0;
+        for row in rows {
+            write!(self.buffer, "{{\"{kind}\":")?;
+            serde_json::to_writer(&mut self.buffer, &row)?;
+            self.buffer.extend_from_slice(b"}\n");
+            count += 1;
+        }
+        Ok(count)
     }
 
     fn out(&mut self) -> io::Result<()> {
@@ -118,7 +117,6 @@ pub fn name(name: &str, header: &Header) -> String {
         (None, Some(pid)) => pid.to_string(),
         (None, None) => "all".to_owned(),
     };
-    // Writing to a String cannot fail.
-    let _ = write!(text, "{number}.{EXTENSION}");
+    text += &format!("{number}.{EXTENSION}");
     text
 }
