@@ -9,6 +9,7 @@ mod timeline;
 
 pub use diff::html_diff;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::answer::{By, Finding, findings};
@@ -29,23 +30,38 @@ const PROGRAM: [&str; 5] = [
 /// Maximum number of places in the table of places.
 const PLACES: usize = 1000;
 
+/// What the page's program reads.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PageData {
+    report: Value,
+    head: Value,
+    parts: [Value; 8],
+    flame: flame::Flame,
+    trace: Value,
+    failed: Option<String>,
+    missing: Vec<String>,
+    losses_matter: bool,
+}
+
 /// The page.
 pub fn html(run: &Run) -> String {
     let summary = run.summary();
     let findings = findings(run, By::Function);
     let part =
         |part: TimePart| json!({ "key": part.key(), "name": part.name(), "short": part.short() });
-    let data = json!({
-        "report": json::report(run, &summary, &findings[..findings.len().min(PLACES)]),
-        "head": head_lines(run, &summary, &findings),
-        "parts": TimePart::ALL.map(part),
-        "flame": flame::flame(run),
-        "trace": timeline::trace(run),
-        "failed": failed(run),
-        "missing": run.regions_missing(),
-        "lossesMatter": losses_matter(run, &summary),
-    });
-    let text = data.to_string();
+    let data = PageData {
+        report: json::report(run, &summary, &findings[..findings.len().min(PLACES)]),
+        head: head_lines(run, &summary, &findings),
+        parts: TimePart::ALL.map(part),
+        flame: flame::flame(run),
+        trace: timeline::trace(run),
+        failed: failed(run),
+        missing: run.regions_missing(),
+        losses_matter: losses_matter(run, &summary),
+    };
+    // Writing to memory cannot fail.
+    let text = serde_json::to_string(&data).unwrap_or_default();
     drop(data);
     // Within a script element no text may look like its end.
     let data = text.replace('<', "\\u003c");

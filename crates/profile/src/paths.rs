@@ -20,7 +20,7 @@ pub(crate) const DEEPEST: usize = 256;
 
 /// Libraries whose functions are on the path of every system call; their lines carry no
 /// information.
-pub(crate) const LIBRARIES: [&str; 4] = ["libc.so", "libpthread", "ld-linux", "ld-musl"];
+const LIBRARIES: [&str; 4] = ["libc.so", "libpthread", "ld-linux", "ld-musl"];
 
 /// Those of OpenMP, on the path of its waits.
 const OPENMP: [&str; 3] = ["libgomp", "libomp", "libiomp"];

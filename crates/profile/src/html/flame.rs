@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::frames::ByFrame;
@@ -171,8 +172,29 @@ fn locations(sample: &PathSample) -> &[PathLocation] {
     }
 }
 
+/// The graph as the page has it, without a value for each number.
+#[derive(Serialize)]
+pub(super) struct Flame {
+    states: [&'static str; 7],
+    threads: Vec<FlameThread>,
+    frames: Vec<Value>,
+    /// The parent of each node, and its frame.
+    parents: Vec<usize>,
+    at: Vec<usize>,
+    merged: usize,
+}
+
+/// A thread, with four numbers for each node where it has time: the node, the state, the time, the
+/// count.
+#[derive(Serialize)]
+struct FlameThread {
+    title: String,
+    asleep: bool,
+    times: Vec<u64>,
+}
+
 /// The whole time of all threads.
-pub(super) fn flame(run: &Run) -> Value {
+pub(super) fn flame(run: &Run) -> Flame {
     let mut tree = Tree {
         nodes: vec![(0, 0)],
         frames: vec![Frame {
@@ -211,26 +233,28 @@ pub(super) fn flame(run: &Run) -> Value {
                     count: 0,
                 });
             }
-            threads.push((title, asleep.contains(&thread.tid)));
+            threads.push(FlameThread {
+                title,
+                asleep: asleep.contains(&thread.tid),
+                times: Vec::new(),
+            });
         }
     }
     let merged = merge_short(&mut tree, &mut times);
-    let mut rows: Vec<Vec<u64>> = threads.iter().map(|_| Vec::new()).collect();
     for time in &times {
         let row = [time.node as u64, time.state as u64, time.ns, time.count];
-        rows[time.thread].extend(row);
+        threads[time.thread].times.extend(row);
     }
-    let threads = threads.iter().zip(rows).map(
-        |((title, asleep), times)| json!({ "title": title, "asleep": asleep, "times": times }),
-    );
-    json!({
-        "states": State::NAMES,
-        "threads": threads.collect::<Vec<_>>(),
-        "frames": tree.frames(),
-        "parents": tree.nodes.iter().map(|node| node.0).collect::<Vec<_>>(),
-        "at": tree.nodes.iter().map(|node| node.1).collect::<Vec<_>>(),
-        "merged": merged,
-    })
+    let frames = tree.frames();
+    let (parents, at) = tree.nodes.into_iter().unzip();
+    Flame {
+        states: State::NAMES,
+        threads,
+        frames,
+        parents,
+        at,
+        merged,
+    }
 }
 
 /// A frame that is no place.
