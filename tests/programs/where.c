@@ -7,8 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/userfaultfd.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -78,6 +82,26 @@ static void *reloader(void *unused) {
   return unused;
 }
 
+enum { PAGES = 20, PAGE = 4096 };
+
+/* Provides each page that a thread waits for after 20 ms. */
+static void *provider(void *fd) {
+  for (int i = 0; i < PAGES; i++) {
+    struct uffd_msg message;
+    if (read((int)(intptr_t)fd, &message, sizeof message) != sizeof message) abort();
+    usleep(20000);
+    struct uffdio_zeropage page = {{message.arg.pagefault.address & ~(PAGE - 1ULL), PAGE}, 0, 0};
+    if (ioctl((int)(intptr_t)fd, UFFDIO_ZEROPAGE, &page)) abort();
+  }
+  return 0;
+}
+
+__attribute__((noinline)) static uint64_t touch(volatile char *pages) {
+  uint64_t start = now(CLOCK_MONOTONIC);
+  for (int i = 0; i < PAGES; i++) sink += pages[i * PAGE];
+  return now(CLOCK_MONOTONIC) - start;
+}
+
 int main(int argc, char **argv) {
   const char *what = argc > 1 ? argv[1] : "";
   if (!strcmp(what, "functions")) {
@@ -106,6 +130,17 @@ int main(int argc, char **argv) {
     puts("ready");
     fflush(stdout);
     receive(ends[0], 1);
+  } else if (!strcmp(what, "faults")) {
+    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC), file = memfd_create("pages", 0);
+    struct uffdio_api api = {UFFD_API, 0, 0};
+    if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ftruncate(file, PAGES * PAGE)) abort();
+    char *pages = mmap(0, PAGES * PAGE, PROT_READ, MAP_SHARED, file, 0);
+    struct uffdio_register range = {{(uintptr_t)pages, PAGES * PAGE}, UFFDIO_REGISTER_MODE_MISSING, 0};
+    if (ioctl(fd, UFFDIO_REGISTER, &range)) abort();
+    pthread_t t;
+    pthread_create(&t, 0, provider, (void *)(intptr_t)fd);
+    printf("%llu\n", (unsigned long long)touch(pages));
+    pthread_join(t, 0);
   } else if (!strcmp(what, "pipe")) {
     int ends[2];
     if (pipe(ends)) abort();

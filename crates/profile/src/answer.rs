@@ -346,6 +346,12 @@ impl Finding {
         self.wait == Some(WaitKind::Mpi)
     }
 
+    /// Whether the threads waited in page faults: outside of calls, only these waits have stacks.
+    pub(crate) fn is_fault(&self) -> bool {
+        let known = !self.function.is_empty() || self.location.is_some();
+        self.part == TimePart::Blocked && self.call.is_none() && known
+    }
+
     /// Whether the threads waited at a barrier.
     pub(crate) fn is_barrier(&self) -> bool {
         self.wait == Some(WaitKind::Barrier)
@@ -396,6 +402,10 @@ impl Finding {
                     None => waits,
                 }
             }
+            TimePart::Blocked if self.is_fault() => match &self.object {
+                Some(object) => in_place(format!("waiting in page faults of {object}")),
+                None => in_place("waiting in page faults".to_owned()),
+            },
             TimePart::Blocked if call.is_empty() => in_place("stopped".to_owned()),
             TimePart::Blocked => match &self.object {
                 Some(object) => in_place(format!("waiting in {call} of {object}")),

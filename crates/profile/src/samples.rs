@@ -187,7 +187,13 @@ impl<'a> Attribution<'a> {
         time.context = ROOT;
         let in_user = self.take(thread.tid, Activity::User);
         let in_faults = self.take(thread.tid, Activity::Fault);
+        // Outside of calls, threads wait in page faults, and have stacks of these waits, or are stopped.
+        let waits = self.of_context(thread.tid, (Activity::Blocked, ROOT, ""));
         let blocked = parts.blocked.saturating_sub(blocked);
+        let in_waits = waits
+            .iter()
+            .fold(0, |sum: Ns, wait| sum.saturating_add(wait.ns));
+        let in_waits = in_waits.min(blocked);
         for (part, ns, samples) in [
             (TimePart::User, rest, &in_user[..]),
             (TimePart::FaultMinor, parts.fault_minor.ns, &in_faults),
@@ -195,7 +201,8 @@ impl<'a> Attribution<'a> {
             (TimePart::Irq, parts.irq.ns, &[]),
             (TimePart::Softirq, parts.softirq.ns, &[]),
             (TimePart::Runnable, parts.runnable, &[]),
-            (TimePart::Blocked, blocked, &[]),
+            (TimePart::Blocked, in_waits, &waits),
+            (TimePart::Blocked, blocked - in_waits, &[]),
         ] {
             self.divide(Measured { part, ns, ..time }, samples);
         }

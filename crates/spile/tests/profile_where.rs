@@ -157,6 +157,17 @@ fn barriers_have_their_waits_and_who_reached_them() {
 }
 
 #[test]
+fn waits_in_page_faults_have_their_place_and_file() {
+    let report = profile(&["faults"]);
+    let faults = [
+        ("object", "/memfd:pages"),
+        ("part", "blocked"),
+        ("function", "touch"),
+    ];
+    report.waited(report.time(&faults), report.printed[0]);
+}
+
+#[test]
 fn waits_have_their_pipe_peer_and_file() {
     let report = profile(&["pipe"]);
     let pipe = [

@@ -119,7 +119,7 @@ fn table(
     ]);
     for (name, object) in rows.iter().take(top) {
         let f = object.largest;
-        let call = f.call.as_deref().unwrap_or_default();
+        let call = f.call.as_deref().unwrap_or("page fault");
         let function = match (&*f.function, &f.location) {
             ("", _) => "-".to_owned(),
             (name, Some(line)) if line.contains(':') => format!("{name} ({line})"),

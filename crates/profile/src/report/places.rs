@@ -114,6 +114,7 @@ pub(super) fn doing(finding: &Finding) -> String {
         (TimePart::User, _) => "running".to_owned(),
         (TimePart::SyscallCpu, Some(call)) => call.clone(),
         (TimePart::Blocked, Some(call)) => format!("wait: {call}"),
+        _ if finding.is_fault() => "wait: page fault".to_owned(),
         (part, _) => part.brief().to_owned(),
     }
 }

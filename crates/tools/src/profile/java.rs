@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use spile_kernel::process;
-use spile_profile::model::{Snapshot, StackFrame};
+use spile_profile::model::{Frame, Snapshot};
 
 /// What makes virtual machines write the names at their end, and compile code whose stacks can be unwound.
 const OPTIONS: &str =
@@ -54,8 +54,8 @@ fn request_names_of(pid: u32) {
 
 /// The samples in generated code without names, of processes of Java and of others.
 pub(super) fn unnamed(data: &Snapshot) -> [u64; 2] {
-    let of_java = |f: &StackFrame| f.module.as_ref().is_some_and(|m| m == "libjvm.so");
-    let is_unnamed = |f: &StackFrame| f.module.is_none() && f.function.starts_with("0x");
+    let of_java = |f: &Frame| f.module.as_ref().is_some_and(|m| m == "libjvm.so");
+    let is_unnamed = |f: &Frame| f.module.is_none() && f.function.starts_with("0x");
     let samples = || data.samples.iter();
     let java: HashSet<u32> = samples()
         .filter(|s| s.frames.iter().any(of_java))
@@ -70,7 +70,7 @@ pub(super) fn unnamed(data: &Snapshot) -> [u64; 2] {
 
 #[cfg(test)]
 mod tests {
-    use spile_profile::model::Sample;
+    use spile_profile::model::{Sample, StackFrame};
 
     use super::*;
 
@@ -82,11 +82,11 @@ mod tests {
                 .iter()
                 .map(|name| {
                     let (function, module) = name.split_once('@').unwrap_or((name, ""));
-                    StackFrame {
+                    Frame::new(StackFrame {
                         function: function.into(),
                         module: (!module.is_empty()).then(|| module.into()),
                         ..StackFrame::default()
-                    }
+                    })
                 })
                 .collect(),
             count: 3,

@@ -194,9 +194,11 @@ Cost: a record, and three reads for each name.";
         f.block(|send| {
             let mut entry = w.word(file, o.file_dentry, send);
             for i in 0..FILE_NAMES {
-                // The root is its own parent.
+                // The root is its own parent, and so are files without a path, such as those of memfd_create(2).
                 let parent = w.word(entry, o.dentry_parent, send);
-                send.leave_if(parent.eq(entry));
+                if i > 0 {
+                    send.leave_if(parent.eq(entry));
+                }
                 let text = w.word(entry, o.dentry_name, send);
                 let args = [w.addr(name(i)), w.f.number(FILE_NAME.fit::<i32>()), text];
                 f.helper(Helper::ReadText, &args);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use spile_profile::model::{Snapshot, StackFrame};
+use spile_profile::model::{Frame, Snapshot, StackFrame};
 use spile_runtime::text::user_files::JitNames;
 
 /// Functions of the C library that call `main`.
@@ -164,10 +164,10 @@ pub(super) fn name_generated_code(data: &mut Snapshot) {
                 .entry(*process)
                 .or_insert_with(|| JitNames::of(*process));
             if let Some(name) = names.name(address) {
-                *frame = generated(name).unwrap_or_else(|| StackFrame {
+                *frame = Frame::new(generated(name).unwrap_or_else(|| StackFrame {
                     function: name.to_owned(),
                     ..StackFrame::default()
-                });
+                }));
             }
         }
     }
