@@ -419,6 +419,7 @@ intrinsics! {
         Exit "exit" (), KPC, effect; "Asks the session to end after this handler."
         Target "target" () -> Long, KPC, pure_, early; "Process id given with -x or started with -c; otherwise 0."
         InTree "in_tree" (Long) -> Long, KPC, pure_, early; "Whether the process with this id is the target or one of its descendants; 0 if there is no target."
+        TreeAdd "tree_add" (Long), K, effect; "Makes the process with this id one that `in_tree` is true for, and its later descendants."
         InputText "input_text" () -> Str, C, pure_; "The line or character of an input probe."
         ValueText "value_text" () -> Str, C; "What was written to the file of a `procfs` probe, or the text for its reader so far."
         ValueSet "value_set" (Str), C, effect; "Sets the text for the reader of the file."

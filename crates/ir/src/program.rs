@@ -280,8 +280,8 @@ impl Program {
     /// Whether the descendants of the target must be tracked.
     pub fn follows_target(&self) -> bool {
         let asks = |i: &Inst| {
-            let f = Intrinsic::InTree;
-            matches!(i, Inst::Intr { f: asked, .. } if *asked == f)
+            let tree = [Intrinsic::InTree, Intrinsic::TreeAdd];
+            matches!(i, Inst::Intr { f: asked, .. } if tree.contains(asked))
         };
         self.handlers.iter().any(|h| {
             let mut insts = h.body.insts();

@@ -5,6 +5,7 @@
 //!
 //! * [`btf`]: types of the kernel, by an index over its BTF.
 //! * [`bpf`]: the one funnel for `bpf(2)`.
+//! * [`cgroup`]: control groups and their processes.
 //! * [`features`]: what this kernel's BPF can do: yes, no, could not tell.
 //! * [`functions`]: functions by name, which can be probed, their parameters.
 //! * [`machine`]: CPUs, clocks, release and configuration.
@@ -30,6 +31,7 @@ spile_testing::main!();
 
 pub mod bpf;
 pub mod btf;
+pub mod cgroup;
 pub mod cycles;
 pub mod errno;
 pub mod features;

@@ -53,6 +53,9 @@ pub struct Header {
     /// The command's first process, or the process that was attached to.
     #[serde(default)]
     pub pid: Option<u32>,
+    /// The control group or the container whose processes were recorded, with its kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// The start of the recording in nanoseconds since 1970 (UTC): the origin of all points in
     /// time.
     pub started_unix_ns: u64,
@@ -84,6 +87,7 @@ impl Default for Header {
             spile: String::new(),
             command: Vec::new(),
             pid: None,
+            group: None,
             started_unix_ns: 0,
             rank: None,
             options: Options::default(),
@@ -775,7 +779,11 @@ impl Profile {
         match (&self.header.rank, self.header.pid) {
             (Some(rank), _) => format!("rank {}", rank.rank),
             (None, Some(pid)) => format!("pid {pid}"),
-            (None, None) => self.header.host.clone(),
+            (None, None) => self
+                .header
+                .group
+                .clone()
+                .unwrap_or_else(|| self.header.host.clone()),
         }
     }
 }

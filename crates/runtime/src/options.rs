@@ -34,6 +34,8 @@ pub struct SessionOptions {
     pub facts: Option<Rc<ProgramFacts>>,
     /// The target process (`-x` or `-c`).
     pub target: TargetProcess,
+    /// The folder of a control group whose processes are followed like descendants of the target.
+    pub group: Option<PathBuf>,
     /// Whether the session also ends with the process of `-x`.
     pub ends_with_process: bool,
     /// Whether handlers' errors are counted but not printed, and do not change the exit status.

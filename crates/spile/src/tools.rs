@@ -39,10 +39,12 @@ pub(crate) fn run(run: ToolRun, rows: RowSink, color: bool) -> Result<Outcome, F
         texts: vec![(format!("tools/{name}.stp"), text)],
         args: run.args,
     };
-    let (outside, armed, counts) = (run.outside, run.armed, run.quiet);
+    let (outside, armed, group) = (run.outside, run.armed, run.group);
+    let counts = run.quiet;
     let ended = passes::run_script(&cli, Some(script), color, |options| {
         options.output = OutputTarget::Rows(rows);
         options.outside = outside;
+        options.group = group;
         options.ends_with_process = true;
         // Handler errors are reported, and count for the exit status.
         options.suppress_errors = false;

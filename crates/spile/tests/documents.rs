@@ -99,6 +99,10 @@ const NOT_RUN: &[(&str, &str)] = &[
         "needs Slurm: crates/spile/tests/slurm.rs has it",
     ),
     (
+        "spile profile --cgroup GROUP",
+        "needs a control group: crates/spile/tests/groups.rs has some",
+    ),
+    (
         "spile profile srun ./app",
         "a command that the text advises against",
     ),

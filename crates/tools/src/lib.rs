@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
 #![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
 
+mod groups;
 pub mod profile;
 pub mod profiles;
 mod rows;
@@ -15,6 +16,7 @@ mod system;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -63,6 +65,8 @@ pub struct ToolRun {
     /// The processes that the session is about: all of them, until it is ended, or one process,
     /// with which it ends.
     pub target: TargetProcess,
+    /// The folder of a control group whose processes the session is about.
+    pub group: Option<PathBuf>,
     /// The session ends after this time.
     pub timeout: Option<Duration>,
     /// An additional event source of the session.

@@ -7,7 +7,7 @@
 
 use spile_ebpf::isa::asm::{Asm, CallArg, Label};
 use spile_ebpf::isa::helpers::Helper as BpfHelper;
-use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size as Bytes};
+use spile_ebpf::isa::insn::{AluOp, AtomicOp as InsnAtomic, Cond, Reg, Size as Bytes};
 use spile_layout::TREE_BYTES;
 use spile_lir::LirFunc;
 use spile_lir::builder::{Builder, Scalar, build};
@@ -72,13 +72,27 @@ pub(crate) fn only_within(asm: &mut Asm, table: u32, out: Label) {
 
 /// The bit of a process, by its number.
 pub(crate) fn bit(asm: &mut Asm, table: u32, process: Reg) -> Reg {
-    let offset = asm.alu_of(AluOp::Rsh, process, 3);
-    asm.alu(AluOp::And, offset, TREE_BYTES - 8);
-    let word = asm.address_of(&CallArg::Shared(table));
-    asm.add(word, offset);
+    let word = word_of(asm, table, process);
     asm.load(Bytes::DW, word, word, 0);
     let location = asm.alu_of(AluOp::And, process, 63);
     asm.alu(AluOp::Rsh, word, location);
     asm.alu(AluOp::And, word, 1);
+    word
+}
+
+/// Sets the bit of a process.
+pub(crate) fn set_bit(asm: &mut Asm, table: u32, process: Reg) {
+    let word = word_of(asm, table, process);
+    let location = asm.alu_of(AluOp::And, process, 63);
+    let bit = asm.alu_of(AluOp::Lsh, 1, location);
+    asm.atomic(InsnAtomic::Or, word, 0, bit);
+}
+
+/// The address of the word with a process's bit.
+fn word_of(asm: &mut Asm, table: u32, process: Reg) -> Reg {
+    let offset = asm.alu_of(AluOp::Rsh, process, 3);
+    asm.alu(AluOp::And, offset, TREE_BYTES - 8);
+    let word = asm.address_of(&CallArg::Shared(table));
+    asm.add(word, offset);
     word
 }

@@ -160,7 +160,10 @@ impl ControllerHost {
                 Value::Long(0)
             }
             // The environment has the processes and the texts behind marks.
-            SessionOp::InTree | SessionOp::ValueSet | SessionOp::ValueAppend => {
+            SessionOp::InTree
+            | SessionOp::TreeAdd
+            | SessionOp::ValueSet
+            | SessionOp::ValueAppend => {
                 return Err(elsewhere(op));
             }
         })

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use spile_bpf::compiled::Object;
 use spile_ir::{CodeLocation, Event, Program};
 use spile_kernel::bpf::Ring;
+use spile_kernel::cgroup;
 use spile_layout::{Layout, StackWords};
 
 use crate::attach::links::{Detaching, Links};
@@ -206,6 +207,9 @@ fn user_files(
             paths.extend(crate::text::user_files::programs_of(command))
         }
         TargetProcess::None => {}
+    }
+    for pid in options.group.iter().flat_map(|g| cgroup::processes(g)) {
+        paths.extend(crate::text::user_files::mapped_files(pid));
     }
     paths.sort();
     paths.dedup();

@@ -6,15 +6,19 @@ use spile_kernel::machine::boottime_ns;
 use super::{Session, system};
 use crate::error::Error;
 use crate::machine::existing_tasks;
+use crate::shared::process_tree;
 
 impl Session {
     /// Enables kernel handlers; starts timers, the commands of `begin` and the command of `-c`.
     pub(super) fn arm(&mut self) -> Result<(), Error> {
         self.controller.out.flush();
         let since = boottime_ns();
+        self.mark_group();
         if let Some(kernel) = self.controller.kernel() {
             kernel.state().set_running(true);
         }
+        // Handlers see the processes that enter from now on.
+        self.mark_group();
         let attached_before = self.attach_kinds().len();
         self.raise_semaphores()?;
         self.run_for_existing_tasks(since.unsigned_abs());
@@ -31,6 +35,15 @@ impl Session {
         }
         self.controller.start_commands();
         self.release_command()
+    }
+
+    /// Follows the processes that are in the session's control group.
+    fn mark_group(&self) {
+        let kernel = self.controller.kernel();
+        let tree = kernel.and_then(|k| Some((k.state(), k.layout().tree?)));
+        if let (Some((state, offset)), Some(group)) = (tree, &self.options.group) {
+            process_tree::mark_group(state, offset, group);
+        }
     }
 
     /// Releases the command. If its memory is watched, the watch covers it from its first

@@ -1,9 +1,11 @@
 //! The bits of the target's process tree that kernel handlers read: sets those of the target and of
 //! its existing descendants. A program in the kernel sets those of later descendants.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use spile_kernel::process;
+use spile_kernel::{cgroup, process};
 use spile_layout::TREE_BYTES;
 
 use crate::machine::pid_namespace::PidMap;
@@ -38,4 +40,21 @@ pub(crate) fn mark_descendants(state: &StateMemory, offset: u32, target: u32) {
             insert(state, offset, numbers.to_machine(*pid));
         }
     });
+}
+
+/// Sets the bits of the processes that are in a control group, without this one. The search ends
+/// with a round that finds nothing.
+pub(crate) fn mark_group(state: &StateMemory, offset: u32, group: &Path) {
+    let mut known = BTreeSet::from([std::process::id()]);
+    loop {
+        let members = cgroup::processes(group);
+        if members.is_subset(&known) {
+            return;
+        }
+        let numbers = PidMap::now();
+        for pid in members.difference(&known) {
+            insert(state, offset, numbers.to_machine(*pid));
+        }
+        known.extend(members);
+    }
 }

@@ -13,6 +13,7 @@ mod recording_file;
 mod regions;
 mod repeat;
 mod rows;
+mod running;
 mod times;
 mod waiting;
 
@@ -28,8 +29,7 @@ use clap::Parser;
 use spile_kernel::features::{self, Availability, Feature};
 use spile_kernel::process;
 use spile_profile::model::{
-    Activity, Header, Options, Profile as Account, RecordingEnd, Sample, SampleRate, Snapshot,
-    Thread,
+    Header, Options, Profile as Account, RecordingEnd, SampleRate, Snapshot, Thread,
 };
 use spile_profile::{Run as Ranks, json, report as text};
 use spile_runtime::Outcome;
@@ -41,8 +41,9 @@ use self::interpreters::Python;
 use self::recording_file::RecordingFile;
 pub(crate) use self::repeat::exit_code;
 use self::rows::{ProfileBuilder, ThreadIdentity};
+use self::running::Running;
 use self::times::CountFolder;
-use self::waiting::{FRAMES, WaitingThread};
+use self::waiting::FRAMES;
 use super::{Passes, ToolRun, UNFINISHED, add_losses, script};
 use crate::profiles::width;
 use spile_plain::messages::{Failure, fail, print_stderr, print_stdout};
@@ -52,7 +53,7 @@ use spile_plain::messages::{Failure, fail, print_stderr, print_stdout};
 #[command(
     name = "spile profile",
     bin_name = "spile profile",
-    override_usage = "spile profile [OPTIONS] [--] CMD [ARGS]...\n       spile profile [OPTIONS] -p PID\n       spile profile --system [-d SECS] [--] [CMD]...\n       spile profile --noise [-d SECS] [--cpus LIST]",
+    override_usage = "spile profile [OPTIONS] [--] CMD [ARGS]...\n       spile profile [OPTIONS] -p PID | --cgroup GROUP | --container NAME|ID\n       spile profile --system [-d SECS] [--] [CMD]...\n       spile profile --noise [-d SECS] [--cpus LIST]",
     after_help = "The summary goes to standard error when the command ends, or at Ctrl-C. Under mpirun, mpiexec \
                   and srun each rank writes a file instead; `spile report DIR` merges the files."
 )]
@@ -65,13 +66,19 @@ pub struct ProfileCommand {
         conflicts_with = "command"
     )]
     pub(crate) pid: Option<u32>,
+    /// Profile the processes of control group GROUP: a folder, a path below the root of control groups, or its end
+    #[arg(long, value_name = "GROUP", conflicts_with_all = ["command", "pid", "system", "noise"])]
+    cgroup: Option<String>,
+    /// Profile the processes of a container, given by name or by the beginning of its id
+    #[arg(long, value_name = "NAME|ID", conflicts_with_all = ["command", "pid", "cgroup", "system", "noise"])]
+    container: Option<String>,
     /// Write the profile to this file, or into this folder
     #[arg(short = 'o', long, value_name = "PATH")]
     output: Option<PathBuf>,
     /// Run the command N times, and write a profile of each run into the folder of -o, for `spile diff`
     #[arg(short = 'r', long, value_name = "N", requires = "output",
           value_parser = clap::value_parser!(u32).range(1..=10_000),
-          conflicts_with_all = ["pid", "threads", "system", "noise", "json"])]
+          conflicts_with_all = ["pid", "cgroup", "container", "threads", "system", "noise", "json"])]
     repeat: Option<u32>,
     /// Write a checkpoint to the file after SECS seconds, then at growing intervals; 0: only at the end
     #[arg(long, value_name = "SECS", default_value_t = 5)]
@@ -132,6 +139,13 @@ pub struct ProfileCommand {
     pub(crate) command: Vec<String>,
 }
 
+impl ProfileCommand {
+    /// Whether what it records runs already.
+    fn attaches(&self) -> bool {
+        self.pid.is_some() || self.cgroup.is_some() || self.container.is_some()
+    }
+}
+
 /// Number of events of a trace that are written at once.
 const EVENTS: usize = 1000;
 /// Size of the row buffer in megabytes, for rows while spile does not run: enough for 10,000
@@ -180,10 +194,9 @@ pub fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failure> {
         // Launchers end the other ranks when one ends by a signal, and wait otherwise.
         process::end_by(signal);
     }
-    Ok(if cli.pid.is_some() {
-        0
-    } else {
-        exit_code(status)
+    Ok(match cli.attaches() {
+        true => 0,
+        false => exit_code(status),
     })
 }
 
@@ -194,7 +207,8 @@ fn recorded(
     to: Option<&Path>,
     passes: Passes<'_>,
 ) -> Result<Account, Failure> {
-    let (mut tool, folder) = prepare(cli, &mut header)?;
+    let running = Running::of(cli)?;
+    let (mut tool, folder) = prepare(cli, running.as_ref(), &mut header)?;
     let file = to.map(|to| RecordingFile::new(to, &header)).transpose()?;
     if cli.trace && file.is_none() {
         return Err(fail("--trace needs a file: -o FILE"));
@@ -204,19 +218,13 @@ fn recorded(
     }
     let file = Rc::new(RefCell::new(file));
     let (mut rows, outcome) = record(cli, tool, folder, &file, passes)?;
-    let mut profile = account(cli, header, &mut rows, &outcome);
-    if let Some(pid) = cli
-        .pid
-        .filter(|_| !cli.no_samples && PidMap::match_handlers())
+    let processes = running.as_ref().map(Running::processes).unwrap_or_default();
+    let mut profile = account(header, &mut rows, &processes, &outcome);
+    if let Some(running) = running
+        && !cli.no_samples
+        && PidMap::match_handlers()
     {
-        match waiting::threads(pid, passes) {
-            Ok(waiting) => add_waiting(&mut profile.data, waiting),
-            // The recording itself is whole.
-            Err(_) => {
-                let what = "look at the threads that still waited: their stacks are missing";
-                add_losses(&mut profile.data.lost, [(1, what)]);
-            }
-        }
+        running.add_waiting(&mut profile.data, passes);
     }
     if let Some(mut file) = file.take() {
         file.events(&mut rows);
@@ -229,6 +237,7 @@ fn recorded(
 /// times in regions. Why there is no region library goes to the header.
 fn prepare(
     cli: &ProfileCommand,
+    running: Option<&Running>,
     header: &mut Header,
 ) -> Result<(ToolRun, Option<CountFolder>), Failure> {
     // Losses are reported in the account and do not end the run.
@@ -264,19 +273,8 @@ fn prepare(
         }
     }
     let mut folder = None;
-    match cli.pid {
-        Some(pid) => {
-            if !Path::new(&format!("/proc/{pid}")).exists() {
-                return Err(fail(format_args!("there is no process {pid}")));
-            }
-            tool.set("attach", 1);
-            if !cli.no_regions {
-                let (why, likely) = regions::missing(pid);
-                header.regions_missing = Some(why);
-                header.regions_unlikely = !likely;
-            }
-            tool.target = TargetProcess::Pid(pid);
-        }
+    match running {
+        Some(running) => running.prepare(cli, header, &mut tool)?,
         None => {
             let words = command(&cli.command)?;
             tool.target = TargetProcess::Command(match cli.java {
@@ -340,20 +338,20 @@ fn record(
 
 /// The account of the whole recording.
 fn account(
-    cli: &ProfileCommand,
     mut header: Header,
     rows: &mut ProfileBuilder,
+    attached: &[u32],
     outcome: &Outcome,
 ) -> Account {
     header.started_unix_ns = rows.started_unix_ns;
-    header.pid = cli.pid.or_else(|| rows.first_process());
+    let attaches = header.pid.is_some() || header.group.is_some();
+    header.pid = header
+        .pid
+        .or_else(|| rows.first_process().filter(|_| !attaches));
     // Elsewhere the numbers below `/proc` are not those of the rows.
     let same = PidMap::match_handlers();
-    let now: Vec<(u32, u32)> = cli.pid.map_or_else(Vec::new, |pid| {
-        let threads = process::threads(pid);
-        threads.into_iter().map(|tid| (pid, tid)).collect()
-    });
-    let leader = header.pid.filter(|_| same || cli.pid.is_none());
+    let now = running::threads(attached);
+    let leader = header.pid.filter(|_| same || !attaches);
     if let (Some(pid), Some(status)) = (leader, outcome.status) {
         rows.process_ended(pid, status);
     }
@@ -398,28 +396,6 @@ fn account(
     }
 }
 
-/// Adds the stacks of threads whose calls had not ended.
-fn add_waiting(data: &mut Snapshot, waiting: Vec<WaitingThread>) {
-    for thread in waiting {
-        let mut calls = data.calls.iter();
-        let call = calls
-            .find(|c| (c.tid, &*c.call) == (thread.tid, thread.call) && c.unfinished.is_some());
-        let Some(call) = call else { continue };
-        data.samples.push(Sample {
-            tid: thread.tid,
-            context: call.context,
-            activity: Activity::Blocked,
-            call: thread.call.to_owned(),
-            futex: thread.futex,
-            object: thread.object,
-            frames: thread.frames.into_iter().map(Into::into).collect(),
-            count: 1,
-            ns: call.open_parts().blocked,
-            ..Sample::default()
-        });
-    }
-}
-
 /// Counts threads of the recorded process, of `now` in all, that had no event and whose numbers are not
 /// known in this PID namespace.
 fn unlisted(now: usize, data: &mut Snapshot) {
@@ -459,9 +435,9 @@ fn in_call(pid: u32, tid: u32) -> Option<String> {
 
 /// The summary, or the tables of threads.
 fn show(cli: &ProfileCommand, profile: Account) {
-    let left = match cli.pid {
-        None => running_on(&profile),
-        Some(_) => String::new(),
+    let left = match cli.attaches() {
+        true => String::new(),
+        false => running_on(&profile),
     };
     let run = Ranks::new(vec![profile]);
     if cli.machine.json {
@@ -632,12 +608,34 @@ mod tests {
     #[test]
     fn a_mistyped_option_is_no_command() {
         use clap::Parser;
-        let wrong = ProfileCommand::try_parse_from(["profile", "--systm", "ls"]);
-        let said = wrong.err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(
-            said.contains("--systm") && said.contains("'--system'"),
-            "{said}"
-        );
+        fn said<C: Parser>(args: &[&str]) -> String {
+            let parsed = C::try_parse_from([&["spile"], args].concat());
+            parsed.err().map_or_else(String::new, |e| e.to_string())
+        }
+        let profile = said::<ProfileCommand>;
+        for (said, wrong, near) in [
+            (profile(&["--systm", "ls"]), "--systm", "'--system'"),
+            (
+                profile(&["--freqq", "5", "--", "true"]),
+                "--freqq",
+                "'--freq'",
+            ),
+            (profile(&["--cgrup", "a"]), "--cgrup", "'--cgroup'"),
+            (profile(&["-pp", "1"]), "'p'", "'--pid <PID>'"),
+            (profile(&["-x", "ls"]), "'-x'", "unexpected argument"),
+            (
+                said::<crate::profiles::Report>(&["--jsn", "a"]),
+                "--jsn",
+                "'--json'",
+            ),
+            (
+                said::<crate::profiles::Diff>(&["--topp", "3", "a", "b"]),
+                "--topp",
+                "'--top'",
+            ),
+        ] {
+            assert!(said.contains(wrong) && said.contains(near), "{said}");
+        }
         for own in [&["ls", "-l", "--system"][..], &["ls", "--", "--systm"]] {
             let parsed = ProfileCommand::try_parse_from(["profile"].iter().chain(own));
             let command = parsed.ok().map(|p| p.command).unwrap_or_default();

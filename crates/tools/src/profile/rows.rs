@@ -5,6 +5,7 @@
 //! | `begin` | monotonic clock, clock of the day |
 //! | `start` | thread, process, parent, name |
 //! | `exec` | thread, whether its times begin here, when, process, parent, thread number before, 1 if linked statically, name |
+//! | `enters` | process that entered the recorded control group, when |
 //! | `started` | thread, region; its time until it was in the program: sum, off its processor or taken, ready, taken |
 //! | `exit` | thread, when, process, parent, exit code, name; the call that ended it, or `-`: call, region, sum, off its processor or taken, ready, taken |
 //! | `cut` | thread, region, call that the thread's end cut short, when; sum, off its processor or taken, ready, taken |
@@ -63,9 +64,9 @@ use crate::add_losses;
 use crate::rows::Fields;
 
 /// Rows that report single events, and belong to no account.
-const LIVES: [&str; 11] = [
-    "start", "exec", "started", "exit", "cut", "region", "counts", "changes", "event", "off",
-    "python",
+const LIVES: [&str; 12] = [
+    "start", "exec", "enters", "started", "exit", "cut", "region", "counts", "changes", "event",
+    "off", "python",
 ];
 
 /// Kinds of regions, by number (docs/profile-context.md).
@@ -148,6 +149,7 @@ impl ProfileBuilder {
             }
             "start" => self.starts(f)?,
             "exec" => self.executes(f)?,
+            "enters" => self.enters(f)?,
             "started" => {
                 let thread = self.thread(f.integer()?);
                 self.single_call(thread, "(start)", f)?;

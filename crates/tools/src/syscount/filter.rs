@@ -1,10 +1,11 @@
 //! The filter of `spile syscount`: options become the numbers that the kernel handlers compare.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use spile_cast::Cast;
 use spile_kernel::btf::Btf;
+use spile_kernel::cgroup::hierarchies;
 use spile_kernel::process::of_thread;
 use spile_runtime::machine::kernel_memory::KernelMemory;
 use spile_runtime::machine::pid_namespace::PidMap;
@@ -59,8 +60,8 @@ pub(super) fn comm(name: &str) -> Result<&str, Failure> {
 /// its depth below the root.
 pub(super) fn cgroup(path: &str) -> Result<(u64, u64), Failure> {
     let wrong = |why: &str| fail(format_args!("--cgroup {path}: {why}"));
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let root = mount_of(&mounts).ok_or_else(|| {
+    let version_2 = hierarchies().into_iter().find(|tree| tree.id == 0);
+    let root = version_2.map(|tree| tree.root).ok_or_else(|| {
         wrong("control groups of version 2 are not mounted here (mount -t cgroup2 none DIR)")
     })?;
     let below = root.join(path.trim_start_matches('/'));
@@ -87,16 +88,6 @@ pub(super) fn cgroup(path: &str) -> Result<(u64, u64), Failure> {
     let outer =
         outer_levels().ok_or_else(|| wrong("the levels above this namespace are unknown"))?;
     Ok((stat.ino(), outer + depth as u64))
-}
-
-/// Where control groups of version 2 are mounted.
-fn mount_of(mounts: &str) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| {
-        let (location, kind) = line.split_once(" - ")?;
-        let path = location.split(' ').nth(4)?;
-        let escaped = path.replace("\\040", " ").replace("\\134", "\\");
-        (kind.split(' ').next() == Some("cgroup2")).then(|| PathBuf::from(escaped))
-    })
 }
 
 /// Number of levels of control groups above the root that this process sees.
@@ -130,15 +121,6 @@ fn own_level() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_mount_is_found() {
-        let mounts = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
-                      32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
-                      41 31 0:38 / /my\\040groups rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
-        assert_eq!(mount_of(mounts), Some("/my groups".into()));
-        assert_eq!(mount_of("\nx - \n1 2 3 4 5 - cgroup c rw"), None);
-    }
 
     #[test]
     fn wrong_processes_and_names_are_refused() {

@@ -82,7 +82,7 @@ pub(super) fn begin(
 }
 
 /// Runs a closure on a thread of its own once the probes are armed, and then ends the session.
-pub(super) fn run_on_thread(
+pub(crate) fn run_on_thread(
     run: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<(OnArmed, ExternalSource)> {
     let (mut reader, writer): (PipeReader, PipeWriter) = std::io::pipe()?;

@@ -12,6 +12,7 @@ use clap::Args;
 use spile_kernel::machine;
 use spile_profile::report;
 
+pub(crate) use self::marks::run_on_thread;
 use self::marks::{Work, begin};
 use self::rows::MachineBuilder;
 use super::profile::{self, ProfileCommand};

@@ -123,6 +123,7 @@ impl HandlerCodegen<'_> {
             SessionOp::DirectMap => return self.session_number(dst, shared::MEMORY),
             SessionOp::PageArray => return self.session_number(dst, shared::PAGES),
             SessionOp::InTree => return dst.map_or(Ok(()), |dst| self.in_tree(dst, args[0])),
+            SessionOp::TreeAdd => return self.tree_add(args[0]),
             SessionOp::Rand => self.asm.call_with(Helper::GetPrandomU32, &[]),
             SessionOp::InputText
             | SessionOp::ValueText
@@ -279,6 +280,14 @@ impl HandlerCodegen<'_> {
         let pid = self.number_in_reg(pid)?;
         let bit = process_tree::bit(self.asm, table, pid);
         self.def_int(dst, bit)
+    }
+
+    /// Sets a process's bit in the table of those that are followed.
+    fn tree_add(&mut self, pid: Val) -> Res {
+        let table = self.plan.layout.tree.ok_or("no processes are followed")?;
+        let pid = self.number_in_reg(pid)?;
+        process_tree::set_bit(self.asm, table, pid);
+        Ok(())
     }
 
     /// Sets the verdict on the packet. The kernel allows programs only these two values.

@@ -44,6 +44,8 @@ pub(crate) struct ProfileBuilder {
     pub(super) contexts: HashMap<(u32, u64), u32>,
     /// By thread id: the number of earlier threads that had it.
     pub(super) earlier_threads: HashMap<u32, u32>,
+    /// When processes entered the recorded control group.
+    pub(super) entered: HashMap<u32, Ns>,
     /// By former thread id: when a thread took its leader's id.
     pub(super) renamed: HashMap<u32, Ns>,
     pub(super) open: Vec<LiveThread>,

@@ -80,6 +80,9 @@ impl ProfileBuilder {
         };
         thread.pid = pid;
         thread.name.clone_from(&name);
+        // The thread is older than that if its process entered the recorded control group later.
+        let entered = self.entered.get(&pid).copied().unwrap_or(0);
+        thread.started_ns = thread.started_ns.max(entered);
         let (started_ns, leads) = (thread.started_ns, thread.tid % REUSED == pid);
         let process = self.processes.entry(pid).or_insert_with(|| Process {
             pid,
@@ -100,6 +103,21 @@ impl ProfileBuilder {
         let name = f.string()?.into_owned();
         let (index, _) = self.thread_index(key);
         self.set_identity(index, pid, ppid, name);
+        Some(())
+    }
+
+    /// Takes a process that entered the recorded control group: its times begin there.
+    pub(super) fn enters(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let pid: u32 = f.integer()?;
+        let when = f.integer().map(|when| self.since(when))?;
+        self.entered.insert(pid, when);
+        let threads = self.snapshot.threads.iter_mut();
+        for thread in threads.filter(|t| t.pid == pid && t.ended_ns.is_none()) {
+            thread.started_ns = thread.started_ns.max(when);
+        }
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.started_ns = process.started_ns.max(when);
+        }
         Some(())
     }
 

@@ -465,3 +465,30 @@ fn samples_have_their_python_functions() {
     let f = &account.samples[0].frames[1];
     assert_eq!((f.file.as_deref(), f.line), (Some("a.py"), Some(3)));
 }
+
+#[test]
+fn the_times_of_a_process_that_enters_a_group_begin_there() {
+    let (older, newer) = (key(70, -5), key(71, 4));
+    let mut rows = ProfileBuilder::default();
+    for row in [
+        "begin 1000 99000".to_owned(),
+        format!("start {newer} 70 1 \"app\""),
+        "enters 70 6000".into(),
+        format!("start {older} 70 1 \"app\""),
+        format!("user {older} 3000 0 0"),
+        "enters 80 8000".into(),
+        "end".into(),
+        "account 9000 0 0".into(),
+    ] {
+        with_row(&row, |row| rows.row(row));
+    }
+    // Thread 80 has no event.
+    let account = rows.finish(&[(80, 80)], |_, _| Some("poll".into()));
+    for tid in [70, 71] {
+        assert_eq!(thread(&account, tid).started_ns, 5000, "{tid}");
+    }
+    assert_eq!(thread(&account, 70).residual(account.at_ns), 0);
+    let silent = thread(&account, 80);
+    assert_eq!((silent.started_ns, silent.parts.blocked), (7000, 1000));
+    assert!(account.lost.is_empty());
+}

@@ -96,9 +96,12 @@ impl ProfileBuilder {
     /// Adds a thread without any event.
     fn add_unobserved(&mut self, pid: u32, tid: u32, call: Option<String>) {
         let end = self.snapshot.at_ns;
+        let since = self.entered.get(&pid).copied().unwrap_or(0);
+        let wall = end.saturating_sub(since);
         self.snapshot.threads.push(Thread {
             tid,
             pid,
+            started_ns: since,
             ..Thread::default()
         });
         let thread = self.snapshot.threads.len() - 1;
@@ -106,22 +109,23 @@ impl ProfileBuilder {
         match call {
             Some(call) => {
                 let parts = CallParts {
-                    blocked: end,
+                    blocked: wall,
                     ..CallParts::default()
                 };
                 let owner = TimeOwner { thread, region: 0 };
-                self.add_unfinished(owner, &call, end, parts);
+                self.add_unfinished(owner, &call, wall, parts);
                 if self.trace {
                     self.events.push(TimedEvent {
                         tid,
                         call,
+                        start_ns: since,
                         end_ns: end,
                         open: true,
                         ..TimedEvent::default()
                     });
                 }
             }
-            None => self.snapshot.threads[thread].parts.user = end,
+            None => self.snapshot.threads[thread].parts.user = wall,
         }
     }
 

@@ -1,0 +1,146 @@
+//! Recordings of what already runs: a process with its descendants, a control group, a container.
+
+use std::path::Path;
+use std::time::Duration;
+
+use spile_kernel::process;
+use spile_plain::messages::{Failure, fail};
+use spile_profile::model::{Activity, Header, Sample, Snapshot};
+use spile_runtime::TargetProcess;
+
+use super::{ProfileCommand, regions, waiting};
+use crate::groups::{self, Group};
+use crate::system::run_on_thread;
+use crate::{Passes, ToolRun, add_losses};
+
+/// How often the processes of a control group are looked for. It is over when there are none twice.
+const LOOKS: Duration = Duration::from_millis(500);
+/// Number of processes of a control group at most whose waiting threads are looked at in the end: each takes a
+/// session of its own.
+const LOOKED_AT: usize = 16;
+
+/// What runs and is recorded.
+#[derive(Debug)]
+pub(super) enum Running {
+    /// A process, and its descendants.
+    Process(u32),
+    /// The processes of a control group: its name in reports, and the group.
+    Group(String, Group),
+}
+
+impl Running {
+    /// What the options ask for; `None` if it is a command.
+    pub(super) fn of(cli: &ProfileCommand) -> Result<Option<Running>, Failure> {
+        let group = |kind, name: &String, group| Running::Group(format!("{kind} {name}"), group);
+        Ok(match (cli.pid, &cli.cgroup, &cli.container) {
+            (Some(pid), ..) => {
+                if !Path::new(&format!("/proc/{pid}")).exists() {
+                    return Err(fail(format_args!("there is no process {pid}")));
+                }
+                Some(Running::Process(pid))
+            }
+            (_, Some(name), _) => Some(group("cgroup", name, groups::cgroup(name)?)),
+            (.., Some(name)) => Some(group("container", name, groups::container(name)?)),
+            _ => None,
+        })
+    }
+
+    /// Its processes now. (Not the descendants of a process.)
+    pub(super) fn processes(&self) -> Vec<u32> {
+        match self {
+            Running::Process(pid) => vec![*pid],
+            Running::Group(_, group) => group.processes().into_iter().collect(),
+        }
+    }
+
+    /// Makes it what the script records. Why its regions are missing goes to the header.
+    pub(super) fn prepare(
+        &self,
+        cli: &ProfileCommand,
+        header: &mut Header,
+        tool: &mut ToolRun,
+    ) -> Result<(), Failure> {
+        tool.set("attach", 1);
+        if !cli.no_regions {
+            let missing = self.processes().into_iter().map(regions::missing);
+            let mut missing: Vec<(String, bool)> = missing.collect();
+            // Those of a process that uses a library with regions first.
+            missing.sort_by_key(|(_, likely)| !likely);
+            header.regions_unlikely = missing.first().is_none_or(|(_, likely)| !likely);
+            header.regions_missing = missing.into_iter().next().map(|(why, _)| why);
+        }
+        match self {
+            Running::Process(pid) => tool.target = TargetProcess::Pid(*pid),
+            Running::Group(name, group) => {
+                header.group = Some(name.clone());
+                tool.set("group", group.id);
+                tool.set("tree", group.tree);
+                tool.group = Some(group.folder.clone());
+                let group = group.clone();
+                let (armed, outside) = run_on_thread(move || until_empty(&group))
+                    .map_err(|e| fail(format_args!("a pipe: {e}")))?;
+                tool.armed = Some(armed);
+                tool.outside = Some(outside);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the stacks of threads that wait in calls.
+    pub(super) fn add_waiting(&self, data: &mut Snapshot, passes: Passes<'_>) {
+        let processes = self.processes();
+        let mut missing = processes.len().saturating_sub(LOOKED_AT);
+        for pid in processes.into_iter().take(LOOKED_AT) {
+            match waiting::threads(pid, passes) {
+                Ok(waiting) => add_waiting(data, waiting),
+                // The recording itself is whole.
+                Err(_) => missing += 1,
+            }
+        }
+        let what = "looks at the threads of a process that still waited: their stacks are missing";
+        add_losses(&mut data.lost, [(missing as u64, what)]);
+    }
+}
+
+/// The threads of processes, each with its process.
+pub(super) fn threads(processes: &[u32]) -> Vec<(u32, u32)> {
+    let threads = |pid: &u32| {
+        let pid = *pid;
+        process::threads(pid).into_iter().map(move |tid| (pid, tid))
+    };
+    processes.iter().flat_map(threads).collect()
+}
+
+/// Returns when a control group has no processes any more.
+fn until_empty(group: &Group) {
+    let mut empty = 0;
+    while empty < 2 {
+        std::thread::sleep(LOOKS);
+        empty = match group.processes().is_empty() {
+            true => empty + 1,
+            false => 0,
+        };
+    }
+}
+
+/// Adds the stacks of threads whose calls had not ended.
+fn add_waiting(data: &mut Snapshot, waiting: Vec<waiting::WaitingThread>) {
+    for thread in waiting {
+        let mut calls = data.calls.iter();
+        let call = calls
+            .find(|c| (c.tid, &*c.call) == (thread.tid, thread.call) && c.unfinished.is_some());
+        let Some(call) = call else { continue };
+        data.samples.push(Sample {
+            tid: thread.tid,
+            context: call.context,
+            activity: Activity::Blocked,
+            call: thread.call.to_owned(),
+            futex: thread.futex,
+            object: thread.object,
+            frames: thread.frames,
+            count: 1,
+            ns: call.open_parts().blocked,
+            ..Sample::default()
+        });
+    }
+}
