@@ -113,7 +113,7 @@ pub fn findings(run: &Run, by: By) -> Vec<Finding> {
 }
 
 /// Like [`findings`] by function, with the threads that only sleep.
-pub(crate) fn findings_of_all(run: &Run) -> Vec<Finding> {
+pub fn findings_of_all(run: &Run) -> Vec<Finding> {
     findings_without(run, By::Function, |_| HashSet::new())
 }
 

@@ -130,6 +130,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "needs a terminal: crates/spile/tests/live.rs has one",
     ),
     ("spile profile -p PID", "a process that is made up"),
+    ("spile profile --live -p PID", "a process that is made up"),
     (
         "spile profile --noise --cpus 2-7",
         "processors that not every machine has: crates/spile/tests/noise.rs",

@@ -170,7 +170,7 @@ fn members_are_recorded(version_2: bool, name: &str) {
     let asleep = Command::new(&sleeper).arg("60").spawn().unwrap();
     let asleep_pid = asleep.id();
     group.running.push(asleep);
-    let (child, file) = group.record(&["-d", "4"]);
+    let (child, file) = group.record(&[]);
     group.enters(late);
     group.enters(asleep_pid);
     let born = group.program("/bin/sleep", "born");
@@ -178,6 +178,9 @@ fn members_are_recorded(version_2: bool, name: &str) {
     // A member's child is one, too.
     let script = format!("echo $$ > {}/cgroup.procs; {SPIN}", group.folder.display());
     group.start("itself", &script);
+    std::thread::sleep(Duration::from_secs(2));
+    // SAFETY: a signal to a child that is not waited for yet.
+    unsafe { libc::kill(child.id().cast_signed(), libc::SIGINT) };
     let (profile, output) = read(child, &file);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.starts_with("cgroup "), "{said}");

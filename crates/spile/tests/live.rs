@@ -1,5 +1,5 @@
-//! `spile syscount --live` on a terminal: the state of the terminal after each way out, at any
-//! size.
+//! `spile syscount --live` and `spile profile --live` on a terminal: the state of the terminal after each way out, at
+//! any size. And what `spile profile --live` prints without one.
 
 #[macro_use]
 extern crate spile_testing;
@@ -38,6 +38,10 @@ fn modes(fd: &OwnedFd) -> libc::termios {
 }
 
 fn start(columns: u16, lines: u16, args: &[&str]) -> Terminal {
+    start_tool("syscount", columns, lines, args)
+}
+
+fn start_tool(tool: &str, columns: u16, lines: u16, args: &[&str]) -> Terminal {
     let size = libc::winsize {
         ws_row: lines,
         ws_col: columns,
@@ -62,7 +66,7 @@ fn start(columns: u16, lines: u16, args: &[&str]) -> Terminal {
     let side = || Stdio::from(theirs.try_clone().unwrap());
     let mut command = Command::new(env!("CARGO_BIN_EXE_spile"));
     command
-        .arg("syscount")
+        .arg(tool)
         .args(args)
         .env("LANG", "C.UTF-8")
         .env("TERM", "xterm");
@@ -138,6 +142,22 @@ impl Terminal {
         }
     }
 
+    /// Presses keys, and waits until a text is shown that was not there. Other sizes make all of the view be drawn, because
+    /// only what changed is.
+    fn press_for(&mut self, keys: &str, text: &str) {
+        let before = self.text().matches(text).count();
+        self.press(keys);
+        let begin = Instant::now();
+        for columns in (79..=80).cycle() {
+            self.resize(columns, 24);
+            std::thread::sleep(Duration::from_millis(100));
+            if self.text().matches(text).count() > before {
+                return;
+            }
+            assert!(begin.elapsed() < LIMIT, "no {text:?}: {:?}", self.text());
+        }
+    }
+
     fn press(&self, keys: &str) {
         self.ours
             .as_ref()
@@ -178,8 +198,13 @@ impl Terminal {
 
     /// Waits for the end, and asserts that the terminal is as before.
     fn ends_well(&mut self) {
+        self.ends_with(0);
+    }
+
+    /// The same, with an exit status. Returns what was printed after the view.
+    fn ends_with(&mut self, code: i32) -> String {
         let status = self.end();
-        assert!(status.success(), "{status}: {:?}", self.text());
+        assert_eq!(status.code(), Some(code), "{status}: {:?}", self.text());
         let begin = Instant::now();
         while !self.text().contains(LEAVE) && begin.elapsed() < LIMIT {
             std::thread::sleep(Duration::from_millis(10));
@@ -199,6 +224,9 @@ impl Terminal {
                 self.before.c_lflag
             )
         );
+        // The rest comes through another thread.
+        std::thread::sleep(Duration::from_millis(200));
+        self.text().split_off(left + LEAVE.len())
     }
 }
 
@@ -297,4 +325,126 @@ fn errors_are_plain_text() {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(!terminal.text().contains(ENTER));
+}
+
+/// A shell that computes, and its child, which sleeps.
+const WORK: &str = "sleep 1000 & while :; do :; done";
+
+#[test]
+fn keys_switch_and_sort_the_tables_of_a_profile() {
+    need_sessions();
+    let script = format!("echo printed by the command; {WORK}");
+    let command = ["--live", "--", "sh", "-c", &script];
+    let mut terminal = start_tool("profile", 80, 24, &command);
+    terminal.wait_for("BLOCKED");
+    terminal.press_for("f", "FUNCTION");
+    terminal.press_for("w", "OBJECT");
+    terminal.press_for("s", "CALL▲");
+    terminal.press_for("r", "CALL▼");
+    terminal.press_for("?", "the next table");
+    terminal.press("\x1b");
+    terminal.press_for(" ", "[frozen]");
+    terminal.resize(1, 1);
+    terminal.resize(60, 3);
+    terminal.resize(60, 20);
+    assert!(!terminal.text().contains("printed by the command"));
+    // This interrupts the command, as Ctrl-C does.
+    terminal.press("q");
+    let after = terminal.ends_with(130);
+    assert!(after.contains("printed by the command"), "{after}");
+    assert!(after.contains("Where the time went"), "{after}");
+}
+
+/// A program that the test ends.
+struct Work(Child);
+
+impl Work {
+    /// It has a process group, whose processes are those of [`WORK`].
+    fn start() -> Work {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new("sh");
+        Work(command.args(["-c", WORK]).process_group(0).spawn().unwrap())
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        // SAFETY: a signal to processes that this test started.
+        unsafe { libc::kill(-self.0.id().cast_signed(), libc::SIGKILL) };
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_profile_on_a_terminal_ends_in_every_way() {
+    need_sessions();
+    let work = Work::start();
+    let attached = ["--live", "-p", &work.pid()];
+    for key in ["q", "\x03", "\x1b"] {
+        let mut terminal = start_tool("profile", 80, 24, &attached);
+        terminal.wait_for(ENTER);
+        terminal.wait_for_drawing();
+        terminal.press(key);
+        let after = terminal.ends_with(0);
+        assert!(after.contains(&format!("pid {}", work.pid())), "{after}");
+    }
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
+        let mut terminal = start_tool("profile", 80, 24, &attached);
+        terminal.wait_for(ENTER);
+        terminal.signal(signal);
+        terminal.ends_well();
+    }
+    // Time is over, and the terminal is tiny.
+    for (columns, lines) in [(1, 1), (2, 2), (500, 3), (0, 0)] {
+        let timed = [&attached[..], &["-d", "1.5"]].concat();
+        let mut terminal = start_tool("profile", columns, lines, &timed);
+        terminal.wait_for(ENTER);
+        terminal.ends_well();
+    }
+}
+
+/// The rows of the threads' tables: name, then the shares of its columns.
+fn thread_rows(text: &str) -> Vec<(String, Vec<f64>)> {
+    let mut rows = Vec::new();
+    for table in text.split(" TID ").skip(1) {
+        let lines = table.lines().skip(1);
+        for line in lines.take_while(|line| !line.contains("FUNCTION")) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let shares = words.iter().filter_map(|word| word.strip_suffix('%'));
+            let shares: Vec<f64> = shares.map(|n| n.parse().unwrap()).collect();
+            rows.push((words[1].to_owned(), shares));
+        }
+    }
+    rows
+}
+
+#[test]
+fn without_a_terminal_tables_are_printed_whose_times_close() {
+    need_sessions();
+    let work = Work::start();
+    let output = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(["profile", "--live", "-d", "4.5", "-p", &work.pid()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !text.contains('\x1b'), "{text}");
+    let rows = thread_rows(&text);
+    assert!(rows.len() >= 4, "{text}");
+    for (name, shares) in &rows {
+        let [cpu, user, kernel, blocked, ready] = shares[..] else {
+            panic!("{name} {shares:?}: {text}");
+        };
+        let sum = user + kernel + blocked + ready;
+        assert!((99.0..=101.0).contains(&sum), "{name} {shares:?}: {text}");
+        assert!((user + kernel - cpu).abs() < 0.3, "{name} {shares:?}");
+        match &**name {
+            "sleep" => assert!(blocked > 99.0, "{text}"),
+            _ => assert!(blocked < 1.0, "{text}"),
+        }
+    }
+    assert!(text.contains("clock_nanosleep"), "{text}");
 }

@@ -10,6 +10,7 @@ mod groups;
 pub mod profile;
 pub mod profiles;
 mod rows;
+mod screen;
 pub mod syscount;
 mod system;
 

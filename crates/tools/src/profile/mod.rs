@@ -8,6 +8,7 @@ mod changes;
 mod events;
 mod interpreters;
 mod java;
+mod live;
 mod ranks;
 mod recording_file;
 mod regions;
@@ -38,6 +39,7 @@ use spile_runtime::machine::pid_namespace::PidMap;
 
 use self::events::SamplingEvent;
 use self::interpreters::Python;
+use self::live::LiveProfile;
 use self::recording_file::RecordingFile;
 pub(crate) use self::repeat::exit_code;
 use self::rows::{ProfileBuilder, ThreadIdentity};
@@ -72,6 +74,12 @@ pub struct ProfileCommand {
     /// Profile the processes of a container, given by name or by the beginning of its id
     #[arg(long, value_name = "NAME|ID", conflicts_with_all = ["command", "pid", "cgroup", "system", "noise"])]
     container: Option<String>,
+    /// Show tables of the last second meanwhile: threads, functions, waits; keys switch and sort them
+    #[arg(long, conflicts_with_all = ["system", "noise", "repeat", "threads", "json", "no_samples"])]
+    live: bool,
+    /// Refresh the tables of --live every SECS seconds
+    #[arg(long, value_name = "SECS", requires = "live", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    interval: u32,
     /// Write the profile to this file, or into this folder
     #[arg(short = 'o', long, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -177,6 +185,11 @@ pub fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failure> {
             "ranks write files and print nothing: omit --json, and run `spile report --json` on their folder",
         ));
     }
+    if cli.live && header.rank.is_some() {
+        return Err(fail(
+            "--live is for one recorder: under a launcher there is one for each rank",
+        ));
+    }
     if let Some(runs) = cli.repeat {
         return repeat::run(cli.output.as_deref(), runs, header, &mut |header, to| {
             recorded(cli, header, Some(to), passes)
@@ -207,26 +220,47 @@ fn recorded(
     to: Option<&Path>,
     passes: Passes<'_>,
 ) -> Result<Account, Failure> {
-    let running = Running::of(cli)?;
-    let (mut tool, folder) = prepare(cli, running.as_ref(), &mut header)?;
+    let running = Running::of(cli)?.map(Rc::new);
+    let (mut tool, folder) = prepare(cli, running.as_deref(), &mut header)?;
     let file = to.map(|to| RecordingFile::new(to, &header)).transpose()?;
     if cli.trace && file.is_none() {
         return Err(fail("--trace needs a file: -o FILE"));
     }
-    if file.is_some() {
+    if file.is_some() && !cli.live {
         tool.set("checkpoint", cli.checkpoint);
     }
-    let file = Rc::new(RefCell::new(file));
-    let (mut rows, outcome) = record(cli, tool, folder, &file, passes)?;
-    let processes = running.as_ref().map(Running::processes).unwrap_or_default();
-    let mut profile = account(header, &mut rows, &processes, &outcome);
+    let live = match cli.live {
+        true => Some(LiveProfile::prepare(
+            cli,
+            running.as_ref(),
+            &header,
+            &mut tool,
+        )?),
+        false => None,
+    };
+    let output = Rc::new(RefCell::new(RecordingOutput {
+        file,
+        live,
+        next: Duration::from_secs(cli.checkpoint.into()),
+    }));
+    let recorded = record(cli, tool, folder, &output, passes);
+    let RecordingOutput { file, live, .. } = output.take();
+    if let Some(live) = live {
+        live.end()?;
+    }
+    let (mut rows, outcome) = recorded?;
+    let now = running
+        .as_ref()
+        .map(|r| r.threads(rows.entered_processes()));
+    let now = now.unwrap_or_default();
+    let mut profile = account(header, &mut rows, &now, &outcome);
     if let Some(running) = running
         && !cli.no_samples
         && PidMap::match_handlers()
     {
         running.add_waiting(&mut profile.data, passes);
     }
-    if let Some(mut file) = file.take() {
+    if let Some(mut file) = file {
         file.events(&mut rows);
         file.end(&profile)?;
     }
@@ -302,12 +336,55 @@ fn prepare(
     Ok((tool, folder))
 }
 
+/// Where rows go while they come.
+#[derive(Default)]
+struct RecordingOutput {
+    file: Option<RecordingFile>,
+    live: Option<LiveProfile>,
+    /// When the next account goes to the file, if all accounts are shown.
+    next: Duration,
+}
+
+impl RecordingOutput {
+    /// Takes what was recorded after a row, which may end an account.
+    fn take(
+        &mut self,
+        rows: &mut ProfileBuilder,
+        account: bool,
+        out: &mut Vec<u8>,
+    ) -> ControlFlow<()> {
+        let account_goes_on = account && !rows.ended;
+        let written = account_goes_on && (self.live.is_none() || self.is_due(rows.elapsed()));
+        if let Some(file) = &mut self.file {
+            if rows.events.len() >= EVENTS || account && !rows.events.is_empty() {
+                file.events(rows);
+            }
+            if written {
+                file.account(rows);
+            }
+        }
+        match &mut self.live {
+            Some(live) if account_goes_on => live.account(rows, out),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Whether the file gets an account, as the script decides without `--live`.
+    fn is_due(&mut self, elapsed: Duration) -> bool {
+        let due = !self.next.is_zero() && elapsed >= self.next;
+        if due {
+            self.next = elapsed + (elapsed / 8).max(Duration::from_secs(1));
+        }
+        due
+    }
+}
+
 /// Runs the script; writes checkpoints and events to the file, if there is one.
 fn record(
     cli: &ProfileCommand,
     tool: ToolRun,
     folder: Option<CountFolder>,
-    file: &Rc<RefCell<Option<RecordingFile>>>,
+    output: &Rc<RefCell<RecordingOutput>>,
     passes: Passes<'_>,
 ) -> Result<(ProfileBuilder, Outcome), Failure> {
     let who =
@@ -315,19 +392,14 @@ fn record(
     let mut rows = ProfileBuilder::new(who, cli.trace);
     rows.folder = folder;
     let rows = Rc::new(RefCell::new(rows));
-    let (taken, file) = (Rc::clone(&rows), Rc::clone(file));
-    let outcome = tool.run(passes, move |row, _| {
-        let mut rows = taken.borrow_mut();
-        let account = rows.row(row);
-        if let Some(file) = &mut *file.borrow_mut() {
-            if rows.events.len() >= EVENTS || account && !rows.events.is_empty() {
-                file.events(&mut rows);
-            }
-            if account && !rows.ended {
-                file.account(&rows);
-            }
+    let (taken, output) = (Rc::clone(&rows), Rc::clone(output));
+    let outcome = tool.run(passes, move |row, out| {
+        let (mut rows, mut output) = (taken.borrow_mut(), output.borrow_mut());
+        if let Some(live) = &mut output.live {
+            live.row(row.name, &rows);
         }
-        ControlFlow::Continue(())
+        let account = rows.row(row);
+        output.take(&mut rows, account, out)
     })?;
     let rows = rows.take();
     if !rows.ended {
@@ -340,7 +412,7 @@ fn record(
 fn account(
     mut header: Header,
     rows: &mut ProfileBuilder,
-    attached: &[u32],
+    now: &[(u32, u32)],
     outcome: &Outcome,
 ) -> Account {
     header.started_unix_ns = rows.started_unix_ns;
@@ -350,12 +422,11 @@ fn account(
         .or_else(|| rows.first_process().filter(|_| !attaches));
     // Elsewhere the numbers below `/proc` are not those of the rows.
     let same = PidMap::match_handlers();
-    let now = running::threads(attached);
     let leader = header.pid.filter(|_| same || !attaches);
     if let (Some(pid), Some(status)) = (leader, outcome.status) {
         rows.process_ended(pid, status);
     }
-    let known: &[_] = if same { &now } else { &[] };
+    let known: &[_] = if same { now } else { &[] };
     let at_end = |pid, tid| same.then(|| in_call(pid, tid)).flatten();
     if let Some(pid) = cli.pid.filter(|_| cli.java) {
         java::request_names(pid);

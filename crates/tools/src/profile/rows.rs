@@ -42,10 +42,12 @@ mod counts;
 mod intervals;
 mod lifetimes;
 mod locations;
+mod now;
 mod python;
 mod unfinished;
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use spile_cast::Cast;
 use spile_profile::model::{
@@ -60,6 +62,7 @@ pub(super) use self::builder::{ProfileBuilder, ThreadIdentity};
 use self::builder::{REUSED, SingleCall, TimeOwner, call_parts};
 pub(super) use self::locations::ends_path;
 use self::locations::{ends_in_kernel, frame, in_file, reaches_beginning, variable};
+pub(super) use self::now::{ThreadNow, ThreadTimes, ThreadsNow, WaitNow, on_cpu};
 use crate::add_losses;
 use crate::rows::Fields;
 
@@ -105,9 +108,24 @@ impl ProfileBuilder {
         }
     }
 
+    /// Whether a row of that name is part of an account.
+    pub(super) fn is_of_account(name: &str) -> bool {
+        name != "begin" && !LIVES.contains(&name)
+    }
+
+    /// The threads that have not ended, each with its process.
+    pub(super) fn live_threads(&self) -> impl Iterator<Item = (u32, u32)> {
+        let live = self
+            .snapshot
+            .threads
+            .iter()
+            .filter(|t| t.ended_ns.is_none());
+        live.map(|t| (t.pid, t.tid % REUSED))
+    }
+
     /// Processes a row and returns whether it ends an account. Malformed rows are counted.
     pub(super) fn row(&mut self, row: &Row<'_>) -> bool {
-        if self.complete && !LIVES.contains(&row.name) {
+        if self.complete && Self::is_of_account(row.name) {
             self.clear();
         }
         if self.take(row.name, &mut Fields::new(row)).is_none() {
@@ -723,6 +741,11 @@ impl ProfileBuilder {
     /// The process that ran a program first, which is the command's.
     pub(super) fn first_process(&self) -> Option<u32> {
         self.first
+    }
+
+    /// For how long the recording goes on, at the last account.
+    pub(super) fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.snapshot.at_ns)
     }
 
     /// The account so far, between two rows. States in progress are not in it.

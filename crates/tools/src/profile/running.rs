@@ -1,5 +1,6 @@
 //! Recordings of what already runs: a process with its descendants, a control group, a container.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,7 +22,14 @@ const LOOKED_AT: usize = 16;
 
 /// What runs and is recorded.
 #[derive(Debug)]
-pub(super) enum Running {
+pub(super) struct Running {
+    what: What,
+    /// Its processes before the recording.
+    before: BTreeSet<u32>,
+}
+
+#[derive(Debug)]
+enum What {
     /// A process, and its descendants.
     Process(u32),
     /// The processes of a control group: its name in reports, and the group.
@@ -31,26 +39,39 @@ pub(super) enum Running {
 impl Running {
     /// What the options ask for; `None` if it is a command.
     pub(super) fn of(cli: &ProfileCommand) -> Result<Option<Running>, Failure> {
-        let group = |kind, name: &String, group| Running::Group(format!("{kind} {name}"), group);
-        Ok(match (cli.pid, &cli.cgroup, &cli.container) {
+        let group = |kind, name: &String, group| What::Group(format!("{kind} {name}"), group);
+        let what = match (cli.pid, &cli.cgroup, &cli.container) {
             (Some(pid), ..) => {
                 if !Path::new(&format!("/proc/{pid}")).exists() {
                     return Err(fail(format_args!("there is no process {pid}")));
                 }
-                Some(Running::Process(pid))
+                What::Process(pid)
             }
-            (_, Some(name), _) => Some(group("cgroup", name, groups::cgroup(name)?)),
-            (.., Some(name)) => Some(group("container", name, groups::container(name)?)),
-            _ => None,
-        })
+            (_, Some(name), _) => group("cgroup", name, groups::cgroup(name)?),
+            (.., Some(name)) => group("container", name, groups::container(name)?),
+            _ => return Ok(None),
+        };
+        let before = what.processes();
+        Ok(Some(Running { what, before }))
     }
 
-    /// Its processes now. (Not the descendants of a process.)
-    pub(super) fn processes(&self) -> Vec<u32> {
-        match self {
-            Running::Process(pid) => vec![*pid],
-            Running::Group(_, group) => group.processes().into_iter().collect(),
-        }
+    /// Whether it is a control group without processes.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.what, What::Group(..)) && self.what.processes().is_empty()
+    }
+
+    /// The threads of its processes now, each with its process. Only processes of the recording count: those that it
+    /// had before, and `entered`.
+    pub(super) fn threads(&self, entered: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
+        let mut recorded = self.before.clone();
+        recorded.extend(entered);
+        let threads = |pid| {
+            let threads = process::threads(pid).into_iter();
+            threads.map(move |tid| (pid, tid))
+        };
+        let now = self.what.processes();
+        let processes = now.intersection(&recorded);
+        processes.copied().flat_map(threads).collect()
     }
 
     /// Makes it what the script records. Why its regions are missing goes to the header.
@@ -62,16 +83,16 @@ impl Running {
     ) -> Result<(), Failure> {
         tool.set("attach", 1);
         if !cli.no_regions {
-            let missing = self.processes().into_iter().map(regions::missing);
+            let missing = self.before.iter().copied().map(regions::missing);
             let mut missing: Vec<(String, bool)> = missing.collect();
             // Those of a process that uses a library with regions first.
             missing.sort_by_key(|(_, likely)| !likely);
             header.regions_unlikely = missing.first().is_none_or(|(_, likely)| !likely);
             header.regions_missing = missing.into_iter().next().map(|(why, _)| why);
         }
-        match self {
-            Running::Process(pid) => tool.target = TargetProcess::Pid(*pid),
-            Running::Group(name, group) => {
+        match &self.what {
+            What::Process(pid) => tool.target = TargetProcess::Pid(*pid),
+            What::Group(name, group) => {
                 header.group = Some(name.clone());
                 tool.set("group", group.id);
                 tool.set("tree", group.tree);
@@ -88,7 +109,10 @@ impl Running {
 
     /// Adds the stacks of threads that wait in calls.
     pub(super) fn add_waiting(&self, data: &mut Snapshot, passes: Passes<'_>) {
-        let processes = self.processes();
+        let processes = match &self.what {
+            What::Process(pid) => BTreeSet::from([*pid]),
+            What::Group(_, group) => group.processes(),
+        };
         let mut missing = processes.len().saturating_sub(LOOKED_AT);
         for pid in processes.into_iter().take(LOOKED_AT) {
             match waiting::threads(pid, passes) {
@@ -102,13 +126,16 @@ impl Running {
     }
 }
 
-/// The threads of processes, each with its process.
-pub(super) fn threads(processes: &[u32]) -> Vec<(u32, u32)> {
-    let threads = |pid: &u32| {
-        let pid = *pid;
-        process::threads(pid).into_iter().map(move |tid| (pid, tid))
-    };
-    processes.iter().flat_map(threads).collect()
+impl What {
+    /// Its processes now, without this one.
+    fn processes(&self) -> BTreeSet<u32> {
+        let mut all = match self {
+            What::Process(pid) => process::descendants(*pid, |_| {}),
+            What::Group(_, group) => group.processes(),
+        };
+        all.remove(&std::process::id());
+        all
+    }
 }
 
 /// Returns when a control group has no processes any more.

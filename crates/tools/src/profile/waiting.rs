@@ -18,7 +18,7 @@ use spile_plain::messages::Failure;
 use spile_profile::model::StackFrame;
 use spile_runtime::TargetProcess;
 
-use super::rows::ends_path;
+use super::rows::{ThreadNow, WaitNow, ends_path};
 use crate::rows::Fields;
 use crate::{FromRows, Passes, ToolRun};
 
@@ -158,7 +158,7 @@ impl Source {
             futex,
             object: match futex {
                 Some(address) => self.variable(address),
-                None => on_file.then(|| self.descriptor(first)).flatten(),
+                None => on_file.then(|| descriptor(self.pid, first)).flatten(),
             },
             frames,
         })
@@ -233,17 +233,48 @@ impl Source {
             offset => format!("{}+{offset:#x}", symbol.name),
         })
     }
+}
 
-    /// The file that a descriptor stands for.
-    fn descriptor(&self, descriptor: u64) -> Option<String> {
-        let link = std::fs::read_link(format!("/proc/{}/fd/{descriptor}", self.pid)).ok()?;
-        let name = link.to_str()?;
-        Some(match name.split(':').next() {
-            Some("pipe") => "a pipe".to_owned(),
-            Some("socket") => "a socket".to_owned(),
-            _ => name.to_owned(),
-        })
-    }
+/// The file that a descriptor of a process stands for.
+fn descriptor(pid: u32, descriptor: u64) -> Option<String> {
+    let link = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+    let name = link.to_str()?;
+    Some(match name.split(':').next() {
+        Some("pipe") => "a pipe".to_owned(),
+        Some("socket") => "a socket".to_owned(),
+        _ => name.to_owned(),
+    })
+}
+
+/// What a thread of a process does now; `None` if it has ended.
+pub(super) fn look_at(pid: u32, tid: u32) -> Option<ThreadNow> {
+    let state = process::stat(tid)?.state;
+    let read = |file| std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}"));
+    let times = read("schedstat").ok()?;
+    let mut times = times.split(' ').map(str::parse);
+    let (ran, ready) = (times.next()?.ok()?, times.next()?.ok()?);
+    // (Only the superuser may read it.)
+    let call = read("syscall").ok().and_then(|text| wait(pid, &text));
+    Some(ThreadNow {
+        runs: state == 'R',
+        ran,
+        ready,
+        call,
+    })
+}
+
+/// The wait that a text of `/proc/PID/task/TID/syscall` is about.
+fn wait(pid: u32, text: &str) -> Option<WaitNow> {
+    let mut words = text.split_ascii_whitespace();
+    // The number can be "running", or -1 outside of calls.
+    let call = spile_syscalls::by_nr(words.next()?.parse().ok()?)?;
+    let first = u64::from_str_radix(words.next()?.trim_start_matches("0x"), 16).ok()?;
+    let on_file = call.args.first().is_some_and(|arg| arg.kernel_name == "fd");
+    Some(WaitNow {
+        call: call.name.to_owned(),
+        futex: call.name.starts_with("futex").then_some(first),
+        object: on_file.then(|| descriptor(pid, first)).flatten(),
+    })
 }
 
 impl StackSource for Source {

@@ -20,9 +20,10 @@ use spile_runtime::Outcome;
 use spile_runtime::TargetProcess;
 use spile_runtime::io::rows::Row;
 
-use self::live::LiveView;
+use self::live::ViewState;
 use self::rows::{Reader, Report};
 use self::show::{PrintState, ReportFormat, ReportShape};
+use super::screen::{Live, ascii_only, keyboard_source};
 use super::{Passes, ToolRun};
 use spile_plain::messages::{Failure, fail, print_stderr, print_stdout};
 
@@ -253,14 +254,25 @@ fn watch(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result<u8, Fai
         top: cli.top.filter(|n| *n > 0).unwrap_or(usize::MAX),
         ..cli.shape()
     };
-    let live = LiveView::new(shape);
-    let outside = live::keyboard_source(&live).map_err(|e| fail(format_args!("--live: {e}")))?;
+    let live = Live::new(ViewState::new(shape, ascii_only()));
+    let outside = keyboard_source(&live).map_err(|e| fail(format_args!("--live: {e}")))?;
     run.outside = Some(outside);
     // Printed lines would disturb the view.
     run.quiet = true;
     let (opening, rows) = (Rc::clone(&live), Rc::clone(&live));
     run.armed = Some(Box::new(move |_| opening.borrow_mut().open()));
-    let outcome = run.run(passes, move |row, _| rows.borrow_mut().row(row));
+    let mut reader = Reader::default();
+    let outcome = run.run(passes, move |row, _| {
+        let mut live = rows.borrow_mut();
+        match reader.row(row) {
+            Ok(Some(report)) => {
+                live.view.report(report);
+                live.draw()
+            }
+            Ok(None) => ControlFlow::Continue(()),
+            Err(e) => live.fails(fail(e)),
+        }
+    });
     let failed = live.borrow_mut().close();
     let outcome = outcome?;
     if let Some(failed) = failed {

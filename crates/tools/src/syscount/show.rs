@@ -10,6 +10,7 @@ use spile_ir::Hist;
 use spile_runtime::Outcome;
 
 use super::rows::{Calls, GroupKey, Report};
+use crate::screen::ascii_only;
 
 /// The format of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -260,15 +261,6 @@ impl HistogramScale {
             _ => format!("{low}..{high}"),
         }
     }
-}
-
-/// Whether the terminal may lack block characters, by the locale.
-pub(super) fn ascii_only() -> bool {
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
-    let locale = locale.unwrap_or_default().to_lowercase();
-    !(locale.contains("utf-8") || locale.contains("utf8"))
 }
 
 /// The state of printing: the part that was printed already.

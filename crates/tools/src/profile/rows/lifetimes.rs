@@ -106,6 +106,11 @@ impl ProfileBuilder {
         Some(())
     }
 
+    /// The processes that entered the recorded control group.
+    pub(crate) fn entered_processes(&self) -> impl Iterator<Item = u32> {
+        self.entered.keys().copied()
+    }
+
     /// Takes a process that entered the recorded control group: its times begin there.
     pub(super) fn enters(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let pid: u32 = f.integer()?;

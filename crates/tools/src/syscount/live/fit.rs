@@ -1,7 +1,5 @@
 //! Fits a table to a terminal: columns are dropped by rank, texts are cut, numbers never are.
 
-use ratatui::text::Line;
-
 use super::super::show::Column;
 
 /// Blanks between two columns.
@@ -61,30 +59,4 @@ pub(super) fn columns(
     }
     shown.sort_unstable();
     shown
-}
-
-/// A text in `width` columns of a terminal, with a mark where it is cut.
-pub(super) fn text(text: &str, width: usize, ascii: bool) -> String {
-    if Line::raw(text).width() <= width {
-        return text.to_owned();
-    }
-    let mark = if ascii { '~' } else { '…' };
-    let mut cut: String = text.to_owned();
-    while Line::raw(&*cut).width() >= width.max(1) {
-        cut.pop();
-    }
-    cut.push(mark);
-    cut
-}
-
-/// As many parts of a line as fit; earlier parts are more important.
-pub(super) fn parts(parts: &[String], width: usize) -> String {
-    let mut line = String::new();
-    for part in parts {
-        if Line::raw(&*line).width() + Line::raw(&**part).width() > width {
-            break;
-        }
-        line.push_str(part);
-    }
-    line
 }

@@ -2,6 +2,7 @@
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::KeyModifiers;
 
 use super::*;
 use crate::syscount::rows::{Calls, GroupKey};
