@@ -221,7 +221,7 @@ fn recorded(
     passes: Passes<'_>,
 ) -> Result<Account, Failure> {
     let running = Running::of(cli)?.map(Rc::new);
-    let (mut tool, folder) = prepare(cli, running.as_deref(), &mut header)?;
+    let (mut tool, folder) = prepare(cli, running.as_ref(), &mut header)?;
     let file = to.map(|to| RecordingFile::new(to, &header)).transpose()?;
     if cli.trace && file.is_none() {
         return Err(fail("--trace needs a file: -o FILE"));
@@ -271,7 +271,7 @@ fn recorded(
 /// times in regions. Why there is no region library goes to the header.
 fn prepare(
     cli: &ProfileCommand,
-    running: Option<&Running>,
+    running: Option<&Rc<Running>>,
     header: &mut Header,
 ) -> Result<(ToolRun, Option<CountFolder>), Failure> {
     // Losses are reported in the account and do not end the run.

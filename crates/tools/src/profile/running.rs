@@ -1,7 +1,9 @@
 //! Recordings of what already runs: a process with its descendants, a control group, a container.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 use spile_kernel::process;
@@ -24,8 +26,8 @@ const LOOKED_AT: usize = 16;
 #[derive(Debug)]
 pub(super) struct Running {
     what: What,
-    /// Its processes before the recording.
-    before: BTreeSet<u32>,
+    /// Its processes when the recording begins.
+    before: RefCell<BTreeSet<u32>>,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,7 @@ impl Running {
             (.., Some(name)) => group("container", name, groups::container(name)?),
             _ => return Ok(None),
         };
-        let before = what.processes();
+        let before = RefCell::new(what.processes());
         Ok(Some(Running { what, before }))
     }
 
@@ -63,7 +65,7 @@ impl Running {
     /// The threads of its processes now, each with its process. Only processes of the recording count: those that it
     /// had before, and `entered`.
     pub(super) fn threads(&self, entered: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
-        let mut recorded = self.before.clone();
+        let mut recorded = self.before.borrow().clone();
         recorded.extend(entered);
         let threads = |pid| {
             let threads = process::threads(pid).into_iter();
@@ -76,14 +78,15 @@ impl Running {
 
     /// Makes it what the script records. Why its regions are missing goes to the header.
     pub(super) fn prepare(
-        &self,
+        self: &Rc<Running>,
         cli: &ProfileCommand,
         header: &mut Header,
         tool: &mut ToolRun,
     ) -> Result<(), Failure> {
         tool.set("attach", 1);
         if !cli.no_regions {
-            let missing = self.before.iter().copied().map(regions::missing);
+            let before = self.before.borrow();
+            let missing = before.iter().copied().map(regions::missing);
             let mut missing: Vec<(String, bool)> = missing.collect();
             // Those of a process that uses a library with regions first.
             missing.sort_by_key(|(_, likely)| !likely);
@@ -104,6 +107,14 @@ impl Running {
                 tool.outside = Some(outside);
             }
         }
+        let (running, then) = (Rc::clone(self), tool.armed.take());
+        tool.armed = Some(Box::new(move |kinds| {
+            // Some may have begun since the options were read.
+            *running.before.borrow_mut() = running.what.processes();
+            if let Some(then) = then {
+                then(kinds);
+            }
+        }));
         Ok(())
     }
 
