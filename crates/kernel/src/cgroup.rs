@@ -51,13 +51,16 @@ fn parse(mounts: &str, own: &str) -> Vec<Hierarchy> {
         };
         if let Some(id) = id.filter(|id| found.iter().all(|f| f.id != *id)) {
             let root = path.replace("\\040", " ").replace("\\134", "\\");
-            found.push(Hierarchy {
-                id,
-                root: root.into(),
-            });
+            let at = found.partition_point(|f| f.id < id);
+            found.insert(
+                at,
+                Hierarchy {
+                    id,
+                    root: root.into(),
+                },
+            );
         }
     }
-    found.sort_by_key(|h| h.id);
     found
 }
 

@@ -256,8 +256,8 @@ fn containers(
             if let Some(id) = container_id(part) {
                 let groups = all.entry(id.to_owned()).or_default();
                 if let Some(group) = found(tree, folder).filter(|f| !groups.contains(f)) {
-                    groups.push(group);
-                    groups.sort_by_key(|g| g.tree);
+                    let at = groups.partition_point(|g| g.tree < group.tree);
+                    groups.insert(at, group);
                 }
                 break;
             }

@@ -39,8 +39,8 @@ pub(crate) fn quits(key: &KeyEvent) -> bool {
 }
 
 /// A view on a terminal.
-pub(crate) struct Live<V> {
-    pub(crate) view: V,
+pub(crate) struct Live {
+    view: Rc<RefCell<dyn View>>,
     screen: Option<Screen>,
     failed: Option<Failure>,
 }
@@ -59,9 +59,9 @@ impl Drop for Screen {
     }
 }
 
-impl<V: View> Live<V> {
+impl Live {
     /// A view without a terminal.
-    pub(crate) fn new(view: V) -> Rc<RefCell<Live<V>>> {
+    pub(crate) fn new(view: Rc<RefCell<dyn View>>) -> Rc<RefCell<Live>> {
         Rc::new(RefCell::new(Live {
             view,
             screen: None,
@@ -106,7 +106,7 @@ impl<V: View> Live<V> {
             return ControlFlow::Continue(());
         };
         screen.size = event_size();
-        match screen.terminal.draw(|frame| self.view.draw(frame)) {
+        match screen.terminal.draw(|frame| self.view.borrow().draw(frame)) {
             Ok(_) => ControlFlow::Continue(()),
             // A terminal that went away ends the session, as with any other reader.
             Err(_) => ControlFlow::Break(()),
@@ -128,10 +128,10 @@ impl<V: View> Live<V> {
         while event::poll(Duration::ZERO).is_ok_and(|ready| ready) {
             match event::read() {
                 Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => {
-                    if self.view.key(key).is_break() {
+                    if self.view.borrow_mut().key(key).is_break() {
                         // Keys are not read any more: Ctrl-C is a signal again.
                         self.screen = None;
-                        return self.view.ended();
+                        return self.view.borrow_mut().ended();
                     }
                 }
                 Ok(_) => {}
@@ -165,9 +165,7 @@ fn hung_up() -> bool {
 /// The keyboard, as an additional source of events for the session. (The session also polls when
 /// the terminal's size has changed. SIGWINCH is blocked: `crossterm` forgets keys that arrive
 /// together with the signal until the next key.)
-pub(crate) fn keyboard_source<V: View + 'static>(
-    live: &Rc<RefCell<Live<V>>>,
-) -> io::Result<ExternalSource> {
+pub(crate) fn keyboard_source(live: &Rc<RefCell<Live>>) -> io::Result<ExternalSource> {
     let live = Rc::clone(live);
     Ok(ExternalSource {
         fd: rustix::stdio::stdin().try_clone_to_owned()?,

@@ -40,7 +40,7 @@ pub(super) struct LiveProfile {
 
 /// Where the tables go.
 enum Shown {
-    Terminal(Rc<RefCell<Live<LiveTables>>>),
+    Terminal(Rc<RefCell<LiveTables>>, Rc<RefCell<Live>>),
     /// Standard output, with that many rows of each table.
     Printed(usize),
 }
@@ -66,16 +66,17 @@ impl LiveProfile {
                     output = Some(redirect(tool)?);
                 }
                 let view = LiveTables::new(header, !cli.command.is_empty());
-                Shown::Terminal(Live::new(view))
+                let view = Rc::new(RefCell::new(view));
+                Shown::Terminal(view.clone(), Live::new(view))
             }
         };
-        if let Shown::Terminal(live) = &shown {
+        if let Shown::Terminal(_, live) = &shown {
             let keyboard = keyboard_source(live).map_err(|e| fail(format_args!("--live: {e}")))?;
             tool.outside = Some(keyboard);
         }
         let (attached, noted) = (running.cloned(), Rc::clone(&times));
         let terminal = match &shown {
-            Shown::Terminal(live) => Some(Rc::clone(live)),
+            Shown::Terminal(_, live) => Some(Rc::clone(live)),
             Shown::Printed(_) => None,
         };
         let before = tool.armed.take();
@@ -149,10 +150,9 @@ impl LiveProfile {
     fn show(&mut self, profile: Profile, out: &mut Vec<u8>) -> ControlFlow<()> {
         let elapsed = self.last.at_ns;
         match &self.shown {
-            Shown::Terminal(live) => {
-                let mut live = live.borrow_mut();
-                live.view.take(profile, elapsed);
-                live.draw()
+            Shown::Terminal(view, live) => {
+                view.borrow_mut().take(profile, elapsed);
+                live.borrow_mut().draw()
             }
             Shown::Printed(top) => {
                 let width = width(std::io::stdout());
@@ -164,7 +164,7 @@ impl LiveProfile {
 
     /// Restores the terminal, and prints what the command printed.
     pub(super) fn end(mut self) -> Result<(), Failure> {
-        if let Shown::Terminal(live) = &self.shown
+        if let Shown::Terminal(_, live) = &self.shown
             && let Some(failed) = live.borrow_mut().close()
         {
             return Err(failed);

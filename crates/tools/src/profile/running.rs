@@ -87,11 +87,10 @@ impl Running {
         if !cli.no_regions {
             let before = self.before.borrow();
             let missing = before.iter().copied().map(regions::missing);
-            let mut missing: Vec<(String, bool)> = missing.collect();
-            // Those of a process that uses a library with regions first.
-            missing.sort_by_key(|(_, likely)| !likely);
-            header.regions_unlikely = missing.first().is_none_or(|(_, likely)| !likely);
-            header.regions_missing = missing.into_iter().next().map(|(why, _)| why);
+            // That of a process that uses a library with regions, if there is one.
+            let missing = missing.max_by_key(|(_, likely)| *likely);
+            header.regions_unlikely = missing.as_ref().is_none_or(|(_, likely)| !likely);
+            header.regions_missing = missing.map(|(why, _)| why);
         }
         match &self.what {
             What::Process(pid) => tool.target = TargetProcess::Pid(*pid),

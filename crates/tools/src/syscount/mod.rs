@@ -254,7 +254,8 @@ fn watch(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result<u8, Fai
         top: cli.top.filter(|n| *n > 0).unwrap_or(usize::MAX),
         ..cli.shape()
     };
-    let live = Live::new(ViewState::new(shape, ascii_only()));
+    let view = Rc::new(RefCell::new(ViewState::new(shape, ascii_only())));
+    let live = Live::new(view.clone());
     let outside = keyboard_source(&live).map_err(|e| fail(format_args!("--live: {e}")))?;
     run.outside = Some(outside);
     // Printed lines would disturb the view.
@@ -266,7 +267,7 @@ fn watch(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result<u8, Fai
         let mut live = rows.borrow_mut();
         match reader.row(row) {
             Ok(Some(report)) => {
-                live.view.report(report);
+                view.borrow_mut().report(report);
                 live.draw()
             }
             Ok(None) => ControlFlow::Continue(()),

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use spile_cast::Cast;
 use spile_profile::model::{
-    Activity, CallTotals, Header, Ns, Profile, ROOT, Sample, Snapshot, Thread, TimeParts, Times,
+    Activity, CallTotals, Header, Ns, Profile, ROOT, Sample, Snapshot, StackFrame, Thread,
+    TimeParts, Times,
 };
 
 /// What a sample stands for: rows with the same one are one row.
@@ -14,7 +15,7 @@ type SampleKey<'s> = (
     &'s str,
     Option<u64>,
     &'s Option<String>,
-    String,
+    (&'s [StackFrame], &'s [StackFrame]),
 );
 
 /// The profile of the time between two snapshots. The parts of each thread's time add up to it. Regions are left out.
@@ -68,14 +69,16 @@ fn parts_between(before: &TimeParts, after: &TimeParts) -> TimeParts {
     times(&before.fault_major, &mut after.fault_major);
     times(&before.irq, &mut after.irq);
     times(&before.softirq, &mut after.softirq);
-    let mut parts = [
-        &mut after.user,
-        &mut after.syscall_cpu,
-        &mut after.blocked,
-        &mut after.runnable,
-    ];
-    parts.sort_by_key(|ns| std::cmp::Reverse(**ns));
-    for part in parts {
+    while missing > 0 {
+        let parts = [
+            &mut after.user,
+            &mut after.syscall_cpu,
+            &mut after.blocked,
+            &mut after.runnable,
+        ];
+        let Some(part) = parts.into_iter().max().filter(|ns| **ns > 0) else {
+            break;
+        };
         let taken = missing.min(*part);
         *part -= taken;
         missing -= taken;
@@ -154,7 +157,7 @@ fn samples(before: &Snapshot, after: &Snapshot, live: &HashSet<u32>, length: Ns)
             &sample.call,
             sample.futex,
             &sample.object,
-            format!("{:?}{:?}", sample.kernel, sample.frames),
+            (&sample.kernel, &sample.frames),
         )
     }
     let of = |sample: &&Sample| live.contains(&sample.tid);

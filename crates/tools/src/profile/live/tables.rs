@@ -285,8 +285,8 @@ pub(super) fn fit(kind: Kind, rows: &[&Vec<Cell>], order: usize, width: usize) -
             .max(columns[i].title.len() + usize::from(i == order))
     };
     let widths: Vec<usize> = (0..columns.len()).map(needs).collect();
-    let mut ranks: Vec<usize> = (0..columns.len()).collect();
-    ranks.sort_by_key(|i| (*i != order, columns[*i].rank));
+    let ranks = (0..columns.len()).filter_map(|rank| columns.iter().position(|c| c.rank == rank));
+    let ranks = std::iter::once(order).chain(ranks.filter(|i| *i != order));
     let mut left = width;
     let mut shown: Vec<(usize, usize)> = Vec::new();
     for i in ranks {
