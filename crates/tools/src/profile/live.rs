@@ -11,7 +11,6 @@ use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use rustix::process::{Signal, kill_current_process_group};
 use spile_plain::messages::{Failure, fail};
 use spile_profile::model::{Header, Profile, Snapshot};
 use spile_runtime::machine::pid_namespace::PidMap;
@@ -19,7 +18,7 @@ use spile_runtime::machine::pid_namespace::PidMap;
 use self::view::LiveTables;
 use super::rows::{ProfileBuilder, ThreadTimes, ThreadsNow};
 use super::running::Running;
-use super::{ProfileCommand, waiting};
+use super::waiting;
 use crate::ToolRun;
 use crate::profiles::width;
 use crate::screen::{Live, keyboard_source};
@@ -48,24 +47,26 @@ enum Shown {
 impl LiveProfile {
     /// Prepares the run: accounts at each interval, and the keyboard.
     pub(super) fn prepare(
-        cli: &ProfileCommand,
+        interval: u32,
+        top: usize,
         running: Option<&Rc<Running>>,
         header: &Header,
         tool: &mut ToolRun,
     ) -> Result<LiveProfile, Failure> {
-        tool.set("checkpoint", cli.interval);
+        tool.set("checkpoint", interval);
         // All intervals have the same length.
         tool.set("growth", i64::MAX);
         let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let times = Rc::new(RefCell::new(ThreadTimes::default()));
+        let of_command = !header.command.is_empty();
         let mut output = None;
         let shown = match terminal {
-            false => Shown::Printed(cli.top),
+            false => Shown::Printed(top),
             true => {
-                if !cli.command.is_empty() {
+                if of_command {
                     output = Some(redirect(tool)?);
                 }
-                let view = LiveTables::new(header, !cli.command.is_empty());
+                let view = LiveTables::new(header, of_command);
                 let view = Rc::new(RefCell::new(view));
                 Shown::Terminal(view.clone(), Live::new(view))
             }
@@ -194,9 +195,4 @@ fn redirect(tool: &mut ToolRun) -> Result<File, Failure> {
     }
     drop(path);
     Ok(file)
-}
-
-/// Interrupts the command, as Ctrl-C does on a terminal that is not in raw mode. The signal also ends the session.
-fn interrupt() {
-    let _ = kill_current_process_group(Signal::INT);
 }

@@ -148,6 +148,11 @@ pub struct ProfileCommand {
 }
 
 impl ProfileCommand {
+    /// What it records, if that runs already.
+    fn running(&self) -> Result<Option<Running>, Failure> {
+        Running::of(self.pid, self.cgroup.as_deref(), self.container.as_deref())
+    }
+
     /// Whether what it records runs already.
     fn attaches(&self) -> bool {
         self.pid.is_some() || self.cgroup.is_some() || self.container.is_some()
@@ -220,7 +225,7 @@ fn recorded(
     to: Option<&Path>,
     passes: Passes<'_>,
 ) -> Result<Account, Failure> {
-    let running = Running::of(cli)?.map(Rc::new);
+    let running = cli.running()?.map(Rc::new);
     let (mut tool, folder) = prepare(cli, running.as_ref(), &mut header)?;
     let file = to.map(|to| RecordingFile::new(to, &header)).transpose()?;
     if cli.trace && file.is_none() {
@@ -231,7 +236,8 @@ fn recorded(
     }
     let live = match cli.live {
         true => Some(LiveProfile::prepare(
-            cli,
+            cli.interval,
+            cli.top,
             running.as_ref(),
             &header,
             &mut tool,
@@ -308,7 +314,7 @@ fn prepare(
     }
     let mut folder = None;
     match running {
-        Some(running) => running.prepare(cli, header, &mut tool)?,
+        Some(running) => running.prepare(cli.no_regions, header, &mut tool)?,
         None => {
             let words = command(&cli.command)?;
             tool.target = TargetProcess::Command(match cli.java {

@@ -11,9 +11,9 @@ use spile_plain::messages::{Failure, fail};
 use spile_profile::model::{Activity, Header, Sample, Snapshot};
 use spile_runtime::TargetProcess;
 
-use super::{ProfileCommand, regions, waiting};
+use super::{regions, waiting};
 use crate::groups::{self, Group};
-use crate::system::run_on_thread;
+use crate::system::marks::run_on_thread;
 use crate::{Passes, ToolRun, add_losses};
 
 /// How often the processes of a control group are looked for. It is over when there are none twice.
@@ -39,10 +39,14 @@ enum What {
 }
 
 impl Running {
-    /// What the options ask for; `None` if it is a command.
-    pub(super) fn of(cli: &ProfileCommand) -> Result<Option<Running>, Failure> {
-        let group = |kind, name: &String, group| What::Group(format!("{kind} {name}"), group);
-        let what = match (cli.pid, &cli.cgroup, &cli.container) {
+    /// What the values of -p, --cgroup and --container ask for; `None` if it is a command.
+    pub(super) fn of(
+        pid: Option<u32>,
+        cgroup: Option<&str>,
+        container: Option<&str>,
+    ) -> Result<Option<Running>, Failure> {
+        let group = |kind, name: &str, group| What::Group(format!("{kind} {name}"), group);
+        let what = match (pid, cgroup, container) {
             (Some(pid), ..) => {
                 if !Path::new(&format!("/proc/{pid}")).exists() {
                     return Err(fail(format_args!("there is no process {pid}")));
@@ -79,12 +83,12 @@ impl Running {
     /// Makes it what the script records. Why its regions are missing goes to the header.
     pub(super) fn prepare(
         self: &Rc<Running>,
-        cli: &ProfileCommand,
+        no_regions: bool,
         header: &mut Header,
         tool: &mut ToolRun,
     ) -> Result<(), Failure> {
         tool.set("attach", 1);
-        if !cli.no_regions {
+        if !no_regions {
             let before = self.before.borrow();
             let missing = before.iter().copied().map(regions::missing);
             // That of a process that uses a library with regions, if there is one.

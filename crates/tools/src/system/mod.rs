@@ -4,7 +4,7 @@
 //! In: options, and the rows of a script of `tools/`. Out: a model of [`spile_profile`] as text or
 //! JSON. Nothing is counted here, except by the thread of `--noise` that only reads the clock.
 
-mod marks;
+pub(crate) mod marks;
 mod noise;
 mod rows;
 
@@ -12,7 +12,6 @@ use clap::Args;
 use spile_kernel::machine;
 use spile_profile::report;
 
-pub(crate) use self::marks::run_on_thread;
 use self::marks::{Work, begin};
 use self::rows::MachineBuilder;
 use super::profile::{self, ProfileCommand};

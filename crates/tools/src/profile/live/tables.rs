@@ -6,11 +6,11 @@ use std::fmt::Write;
 use ratatui::text::Line;
 use spile_plain::lines;
 use spile_profile::answer::{Finding, findings_of_all};
-use spile_profile::model::{Ns, Profile, Thread, TimePart};
+use spile_profile::model::{Header, Ns, Profile, Thread, TimePart};
 use spile_profile::{Run, report};
 
 use super::super::rows::on_cpu;
-use crate::screen;
+use crate::screen::{self, ascii_only};
 
 /// Blanks between two columns.
 const SPACING: usize = 1;
@@ -315,7 +315,7 @@ pub(super) fn fit(kind: Kind, rows: &[&Vec<Cell>], order: usize, width: usize) -
 
 /// The tables of the profile of an interval as text, of a width and with at most that many rows each.
 pub(super) fn print(profile: Profile, elapsed: Ns, (width, top): (usize, usize)) -> String {
-    let subject = super::view::subject(&profile.header);
+    let subject = subject(&profile.header);
     let interval = Interval::new(profile);
     let mut out = screen::parts(&interval.head(&subject, elapsed), width) + "\n";
     for (kind, ..) in Kind::ALL {
@@ -343,4 +343,17 @@ pub(super) fn print(profile: Profile, elapsed: Ns, (width, top): (usize, usize))
         }
     }
     out + "\n"
+}
+
+/// What is recorded, in a few words.
+pub(super) fn subject(header: &Header) -> String {
+    let command = header.command_line();
+    let subject = match (command.is_empty(), &header.group, header.pid) {
+        (false, ..) => command,
+        (_, Some(group), _) => group.clone(),
+        (_, _, Some(pid)) => format!("process {pid}"),
+        _ => header.host.clone(),
+    };
+    let text = spile_plain::lines(&subject).replace(['\n', '\t'], " ");
+    screen::text(&text, 32, ascii_only())
 }

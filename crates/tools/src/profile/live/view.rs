@@ -8,9 +8,10 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
+use rustix::process::{Signal, kill_current_process_group};
 use spile_profile::model::{Header, Ns, Profile};
 
-use super::tables::{Interval, Kind, fit};
+use super::tables::{Interval, Kind, fit, subject};
 use crate::screen::{self, View, ascii_only};
 
 /// Help on keys, the most important first.
@@ -54,17 +55,9 @@ pub(super) struct LiveTables {
     shown: Option<(Interval, Ns)>,
 }
 
-/// What is recorded, in a few words.
-pub(super) fn subject(header: &Header) -> String {
-    let command = header.command_line();
-    let subject = match (command.is_empty(), &header.group, header.pid) {
-        (false, ..) => command,
-        (_, Some(group), _) => group.clone(),
-        (_, _, Some(pid)) => format!("process {pid}"),
-        _ => header.host.clone(),
-    };
-    let text = spile_plain::lines(&subject).replace(['\n', '\t'], " ");
-    screen::text(&text, 32, ascii_only())
+/// Interrupts the command, as Ctrl-C does on a terminal that is not in raw mode. The signal also ends the session.
+fn interrupt() {
+    let _ = kill_current_process_group(Signal::INT);
 }
 
 impl LiveTables {
@@ -252,7 +245,7 @@ impl View for LiveTables {
 
     fn ended(&mut self) -> ControlFlow<()> {
         if self.of_command {
-            super::interrupt();
+            interrupt();
             return ControlFlow::Continue(());
         }
         ControlFlow::Break(())
