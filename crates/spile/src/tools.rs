@@ -50,6 +50,13 @@ pub(crate) fn run(run: ToolRun, rows: RowSink, color: bool) -> Result<Outcome, F
         options.suppress_errors = false;
         options.suppress_overflows = counts;
         options.armed = armed.or(options.armed.take());
+        options.armed = match (options.armed.take(), armed) {
+            (Some(usual), Some(own)) => Some(Box::new(move |kinds| {
+                usual(kinds);
+                own(kinds);
+            })),
+            (usual, own) => own.or(usual),
+        };
     })?;
     match ended {
         PassesOutcome::Ran(outcome) => Ok(*outcome),
