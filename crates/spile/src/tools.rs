@@ -49,7 +49,6 @@ pub(crate) fn run(run: ToolRun, rows: RowSink, color: bool) -> Result<Outcome, F
         // Handler errors are reported, and count for the exit status.
         options.suppress_errors = false;
         options.suppress_overflows = counts;
-        options.armed = armed.or(options.armed.take());
         options.armed = match (options.armed.take(), armed) {
             (Some(usual), Some(own)) => Some(Box::new(move |kinds| {
                 usual(kinds);

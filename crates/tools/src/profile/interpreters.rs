@@ -4,6 +4,7 @@
 //! take. So it is left out where the recorded program is not Python and does not look like one that starts Python. Samples
 //! in Python without its functions are then counted as losses.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -33,14 +34,12 @@ const STARTERS: [&str; 9] = [
 const IN_FILES: [&[u8]; 2] = [b"_PyRuntime", b"libpython"];
 
 impl Python {
-    /// Whether the functions of a command, or of a process and its descendants, are read.
-    pub(super) fn is_read(self, pid: Option<u32>, command: &[String]) -> bool {
-        match (self, pid) {
+    /// Whether the functions of a command, or of these running processes, are read.
+    pub(super) fn is_read(self, running: Option<BTreeSet<u32>>, command: &[String]) -> bool {
+        match (self, running) {
             (Python::Always, _) => true,
             (Python::Never, _) => false,
-            (Python::Auto, Some(pid)) => process::descendants(pid, |_| {})
-                .into_iter()
-                .any(maps_python),
+            (Python::Auto, Some(running)) => running.into_iter().any(maps_python),
             (Python::Auto, None) => may_start_python(command),
         }
     }

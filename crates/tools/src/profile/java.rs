@@ -1,7 +1,7 @@
 //! Names of the code that Java compiles, which the virtual machine writes to `/tmp/perf-PID.map` on request
 //! (JDK 17 or later).
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,9 +22,9 @@ pub(super) fn with_options(command: &[String]) -> Vec<String> {
     words.chain(command.iter().cloned()).collect()
 }
 
-/// Asks the virtual machines among a process and its descendants to write their names.
-pub(super) fn request_names(pid: u32) {
-    for pid in process::descendants(pid, |_| {}) {
+/// Asks the virtual machines among processes to write their names.
+pub(super) fn request_names(processes: BTreeSet<u32>) {
+    for pid in processes {
         let mappings = process::mappings(pid).unwrap_or_default();
         if mappings.iter().any(|m| m.path.ends_with("/libjvm.so")) {
             request_names_of(pid);

@@ -259,6 +259,9 @@ fn recorded(
         .as_ref()
         .map(|r| r.threads(rows.entered_processes()));
     let now = now.unwrap_or_default();
+    if cli.java {
+        java::request_names(now.iter().map(|(pid, _)| *pid).collect());
+    }
     let mut profile = account(header, &mut rows, &now, &outcome);
     if let Some(running) = running
         && !cli.no_samples
@@ -292,7 +295,10 @@ fn prepare(
     }
     if !cli.no_samples {
         tool.set("sampled", 1);
-        if cli.python.is_read(cli.pid, &cli.command) {
+        if cli
+            .python
+            .is_read(running.map(|r| r.processes()), &cli.command)
+        {
             header.options.python = true;
             tool.set("with_python", 1);
             // Deep Python stacks take some statements for each function.
@@ -434,9 +440,6 @@ fn account(
     }
     let known: &[_] = if same { now } else { &[] };
     let at_end = |pid, tid| same.then(|| in_call(pid, tid)).flatten();
-    if let Some(pid) = cli.pid.filter(|_| cli.java) {
-        java::request_names(pid);
-    }
     let mut data = rows.finish(known, at_end);
     if !same {
         unlisted(now.len(), &mut data);

@@ -61,6 +61,11 @@ impl Running {
         Ok(Some(Running { what, before }))
     }
 
+    /// Its processes now.
+    pub(super) fn processes(&self) -> BTreeSet<u32> {
+        self.what.processes()
+    }
+
     /// Whether it is a control group without processes.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.what, What::Group(..)) && self.what.processes().is_empty()
@@ -178,7 +183,7 @@ fn add_waiting(data: &mut Snapshot, waiting: Vec<waiting::WaitingThread>) {
             call: thread.call.to_owned(),
             futex: thread.futex,
             object: thread.object,
-            frames: thread.frames,
+            frames: thread.frames.into_iter().map(Into::into).collect(),
             count: 1,
             ns: call.open_parts().blocked,
             ..Sample::default()

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use spile_cast::Cast;
 use spile_profile::model::{
-    Activity, CallTotals, Header, Ns, Profile, ROOT, Sample, Snapshot, StackFrame, Thread,
-    TimeParts, Times,
+    Activity, CallTotals, Frame, Header, Ns, Profile, ROOT, Sample, Snapshot, Thread, TimeParts,
+    Times,
 };
 
 /// What a sample stands for: rows with the same one are one row.
@@ -15,7 +15,7 @@ type SampleKey<'s> = (
     &'s str,
     Option<u64>,
     &'s Option<String>,
-    (&'s [StackFrame], &'s [StackFrame]),
+    (&'s [Frame], &'s [Frame]),
 );
 
 /// The profile of the time between two snapshots. The parts of each thread's time add up to it. Regions are left out.
