@@ -38,12 +38,15 @@ fn profile() -> Profile {
     let sample = |tid, activity, function: &str| Sample {
         tid,
         activity,
-        frames: vec![StackFrame {
-            function: function.into(),
-            file: Some("/src/work.c".into()),
-            line: Some(12),
-            ..StackFrame::default()
-        }],
+        frames: vec![
+            StackFrame {
+                function: function.into(),
+                file: Some("/src/work.c".into()),
+                line: Some(12),
+                ..StackFrame::default()
+            }
+            .into(),
+        ],
         count: 9,
         ..Sample::default()
     };
