@@ -680,6 +680,10 @@ pub struct TimedEvent {
     /// It is unfinished: `end_ns` is the end of the recording, or of the thread's account.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
+    /// For [`BLOCKED`], the thread that ended the wait. `None` if that was an interrupt or a thread
+    /// that was not recorded, and in recordings before this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waker: Option<u32>,
 }
 
 /// Name of an event in which a thread was off its processor because it waited for something. The

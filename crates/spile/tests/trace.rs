@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use spile_profile::file::read_path;
 use spile_profile::model::{BLOCKED, ContextKind, Ns, Profile, READY, TimedEvent};
-use spile_profile::timeline::timelines;
+use spile_profile::timeline::{TimeSpan, timelines};
 
 mod common;
 use common::{compiled, compiled_by};
@@ -263,6 +263,68 @@ fn around(profile: &Profile, call: &str) -> Vec<Vec<String>> {
         }
     }
     out
+}
+
+/// A time in which a thread was blocked, with the thread and the name of the call around it.
+type Wait<'a> = (u32, &'a str, TimeSpan<'a>);
+
+/// The calls of a trace, and the waits.
+fn calls_and_waits(profile: &Profile) -> (Vec<Wait<'_>>, Vec<Wait<'_>>) {
+    let (mut calls, mut waits) = (Vec::new(), Vec::new());
+    for (tid, spans) in timelines(profile) {
+        let mut around = ("", 0);
+        for span in spans {
+            match span.event.call.as_str() {
+                BLOCKED if span.end <= around.1 => waits.push((tid, around.0, span)),
+                call if !span.event.is_off_cpu() => {
+                    around = (call, span.end);
+                    calls.push((tid, call, span));
+                }
+                _ => {}
+            }
+        }
+    }
+    (calls, waits)
+}
+
+#[test]
+fn the_waker_of_each_wait_is_known() {
+    let program = compiled("where", "where-trace", &[]);
+    let profile = traced(&[program.to_str().unwrap(), "lock"]);
+    let (calls, waits) = calls_and_waits(&profile);
+    let leader = profile.header.pid.unwrap();
+    let of = |name: &str, by_leader: bool| -> Vec<&Wait> {
+        let all = waits.iter();
+        all.filter(|(tid, call, _)| *call == name && (*tid == leader) == by_leader)
+            .collect()
+    };
+    // Three threads take a lock twenty times each, and sleep with it for 10 ms: each time the two others wait.
+    let locks = of("futex", false);
+    assert!(locks.len() >= 40, "{waits:?}");
+    // (The clocks of two processors can differ.)
+    const APART: Ns = 1_000_000;
+    let mut after_sleep = 0;
+    for (tid, _, wait) in &locks {
+        let waker = wait.event.waker.unwrap_or_default();
+        assert!(waker != *tid && waker != leader, "{wait:?} in {waits:?}");
+        let overlaps = |call: &TimeSpan| call.start < wait.end + APART && call.end > wait.start;
+        let woke = |(tid, call, span): &Wait| *tid == waker && *call == "futex" && overlaps(span);
+        assert!(calls.iter().any(woke), "{wait:?} in {calls:?}");
+        let slept = |(tid, call, sleep): &Wait| {
+            let within = wait.start < sleep.end && sleep.end < wait.end + APART;
+            *tid == waker && *call == "clock_nanosleep" && within
+        };
+        after_sleep += usize::from(waits.iter().any(slept));
+    }
+    assert!(after_sleep * 2 > locks.len(), "{after_sleep}: {waits:?}");
+    // The end of a thread wakes the one that joins it.
+    for (_, _, wait) in of("futex", true) {
+        assert!(wait.event.waker.is_some_and(|w| w != leader), "{wait:?}");
+    }
+    // Timers end sleeps.
+    let sleeps = of("clock_nanosleep", false);
+    let by_none = sleeps.iter().filter(|(_, _, w)| w.event.waker.is_none());
+    assert!(by_none.count() * 10 >= sleeps.len() * 9, "{sleeps:?}");
 }
 
 #[test]

@@ -355,6 +355,10 @@ fn event(line: &[u8]) -> Option<TimedEvent> {
     if let Some(end) = rest.strip_prefix(",\"open\":true") {
         (event.open, rest) = (true, end);
     }
+    const WAKER: &str = ",\"waker\":";
+    if rest.starts_with(WAKER) {
+        event.waker = Some(number(&mut rest, WAKER)?);
+    }
     (rest == "}}").then_some(event)
 }
 
@@ -408,6 +412,16 @@ mod tests {
             ),
             (r#""start_ns":1,"end_ns":2,"ret":0,"open":true}}"#, true),
             (r#""start_ns":1,"end_ns":2,"ret":0,"open":false}}"#, false),
+            (r#""start_ns":1,"end_ns":2,"ret":0,"waker":8}}"#, true),
+            (
+                r#""start_ns":1,"end_ns":2,"ret":0,"open":true,"waker":8}}"#,
+                true,
+            ),
+            (r#""start_ns":1,"end_ns":2,"ret":0,"waker":null}}"#, false),
+            (
+                r#""start_ns":1,"end_ns":2,"ret":0,"waker":4294967296}}"#,
+                false,
+            ),
             (r#""start_ns":1,"end_ns":2,"ret":-0}}"#, false),
             (r#""start_ns":1,"end_ns":2}}"#, false),
             (r#""start_ns":1, "end_ns":2,"ret":0}}"#, false),

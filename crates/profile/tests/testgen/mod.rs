@@ -278,8 +278,7 @@ fn add_events(profile: &mut Profile, call: &CallTotals, clock: &mut Ns) {
             call: call.call.clone(),
             start_ns: *clock,
             end_ns: *clock + length,
-            ret: 0,
-            open: false,
+            ..TimedEvent::default()
         });
         *clock += length + 200_000;
     }
@@ -533,6 +532,7 @@ fn random_event(random: &mut Random, size: u64) -> TimedEvent {
         end_ns: number(random),
         ret: number(random).cast_signed(),
         open: random.below(4) == 0,
+        waker: (random.below(3) == 0).then(|| random.below(size).fit()),
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `cut` | thread, region, call that the thread's end cut short, when; sum, off its processor or taken, ready, taken |
 //! | `event` | thread, region, call, beginning, end, result |
 //! | `off` | thread, region, 1 if it could run, when it left its processor, for how long it was ready at last, when it came back |
+//! | `wakeup` | thread that was woken, thread that woke it, when |
 //! | `open` | thread, 0 program, 1 system call, below 0 not known; call; since, off its processor: before, and since when; taken; off its processor: region, 1 if it can run |
 //! | `user` | thread, on a processor, ready, blocked |
 //! | `call` | thread, region, call, count, sum, least, most, off its processor or taken, ready, taken, bytes |
@@ -67,9 +68,9 @@ use crate::add_losses;
 use crate::rows::Fields;
 
 /// Rows that report single events, and belong to no account.
-const LIVES: [&str; 12] = [
+const LIVES: [&str; 13] = [
     "start", "exec", "enters", "started", "exit", "cut", "region", "counts", "changes", "event",
-    "off", "python",
+    "off", "wakeup", "python",
 ];
 
 /// Kinds of regions, by number (docs/profile-context.md).
@@ -198,6 +199,13 @@ impl ProfileBuilder {
             "call" => self.calls(f)?,
             "event" => self.event(f)?,
             "off" => self.off_cpu(f)?,
+            "wakeup" => {
+                let (woken, waker) = (f.integer()?, f.integer()?);
+                let thread = self.thread(waker);
+                let waker = self.snapshot.threads.get(thread)?.tid;
+                let when = self.since(f.integer()?);
+                self.wakeups.insert(woken, (waker, when));
+            }
             "error" => self.fails(f)?,
             "times" => self.histogram(f)?,
             "stack" => self.stack(f)?,
@@ -679,6 +687,7 @@ impl ProfileBuilder {
     /// Adds a time off the processor to the trace: the thread waited for an event until it was
     /// ready, and then for a processor.
     fn off_cpu(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let wakeup = self.wakeups.remove(&f.clone().integer()?);
         let owner = self.owner(f)?;
         let runs = f.flag()?;
         let (left, ready, back) = (f.integer()?, f.ns()?, f.integer()?);
@@ -688,7 +697,9 @@ impl ProfileBuilder {
             return Some(());
         }
         let woken = back.saturating_sub(ready).max(left);
-        self.add_event(owner, BLOCKED, (left, woken))?;
+        // A thread can also be woken before it leaves its processor.
+        let wakeup = wakeup.filter(|(_, when)| (left..=back).contains(when));
+        self.add_event(owner, BLOCKED, (left, woken))?.waker = wakeup.map(|(waker, _)| waker);
         if woken < back {
             self.add_event(owner, READY, (woken, back))?;
         }

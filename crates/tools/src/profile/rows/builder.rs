@@ -63,6 +63,8 @@ pub(crate) struct ProfileBuilder {
     pub(super) trace: bool,
     /// The trace since it was last taken.
     pub(crate) events: Vec<TimedEvent>,
+    /// By the key of a thread that was woken: the thread that woke it, and when.
+    pub(super) wakeups: HashMap<i64, (u32, Ns)>,
     pub(super) malformed: u64,
     pub(super) first: Option<u32>,
     /// The folder with the files in which programs count their times in regions.

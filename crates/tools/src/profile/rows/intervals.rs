@@ -225,8 +225,8 @@ impl ProfileBuilder {
             call: REGION.to_owned(),
             start_ns,
             end_ns,
-            ret: 0,
             open,
+            ..TimedEvent::default()
         };
         self.events.extend(intervals.into_iter().map(event));
     }

@@ -404,6 +404,51 @@ fn times_off_a_processor_and_what_is_open() {
 }
 
 #[test]
+fn the_last_wakeup_within_a_wait_ended_it() {
+    let [a, b] = [key(60, 1), key(61, 2)];
+    let mut rows = ProfileBuilder::new(None, true);
+    for row in [
+        "begin 1000 0".into(),
+        format!("start {a} 60 1 \"app\""),
+        format!("start {b} 60 1 \"app\""),
+        format!("wakeup {a} {b} 1035"),
+        // Another thread's wait.
+        format!("off {b} 0 0 1030 0 1036"),
+        format!("off {a} 0 0 1020 5 1040"),
+        // The wait after it was ended by something else.
+        format!("off {a} 0 0 1050 0 1060"),
+        // Woken before it left its processor; the thread was not blocked.
+        format!("wakeup {a} {b} 1065"),
+        format!("off {a} 0 1 1070 3 1080"),
+        format!("off {a} 0 0 1085 0 1088"),
+        // The wakeup of a wait whose end nobody saw.
+        format!("wakeup {a} {b} 1089"),
+        format!("off {a} 0 0 1090 0 1100"),
+        format!("wakeup {a} {b} 1111"),
+        format!("wakeup {a} {a} 1112"),
+        format!("off {a} 0 0 1110 0 1120"),
+    ] {
+        with_row(&row, |row| rows.row(row));
+    }
+    let events = rows.events.iter().filter(|e| e.call == BLOCKED);
+    let found: Vec<_> = events.map(|e| (e.tid, e.start_ns, e.waker)).collect();
+    let wanted = [
+        (61, 30, None),
+        (60, 20, Some(61)),
+        (60, 50, None),
+        (60, 85, None),
+        (60, 90, None),
+        (60, 110, Some(60)),
+    ];
+    assert_eq!(found, wanted);
+    assert!(
+        rows.events
+            .iter()
+            .all(|e| e.call == BLOCKED || e.waker.is_none())
+    );
+}
+
+#[test]
 fn names_are_looked_up_at_the_first_row_and_at_the_end() {
     let [known, gone, renamed] = [key(70, -5), key(71, 2), key(72, 2)];
     let who = |tid| {
