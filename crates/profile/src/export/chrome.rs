@@ -9,7 +9,8 @@ use crate::run::{ContextIndex, OUTSIDE, Run, label};
 use crate::timeline::timelines;
 
 /// Each profile is a process and each thread a thread. Events of kind `X` are calls, times off a
-/// processor, and times in regions.
+/// processor, and times in regions. A flow, of kinds `s` and `f`, leads from the thread that ended a
+/// wait to the one that waited.
 pub(super) fn export(run: &Run) -> ExportFiles {
     let origin = run.origin();
     let mut events = Vec::new();
@@ -64,6 +65,18 @@ pub(super) fn export(run: &Run) -> ExportFiles {
                     "dur": (span.end - span.start) as f64 / 1e3,
                     "args": args,
                 }));
+                if let Some(waker) = event.waker {
+                    // Both ends are in calls: the waker's, and the one that waited.
+                    let id = events.len();
+                    let mut end = |what: &str, tid: u32| {
+                        events.push(json!({
+                            "name": "wakeup", "cat": "wakeup", "ph": what, "bp": "e", "id": id,
+                            "pid": number, "tid": tid, "ts": us(span.end),
+                        }));
+                    };
+                    end("s", waker);
+                    end("f", tid);
+                }
             }
         }
     }

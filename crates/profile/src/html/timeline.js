@@ -7,19 +7,26 @@ const OFF = [["blocked", BLOCKED], ["ready, waits for a CPU", READY], ["preempte
 const GREYS = ["#9aa3ad", "#b7bec6", "#848e99", "#c9cfd5", "#a8b0b9"];
 // What is painted over the program's own colour.
 const OVER = [KERNEL, READY, BLOCKED, LOCK];
+// Maximum number of arrows on the screen: more would hide what is below them.
+const ARROWS = 300;
 
 function timeline() {
   const trace = data.trace;
   if (!trace) return;
   const { begin, end, lanes } = trace;
-  let note = "Ctrl and wheel: closer and further; drag: to and fro; double click: all; arrows, + and - too. Where several things meet at a point, each is as high as its share of the time. A wait is one for a lock where most of the thread's waits in this system call are, by their stacks. Page faults and interrupts are in what they interrupt.";
+  let note = "Ctrl and wheel: closer and further; drag: to and fro; double click: all; arrow keys, + and - too. Where several things meet at a point, each is as high as its share of the time. A wait is one for a lock where most of the thread's waits in this system call are, by their stacks. Page faults and interrupts are in what they interrupt.";
   if (trace.leftOut) note += ` The ${figures(trace.shown)} longest events are there one by one, ${figures(trace.leftOut)} shorter ones as shares of ${time((end - begin) / trace.times)}.`;
   if (trace.threadsLeftOut) note += ` ${counted(trace.threadsLeftOut, "thread")} that did least ${trace.threadsLeftOut === 1 ? "is" : "are"} not shown.`;
+  const wakeups = wakeupsOf(trace);
+  if (wakeups.length) note += " Arrows lead from the thread that ended a wait to the one that waited.";
   const part = section("Time line", note);
   const tools = make("div", part, null, { className: "tools" });
   button(tools, "+", () => closer(0.5), { ariaLabel: "closer" });
   button(tools, "\u2212", () => closer(2), { ariaLabel: "further" });
   button(tools, "all", () => look(begin, end));
+  const wanted = make("input", make("label", tools, null, { hidden: !wakeups.length, title: "key w: arrows from the thread that ended a wait to the one that waited" }), null, { type: "checkbox", checked: true, id: "wakeups" });
+  wanted.parentNode.append(" wakeups");
+  const few = make("span", tools, null, { className: "soft" });
   const box = make("div", part, null, { className: "lanes" });
   const canvas = make("canvas", box, null, { id: "timeline", tabIndex: 0, ariaLabel: "time line" });
   const TOP = 22, HIGH = { region: 14, call: 16, off: 0 };
@@ -37,10 +44,11 @@ function timeline() {
   canvas.style.height = high + "px";
   canvas.dataset.lanes = JSON.stringify(lanes.map(l => [l.kind, l.y, l.high]));
   const pen = canvas.getContext("2d");
-  let from = begin, to = end, wide = 0, left = 150, back, soft, line;
+  let from = begin, to = end, wide = 0, left = 150, back, soft, line, text;
+  const x = ns => left + (wide - left) * (ns - from) / (to - from);
 
   function draw() {
-    [back, soft, line] = ["--back", "--soft", "--line"].map(paper);
+    [back, soft, line, text] = ["--back", "--soft", "--line", "--text"].map(paper);
     wide = canvas.clientWidth;
     left = wide < 800 ? 96 : 150;
     const scale = fitCanvas(canvas, wide, high);
@@ -51,16 +59,59 @@ function timeline() {
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, wide, high);
     axis();
+    // What the box shows of the canvas, and as much on either side of it: the next to be seen.
+    const [above, tall] = [box.scrollTop, box.clientHeight];
+    const drawn = lanes.filter(l => l.kind !== "off" && l.y + l.high > above - tall && l.y < above + 2 * tall);
     pen.setTransform(1, 0, 0, 1, 0, 0);
-    for (const lane of lanes) if (lane.kind !== "off") paint(lane, scale);
+    for (const lane of drawn) paint(lane, scale);
     pen.setTransform(scale, 0, 0, scale, 0, 0);
-    for (const lane of lanes) if (lane.kind !== "off") write(lane);
+    for (const lane of drawn) write(lane);
+    arrows(above, above + tall);
+  }
+
+  // The wakeups in view, from the waker's calls to those of the thread that waited.
+  function arrows(above, below) {
+    const seen = [];
+    if (wanted.checked) for (let i = firstAt(wakeups, from); i < wakeups.length && wakeups[i][0] <= to; i++) {
+      const [a, b] = [lanes[wakeups[i][1]], lanes[wakeups[i][2]]];
+      if (Math.max(a.y, b.y) + HIGH.call > above && Math.min(a.y, b.y) < below) seen.push(wakeups[i]);
+    }
+    const shown = seen.length <= ARROWS ? seen.length : 0;
+    canvas.dataset.wakeups = seen.length;
+    canvas.dataset.arrows = shown;
+    const hint = shown < seen.length ? ": zoom in to see the arrows" : "";
+    few.textContent = wanted.checked && wakeups.length ? `${figures(seen.length)} in view${hint}` : "";
+    if (!shown) return;
+    const path = new Path2D(), heads = new Path2D();
+    for (const [when, waker, woken] of seen) {
+      const down = lanes[woken].y > lanes[waker].y;
+      const [tail, point] = [lanes[waker].y + HIGH.call / 2, lanes[woken].y + (down ? 0 : HIGH.call)];
+      // (A line in the middle of a point is sharp.)
+      const at = Math.floor(x(when)) + 0.5, neck = point + (down ? -6 : 6);
+      path.moveTo(at, tail);
+      path.lineTo(at, neck);
+      heads.moveTo(at, point);
+      heads.lineTo(at - 3.5, neck);
+      heads.lineTo(at + 3.5, neck);
+      heads.closePath();
+      heads.moveTo(at + 2, tail);
+      heads.arc(at, tail, 2, 0, 7);
+    }
+    // A border in the page's colour sets them off from all others.
+    pen.lineJoin = "round";
+    pen.strokeStyle = back;
+    pen.lineWidth = 3;
+    pen.stroke(path);
+    pen.stroke(heads);
+    pen.strokeStyle = pen.fillStyle = text;
+    pen.lineWidth = 1;
+    pen.stroke(path);
+    pen.fill(heads);
   }
 
   function axis() {
     pen.font = "12px system-ui, sans-serif";
     pen.textBaseline = "alphabetic";
-    const x = ns => left + (wide - left) * (ns - from) / (to - from);
     let step = Math.pow(10, Math.floor(Math.log10((to - from) / 3)));
     while ((to - from) / step > (wide - left) / 90) step *= 2;
     for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
@@ -144,7 +195,6 @@ function timeline() {
     pen.font = "11px system-ui, sans-serif";
     pen.fillStyle = "#14181d";
     const names = lane.kind === "region" ? trace.regions : trace.calls;
-    const x = ns => left + (wide - left) * (ns - from) / (to - from);
     const least = 34 * (to - from) / (wide - left);
     for (let i = after(lane.events, from); i < lane.events.length && lane.events[i][2] < to; i++) {
       const [name, , start, length] = lane.events[i];
@@ -180,6 +230,7 @@ function timeline() {
     const act = {
       ArrowLeft: () => look(from - step, to - step), ArrowRight: () => look(from + step, to + step),
       "+": () => closer(0.7), "-": () => closer(1 / 0.7), "0": () => look(begin, end),
+      w: () => { wanted.checked = !wanted.checked; draw(); },
     }[event.key];
     if (!act || event.ctrlKey) return;
     event.preventDefault();
@@ -203,6 +254,9 @@ function timeline() {
     if (text) show(event, text);
     else hide();
   });
+  wanted.addEventListener("change", draw);
+  let scrolled = 0;
+  box.addEventListener("scroll", () => { scrolled ||= requestAnimationFrame(() => { scrolled = 0; draw(); }); });
   addEventListener("resize", draw);
   dark.addEventListener("change", draw);
   draw();
@@ -214,6 +268,28 @@ function after(events, when) {
   while (low < high) {
     const middle = (low + high) >> 1;
     if (events[middle][2] + events[middle][3] <= when) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// The wakeups among threads of the page, [when, lane of the waker, lane of the thread that waited], in the order of time.
+// Lanes are those of calls.
+function wakeupsOf({ lanes, wakers }) {
+  const all = [];
+  lanes.forEach((lane, i) => {
+    if (lane.kind === "off") for (const [, , start, length, waker] of lane.events)
+      if (Number.isInteger(wakers[waker])) all.push([start + length, wakers[waker], i - 1]);
+  });
+  return all.sort((a, b) => a[0] - b[0]);
+}
+
+// The first wakeup from a time on.
+function firstAt(wakeups, when) {
+  let low = 0, high = wakeups.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (wakeups[middle][0] < when) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -238,9 +314,11 @@ function spoken(trace, lane, from, to, names, noun) {
   if (!found.length && !sums.length) return "";
   if (found.length === 1 && !sums.length) {
     const [name, path, start, length, result] = found[0];
-    const ends = result === undefined ? "" : result === false ? " (unfinished)" : " = " + result;
-    const within = noun === "time" || trace.paths[path] === "outside of regions" ? "" : "\n" + trace.paths[path];
-    return `${names[name]}${ends}: ${time(length)} from ${time(start)}${within}`;
+    const off = noun === "time", waker = off ? trace.wakers[result] : undefined;
+    const ends = result === false ? " (unfinished)" : result === undefined || off ? "" : " = " + result;
+    const by = waker === undefined ? "" : `\nwoken by ${trace.lanes[waker]?.title ?? waker}`;
+    const within = off || trace.paths[path] === "outside of regions" ? "" : "\n" + trace.paths[path];
+    return `${names[name]}${ends}: ${time(length)} from ${time(start)}${within}${by}`;
   }
   const shares = new Map();
   const put = (name, ns, count) => {

@@ -47,7 +47,8 @@ struct LaneEvent {
     within: usize,
     start: Ns,
     length: Ns,
-    /// Its return value; `None` for an unfinished event or one that returns nothing.
+    /// Its return value; for a time off the processor, the index of the waker. `None` for an
+    /// unfinished event, one that returns nothing, and an unknown waker.
     result: Option<i64>,
     open: bool,
 }
@@ -83,8 +84,12 @@ impl NameIndex {
     }
 }
 
+/// The index of a thread's profile, and the thread's id.
+type ThreadKey = (usize, u32);
+
 /// A thread on the page.
 struct ThreadLane<'a> {
+    key: ThreadKey,
     title: String,
     profile: &'a Profile,
     thread: Option<&'a Thread>,
@@ -95,7 +100,7 @@ struct ThreadLane<'a> {
 fn lines(run: &Run) -> (Vec<ThreadLane<'_>>, usize) {
     let several = run.profiles.len() > 1;
     let mut lines = Vec::new();
-    for profile in &run.profiles {
+    for (number, profile) in run.profiles.iter().enumerate() {
         for (tid, spans) in timelines(profile) {
             if spans.is_empty() {
                 continue;
@@ -106,6 +111,7 @@ fn lines(run: &Run) -> (Vec<ThreadLane<'_>>, usize) {
                 title = format!("{}: {title}", profile.title());
             }
             lines.push(ThreadLane {
+                key: (number, tid),
                 title,
                 profile,
                 thread,
@@ -115,7 +121,7 @@ fn lines(run: &Run) -> (Vec<ThreadLane<'_>>, usize) {
     }
     lines.sort_by_key(|line| {
         let rank = line.profile.header.rank.as_ref().map(|r| r.rank);
-        (rank, line.spans.first().map(|s| s.event.tid))
+        (rank, line.key.1)
     });
     let left_out = lines.len().saturating_sub(THREADS);
     if left_out > 0 {
@@ -144,6 +150,7 @@ pub(super) fn trace(run: &Run) -> Value {
     if trace.pieces.is_empty() {
         return Value::Null;
     }
+    let wakers = wakers(run, &trace);
     let (call_names, call_locations) = trace.calls.sorted();
     let (region_names, region_locations) = trace.regions.sorted();
     let (mut lanes, mut pieces) = (trace.lanes, trace.pieces);
@@ -162,9 +169,24 @@ pub(super) fn trace(run: &Run) -> Value {
     events(&mut lanes, &pieces);
     json!({
         "begin": span.0, "end": span.1, "times": times, "lanes": lanes,
-        "calls": call_names, "regions": region_names, "paths": trace.paths.names,
+        "wakers": wakers, "calls": call_names, "regions": region_names, "paths": trace.paths.names,
         "leftOut": left_out, "shown": pieces.len(), "threadsLeftOut": threads_left_out,
     })
+}
+
+/// The wakers by index, each as the lane of its calls, or as its title if the page does not show it.
+fn wakers(run: &Run, trace: &Trace) -> Vec<Value> {
+    let mut wakers: Vec<_> = trace.wakers.iter().collect();
+    wakers.sort_by_key(|(_, number)| **number);
+    let waker = |((file, tid), _): (&ThreadKey, &usize)| match trace.call_lanes.get(&(*file, *tid))
+    {
+        Some(lane) => json!(lane),
+        None => {
+            let mut threads = run.profiles[*file].data.threads.iter();
+            thread_title(*tid, threads.find(|t| t.tid == *tid)).into()
+        }
+    };
+    wakers.into_iter().map(waker).collect()
 }
 
 /// The lanes of all threads and their events, before the page's limits.
@@ -175,6 +197,9 @@ struct Trace {
     calls: NameIndex,
     regions: NameIndex,
     paths: NameIndex,
+    /// The lane of each thread's calls, and the index of each waker.
+    call_lanes: HashMap<ThreadKey, usize>,
+    wakers: HashMap<ThreadKey, usize>,
     begin: Ns,
     end: Ns,
 }
@@ -183,6 +208,7 @@ impl Trace {
     /// Adds a thread, whose times are `shift` before those of the page.
     fn add_thread(&mut self, line: &ThreadLane<'_>, shift: Ns) {
         let lane_of = self.add_lanes(line, shift);
+        self.call_lanes.insert(line.key, lane_of[&LaneKind::Call]);
         let contexts = ContextIndex::new(line.profile);
         let locks = calls_for_locks(line);
         let (mut last_off, mut last_call) = (0, (0, ""));
@@ -216,17 +242,27 @@ impl Trace {
                 (LaneKind::Call, name)
             };
             let path = contexts.path(event.context).join(WITHIN);
-            let ends = !event.open && kind == LaneKind::Call;
+            let result = match kind {
+                LaneKind::Call => Some(event.ret),
+                LaneKind::Off => event.waker.map(|tid| self.waker((line.key.0, tid))),
+                LaneKind::Region(_) => None,
+            };
             self.pieces.push(LaneEvent {
                 lane: lane_of[&kind],
                 name,
                 within: self.paths.number(path, 0),
                 start: span.start.saturating_add(shift),
                 length,
-                result: ends.then_some(event.ret),
+                result: result.filter(|_| !event.open),
                 open: event.open,
             });
         }
+    }
+
+    /// The index of a waker.
+    fn waker(&mut self, thread: ThreadKey) -> i64 {
+        let next = self.wakers.len();
+        (*self.wakers.entry(thread).or_insert(next)).fit()
     }
 
     /// Adds the empty lanes of a thread: those of its regions by depth, of calls, and of times off
@@ -257,11 +293,10 @@ impl Trace {
 
 /// Names of the calls in which a thread mostly waited for locks, as the stacks of its waits show.
 fn calls_for_locks<'a>(line: &ThreadLane<'a>) -> HashSet<&'a str> {
-    let tid = line.spans.first().map(|s| s.event.tid);
     let mut sums: HashMap<&str, (u128, u128)> = HashMap::new();
     let mut kinds = WaitKinds::default();
     let samples = line.profile.data.samples.iter();
-    for sample in samples.filter(|s| Some(s.tid) == tid && s.activity == Activity::Blocked) {
+    for sample in samples.filter(|s| s.tid == line.key.1 && s.activity == Activity::Blocked) {
         let (locks, all) = sums.entry(&sample.call).or_default();
         *all += u128::from(sample.ns);
         if kinds.of(&sample.frames) == Some(WaitKind::Lock) {
@@ -327,7 +362,8 @@ fn sums(
 }
 
 /// Puts the events into their lanes, each as `[name, region, start, length, result]`. The result is
-/// false for an unfinished event, and missing for one that returns nothing.
+/// false for an unfinished event, the index of the waker for a time off the processor, and missing for
+/// an event without either.
 fn events(lanes: &mut [Value], pieces: &[LaneEvent]) {
     let mut of_lane: Vec<Vec<&LaneEvent>> = lanes.iter().map(|_| Vec::new()).collect();
     for piece in pieces {
@@ -341,5 +377,67 @@ fn events(lanes: &mut [Value], pieces: &[LaneEvent]) {
             (false, None) => json!([p.name, p.within, p.start, p.length]),
         };
         lane["events"] = pieces.iter().map(event).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::TimedEvent;
+
+    /// A profile in which the first thread waits for the others in turn.
+    fn waits(tids: &[u32]) -> Profile {
+        let mut profile = Profile::default();
+        for (start_ns, tid) in (0..).step_by(100).zip(tids) {
+            profile.data.threads.push(Thread {
+                tid: *tid,
+                name: "app".to_owned(),
+                ..Thread::default()
+            });
+            let call = TimedEvent {
+                tid: tids[0],
+                call: "futex".to_owned(),
+                start_ns,
+                end_ns: start_ns + 50,
+                ret: -4,
+                ..TimedEvent::default()
+            };
+            profile.events.push(TimedEvent {
+                call: BLOCKED.to_owned(),
+                waker: (start_ns > 0).then_some(*tid),
+                open: *tid == 9,
+                ..call.clone()
+            });
+            profile.events.push(call);
+        }
+        profile
+    }
+
+    #[test]
+    fn waits_name_their_wakers() {
+        let mut second = waits(&[1, 2, 3, 2, 9]);
+        // It has a lane on the page.
+        second.events.push(TimedEvent {
+            tid: 2,
+            call: "read".to_owned(),
+            ..TimedEvent::default()
+        });
+        let trace = trace(&Run::new(vec![waits(&[1, 2]), second]));
+        let kinds = trace["lanes"].as_array().expect("a list").iter();
+        let kinds: Vec<_> = kinds.map(|l| l["kind"].as_str()).collect();
+        assert_eq!(kinds, [Some("call"), Some("off")].repeat(3));
+        let off = |lane: usize| &trace["lanes"][lane]["events"];
+        assert_eq!(*off(1), json!([[0, 0, 0, 50], [0, 0, 100, 50, 0]]));
+        let wanted = json!([
+            [0, 0, 0, 50],
+            [0, 0, 100, 50, 1],
+            [0, 0, 200, 50, 2],
+            [0, 0, 300, 50, 1],
+            [0, 0, 400, 50, false],
+        ]);
+        assert_eq!(*off(3), wanted);
+        // Threads of the same number in two files are different ones.
+        assert_eq!(trace["wakers"], json!(["2 app", 4, "3 app", "9 app"]));
+        assert_eq!(trace["lanes"][0]["events"][0], json!([0, 0, 0, 50, -4]));
     }
 }

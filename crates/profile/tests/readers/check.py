@@ -132,11 +132,24 @@ def chrome(path):
     threads = collections.defaultdict(list)
     names = []
     unfinished = 0
+    begun = {}
+    wakeups = []
     for event in events:
         assert isinstance(event["pid"], int) and isinstance(event["tid"], int)
         if event["ph"] == "M":
             assert event["name"] in ("process_name", "thread_name")
             names.append(event["args"]["name"])
+            continue
+        if event["ph"] == "s":
+            assert event["id"] not in begun
+            begun[event["id"]] = event
+            continue
+        if event["ph"] == "f":
+            # Without "e", the end belongs to the next event of kind X.
+            begin = begun.pop(event["id"])
+            assert event["bp"] == "e" and event["ts"] == begin["ts"]
+            assert all(event[key] == begin[key] for key in ("name", "cat", "pid"))
+            wakeups.append((begin["tid"], event["tid"]))
             continue
         assert event["ph"] == "X" and event["ts"] >= 0 and event["dur"] >= 0
         assert isinstance(event["name"], str) and isinstance(event["cat"], str)
@@ -146,6 +159,7 @@ def chrome(path):
         if "unfinished" in event["cat"].split(","):
             assert event["args"]["unfinished"] is True and "ret" not in event["args"]
             unfinished += 1
+    assert not begun
     paths = collections.Counter()
     for events in threads.values():
         # Events of kind X are within each other, or apart. (Times are decimals of microseconds.)
@@ -163,6 +177,7 @@ def chrome(path):
         "unfinished": unfinished,
         "kinds": kinds,
         "paths": paths,
+        "wakeups": wakeups,
     }
 
 

@@ -274,6 +274,28 @@ fn unfinished_events_end_with_the_trace() {
 }
 
 #[test]
+fn wakeups_lead_from_thread_to_thread() {
+    let mut profile = testgen::example(0, 1, 2);
+    let [waker, woken] = [0, 1].map(|n: usize| profile.data.threads[n].tid);
+    let call = |tid, call: &str, waker| TimedEvent {
+        tid,
+        call: call.to_owned(),
+        start_ns: 1_000,
+        end_ns: 2_000,
+        waker,
+        ..TimedEvent::default()
+    };
+    profile.events = vec![
+        call(waker, "futex", None),
+        call(woken, "futex", None),
+        call(woken, BLOCKED, Some(waker)),
+        call(waker, BLOCKED, None),
+    ];
+    let found = check(&Run::new(vec![profile]), "chrome");
+    assert_eq!(found["wakeups"], serde_json::json!([[waker, woken]]));
+}
+
+#[test]
 fn chrome_matches_its_description() {
     let run = four();
     let found = check(&run, "chrome");

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use spile_profile::html::html;
+use spile_profile::model::BLOCKED;
 use spile_profile::{Profile, Run, TimedEvent};
 
 use super::browser::browser;
@@ -267,6 +268,107 @@ fn short_calls_have_the_share_of_the_picture_that_they_have_of_time() {
             assert!(legend.contains(meaning), "{legend}");
         }
     }
+}
+
+/// Looks at the arrows of wakeups: how many there are, what is painted where the first one is, and what the page says of
+/// the first wait.
+const POINTS: &str = r##"
+const line = document.getElementById("timeline");
+const wanted = document.getElementById("wakeups");
+const lanes = JSON.parse(line.dataset.lanes).filter(l => l[0] === "call");
+const scale = Number(line.dataset.scale), left = Number(line.dataset.left) / scale;
+const box = line.getBoundingClientRect();
+const x = ns => left + (box.width - left) * (ns - line.dataset.from) / (line.dataset.to - line.dataset.from);
+// Whether the text's colour is at a time, in the middle of a lane or below it.
+const painted = (ns, y) => {
+  const pixels = line.getContext("2d").getImageData(Math.round((x(ns) - 1) * scale), Math.round(y * scale), 3, 1).data;
+  for (let i = 0; i < pixels.length; i += 4) if (Math.max(...pixels.slice(i, i + 3)) < 90 && pixels[i + 3] > 200) return true;
+  return false;
+};
+const look = () => ({
+  wakeups: Number(line.dataset.wakeups), arrows: Number(line.dataset.arrows),
+  hint: wanted.closest(".tools").textContent,
+  path: lanes.map(([, y, high]) => painted(1e6, y + high + 1)),
+});
+found.hidden = wanted.parentNode.hidden;
+found.first = look();
+wanted.click();
+found.off = look();
+line.dispatchEvent(new KeyboardEvent("keydown", { key: "w", cancelable: true, bubbles: true }));
+found.again = look();
+const y = lanes[2] ? lanes[2][1] + 5 : 0;
+line.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + x(5e5), clientY: box.top + y, bubbles: true }));
+found.said = tip.textContent;
+line.dispatchEvent(new WheelEvent("wheel", { deltaY: -2500, ctrlKey: true, cancelable: true, clientX: box.left + x(1e6), clientY: box.top + 30, bubbles: true }));
+found.closer = look();
+"##;
+
+/// Four threads. The third waits `waits` times in a call of a millisecond, in turn until the first one wakes it, and
+/// until a thread does that the page does not know.
+fn wakes(waits: u64) -> Run {
+    let mut profile = testgen::example(0, 1, 4);
+    let tids: Vec<u32> = profile.data.threads.iter().map(|t| t.tid).collect();
+    profile.events.clear();
+    profile.data.at_ns = waits * 2_000_000;
+    for thread in &mut profile.data.threads {
+        (thread.started_ns, thread.ended_ns) = (0, Some(waits * 2_000_000));
+        profile.events.push(TimedEvent {
+            tid: thread.tid,
+            call: "getpid".to_owned(),
+            end_ns: 10,
+            ..TimedEvent::default()
+        });
+    }
+    for n in 0..waits {
+        let wait = TimedEvent {
+            tid: tids[2],
+            call: "futex".to_owned(),
+            start_ns: n * 2_000_000 + 100_000,
+            end_ns: n * 2_000_000 + 1_000_000,
+            ..TimedEvent::default()
+        };
+        profile.events.push(TimedEvent {
+            call: BLOCKED.to_owned(),
+            waker: Some(if n % 2 == 0 { tids[0] } else { 77 }),
+            ..wait.clone()
+        });
+        profile.events.push(wait);
+    }
+    Run::new(vec![profile])
+}
+
+#[test]
+fn arrows_show_who_ended_a_wait() {
+    let found = visit_by(&wakes(9), POINTS, 1280);
+    assert_eq!(found["errors"], serde_json::json!([]));
+    assert_eq!(found["hidden"], false);
+    for view in ["first", "again"] {
+        // Those of the unknown thread lead from nowhere.
+        assert_eq!(found[view]["arrows"], 5, "{found}");
+        // Below the first two lanes: from the first thread to the third.
+        let path = [true, true, false, false];
+        assert_eq!(found[view]["path"], serde_json::json!(path), "{found}");
+        assert!(found[view]["hint"].to_string().contains("5 in view"));
+    }
+    assert_eq!(found["off"]["arrows"], 0);
+    assert_eq!(
+        found["off"]["path"],
+        serde_json::json!([false, false, false, false])
+    );
+    let said = found["said"].as_str().expect("a text");
+    assert!(said.ends_with("\nwoken by 4000 pi"), "{said}");
+    // Too many at first.
+    let found = visit_by(&wakes(1200), POINTS, 1280);
+    assert_eq!(found["errors"], serde_json::json!([]));
+    let first = &found["first"];
+    assert_eq!(first["wakeups"], 600);
+    assert_eq!(first["arrows"], 0);
+    let hint = first["hint"].to_string();
+    assert!(hint.contains("600 in view: zoom in"), "{hint}");
+    let closer = found["closer"]["arrows"].as_u64().expect("a number");
+    assert!((1..50).contains(&closer), "{found}");
+    // Without wakeups there is nothing to choose.
+    assert_eq!(visit_by(&computes(5), POINTS, 1280)["hidden"], true);
 }
 
 /// Measures the widths of all elements.
