@@ -38,7 +38,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Instant;
 
-use spile_ir::interp::ScriptError;
+use spile_ir::interp::{ScriptError, is_overflow};
 use spile_ir::marks::Marks;
 use spile_ir::{HandlerId, Program, ProgramFacts, Stream};
 use spile_layout::{RecordShape, SymbolicForm};
@@ -439,7 +439,7 @@ impl Controller {
 
     /// Whether an error is only counted.
     fn is_silent(&self, message: &str) -> bool {
-        self.silent_errors || self.silent_overflows && way_out::is_overflow(message)
+        self.silent_errors || self.silent_overflows && is_overflow(message)
     }
 
     fn script_error(&mut self, error: &ScriptError, handler: HandlerId) {

@@ -11,6 +11,12 @@ pub const ARRAY_OVERFLOW: &str = "Array overflow, check MAXMAPENTRIES";
 /// The message of a full array of statistics, before its name.
 pub const AGGREGATE_OVERFLOW: &str = "aggregation overflow in ";
 
+/// Whether a handler's error is that of a full array.
+#[must_use]
+pub fn is_overflow(error: &str) -> bool {
+    error == ARRAY_OVERFLOW || error.starts_with(AGGREGATE_OVERFLOW)
+}
+
 /// The message when an array is full.
 #[must_use]
 pub fn overflow(global: &Global) -> String {

@@ -21,7 +21,9 @@ mod strings;
 pub(crate) mod value;
 
 pub use array::MemArray;
-pub use element::{AGGREGATE_OVERFLOW, ARRAY_OVERFLOW, Cell, Element, matches, overflow};
+pub use element::{
+    AGGREGATE_OVERFLOW, ARRAY_OVERFLOW, Cell, Element, is_overflow, matches, overflow,
+};
 pub use env::{Env, Globals, iterate_elements};
 pub use exec::{Limit, run};
 pub use foreach::ForeachIter;

@@ -53,11 +53,6 @@ fn way_out(error: &str, site: SiteId, handler: HandlerId, program: &Program) -> 
     Some(elements(program, name))
 }
 
-/// Whether an array was full.
-pub(super) fn is_overflow(error: &str) -> bool {
-    error == ARRAY_OVERFLOW || error.starts_with(AGGREGATE_OVERFLOW)
-}
-
 /// MAXACTION as a limit.
 fn actions(program: &Program, kernel: bool) -> String {
     let limits = &program.limits;

@@ -61,7 +61,7 @@ pub enum FrameStream {
 const STREAMS: [FrameStream; 3] = [FrameStream::End, FrameStream::Output, FrameStream::Messages];
 
 /// A frame: its stream and its contents.
-pub type Frame = (FrameStream, Vec<u8>);
+pub type RecordedFrame = (FrameStream, Vec<u8>);
 
 /// The frames of a session, as its socket gives them.
 #[derive(Default)]
@@ -90,7 +90,7 @@ impl Frames {
     ///
     /// # Errors
     /// Bytes that are no frame.
-    pub fn next_frame(&mut self) -> io::Result<Option<Frame>> {
+    pub fn next_frame(&mut self) -> io::Result<Option<RecordedFrame>> {
         let Some([stream, length @ ..]) = self.bytes.first_chunk::<HEADER>() else {
             return Ok(None);
         };
