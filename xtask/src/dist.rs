@@ -19,7 +19,7 @@ const TOOLS: [(&str, &str); 2] = [("cargo-deb", "3.8.0"), ("cargo-generate-rpm",
 /// Compiler flags: a static C library; addresses that are fixed, as `crates/spile/build.rs` has them for other
 /// builds; one copy of functions with the same code; and no symbols, which the profile alone keeps because the
 /// program's package has its own level of optimisation.
-const STATIC: &str = "-C strip=symbols -C target-feature=+crt-static -C relocation-model=static -C llvm-args=-inline-threshold=30 -C link-arg=-Wl,--icf=all";
+const STATIC: &str = "-C strip=symbols -C target-feature=+crt-static -C relocation-model=static -C llvm-args=-inline-threshold=10 -C link-arg=-Wl,--icf=all";
 /// Exit status of a script that cannot run here.
 const CANNOT: i32 = 77;
 

@@ -177,7 +177,8 @@ impl Programs<'_> {
             self.pool.emit_pending().map_err(program_error)?;
             let (slots, subs) = depth::size(&function, &self.pool.subs);
             let much = slots > MOST_SLOTS || subs > MOST_SUBPROGRAMS;
-            if much && handlers.len() > 1 && can_split(&attach) {
+            let several = handlers.len() > 1 && can_split(&attach);
+            if several && (much || depth::is_too_deep(&function, &self.pool.subs)) {
                 // The programs run one after the other, as the handlers would in one program.
                 let parts: Vec<_> = handlers.iter().map(|id| format!("h{}", id.0)).collect();
                 self.pool.subs.retain(|name, _| !parts.contains(name));

@@ -13,16 +13,17 @@ pub(crate) const MOST: usize = 8;
 
 /// The longest chain of calls in an object, starting with a program.
 pub(crate) fn deepest(spec: &ObjectSpec) -> Vec<&str> {
-    let subs = spec.subprograms.iter().map(|f| (f.name.as_str(), f));
-    let mut call_chains = CallChains {
-        subs: subs.collect(),
-        chains: FxHashMap::default(),
-    };
+    let mut call_chains = CallChains::new(spec.subprograms.iter());
     let chains = spec
         .programs
         .iter()
         .map(|p| call_chains.longest_chain(&p.function));
     chains.max_by_key(Vec::len).unwrap_or_default()
+}
+
+/// Whether a program's longest chain of calls has more frames than the kernel allows.
+pub(crate) fn is_too_deep(program: &AsmFunction, subs: &BTreeMap<String, AsmFunction>) -> bool {
+    CallChains::new(subs.values()).longest_chain(program).len() > MOST
 }
 
 /// Instruction slots of a program with all its callees, and the number of callees.
@@ -51,6 +52,13 @@ struct CallChains<'a> {
 }
 
 impl<'a> CallChains<'a> {
+    fn new(subs: impl Iterator<Item = &'a AsmFunction>) -> CallChains<'a> {
+        CallChains {
+            subs: subs.map(|f| (f.name.as_str(), f)).collect(),
+            chains: FxHashMap::default(),
+        }
+    }
+
     fn longest_chain(&mut self, f: &'a AsmFunction) -> Vec<&'a str> {
         if let Some(chain) = self.chains.get(f.name.as_str()) {
             return chain.clone();

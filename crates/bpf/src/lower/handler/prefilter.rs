@@ -61,7 +61,13 @@ impl BodyContext<'_> {
     }
 
     fn find_split(&self) -> Option<PrefilterSplit> {
-        if self.facts.sets_verdict() {
+        // The text of a call's arguments takes six nested calls, and a loop's steps one: the kernel allows no more.
+        let is_text = |i: &Inst| {
+            let texts = [Intrinsic::SysArgstr, Intrinsic::SysArgtext];
+            matches!(i, Inst::Intr { f, .. } if texts.contains(f))
+        };
+        let deep = !self.alloc.resume.is_empty() && self.body.insts().any(is_text);
+        if deep || self.facts.sets_verdict() {
             return None;
         }
         let path = self.leading_tests();

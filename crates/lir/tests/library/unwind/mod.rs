@@ -264,10 +264,11 @@ fn check_records(
             .map(|n| world.range(n));
         prop_assert!(ranges.any(|range| range == (field(2), field(3))));
         for (i, name) in record[16 + 48..].chunks(FILE_NAME).enumerate() {
-            let wanted = if i < world.depth {
-                World::name(file, i)
-            } else {
-                String::new()
+            // A file without a path is its own root.
+            let wanted = match (i, world.depth) {
+                (0, 0) => "root".to_owned(),
+                (i, depth) if i < depth => World::name(file, i),
+                _ => String::new(),
             };
             prop_assert!(
                 name.starts_with(&[wanted.as_bytes(), &[0]].concat()),
