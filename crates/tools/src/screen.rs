@@ -173,6 +173,47 @@ pub(crate) fn keyboard_source(live: &Rc<RefCell<Live>>) -> io::Result<ExternalSo
     })
 }
 
+/// The number of rows above the shown part after a key that scrolls; `None` for other keys.
+pub(crate) fn scrolled(above: usize, key: KeyCode) -> Option<usize> {
+    Some(match key {
+        KeyCode::Up | KeyCode::Char('k') => above.saturating_sub(1),
+        KeyCode::Down | KeyCode::Char('j') => above + 1,
+        KeyCode::PageUp => above.saturating_sub(10),
+        KeyCode::PageDown => above + 10,
+        KeyCode::Home => 0,
+        KeyCode::End => usize::MAX,
+        _ => return None,
+    })
+}
+
+/// The columns that fit in a width, each with its index and its own width. `ranked`: their indexes and least
+/// widths, the most important first; `widths`: the widths that they need.
+pub(crate) fn fit(
+    ranked: impl Iterator<Item = (usize, usize)>,
+    widths: &[usize],
+    spacing: usize,
+    width: usize,
+) -> Vec<(usize, usize)> {
+    let mut left = width;
+    let mut shown: Vec<(usize, usize)> = Vec::new();
+    for (index, least) in ranked {
+        let gap = if shown.is_empty() { 0 } else { spacing };
+        // After a column that does not fit, less important ones are not shown either.
+        let Some(rest) = left.checked_sub(gap + least) else {
+            break;
+        };
+        left = rest;
+        shown.push((index, least));
+    }
+    for (index, width) in &mut shown {
+        let more = left.min(widths[*index] - *width);
+        *width += more;
+        left -= more;
+    }
+    shown.sort_unstable();
+    shown
+}
+
 /// Whether the locale cannot show characters beyond ASCII.
 pub(crate) fn ascii_only() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]

@@ -7,12 +7,13 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::ValueEnum;
-use memchr::memmem;
 use spile_kernel::process;
 use spile_profile::model::Snapshot;
+
+use super::program;
 
 /// The choice of the option `--python`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -59,23 +60,13 @@ fn is_interpreter(file: &Path) -> bool {
 
 fn may_start_python(command: &[String]) -> bool {
     let named = |word: &String| word.contains("python") || word.ends_with(".py");
-    let Some(program) = command.first() else {
+    let Some(word) = command.first() else {
         return false;
     };
-    let name = Path::new(program).file_name().unwrap_or_default();
+    let name = Path::new(word).file_name().unwrap_or_default();
     STARTERS.iter().any(|starter| name == *starter)
         || command.iter().any(named)
-        || file_of(program).is_some_and(|file| starts_python(&file).unwrap_or(true))
-}
-
-/// The file that a command's first word names.
-fn file_of(program: &str) -> Option<PathBuf> {
-    if program.contains('/') {
-        return Some(program.into());
-    }
-    let path = std::env::var_os("PATH")?;
-    let files = std::env::split_paths(&path).map(|dir| dir.join(program));
-    files.into_iter().find(|file| file.is_file())
+        || program::file_of(word).is_some_and(|file| starts_python(&file).unwrap_or(true))
 }
 
 /// Whether a file is a script, or a program with Python in it.
@@ -88,9 +79,7 @@ fn starts_python(file: &Path) -> std::io::Result<bool> {
     }
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
-    Ok(IN_FILES
-        .iter()
-        .any(|part| memmem::find(&bytes, part).is_some()))
+    Ok(program::contains(&bytes, &IN_FILES))
 }
 
 /// The samples in the interpreter.

@@ -9,6 +9,7 @@ mod events;
 mod interpreters;
 mod java;
 mod live;
+mod program;
 mod ranks;
 mod recording_file;
 mod regions;
@@ -21,7 +22,6 @@ mod waiting;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -562,17 +562,7 @@ pub(crate) fn command(words: &[String]) -> Result<String, Failure> {
             "no command: give one, as in `spile profile ./app`, or -p PID",
         ));
     };
-    let runs = |path: &Path| {
-        path.metadata()
-            .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-    };
-    let exists = if program.contains('/') {
-        runs(Path::new(program))
-    } else {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|dir| runs(&dir.join(program)))
-    };
-    if !exists {
+    if program::file_of(program).is_none() {
         return Err(fail(format_args!(
             "{program}: there is no such program{}",
             if Path::new(program).exists() {

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use memchr::memmem;
 use spile_kernel::process;
 
+use super::program;
 use super::times::{self, CountFolder};
 use spile_plain::messages::print_stderr;
 
@@ -25,9 +25,7 @@ const IN_FILES: [&[u8]; 4] = [b"GOMP_", b"OMP_NUM_THREADS", b"MPI_Init", b"spile
 /// Whether the program of a process can have regions; false if its file cannot be read any more.
 pub(super) fn may_have_any(pid: u32) -> bool {
     let bytes = std::fs::read(format!("/proc/{pid}/exe")).unwrap_or_default();
-    IN_FILES
-        .iter()
-        .any(|part| memmem::find(&bytes, part).is_some())
+    program::contains(&bytes, &IN_FILES)
 }
 
 /// Makes the command load the library that reports which region of a program a thread is in.

@@ -161,6 +161,7 @@ impl ViewState {
 
 impl View for ViewState {
     fn key(&mut self, key: KeyEvent) -> ControlFlow<()> {
+        self.above = screen::scrolled(self.above, key.code).unwrap_or(self.above);
         match key.code {
             _ if screen::quits(&key) => return ControlFlow::Break(()),
             KeyCode::Left | KeyCode::Char('<' | 'h') => self.sort_by_neighbour(-1),
@@ -176,12 +177,6 @@ impl View for ViewState {
                 self.whole = !self.whole;
                 self.choose();
             }
-            KeyCode::Up | KeyCode::Char('k') => self.above = self.above.saturating_sub(1),
-            KeyCode::Down | KeyCode::Char('j') => self.above += 1,
-            KeyCode::PageUp => self.above = self.above.saturating_sub(10),
-            KeyCode::PageDown => self.above += 10,
-            KeyCode::Home => self.above = 0,
-            KeyCode::End => self.above = usize::MAX,
             _ => {}
         }
         self.above = self.above.min(self.shown.rows.len().saturating_sub(1));

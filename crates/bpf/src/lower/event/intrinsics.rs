@@ -282,7 +282,7 @@ impl HandlerCodegen<'_> {
         self.def_int(dst, bit)
     }
 
-    /// Sets a process's bit in the table of those that are followed.
+    /// Marks a process as followed: its bit in the table of processes.
     fn tree_add(&mut self, pid: Val) -> Res {
         let table = self.plan.layout.tree.ok_or("no processes are followed")?;
         let pid = self.number_in_reg(pid)?;

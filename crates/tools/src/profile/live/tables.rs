@@ -287,26 +287,11 @@ pub(super) fn fit(kind: Kind, rows: &[&Vec<Cell>], order: usize, width: usize) -
     let widths: Vec<usize> = (0..columns.len()).map(needs).collect();
     let ranks = (0..columns.len()).filter_map(|rank| columns.iter().position(|c| c.rank == rank));
     let ranks = std::iter::once(order).chain(ranks.filter(|i| *i != order));
-    let mut left = width;
-    let mut shown: Vec<(usize, usize)> = Vec::new();
-    for i in ranks {
-        let least = match columns[i].is_text {
-            true => widths[i].min(columns[i].least),
-            false => widths[i],
-        };
-        let gap = if shown.is_empty() { 0 } else { SPACING };
-        let Some(rest) = left.checked_sub(gap + least) else {
-            break;
-        };
-        left = rest;
-        shown.push((i, least));
-    }
-    for (i, width) in &mut shown {
-        let more = left.min(widths[*i] - *width);
-        *width += more;
-        left -= more;
-    }
-    shown.sort_unstable();
+    let ranked = ranks.map(|i| match columns[i].is_text {
+        true => (i, widths[i].min(columns[i].least)),
+        false => (i, widths[i]),
+    });
+    let shown = screen::fit(ranked, &widths, SPACING, width);
     Fitted {
         columns: shown,
         rows: texts,

@@ -180,6 +180,7 @@ impl LiveTables {
 
 impl View for LiveTables {
     fn key(&mut self, key: KeyEvent) -> ControlFlow<()> {
+        self.above = screen::scrolled(self.above, key.code).unwrap_or(self.above);
         match key.code {
             KeyCode::Esc if self.help => self.help = false,
             _ if screen::quits(&key) => return ControlFlow::Break(()),
@@ -201,12 +202,6 @@ impl View for LiveTables {
                     self.shown = Some(std::mem::take(&mut self.last));
                 }
             }
-            KeyCode::Up | KeyCode::Char('k') => self.above = self.above.saturating_sub(1),
-            KeyCode::Down | KeyCode::Char('j') => self.above += 1,
-            KeyCode::PageUp => self.above = self.above.saturating_sub(10),
-            KeyCode::PageDown => self.above += 10,
-            KeyCode::Home => self.above = 0,
-            KeyCode::End => self.above = usize::MAX,
             KeyCode::Char(c) => {
                 if let Some((kind, ..)) = Kind::ALL.iter().find(|(_, key, _)| *key == c) {
                     self.change_to(*kind);

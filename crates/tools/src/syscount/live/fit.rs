@@ -1,6 +1,7 @@
 //! Fits a table to a terminal: columns are dropped by rank, texts are cut, numbers never are.
 
 use super::super::show::Column;
+use crate::screen;
 
 /// Blanks between two columns.
 pub(super) const SPACING: usize = 2;
@@ -40,23 +41,9 @@ pub(super) fn columns(
 ) -> Vec<(usize, usize)> {
     let location = |wanted: Column| columns.iter().position(|c| *c == wanted);
     let ranks = std::iter::once(order).chain(RANKS.into_iter().filter(|c| *c != order));
-    let mut left = width;
-    let mut shown: Vec<(usize, usize)> = Vec::new();
-    for (index, column) in ranks.filter_map(|c| Some((location(c)?, c))) {
-        let width = min_width(column, widths[index]);
-        let gap = if shown.is_empty() { 0 } else { SPACING };
-        // After a column that does not fit, less important ones are not shown either.
-        let Some(rest) = left.checked_sub(gap + width) else {
-            break;
-        };
-        left = rest;
-        shown.push((index, width));
-    }
-    for (index, width) in &mut shown {
-        let more = left.min(widths[*index] - *width);
-        *width += more;
-        left -= more;
-    }
-    shown.sort_unstable();
-    shown
+    let ranked = ranks.filter_map(|c| {
+        let index = location(c)?;
+        Some((index, min_width(c, widths[index])))
+    });
+    screen::fit(ranked, widths, SPACING, width)
 }
