@@ -405,7 +405,7 @@ pub fn mapped_files(process: u32) -> Vec<PathBuf> {
 }
 
 /// The programs that a command line names: the first word, and all words that are paths, as behind
-/// `env` or `taskset`.
+/// `env` or `taskset`. The libraries of `LD_PRELOAD` follow, because the dynamic linker adds them to each program.
 pub fn programs_of(command: &str) -> Vec<PathBuf> {
     let words = shlex::split(command).unwrap_or_default();
     let mut paths: Vec<PathBuf> = words
@@ -417,6 +417,9 @@ pub fn programs_of(command: &str) -> Vec<PathBuf> {
         let files = std::env::split_paths(&dirs).map(|d| d.join(first));
         paths.extend(files.into_iter().find(|p| p.is_file()));
     }
+    let added = std::env::var("LD_PRELOAD").unwrap_or_default();
+    let added = added.split([':', ' ']).map(PathBuf::from);
+    paths.extend(added.filter(|p| p.is_absolute()));
     paths
 }
 
