@@ -64,7 +64,7 @@ pub struct Finding {
     pub wait: Option<WaitKind>,
     /// What they waited for, see [`crate::model::Sample::object`].
     pub object: Option<String>,
-    /// For a lock, the function that released it most often in time, with its line.
+    /// The function that ended most of the waits for a lock, a condition or a semaphore, with its line.
     pub holder: Option<String>,
     /// Their time there.
     pub ns: Ns,
@@ -141,7 +141,7 @@ fn findings_without(
                     By::Module => {
                         let module = match sample.wait {
                             Some(WaitKind::Barrier | WaitKind::Mpi) => sample.inner_module(),
-                            Some(WaitKind::Lock) | None => None,
+                            _ => None,
                         };
                         let module = module.or(place.module.clone());
                         place.named(module)
@@ -225,7 +225,7 @@ fn finding(place: Place, sum: Sum, holders: &Holders) -> Finding {
         function: place.function,
         location: longest(sum.lines).or(place.module),
         caller: place.caller,
-        holder: longest(released).filter(|_| place.wait == Some(WaitKind::Lock)),
+        holder: longest(released).filter(|_| place.wait.is_some_and(WaitKind::has_waker)),
         wait: place.wait,
         object: place.object,
         ns: sum.ns,
@@ -308,7 +308,7 @@ fn region_function(at: &PathLocation, wait: Option<WaitKind>) -> Option<&str> {
     match wait? {
         WaitKind::Barrier => function_of_parallel(region.name()),
         WaitKind::Mpi => region.name().split(" (").next(),
-        WaitKind::Lock => None,
+        _ => None,
     }
 }
 
@@ -350,6 +350,11 @@ impl Finding {
     pub(crate) fn is_fault(&self) -> bool {
         let known = !self.function.is_empty() || self.location.is_some();
         self.part == TimePart::Blocked && self.call.is_none() && known
+    }
+
+    /// What the threads waited for, if neither a partner nor a file.
+    pub(crate) fn own_wait(&self) -> Option<WaitKind> {
+        self.wait.filter(|kind| !kind.is_for_partners())
     }
 
     /// Whether the threads waited at a barrier.
@@ -407,6 +412,16 @@ impl Finding {
                 None => in_place("waiting in page faults".to_owned()),
             },
             TimePart::Blocked if call.is_empty() => in_place("stopped".to_owned()),
+            TimePart::Blocked if let Some(kind) = self.own_wait() => {
+                let waits = in_place(match &self.object {
+                    Some(object) => format!("waiting for {}, `{object}`,", kind.noun()),
+                    None => format!("waiting for {}", kind.noun()),
+                });
+                match &self.holder {
+                    Some(holder) => format!("{waits}, signalled by {holder}"),
+                    None => waits,
+                }
+            }
             TimePart::Blocked => match &self.object {
                 Some(object) => in_place(format!("waiting in {call} of {object}")),
                 None => in_place(format!("waiting in {call}")),

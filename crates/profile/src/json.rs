@@ -9,6 +9,7 @@ use crate::imbalance::{Imbalance, imbalances};
 use crate::model::{CallParts, Ns, TimePart};
 use crate::report::notes;
 use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, Run, Summary, TimeSum};
+use crate::waits::WaitKind;
 
 /// The version of both objects. New fields do not change it.
 const VERSION: u32 = 1;
@@ -93,7 +94,15 @@ pub fn json_diff(a: &[Run], b: &[Run]) -> String {
             change[side] = json!({ "time": change[side]["time"] });
         }
         for key in [
-            "part", "call", "function", "location", "caller", "lock", "barrier", "mpi",
+            "part",
+            "call",
+            "function",
+            "location",
+            "caller",
+            "lock",
+            "barrier",
+            "mpi",
+            "waits_for",
         ] {
             change[key] = place[key].take();
         }
@@ -148,7 +157,7 @@ fn place(finding: &Finding) -> Value {
     json!({
         "part": finding.part.key(), "call": finding.call, "function": finding.function,
         "location": finding.location, "caller": finding.caller, "lock": finding.is_lock(),
-        "barrier": finding.is_barrier(), "mpi": finding.is_mpi(), "object": finding.object, "released_by": finding.holder, "time": finding.ns,
+        "barrier": finding.is_barrier(), "mpi": finding.is_mpi(), "waits_for": finding.wait.map(WaitKind::name), "object": finding.object, "released_by": finding.holder, "time": finding.ns,
         "threads": finding.threads,
     })
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use spile_cast::Cast;
 
 use crate::model::{
-    Activity, CallTotals, Frame, Ns, Profile, ROOT, Sample, Stack, Thread, TimePart,
+    Activity, CallTotals, Frame, Ns, Process, Profile, ROOT, Sample, Stack, Thread, TimePart,
 };
 use crate::paths::{LocationKind, Locations, PathSample, functions};
 use crate::waits::{WaitKind, WaitKinds};
@@ -67,6 +67,7 @@ pub(crate) fn paths(profile: &Profile) -> HashMap<u32, Vec<PathSample>> {
         locations: Locations::new(profile),
         samples: by_thread(profile),
         waits: WaitKinds::default(),
+        children: children(profile),
         paths: HashMap::new(),
     };
     let mut blocked: HashMap<u32, Ns> = HashMap::new();
@@ -86,6 +87,24 @@ pub(crate) fn paths(profile: &Profile) -> HashMap<u32, Vec<PathSample>> {
         attribution.outside(thread, &contexts, blocked);
     }
     attribution.paths
+}
+
+/// The names of the child processes that ended most of the waits of threads, by the threads' ids.
+fn children(profile: &Profile) -> HashMap<u32, &str> {
+    let data = &profile.data;
+    let processes: HashMap<u32, u32> = data.threads.iter().map(|t| (t.tid, t.pid)).collect();
+    let rows: HashMap<u32, &Process> = data.processes.iter().map(|p| (p.pid, p)).collect();
+    let mut longest: HashMap<u32, (Ns, &str)> = HashMap::new();
+    for row in &data.wakers {
+        let child = row.waker.and_then(|tid| rows.get(processes.get(&tid)?));
+        let Some(child) = child.filter(|c| processes.get(&row.tid) == Some(&c.ppid)) else {
+            continue;
+        };
+        let known = longest.entry(row.tid).or_default();
+        *known = (*known).max((row.ns, &child.comm));
+    }
+    let names = longest.into_iter();
+    names.map(|(tid, (_, name))| (tid, name)).collect()
 }
 
 /// The samples by thread and activity. Where the stacks of all calls were recorded, they replace the
@@ -121,6 +140,8 @@ struct Attribution<'a> {
     locations: Locations<'a>,
     samples: HashMap<u32, ThreadSamples<'a>>,
     waits: WaitKinds,
+    /// The child that ended most of a thread's waits, by the thread's id.
+    children: HashMap<u32, &'a str>,
     paths: HashMap<u32, Vec<PathSample>>,
 }
 
@@ -240,9 +261,9 @@ impl<'a> Attribution<'a> {
             paths.push(PathSample {
                 path,
                 part: Some(time.part),
-                wait: self.wait(time.part, time.context, &[]),
+                wait: self.wait(&time, time.context, &[]),
                 futex: None,
-                object: None,
+                object: self.child(&time),
                 count: time.count,
                 ns: time.ns,
             });
@@ -261,12 +282,17 @@ impl<'a> Attribution<'a> {
             path.extend(functions(sample.kernel, LocationKind::Kernel));
             let nameless = !named || path.is_empty();
             path.extend(nameless.then(|| self.locations.state(time.part)));
+            let wait = self.wait(&time, sample.context, sample.frames);
+            let object = sample.object.map(|name| match wait {
+                Some(WaitKind::Condition) => variable_of_condition(name),
+                _ => name,
+            });
             paths.push(PathSample {
                 path,
                 part: Some(time.part),
-                wait: self.wait(time.part, sample.context, sample.frames),
+                wait,
                 futex: sample.futex,
-                object: sample.object.cloned(),
+                object: object.map(str::to_owned).or_else(|| self.child(&time)),
                 count: if call.is_some() { count } else { sample.count },
                 ns,
             });
@@ -276,16 +302,37 @@ impl<'a> Attribution<'a> {
 
     /// What a thread with these frames waits for in a context. In barriers and in MPI only the
     /// libraries wait, asleep or not.
-    fn wait(&mut self, part: TimePart, context: u32, frames: &[Frame]) -> Option<WaitKind> {
-        let kind = match part {
+    fn wait(&mut self, time: &Measured<'_>, context: u32, frames: &[Frame]) -> Option<WaitKind> {
+        let kind = match time.part {
             TimePart::Blocked | TimePart::User | TimePart::SyscallCpu => self.waits.of(frames),
             _ => return None,
         };
-        let kind = kind.filter(|kind| part == TimePart::Blocked || *kind == WaitKind::Barrier);
-        kind.or_else(|| match self.locations.wait(context)? {
+        let blocked = time.part == TimePart::Blocked;
+        let kind = kind.filter(|kind| blocked || *kind == WaitKind::Barrier);
+        let kind = kind.or_else(|| match self.locations.wait(context)? {
             WaitKind::Barrier if frames.first().is_some_and(|frame| !frame.in_library()) => None,
             kind => Some(kind),
-        })
+        });
+        kind.or_else(|| WaitKind::of_call(time.call).filter(|_| blocked))
+    }
+
+    /// The name of the child that a thread waited for, if it did.
+    fn child(&self, time: &Measured<'_>) -> Option<String> {
+        let waits =
+            time.part == TimePart::Blocked && WaitKind::of_call(time.call) == Some(WaitKind::Child);
+        waits
+            .then(|| self.children.get(&time.tid))
+            .flatten()
+            .map(|name| (*name).to_owned())
+    }
+}
+
+/// The variable of a condition by that of a futex in it: glibc's conditions have two, at offsets that depend on the
+/// version, and 48 bytes.
+fn variable_of_condition(futex: &str) -> &str {
+    match futex.rsplit_once("+0x") {
+        Some((name, offset)) if u64::from_str_radix(offset, 16).is_ok_and(|at| at < 48) => name,
+        _ => futex,
     }
 }
 
@@ -314,6 +361,18 @@ fn shares(number: u64, weights: &[u64]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_condition_has_the_name_of_its_variable() {
+        for (futex, name) in [
+            ("ready+0x28", "ready"),
+            ("ready", "ready"),
+            ("pool+0x68", "pool+0x68"),
+            ("a+0xz", "a+0xz"),
+        ] {
+            assert_eq!(variable_of_condition(futex), name);
+        }
+    }
 
     #[test]
     fn shares_add_up() {

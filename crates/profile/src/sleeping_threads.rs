@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use spile_cast::Cast;
 
 use crate::model::{Activity, Ns, Profile, ROOT, Sample, Thread, TimePart};
-use crate::waits::WaitKinds;
+use crate::waits::{WaitKind, WaitKinds};
 
 /// System calls that only wait: for a lock, a time, an event of a file, a signal, a child.
 pub(crate) const WAITS: [&str; 22] = [
@@ -90,7 +90,10 @@ fn waits_for_threads(samples: &[Sample]) -> HashMap<(u32, &str), (Ns, Ns)> {
         let (for_threads, all) = sums.entry((sample.tid, &sample.call)).or_default();
         let before = *all;
         *all = all.saturating_add(sample.ns);
-        if kinds.of(&sample.frames).is_some() {
+        if kinds
+            .of(&sample.frames)
+            .is_some_and(WaitKind::is_for_partners)
+        {
             *for_threads += *all - before;
         }
     }

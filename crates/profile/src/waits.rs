@@ -12,10 +12,72 @@ pub enum WaitKind {
     Barrier,
     /// Other ranks, in a call of MPI, asleep or not.
     Mpi,
+    /// The end of another thread.
+    Thread,
+    /// A condition that another thread signals.
+    Condition,
+    /// A semaphore that another thread posts.
+    Semaphore,
+    /// The end or a change of a child process.
+    Child,
+    /// A time of its own choice.
+    Timer,
+}
+
+impl WaitKind {
+    /// What a call waits for whoever makes it.
+    pub(crate) fn of_call(call: &str) -> Option<WaitKind> {
+        match call {
+            "nanosleep" | "clock_nanosleep" => Some(WaitKind::Timer),
+            "wait4" | "waitid" => Some(WaitKind::Child),
+            _ => None,
+        }
+    }
+
+    /// Its name in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            WaitKind::Lock => "lock",
+            WaitKind::Barrier => "barrier",
+            WaitKind::Mpi => "MPI",
+            WaitKind::Thread => "thread",
+            WaitKind::Condition => "condition",
+            WaitKind::Semaphore => "semaphore",
+            WaitKind::Child => "child",
+            WaitKind::Timer => "timer",
+        }
+    }
+
+    /// What it is the wait for, in a sentence.
+    pub(crate) fn noun(self) -> &'static str {
+        match self {
+            WaitKind::Lock => "a lock",
+            WaitKind::Barrier => "a barrier",
+            WaitKind::Mpi => "other ranks",
+            WaitKind::Thread => "the end of a thread",
+            WaitKind::Condition => "a condition",
+            WaitKind::Semaphore => "a semaphore",
+            WaitKind::Child => "a child",
+            WaitKind::Timer => "a timer",
+        }
+    }
+
+    /// Whether a call of another thread ends it, at the same futex.
+    pub(crate) fn has_waker(self) -> bool {
+        matches!(
+            self,
+            WaitKind::Lock | WaitKind::Condition | WaitKind::Semaphore
+        )
+    }
+
+    /// Whether it is a wait for threads or ranks that work together, which no thread without work makes.
+    pub(crate) fn is_for_partners(self) -> bool {
+        matches!(self, WaitKind::Lock | WaitKind::Barrier | WaitKind::Mpi)
+    }
 }
 
 /// Functions that wait for a lock, by parts of their names.
-const LOCKS: [&str; 13] = [
+const LOCKS: &[&str] = &[
     "__lll_lock_wait",
     "lll_mutex_lock",
     "pthread_mutex_lock",
@@ -33,6 +95,29 @@ const LOCKS: [&str; 13] = [
     "take_gil",
 ];
 
+/// Functions that wait for a thread's end, by parts of their names.
+const JOINS: &[&str] = &[
+    "pthread_join",
+    "pthread_clockjoin",
+    "pthread_timedjoin",
+    "thrd_join",
+];
+
+/// Functions that wait for a condition, by parts of their names.
+const CONDITIONS: &[&str] = &[
+    "pthread_cond_wait",
+    "pthread_cond_timedwait",
+    "pthread_cond_clockwait",
+    "cnd_wait",
+    "cnd_timedwait",
+    // Rust: std and parking_lot.
+    "Condvar::wait",
+    "ObjectMonitor::wait",
+];
+
+/// Functions that wait for a semaphore, by parts of their names.
+const SEMAPHORES: &[&str] = &["sem_wait", "sem_timedwait", "sem_clockwait"];
+
 /// Functions that wait at a barrier, by the beginnings of their names.
 const BARRIERS: [&str; 4] = [
     "GOMP_barrier",
@@ -49,6 +134,9 @@ pub(crate) struct WaitKinds(ByFrame<Option<Role>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Lock,
+    Thread,
+    Condition,
+    Semaphore,
     Barrier,
     /// It waits at a barrier, or as below in a thread of gcc's pool without work.
     GccBarrier,
@@ -58,11 +146,20 @@ enum Role {
     Idle,
 }
 
+/// Roles by parts of functions' names.
+const BY_PART: [(Role, &[&str]); 4] = [
+    (Role::Lock, LOCKS),
+    (Role::Thread, JOINS),
+    (Role::Condition, CONDITIONS),
+    (Role::Semaphore, SEMAPHORES),
+];
+
 impl Role {
     fn of(name: &str) -> Option<Role> {
         let clang = || name.starts_with("__kmp") && name.contains("barrier");
-        if LOCKS.iter().any(|lock| name.contains(lock)) {
-            Some(Role::Lock)
+        let mut by_part = BY_PART.iter();
+        if let Some((role, _)) = by_part.find(|(_, parts)| parts.iter().any(|p| name.contains(p))) {
+            Some(*role)
         } else if name.starts_with("gomp_barrier_wait") {
             Some(Role::GccBarrier)
         } else if name.starts_with("__kmp_fork_barrier") {
@@ -81,7 +178,7 @@ impl WaitKinds {
         &mut self,
         frames: impl IntoIterator<Item = &'a Frame>,
     ) -> Option<WaitKind> {
-        let mut has = [false; 5];
+        let mut has = [false; Role::Idle as usize + 1];
         for frame in frames {
             if let Some(role) = self.0.get(frame, |frame| Role::of(&frame.function)) {
                 has[role as usize] = true;
@@ -92,7 +189,18 @@ impl WaitKinds {
             return Some(WaitKind::Lock);
         }
         let barrier = has(Role::Barrier) || has(Role::GccBarrier) && !has(Role::GccStart);
-        (barrier && !has(Role::Idle)).then_some(WaitKind::Barrier)
+        if barrier && !has(Role::Idle) {
+            return Some(WaitKind::Barrier);
+        }
+        let others = [
+            (Role::Thread, WaitKind::Thread),
+            (Role::Condition, WaitKind::Condition),
+            (Role::Semaphore, WaitKind::Semaphore),
+        ];
+        others
+            .into_iter()
+            .find(|(role, _)| has(*role))
+            .map(|(_, kind)| kind)
     }
 }
 
@@ -126,6 +234,18 @@ mod tests {
             "__pthread_barrier_wait f",
         ] {
             assert_eq!(of(barrier), Some(WaitKind::Barrier), "{barrier}");
+        }
+        for (names, kind) in [
+            ("futex_wait __pthread_clockjoin_ex main", WaitKind::Thread),
+            (
+                "pthread_cond_wait@@GLIBC_2.3.2 take main",
+                WaitKind::Condition,
+            ),
+            ("__new_sem_wait_slow64 sem_wait take", WaitKind::Semaphore),
+            // The thread takes its lock again after the condition was signalled.
+            ("__lll_lock_wait pthread_cond_wait take", WaitKind::Lock),
+        ] {
+            assert_eq!(of(names), Some(kind), "{names}");
         }
         for idle in [
             "gomp_barrier_wait_end gomp_thread_start",

@@ -195,6 +195,42 @@ fn waits_have_their_pipe_peer_and_file() {
 }
 
 #[test]
+fn waits_say_what_for_and_who_ended_them() {
+    let program = compiled("where-waits", "where-waits", &["-g", "-pthread"]);
+    let report = recorded(&["--", program.to_str().unwrap()]);
+    let kinds = [
+        ("nap", "timer", None, None),
+        ("hatch", "child", Some("sleep"), None),
+        ("gather", "thread", None, None),
+        (
+            "take",
+            "condition",
+            Some("ready"),
+            Some("`give` (where-waits.c:"),
+        ),
+        (
+            "draw",
+            "semaphore",
+            Some("stock"),
+            Some("`fill` (where-waits.c:"),
+        ),
+    ];
+    for ((function, kind, object, ended_by), clock) in kinds.into_iter().zip(&report.printed) {
+        let wait = [("function", function), ("waits_for", kind)];
+        // The thread that naps while the first waits for its end only sleeps, and is left out.
+        report.waited(report.time(&wait), *clock);
+        let is = |p: &&Value| wait.iter().all(|(name, value)| p[name] == *value);
+        let place = report.places.iter().find(is).unwrap();
+        assert_eq!(place["object"].as_str(), object, "{place}");
+        let released = place["released_by"].as_str();
+        match ended_by {
+            Some(start) => assert!(released.is_some_and(|by| by.starts_with(start)), "{place}"),
+            None => assert_eq!(released, None, "{place}"),
+        }
+    }
+}
+
+#[test]
 fn a_hung_process_has_the_stacks_of_its_waits() {
     let mut child = Command::new(&*WHERE)
         .arg("hung")

@@ -44,7 +44,11 @@ function head() {
 
 // The state of a place, and its name there.
 const stateOfPlace = place => place.lock ? LOCK : stateOf(place.part);
-const doing = place => place.barrier ? `at a barrier: ${STATES[stateOfPlace(place)].name}` : STATES[stateOfPlace(place)].name;
+function doing(place) {
+  const state = STATES[stateOfPlace(place)].name;
+  if (place.barrier) return `at a barrier: ${state}`;
+  return place.part === "blocked" && place.waits_for && !place.lock ? `${state}: ${place.waits_for}` : state;
+}
 
 // The regular expression that finds a place in the flame graph.
 function searchFor(place) {

@@ -27,6 +27,8 @@ impl WaitObject {
         let object = finding.object.as_deref();
         match object? {
             _ if finding.is_lock() => Some(WaitObject::Lock),
+            // A child, or a variable with a condition or a semaphore.
+            _ if finding.own_wait().is_some() => None,
             // A variable with a futex that is no lock.
             _ if finding
                 .call

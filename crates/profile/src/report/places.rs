@@ -113,7 +113,10 @@ pub(super) fn doing(finding: &Finding) -> String {
         (TimePart::User, _) if finding.is_mpi() => "MPI (on CPU)".to_owned(),
         (TimePart::User, _) => "running".to_owned(),
         (TimePart::SyscallCpu, Some(call)) => call.clone(),
-        (TimePart::Blocked, Some(call)) => format!("wait: {call}"),
+        (TimePart::Blocked, Some(call)) => {
+            let what = finding.own_wait().map_or(&**call, |kind| kind.name());
+            format!("wait: {what}")
+        }
         _ if finding.is_fault() => "wait: page fault".to_owned(),
         (part, _) => part.brief().to_owned(),
     }
