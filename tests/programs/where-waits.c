@@ -1,4 +1,5 @@
-/* Waits for a timer, a child, a thread, a condition and a semaphore, and prints the times in nanoseconds. */
+/* Waits for a timer, a child, a thread, a condition and a semaphore, and prints the times in nanoseconds;
+ * last that of a wait for a semaphore that the program's end cuts short. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdint.h>
@@ -92,6 +93,29 @@ __attribute__((noinline)) static void draw(void) {
   KEEP;
 }
 
+static sem_t never;
+static uint64_t stays;
+
+__attribute__((noinline)) static void stay(void) {
+  sem_init(&never, 0, 0);
+  stays = now();
+  sem_wait(&never);
+  KEEP;
+}
+
+/* A thread without work would only sleep, and be left out. */
+static void works(void) {
+  uint64_t start = now();
+  while (now() - start < 100000000) KEEP;
+}
+
+/* Waits until the program's end. */
+static void *stayer(void *unused) {
+  works();
+  stay();
+  return unused;
+}
+
 /* Calls a function some times while a thread runs, and prints how long that took. */
 static void timed(void (*function)(void), int times, void *(*partner)(void *)) {
   pthread_t t;
@@ -103,11 +127,15 @@ static void timed(void (*function)(void), int times, void *(*partner)(void *)) {
 }
 
 int main(void) {
+  pthread_t t;
+  pthread_create(&t, 0, stayer, 0);
+  works();
   sem_init(&stock, 0, 0);
   timed(nap, 1, 0);
   timed(hatch, 1, 0);
   timed(gather, 1, 0);
   timed(take, TIMES, giver);
   timed(draw, TIMES, filler);
+  printf("%llu\n", (unsigned long long)(now() - stays));
   return 0;
 }

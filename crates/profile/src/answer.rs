@@ -178,11 +178,11 @@ fn holders(run: &Run) -> Holders {
     for (index, profile) in run.profiles.iter().enumerate() {
         for waker in &profile.data.wakers {
             let Some(futex) = waker.futex else { continue };
-            let frames = waker
-                .frames
-                .iter()
-                .map(|f| function(f, LocationKind::Function));
-            let Some(at) = frames.into_iter().find(|at| !at.in_library()) else {
+            let frames = waker.frames.iter();
+            let frames: Vec<PathLocation> = frames
+                .map(|f| function(f, LocationKind::Function))
+                .collect();
+            let Some(at) = own_function(frames.iter()) else {
                 continue;
             };
             let name = match at.file_and_line() {
@@ -240,11 +240,7 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
         let path = sample.path.iter().rev();
         path.filter(|at| at.kind == LocationKind::Function)
     };
-    let mut own = functions().filter(|at| !at.in_library());
-    let own = own
-        .clone()
-        .find(|at| !in_interpreter(at))
-        .or_else(|| own.next());
+    let own = own_function(functions());
     let inner = functions().next();
     let call = sample.path.iter().find(|at| at.kind == LocationKind::Call);
     // Calls are made by wrappers of the C library, which say nothing.
@@ -318,10 +314,22 @@ fn is_mpi(name: &str) -> bool {
     name.starts_with("MPI_") || name.starts_with("mpi_")
 }
 
-/// Whether a location is in the Python interpreter itself, which works for the functions of a program.
+/// The innermost function of the program on a stack: neither of a library nor of an interpreter, if there is such a one.
+fn own_function<'a>(
+    functions: impl Iterator<Item = &'a PathLocation> + Clone,
+) -> Option<&'a PathLocation> {
+    let mut own = functions.filter(|at| !at.in_library());
+    let in_program = own.clone().find(|at| !in_interpreter(at));
+    in_program.or_else(|| own.next())
+}
+
+/// Programs and libraries that execute the functions of programs in other languages, by the beginnings of their names.
+const INTERPRETERS: [&str; 5] = ["libjvm", "libnode", "libpython", "node", "python"];
+
+/// Whether a location is in an interpreter or virtual machine itself, which works for the functions of a program.
 fn in_interpreter(at: &PathLocation) -> bool {
     let module = at.module.as_deref().unwrap_or_default();
-    module.starts_with("libpython") || module.starts_with("python")
+    INTERPRETERS.iter().any(|name| module.starts_with(name))
 }
 
 /// The findings with at least 5 % of `whole`, the time of all threads.

@@ -173,7 +173,7 @@ impl<'a> Attribution<'a> {
             if ns == 0 && (part == TimePart::Blocked || parts.blocked > 0) {
                 continue;
             }
-            let time = Measured {
+            let mut time = Measured {
                 tid: call.tid,
                 context: call.context,
                 part,
@@ -182,7 +182,11 @@ impl<'a> Attribution<'a> {
                 count: std::mem::take(&mut count),
                 ns,
             };
+            let unseen = without_stack(call, &time, &samples);
+            time.ns -= unseen;
             self.divide(time, &samples);
+            (time.count, time.ns) = (0, unseen);
+            self.divide(time, &[]);
         }
     }
 
@@ -334,6 +338,19 @@ fn variable_of_condition(futex: &str) -> &str {
         Some((name, offset)) if u64::from_str_radix(offset, 16).is_ok_and(|at| at < 48) => name,
         _ => futex,
     }
+}
+
+/// The part of the time blocked in a call that belongs to no stack: the unfinished wait, if it has none. Stacks of earlier
+/// waits say nothing about it.
+fn without_stack(call: &CallTotals, time: &Measured<'_>, samples: &[Samples<'_>]) -> Ns {
+    if time.part != TimePart::Blocked || call.unfinished.is_none() {
+        return 0;
+    }
+    let with_stack = samples
+        .iter()
+        .fold(0, |sum: Ns, s| sum.saturating_add(s.ns));
+    let rest = time.ns.saturating_sub(with_stack);
+    rest.min(call.open_parts().blocked)
 }
 
 /// What a sample stands for, in proportion to others of its activity: measured time if it has one.

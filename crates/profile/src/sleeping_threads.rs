@@ -1,6 +1,6 @@
 //! Threads that only sleep: helpers of libraries that wait for work all their life. Reports list
 //! them separately, so that their waits do not hide those of working threads. A thread that waits for
-//! a lock or at a barrier, as stacks of its waits show, is no such thread.
+//! locks or at barriers for a part of its time, as stacks of its waits show, is no such thread.
 
 use std::collections::{HashMap, HashSet};
 
@@ -39,12 +39,17 @@ pub(crate) const WAITS: [&str; 22] = [
 /// thread was blocked in such calls or in an unfinished one.
 const ASLEEP: u128 = 990;
 
+/// Minimum share, in thousandths of that time, of waits for locks and at barriers by a thread that does not only sleep.
+/// Helpers of a library take locks too.
+const PARTNERS: u128 = 50;
+
 /// Ids of the threads of a profile that only sleep: those blocked in waiting calls for 99 % of the
-/// time that they did not wait for a processor, for longer than they waited for a processor, and in
-/// no region of the program. The thread with the most processor time is never one of them.
+/// time that they did not wait for a processor, for longer than they waited for a processor, less than 5 % of it for
+/// locks and at barriers, and in no region of the program. The thread with the most processor time is never one of them.
 pub fn sleeping_threads(profile: &Profile) -> HashSet<u32> {
     let data = &profile.data;
-    let mut waits: HashMap<u32, Ns> = HashMap::new();
+    // By thread: all waits, and those for locks and at barriers.
+    let mut waits: HashMap<u32, (Ns, Ns)> = HashMap::new();
     let for_threads = waits_for_threads(&data.samples);
     let mut in_regions: HashSet<u32> = data.context_times.iter().map(|row| row.tid).collect();
     for call in &data.calls {
@@ -60,11 +65,12 @@ pub fn sleeping_threads(profile: &Profile) -> HashSet<u32> {
             .get(&(call.tid, &*call.call))
             .copied()
             .unwrap_or_default();
-        let others: Ns = (u128::from(parts.blocked) * u128::from(sampled - for_threads))
+        let for_partners = (u128::from(parts.blocked) * u128::from(for_threads))
             .checked_div(sampled.into())
-            .map_or(parts.blocked, Cast::fit);
-        let sum = waits.entry(call.tid).or_default();
-        *sum = sum.saturating_add(others);
+            .map_or(0, Cast::fit);
+        let (all, partners) = waits.entry(call.tid).or_default();
+        *all = all.saturating_add(parts.blocked);
+        *partners = partners.saturating_add(for_partners);
     }
     // Of several threads with the most processor time, the first counts.
     let busiest = data.threads.iter().rev().max_by_key(|t| on_a_cpu(t));
@@ -72,9 +78,10 @@ pub fn sleeping_threads(profile: &Profile) -> HashSet<u32> {
     let sleeps = |thread: &&Thread| {
         let ready = thread.parts.runnable;
         let rest = u128::from(thread.wall(data.at_ns).saturating_sub(ready));
-        let waits = waits.get(&thread.tid).copied().unwrap_or(0);
+        let (waits, for_partners) = waits.get(&thread.tid).copied().unwrap_or_default();
         rest > 0
             && u128::from(waits) * 1000 >= rest * ASLEEP
+            && u128::from(for_partners) * 1000 < rest * PARTNERS
             && waits > ready
             && Some(thread.tid) != busiest
             && !in_regions.contains(&thread.tid)
@@ -111,7 +118,33 @@ pub(crate) fn on_a_cpu(thread: &Thread) -> Ns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CallParts, CallTotals, TimeParts};
+    use crate::model::{CallParts, CallTotals, Frame, StackFrame, TimeParts};
+
+    /// Of a second of waits, as their stacks say, so much is for a lock.
+    fn lock_waits(tid: u32, ms: Ns) -> [Sample; 2] {
+        [("pthread_cond_wait", 1000 - ms), ("__lll_lock_wait", ms)].map(|(function, ms)| Sample {
+            tid,
+            activity: Activity::Blocked,
+            call: "futex".to_owned(),
+            frames: vec![Frame::new(StackFrame {
+                function: function.to_owned(),
+                ..StackFrame::default()
+            })],
+            ns: ms * 1_000_000,
+            ..Sample::default()
+        })
+    }
+
+    #[test]
+    fn threads_that_wait_for_locks_do_not_only_sleep() {
+        let mut profile = Profile::default();
+        thread(&mut profile, 1, 500_000, waited("futex", 500_000));
+        for (tid, ms) in [(2, 0), (3, 40), (4, 60)] {
+            thread(&mut profile, tid, 0, waited("futex", 1_000_000));
+            profile.data.samples.extend(lock_waits(tid, ms));
+        }
+        assert_eq!(sleeping_threads(&profile), HashSet::from([2, 3]));
+    }
 
     /// A thread that was in the program for `user` ns, and for the rest of 1,000,000 ns in calls.
     fn thread(profile: &mut Profile, tid: u32, user: Ns, call: CallTotals) {

@@ -214,6 +214,7 @@ fn waits_say_what_for_and_who_ended_them() {
             Some("stock"),
             Some("`fill` (where-waits.c:"),
         ),
+        ("stay", "semaphore", Some("never"), None),
     ];
     for ((function, kind, object, ended_by), clock) in kinds.into_iter().zip(&report.printed) {
         let wait = [("function", function), ("waits_for", kind)];
