@@ -8,6 +8,9 @@ use crate::run::{Run, function_of_parallel};
 use crate::sleeping_threads::sleeping_threads;
 use crate::waits::WaitKind;
 
+/// The beginning of the place where a lock was made, in place of its name.
+const MADE: &str = "made in ";
+
 /// Minimum share of a place in the whole time, in percent.
 const LEAST: u128 = 5;
 
@@ -405,7 +408,10 @@ impl Finding {
             TimePart::User => format!("{place}, on the processor"),
             TimePart::SyscallCpu => in_place(format!("the kernel works for {call}")),
             TimePart::Blocked if self.is_lock() => {
-                let lock = self.object.as_ref().map(|name| format!("`{name}`"));
+                let lock = self.object.as_ref().map(|name| match name {
+                    site if site.starts_with(MADE) => format!("a lock, {site},"),
+                    name => format!("`{name}`"),
+                });
                 let waits = in_place(format!(
                     "waiting for {}",
                     lock.as_deref().unwrap_or("a lock")
@@ -422,6 +428,9 @@ impl Finding {
             TimePart::Blocked if call.is_empty() => in_place("stopped".to_owned()),
             TimePart::Blocked if let Some(kind) = self.own_wait() => {
                 let waits = in_place(match &self.object {
+                    Some(site) if site.starts_with(MADE) => {
+                        format!("waiting for {}, {site},", kind.noun())
+                    }
                     Some(object) => format!("waiting for {}, `{object}`,", kind.noun()),
                     None => format!("waiting for {}", kind.noun()),
                 });

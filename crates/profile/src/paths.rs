@@ -88,7 +88,7 @@ impl PathLocation {
 
 impl StackFrame {
     /// Whether it is in a library of the system or of OpenMP, whose functions say little.
-    pub(crate) fn in_library(&self) -> bool {
+    pub fn in_library(&self) -> bool {
         self.is_in(&LIBRARIES) || self.is_in(&OPENMP)
     }
 

@@ -119,6 +119,9 @@ pub struct ProfileCommand {
     /// Ask Java for the names of the functions that it compiled
     #[arg(long, conflicts_with_all = ["system", "noise", "no_samples"])]
     java: bool,
+    /// Name locks that are in no variable by where the program made them
+    #[arg(long, conflicts_with_all = ["system", "noise", "no_samples", "cgroup", "container"])]
+    lock_sites: bool,
     /// Record the call paths from which the program makes system calls
     #[arg(long, conflicts_with_all = ["system", "noise"])]
     stacks: bool,
@@ -151,6 +154,18 @@ impl ProfileCommand {
     /// What it records, if that runs already.
     fn running(&self) -> Result<Option<Running>, Failure> {
         Running::of(self.pid, self.cgroup.as_deref(), self.container.as_deref())
+    }
+
+    /// The path of the program that it records.
+    fn program(&self) -> Result<String, Failure> {
+        let link = self.pid.map(|pid| format!("/proc/{pid}/exe"));
+        let path = match (&link, self.command.first()) {
+            (Some(link), _) => std::fs::read_link(link).ok(),
+            (None, Some(word)) => program::file_of(word),
+            (None, None) => None,
+        };
+        let path = path.map(|path| path.to_string_lossy().into_owned());
+        path.ok_or_else(|| fail(format_args!("--lock-sites: the program has no file")))
     }
 
     /// Whether what it records runs already.
@@ -306,6 +321,9 @@ fn prepare(
         }
         let (kind, number) = cli.event.of_kernel();
         tool.args = [cli.freq, kind, number].map(|n| n.to_string()).to_vec();
+        if cli.lock_sites {
+            tool.args.push(cli.program()?);
+        }
     }
     tool.set("recorder", std::process::id());
     for (name, wanted) in [

@@ -43,6 +43,7 @@ mod counts;
 mod intervals;
 mod lifetimes;
 mod locations;
+mod lock_sites;
 mod now;
 mod python;
 mod unfinished;
@@ -199,13 +200,7 @@ impl ProfileBuilder {
             "call" => self.calls(f)?,
             "event" => self.event(f)?,
             "off" => self.off_cpu(f)?,
-            "wakeup" => {
-                let (woken, waker) = (f.integer()?, f.integer()?);
-                let thread = self.thread(waker);
-                let waker = self.snapshot.threads.get(thread)?.tid;
-                let when = self.since(f.integer()?);
-                self.wakeups.insert(woken, (waker, when));
-            }
+            "wakeup" => self.wakeup(f)?,
             "error" => self.fails(f)?,
             "times" => self.histogram(f)?,
             "stack" => self.stack(f)?,
@@ -213,6 +208,11 @@ impl ProfileBuilder {
             "wait" => self.wait(f)?,
             "waker" => self.waker(f)?,
             "python" => self.python.learn(f)?,
+            "made" => {
+                let (pid, address) = (f.integer()?, f.integer::<i64>()?.cast_unsigned());
+                let frames = self.frames(&f.string()?);
+                self.lock_sites.learn(pid, address, &frames);
+            }
             "futex" => self.futex(f)?,
             "wake" => self.wake(f)?,
             "fault" => {
@@ -557,7 +557,10 @@ impl ProfileBuilder {
         let call = f.string()?.into_owned();
         let (futex, object) = (futex_address(f)?, f.string()?);
         let object = match futex {
-            Some(_) => variable(&object),
+            Some(futex) => variable(&object).or_else(|| {
+                let pid = self.snapshot.threads.get(owner.thread)?.pid;
+                self.lock_sites.site(pid, futex).cloned()
+            }),
             None => Some(object.into_owned()).filter(|o| !["", "<unknown>"].contains(&&**o)),
         };
         let times = times(f)?;

@@ -7,6 +7,7 @@ use spile_profile::model::{CallParts, Ns, Process, Snapshot, TimedEvent};
 
 use super::super::times::CountFolder;
 use super::counts::CountLocation;
+use super::lock_sites::LockSites;
 use super::python::PythonStacks;
 use crate::rows::Fields;
 
@@ -20,6 +21,7 @@ pub(super) const REUSED: u32 = 10_000_000;
 pub(crate) struct ProfileBuilder {
     /// The Python functions of stacks.
     pub(super) python: PythonStacks,
+    pub(super) lock_sites: LockSites,
     /// The monotonic clock at the beginning: the origin of all times.
     pub(super) origin: i64,
     /// Processor time of this process at the beginning.

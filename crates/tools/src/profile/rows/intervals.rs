@@ -85,6 +85,16 @@ fn chain(contexts: &[Context], context: u32) -> impl Iterator<Item = u32> {
 }
 
 impl ProfileBuilder {
+    /// A thread wakes another one.
+    pub(super) fn wakeup(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let (woken, waker) = (f.integer()?, f.integer()?);
+        let thread = self.thread(waker);
+        let waker = self.snapshot.threads.get(thread)?.tid;
+        let when = self.since(f.integer()?);
+        self.wakeups.insert(woken, (waker, when));
+        Some(())
+    }
+
     /// Handles a `changes` row: a thread has new changes.
     pub(super) fn changes(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let thread = self.thread(f.integer()?);
