@@ -341,11 +341,18 @@ impl Controller {
         self.out.row(&Row { name, values });
     }
 
-    /// Sets the word that marks symbolic texts, and the known user files.
-    pub fn set_mark(&mut self, word: [u8; crate::text::deferred::WORD], files: Option<UserFiles>) {
+    /// Sets the word that marks symbolic texts, the known user files, and whether keys are whole texts.
+    pub fn set_mark(
+        &mut self,
+        word: [u8; crate::text::deferred::WORD],
+        files: Option<UserFiles>,
+        whole_keys: bool,
+    ) {
         let limits = &self.env.globals.program.limits;
         let most = (limits.maxstringlen as usize, limits.maxbacktrace as usize);
-        self.env.globals.texts.symbolic = Symbolizer::new(word, most, files);
+        let mut symbolizer = Symbolizer::new(word, most, files);
+        symbolizer.whole_keys = whole_keys;
+        self.env.globals.texts.symbolic = symbolizer;
     }
 
     fn write(&mut self, stream: Stream, text: &[u8]) {

@@ -42,6 +42,8 @@ pub struct SessionOptions {
     pub suppress_errors: bool,
     /// Whether the elements that full arrays turn away are counted, and not printed as errors.
     pub suppress_overflows: bool,
+    /// Whether stacks and other texts of addresses that are keys of arrays are not cut to the length of a string.
+    pub whole_keys: bool,
     /// The command of `-c`, if it was already forked.
     pub suspended_child: Option<WatchedProcess>,
     /// The destination of output (`-o`).

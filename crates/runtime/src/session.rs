@@ -194,7 +194,7 @@ impl Session {
         controller.silent_errors = options.suppress_errors;
         controller.silent_overflows = options.suppress_overflows;
         if let Some(deferred) = &deferred {
-            controller.set_mark(*deferred.word(), user_files);
+            controller.set_mark(*deferred.word(), user_files, options.whole_keys);
         }
         controller.deferred = deferred;
         let kernel_exits = backend.is_some() && facts.kernel_exits();

@@ -46,6 +46,7 @@ pub(crate) fn run(run: ToolRun, rows: RowSink, color: bool) -> Result<Outcome, F
         options.outside = outside;
         options.group = group;
         options.ends_with_process = true;
+        options.whole_keys = true;
         // Handler errors are reported, and count for the exit status.
         options.suppress_errors = false;
         options.suppress_overflows = counts;

@@ -103,6 +103,46 @@ fn functions_have_their_share_of_the_processor() {
     report.agrees(crunch + nibble, report.printed[0] + report.printed[1], 6);
 }
 
+/// Stacks that differ only in their outer functions stay apart, however long their text is.
+#[test]
+fn stacks_are_whole() {
+    let program = compiled("where-deep", "where-deep", &["-g"]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("deep.spile");
+    let spile = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_spile"));
+        let output = command.args(args).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let file = file.to_str().unwrap();
+    let program = program.to_str().unwrap();
+    let printed = spile(&["profile", "--no-regions", "-o", file, "--", program]);
+    let clocks: Vec<u64> = printed
+        .split_whitespace()
+        .map(|n| n.parse().unwrap())
+        .collect();
+    let folded = spile(&["report", file, "--export", "folded"]);
+    let computing = folded.lines().filter(|line| line.contains(";crunch"));
+    let mut times = [0; 2];
+    for line in computing {
+        let (path, ns) = line.rsplit_once(' ').unwrap();
+        let side = ["left", "right"].map(|name| path.split(';').any(|f| f == name));
+        let of = side
+            .iter()
+            .position(|is| *is)
+            .unwrap_or_else(|| panic!("{folded}"));
+        times[of] += ns.parse::<u64>().unwrap();
+    }
+    // 119 samples, 30 of them below `right`: 4 standard deviations are 19 samples.
+    for (time, clock) in times.into_iter().zip(clocks) {
+        assert!(
+            time.abs_diff(clock) <= 200_000_000,
+            "{time} of {clock}: {folded}"
+        );
+    }
+}
+
 #[test]
 fn locks_have_their_waits_and_who_released_them() {
     let report = profile(&["lock"]);

@@ -30,6 +30,8 @@ pub struct Symbolizer {
     longest: usize,
     /// Limit on the frames of a stack.
     frames: usize,
+    /// Whether a key is the whole text of its marks, however long.
+    pub whole_keys: bool,
     files: RefCell<Option<UserFiles>>,
     kernel: RefCell<KernelLines>,
     keys: RefCell<KeyTexts>,
@@ -167,7 +169,7 @@ impl Symbolizer {
         out
     }
 
-    /// The key for a string with marks: its text, truncated to the width of such keys, and whether
+    /// The key for a string with marks: its text, truncated to the width of such keys unless keys are whole, and whether
     /// all files in it are known by now. `None` for any other string.
     ///
     /// Several marks can have one text, and several texts can be equal after truncation.
@@ -184,6 +186,7 @@ impl Symbolizer {
         let text = Value::from(&*self.render(key.as_bytes()));
         let (unknown, changing) = self.take_requests();
         let (cut, is_cut) = text.clone().truncated_to(ty);
+        let cut = if self.whole_keys { text.clone() } else { cut };
         if is_cut {
             keys.note_key(&cut, key, &text);
         }
@@ -588,5 +591,16 @@ mod tests {
             (symbolizer.key_mark(&cut), symbolizer.cut_keys()),
             (None, 1)
         );
+        // Keys that are whole texts stay apart.
+        let mut symbolizer = Symbolizer::new(word, (40, 20), None);
+        symbolizer.whole_keys = true;
+        for mark in [one, two] {
+            let (key, _) = symbolizer
+                .key(&Value::from(mark), Ty::Str(16))
+                .expect("a mark");
+            assert_eq!(key.as_bytes(), symbolizer.render(mark).as_ref());
+            assert_eq!(symbolizer.key_mark(&key), Some(Value::from(mark)));
+        }
+        assert_eq!(symbolizer.cut_keys(), 0);
     }
 }
