@@ -88,6 +88,11 @@ struct Place {
 }
 
 impl Place {
+    /// Whether the thread waits for work or events.
+    fn is_idle(&self) -> bool {
+        self.part == TimePart::Blocked && self.wait.is_some_and(WaitKind::is_idle)
+    }
+
     /// The same activity under another name, without what belongs to a function only.
     fn named(self, name: Option<String>) -> Place {
         Place {
@@ -109,8 +114,8 @@ struct Sum {
     lines: HashMap<String, Ns>,
 }
 
-/// The places of a run where its threads spent their time, the longest time first; empty without
-/// samples. Threads that only sleep are left out.
+/// The places of a run where its threads spent their time, the longest time first, and behind them those where they were
+/// idle; empty without samples. Threads that only sleep are left out.
 pub fn findings(run: &Run, by: By) -> Vec<Finding> {
     findings_without(run, by, sleeping_threads)
 }
@@ -165,7 +170,8 @@ fn findings_without(
         }
     }
     let mut sums: Vec<(Place, Sum)> = sums.into_iter().collect();
-    sums.sort_by(|a, b| (b.1.ns, &a.0).cmp(&(a.1.ns, &b.0)));
+    let key = |place: &Place, ns: Ns| (place.is_idle(), std::cmp::Reverse(ns));
+    sums.sort_by(|a, b| (key(&a.0, a.1.ns), &a.0).cmp(&(key(&b.0, b.1.ns), &b.0)));
     let holders = holders(run);
     sums.into_iter()
         .map(|(place, sum)| finding(place, sum, &holders))
@@ -317,17 +323,55 @@ fn is_mpi(name: &str) -> bool {
     name.starts_with("MPI_") || name.starts_with("mpi_")
 }
 
-/// The innermost function of the program on a stack: neither of a library nor of an interpreter, if there is such a one.
+/// The innermost function of the program on a stack: neither of a library nor of an interpreter or a run-time system, if
+/// there is such a one.
 fn own_function<'a>(
     functions: impl Iterator<Item = &'a PathLocation> + Clone,
 ) -> Option<&'a PathLocation> {
     let mut own = functions.filter(|at| !at.in_library());
-    let in_program = own.clone().find(|at| !in_interpreter(at));
+    let in_program = own
+        .clone()
+        .find(|at| !in_interpreter(at) && !in_runtime(at));
     in_program.or_else(|| own.next())
 }
 
 /// Programs and libraries that execute the functions of programs in other languages, by the beginnings of their names.
 const INTERPRETERS: [&str; 5] = ["libjvm", "libnode", "libpython", "node", "python"];
+
+/// The standard libraries of languages that are linked into programs, by the beginnings of their functions' names: of C++
+/// and Rust, and of Java.
+const STANDARD: [&str; 10] = [
+    "std::",
+    "core::",
+    "alloc::",
+    "<std::",
+    "<core::",
+    "<alloc::",
+    "__gnu_cxx::",
+    "java.",
+    "jdk.",
+    "sun.",
+];
+/// The same of Go, in files of Go only: functions of C have names like `io.part.0`.
+const GO: [&str; 9] = [
+    "bufio.",
+    "internal/",
+    "io.",
+    "net.",
+    "os.",
+    "runtime.",
+    "sync.",
+    "syscall.",
+    "time.",
+];
+
+/// Whether a function belongs to a language's standard library, as its name tells. Python's is told by its file.
+fn in_runtime(at: &PathLocation) -> bool {
+    let begins = |names: &[&str]| names.iter().any(|name| at.name().starts_with(name));
+    let file = at.file.as_deref().unwrap_or_default();
+    let python = file.ends_with(".py") && file.contains("/lib/python3");
+    begins(&STANDARD) || python || file.ends_with(".go") && begins(&GO)
+}
 
 /// Whether a location is in an interpreter or virtual machine itself, which works for the functions of a program.
 fn in_interpreter(at: &PathLocation) -> bool {
@@ -335,9 +379,9 @@ fn in_interpreter(at: &PathLocation) -> bool {
     INTERPRETERS.iter().any(|name| module.starts_with(name))
 }
 
-/// The findings with at least 5 % of `whole`, the time of all threads.
+/// The findings with at least 5 % of `whole`, the time of all threads, without the idle ones.
 pub fn largest(findings: &[Finding], whole: Ns) -> impl Iterator<Item = &Finding> {
-    let share = move |f: &&Finding| matters(f.ns, whole);
+    let share = move |f: &&Finding| matters(f.ns, whole) && !f.is_idle();
     findings.iter().take_while(share)
 }
 
@@ -366,6 +410,11 @@ impl Finding {
     /// What the threads waited for, if neither a partner nor a file.
     pub(crate) fn own_wait(&self) -> Option<WaitKind> {
         self.wait.filter(|kind| !kind.is_for_partners())
+    }
+
+    /// Whether the threads waited for work or events.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.part == TimePart::Blocked && self.wait.is_some_and(WaitKind::is_idle)
     }
 
     /// Whether the threads waited at a barrier.

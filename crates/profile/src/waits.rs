@@ -22,6 +22,10 @@ pub enum WaitKind {
     Child,
     /// A time of its own choice.
     Timer,
+    /// Work: a thread of a pool or of a language's run time without any.
+    Work,
+    /// Events: connections, requests, answers.
+    Events,
 }
 
 impl WaitKind {
@@ -30,6 +34,9 @@ impl WaitKind {
         match call {
             "nanosleep" | "clock_nanosleep" => Some(WaitKind::Timer),
             "wait4" | "waitid" => Some(WaitKind::Child),
+            "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "accept" | "accept4" => {
+                Some(WaitKind::Events)
+            }
             _ => None,
         }
     }
@@ -45,6 +52,8 @@ impl WaitKind {
             WaitKind::Semaphore => "semaphore",
             WaitKind::Child => "child",
             WaitKind::Timer => "timer",
+            WaitKind::Work => "work",
+            WaitKind::Events => "events",
         }
     }
 
@@ -59,7 +68,14 @@ impl WaitKind {
             WaitKind::Semaphore => "a semaphore",
             WaitKind::Child => "a child",
             WaitKind::Timer => "a timer",
+            WaitKind::Work => "work",
+            WaitKind::Events => "events",
         }
+    }
+
+    /// Whether it is idle by design: nothing is to be done.
+    pub(crate) fn is_idle(self) -> bool {
+        matches!(self, WaitKind::Work | WaitKind::Events)
     }
 
     /// Whether a call of another thread ends it, at the same futex.
@@ -93,6 +109,7 @@ const LOCKS: &[&str] = &[
     // Java and Python.
     "ObjectMonitor::enter",
     "take_gil",
+    "PyThread_acquire_lock",
 ];
 
 /// Functions that wait for a thread's end, by parts of their names.
@@ -118,6 +135,35 @@ const CONDITIONS: &[&str] = &[
 /// Functions that wait for a semaphore, by parts of their names.
 const SEMAPHORES: &[&str] = &["sem_wait", "sem_timedwait", "sem_clockwait"];
 
+/// Functions in which threads without work wait, by parts of their names.
+const IDLE: &[&str] = &[
+    // clang's library of OpenMP.
+    "__kmp_fork_barrier",
+    // Go.
+    "runtime.stopm",
+    "runtime.mPark",
+    "runtime.findRunnable",
+    "runtime.findrunnable",
+    "runtime.sysmon",
+    "runtime.templateThread",
+    // Rust: rayon and tokio.
+    "rayon_core::sleep::",
+    "::worker::Context::park",
+    // The pool of libuv, which Node uses.
+    "uv_cond_wait",
+    // Java's virtual machine, and the pools of its library.
+    "CompileQueue::get",
+    "VMThread::wait_for_operation",
+    "WatcherThread::sleep",
+    "G1ServiceThread::",
+    "G1ConcurrentMarkThread::run_service",
+    "G1ConcurrentRefineThread::run_service",
+    "MonitorDeflationThread::",
+    "ServiceThread::service_thread_entry",
+    "ThreadPoolExecutor.getTask",
+    "ForkJoinPool.awaitWork",
+];
+
 /// Functions that wait at a barrier, by the beginnings of their names.
 const BARRIERS: [&str; 4] = [
     "GOMP_barrier",
@@ -142,13 +188,14 @@ enum Role {
     GccBarrier,
     /// The first function of gcc's threads.
     GccStart,
-    /// Threads of clang's pool without work wait here.
+    /// Threads without work wait here.
     Idle,
 }
 
 /// Roles by parts of functions' names.
-const BY_PART: [(Role, &[&str]); 4] = [
+const BY_PART: [(Role, &[&str]); 5] = [
     (Role::Lock, LOCKS),
+    (Role::Idle, IDLE),
     (Role::Thread, JOINS),
     (Role::Condition, CONDITIONS),
     (Role::Semaphore, SEMAPHORES),
@@ -162,8 +209,6 @@ impl Role {
             Some(*role)
         } else if name.starts_with("gomp_barrier_wait") {
             Some(Role::GccBarrier)
-        } else if name.starts_with("__kmp_fork_barrier") {
-            Some(Role::Idle)
         } else if BARRIERS.iter().any(|start| name.starts_with(start)) || clang() {
             Some(Role::Barrier)
         } else {
@@ -188,11 +233,12 @@ impl WaitKinds {
         if has(Role::Lock) {
             return Some(WaitKind::Lock);
         }
-        let barrier = has(Role::Barrier) || has(Role::GccBarrier) && !has(Role::GccStart);
-        if barrier && !has(Role::Idle) {
-            return Some(WaitKind::Barrier);
+        if has(Role::Idle) || has(Role::GccBarrier) && has(Role::GccStart) && !has(Role::Barrier) {
+            return Some(WaitKind::Work);
         }
         let others = [
+            (Role::Barrier, WaitKind::Barrier),
+            (Role::GccBarrier, WaitKind::Barrier),
             (Role::Thread, WaitKind::Thread),
             (Role::Condition, WaitKind::Condition),
             (Role::Semaphore, WaitKind::Semaphore),
@@ -250,9 +296,11 @@ mod tests {
         for idle in [
             "gomp_barrier_wait_end gomp_thread_start",
             "__kmp_hyper_barrier_release __kmp_fork_barrier __kmp_launch_thread",
-            "poll main",
+            "runtime.futex.abi0 runtime.mPark runtime.stopm runtime.findRunnable",
+            "pthread_cond_wait Monitor::wait CompileQueue::get",
         ] {
-            assert_eq!(of(idle), None, "{idle}");
+            assert_eq!(of(idle), Some(WaitKind::Work), "{idle}");
         }
+        assert_eq!(of("poll main"), None);
     }
 }

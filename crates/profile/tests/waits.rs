@@ -5,7 +5,7 @@ use spile_profile::answer::{By, Finding, findings};
 use spile_profile::json::json;
 use spile_profile::model::*;
 use spile_profile::report::{View, text};
-use spile_profile::{Profile, Run};
+use spile_profile::{Profile, Run, WaitKind};
 
 const MS: Ns = 1_000_000;
 
@@ -146,7 +146,7 @@ fn other_waits_of_openmp_are_none_at_a_barrier() {
     assert_eq!(running.wait, None);
     // A thread of the pool without work.
     let [asleep, running] = places(0, &["gomp_barrier_wait_end", "gomp_thread_start"]);
-    assert_eq!((asleep.wait, running.wait), (None, None));
+    assert_eq!((asleep.wait, running.wait), (Some(WaitKind::Work), None));
     // Work that is sampled at the barrier's edge.
     let [_, running] = places(2, &["solve._omp_fn.0:14", "0x1cd8e"]);
     assert_eq!(running.wait, None);
@@ -195,4 +195,47 @@ fn table_and_json_name_barriers() {
         .filter_map(|p| p["time"].as_u64())
         .sum();
     assert_eq!(at_barrier, 1000 * MS);
+}
+
+#[test]
+fn idle_time_stays_apart() {
+    let of_go = |names: &[&str]| {
+        let frame = |name: &&str| {
+            Frame::new(StackFrame {
+                function: (*name).to_owned(),
+                module: Some("server".to_owned()),
+                file: Some("/usr/lib/go/src/server.go".to_owned()),
+                line: Some(7),
+            })
+        };
+        waiting(0, &names.iter().map(frame).collect::<Vec<_>>())
+    };
+    let idle = of_go(&[
+        "runtime.futex",
+        "runtime.mPark",
+        "runtime.stopm",
+        "main.main",
+    ]);
+    let report = text(&idle, &View::new(120, 9));
+    assert!(
+        report.contains("30.0% of 2.00 s: idle, waiting for work or for events"),
+        "{report}"
+    );
+    assert!(!report.contains("waiting for work in"), "{report}");
+    let found = findings(&idle, By::Function);
+    assert_eq!(found.last().and_then(|f| f.wait), Some(WaitKind::Work));
+    // Functions of the language's library are no place of the program.
+    let read = of_go(&[
+        "syscall.read",
+        "internal/poll.(*FD).Read",
+        "os.(*File).Read",
+        "main.load",
+        "runtime.main",
+    ]);
+    let report = text(&read, &View::new(120, 9));
+    assert!(
+        report.contains("waiting in futex in `main.load` (server.go:7)"),
+        "{report}"
+    );
+    assert!(!report.contains("idle"), "{report}");
 }

@@ -8,9 +8,9 @@ const tip = document.getElementById("tip");
 
 // The states of a thread, and the one meaning of each colour. They are those of Okabe and Ito, which eyes of all
 // kinds tell apart: warm on a processor, cool off it.
-const USER = 0, KERNEL = 1, TAKEN = 2, READY = 3, LOCK = 4, BLOCKED = 5, RESIDUAL = 6;
+const USER = 0, KERNEL = 1, TAKEN = 2, READY = 3, LOCK = 4, BLOCKED = 5, IDLE = 6, RESIDUAL = 7;
 const STATES = data.flame.states.map((name, i) => ({
-  name, colour: ["#e69f00", "#d55e00", "#f0e442", "#009e73", "#cc79a7", "#56b4e9", "#a3a9b0"][i],
+  name, colour: ["#e69f00", "#d55e00", "#f0e442", "#009e73", "#cc79a7", "#56b4e9", "#cfe6f5", "#a3a9b0"][i],
 }));
 // On a processor, off it, unknown.
 const ORDER = STATES.map((_, i) => i);

@@ -25,19 +25,21 @@ enum State {
     Ready,
     Lock,
     Blocked,
+    Idle,
     /// Time in no part.
     Residual,
 }
 
 impl State {
     /// All of them, in the order of their numbers, with their names on the page.
-    const NAMES: [&str; 7] = [
+    const NAMES: [&str; 8] = [
         "running: program",
         "running: kernel",
         "faults, interrupts",
         "waiting for a CPU",
         "waiting for a lock",
         "blocked",
+        "idle",
         "not accounted for",
     ];
 
@@ -47,6 +49,7 @@ impl State {
             TimePart::User => State::User,
             TimePart::SyscallCpu => State::Kernel,
             TimePart::Blocked if wait == Some(WaitKind::Lock) => State::Lock,
+            TimePart::Blocked if wait.is_some_and(WaitKind::is_idle) => State::Idle,
             TimePart::Blocked => State::Blocked,
             TimePart::Runnable => State::Ready,
             TimePart::FaultMinor | TimePart::FaultMajor | TimePart::Irq | TimePart::Softirq => {
@@ -175,7 +178,7 @@ fn locations(sample: &PathSample) -> &[PathLocation] {
 /// The graph as the page has it, without a value for each number.
 #[derive(Serialize)]
 pub(super) struct Flame {
-    states: [&'static str; 7],
+    states: [&'static str; 8],
     threads: Vec<FlameThread>,
     frames: Vec<Value>,
     /// The parent of each node, and its frame.

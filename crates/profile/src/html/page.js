@@ -43,7 +43,8 @@ function head() {
 }
 
 // The state of a place, and its name there.
-const stateOfPlace = place => place.lock ? LOCK : stateOf(place.part);
+const idle = place => place.part === "blocked" && ["work", "events"].includes(place.waits_for);
+const stateOfPlace = place => place.lock ? LOCK : idle(place) ? IDLE : stateOf(place.part);
 function doing(place) {
   const state = STATES[stateOfPlace(place)].name;
   if (place.barrier) return `at a barrier: ${state}`;

@@ -2,9 +2,9 @@
 
 use super::table::{TextTable, paragraph, section};
 use super::units::{counted, percent, time};
-use crate::answer::{By, Finding, largest};
+use crate::answer::{By, Finding, largest, matters};
 use crate::imbalance::{Imbalance, imbalances};
-use crate::model::TimePart;
+use crate::model::{Ns, TimePart};
 use crate::run::{OUTSIDE, Run, Summary};
 
 /// Number of sentences at most.
@@ -25,7 +25,18 @@ pub(super) fn sentences(findings: &[Finding], summary: &Summary, width: usize) -
         let text = format!("{share} of {}{of_threads}: {}", time(whole), f.sentence());
         paragraph(&text, "  ", width)
     };
-    some.map(sentence).collect()
+    let mut text: String = some.map(sentence).collect();
+    let idle = findings.iter().filter(|f| f.is_idle());
+    let idle = idle.fold(0, |sum: Ns, f| sum.saturating_add(f.ns));
+    if matters(idle, whole) {
+        let share = percent(idle as f64, whole as f64);
+        let sentence = format!(
+            "{share} of {}: idle, waiting for work or for events",
+            time(whole)
+        );
+        text += &paragraph(&sentence, "  ", width);
+    }
+    text
 }
 
 /// A sentence for each imbalance that costs 5 % of the whole time or more.
