@@ -385,6 +385,13 @@ pub fn largest(findings: &[Finding], whole: Ns) -> impl Iterator<Item = &Finding
     findings.iter().take_while(share)
 }
 
+/// The time of the idle findings, if it is at least 5 % of `whole`.
+pub(crate) fn idle(findings: &[Finding], whole: Ns) -> Option<Ns> {
+    let idle = findings.iter().filter(|f| f.is_idle());
+    let idle = idle.fold(0, |sum: Ns, f| sum.saturating_add(f.ns));
+    matters(idle, whole).then_some(idle).filter(|ns| *ns > 0)
+}
+
 /// Whether a time is a share of the whole that a report names first.
 pub(crate) fn matters(ns: Ns, whole: Ns) -> bool {
     u128::from(ns) * 100 >= u128::from(whole) * LEAST

@@ -12,7 +12,7 @@ pub use diff::html_diff;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::answer::{By, Finding, findings};
+use crate::answer::{By, Finding, findings, idle};
 use crate::json;
 use crate::model::TimePart;
 use crate::report::{failed, head};
@@ -103,8 +103,10 @@ fn head_lines(run: &Run, summary: &Summary, findings: &[Finding]) -> Value {
     let sentences = all.len() - lines(&[]).len();
     let (first, rest) = all.split_first().map_or(("", &[][..]), |(a, b)| (a, b));
     let (command, facts) = first.rsplit_once(": ").unwrap_or((first, ""));
+    // The sentence about idle time has no place of its own.
+    let idle = usize::from(idle(findings, summary.total.wall).is_some());
     json!({
-        "command": command, "facts": facts, "sentences": rest[..sentences],
+        "command": command, "facts": facts, "sentences": rest[..sentences], "places": sentences - idle.min(sentences),
         "lines": rest[sentences..],
     })
 }

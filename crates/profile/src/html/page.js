@@ -17,15 +17,15 @@ function head() {
   if (data.lossesMatter) for (const [what, n] of Object.entries(report.lost)) make("p", box, `Lost: ${figures(n)} ${what}`, { className: "bad" });
   const said = make("ol", box, null, { className: "sentences" });
   for (const [i, text] of data.head.sentences.entries()) {
-    const place = report.places[i];
+    const place = i < data.head.places ? report.places[i] : null;
     const line = make("li", said);
     const [share, rest] = [text.slice(0, text.indexOf(" ")), text.slice(text.indexOf(" "))];
     const mark = make("b", line, share);
-    mark.style.setProperty("--state", STATES[stateOfPlace(place)].colour);
+    mark.style.setProperty("--state", STATES[place ? stateOfPlace(place) : IDLE].colour);
     const at = rest.indexOf(": ") + 1;
     make("span", line, rest.slice(0, at), { className: "of" });
     prose(make("span", line, null, { className: "what" }), rest.slice(at));
-    const search = searchFor(place);
+    const search = place && searchFor(place);
     if (search) {
       line.tabIndex = 0;
       line.title = "show in the flame graph";

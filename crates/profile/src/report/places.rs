@@ -2,9 +2,9 @@
 
 use super::table::{TextTable, paragraph, section};
 use super::units::{counted, percent, time};
-use crate::answer::{By, Finding, largest, matters};
+use crate::answer::{By, Finding, idle, largest};
 use crate::imbalance::{Imbalance, imbalances};
-use crate::model::{Ns, TimePart};
+use crate::model::TimePart;
 use crate::run::{OUTSIDE, Run, Summary};
 
 /// Number of sentences at most.
@@ -26,9 +26,7 @@ pub(super) fn sentences(findings: &[Finding], summary: &Summary, width: usize) -
         paragraph(&text, "  ", width)
     };
     let mut text: String = some.map(sentence).collect();
-    let idle = findings.iter().filter(|f| f.is_idle());
-    let idle = idle.fold(0, |sum: Ns, f| sum.saturating_add(f.ns));
-    if matters(idle, whole) {
+    if let Some(idle) = idle(findings, whole) {
         let share = percent(idle as f64, whole as f64);
         let sentence = format!(
             "{share} of {}: idle, waiting for work or for events",
