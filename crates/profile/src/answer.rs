@@ -328,11 +328,11 @@ fn is_mpi(name: &str) -> bool {
 fn own_function<'a>(
     functions: impl Iterator<Item = &'a PathLocation> + Clone,
 ) -> Option<&'a PathLocation> {
-    let mut own = functions.filter(|at| !at.in_library());
-    let in_program = own
-        .clone()
-        .find(|at| !in_interpreter(at) && !in_runtime(at));
-    in_program.or_else(|| own.next())
+    let own = functions.filter(|at| !at.in_library());
+    let first = |is: fn(&&PathLocation) -> bool| own.clone().find(is);
+    first(|at| !in_interpreter(at) && !in_runtime(at))
+        .or_else(|| first(|at| !in_interpreter(at)))
+        .or_else(|| first(|_| true))
 }
 
 /// Programs and libraries that execute the functions of programs in other languages, by the beginnings of their names.
@@ -369,14 +369,15 @@ const GO: [&str; 9] = [
 fn in_runtime(at: &PathLocation) -> bool {
     let begins = |names: &[&str]| names.iter().any(|name| at.name().starts_with(name));
     let file = at.file.as_deref().unwrap_or_default();
-    let python = file.ends_with(".py") && file.contains("/lib/python3");
+    let installed = file.ends_with(".py") && file.contains("/lib/python3");
+    let python = installed && !file.contains("-packages/") || file.starts_with("<frozen ");
     begins(&STANDARD) || python || file.ends_with(".go") && begins(&GO)
 }
 
-/// Whether a location is in an interpreter or virtual machine itself, which works for the functions of a program.
+/// Whether a location is in an interpreter or virtual machine itself, or in a module of CPython's, which works for the functions of a program.
 fn in_interpreter(at: &PathLocation) -> bool {
     let module = at.module.as_deref().unwrap_or_default();
-    INTERPRETERS.iter().any(|name| module.starts_with(name))
+    INTERPRETERS.iter().any(|name| module.starts_with(name)) || module.contains(".cpython-")
 }
 
 /// The findings with at least 5 % of `whole`, the time of all threads, without the idle ones.

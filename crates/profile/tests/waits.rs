@@ -239,3 +239,41 @@ fn idle_time_stays_apart() {
     );
     assert!(!report.contains("idle"), "{report}");
 }
+
+#[test]
+fn the_place_of_a_wait_is_the_programs_function_if_there_is_one() {
+    let frame = |(function, module, file): &(&str, Option<&str>, &str)| {
+        Frame::new(StackFrame {
+            function: (*function).to_owned(),
+            module: module.map(str::to_owned),
+            file: Some((*file).to_owned()),
+            line: Some(7),
+        })
+    };
+    let poll = (
+        "select_poll_poll",
+        Some("select.cpython-311.so"),
+        "selectmodule.c",
+    );
+    let select = ("select", None, "/usr/lib/python3.11/selectors.py");
+    let run = ("_run_code", None, "<frozen runpy>");
+    let main = ("main", Some("python3.11"), "python.c");
+    let package = ("fetch", None, "/usr/lib/python3.11/site-packages/fetch.py");
+    for (stack, place) in [
+        (
+            &[poll, package, select, run, main][..],
+            "`fetch` (fetch.py:7)",
+        ),
+        (&[poll, select, run, main], "`select` (selectors.py:7)"),
+        (&[poll, main], "`select_poll_poll` (selectmodule.c:7)"),
+    ] {
+        let report = text(
+            &waiting(0, &stack.iter().map(frame).collect::<Vec<_>>()),
+            &View::new(120, 9),
+        );
+        assert!(
+            report.contains(&format!("waiting in futex in {place}")),
+            "{report}"
+        );
+    }
+}
