@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{By, Finding, findings};
 use crate::changes::{CONFIDENCE, Change, ComparedValues, SetSummary, differences};
+use crate::event_counts::{CountedEvents, EventPlace, counted_events};
 use crate::imbalance::{Imbalance, imbalances};
 use crate::model::{CallParts, Ns, TimePart};
 use crate::report::notes;
@@ -56,6 +57,7 @@ pub(crate) fn report(run: &Run, summary: &Summary, findings: &[Finding]) -> Valu
         "max_by_mean": summary.imbalance().filter(|_| !summary.are_unrelated()),
         "imbalances": imbalances(run).iter().map(imbalance).collect::<Vec<_>>(),
         "places": findings.iter().map(place).collect::<Vec<_>>(),
+        "events": events(&counted_events(run)),
         "calls": groups(&summary.calls),
         "calls_by_region": groups(&summary.regions),
         "regions": times.collect::<Vec<_>>(),
@@ -159,6 +161,33 @@ fn place(finding: &Finding) -> Value {
         "location": finding.location, "caller": finding.caller, "lock": finding.is_lock(),
         "barrier": finding.is_barrier(), "mpi": finding.is_mpi(), "waits_for": finding.wait.map(WaitKind::name), "object": finding.object, "released_by": finding.holder, "time": finding.ns,
         "threads": finding.threads,
+    })
+}
+
+/// The counted events, each place with its numbers by event.
+fn events(events: &CountedEvents) -> Value {
+    let counts = |counts: &[_]| -> Map<String, Value> {
+        let pairs = events.events.iter().zip(counts);
+        let count = |(name, count): (&String, &crate::event_counts::Estimate)| {
+            let count = json!({ "events": count.events, "samples": count.samples });
+            (name.clone(), count)
+        };
+        pairs.map(count).collect()
+    };
+    let place = |place: &EventPlace, key: &str| {
+        let mut row = json!({ "counts": counts(&place.counts) });
+        row[key] = place.name.clone().into();
+        if key == "function" {
+            row["location"] = place.location.clone().into();
+        }
+        row
+    };
+    let functions = events.functions.iter().map(|p| place(p, "function"));
+    let regions = events.regions.iter().map(|p| place(p, "name"));
+    json!({
+        "all": counts(&events.all),
+        "functions": functions.collect::<Vec<_>>(),
+        "regions": regions.collect::<Vec<_>>(),
     })
 }
 

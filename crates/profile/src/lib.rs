@@ -14,6 +14,7 @@
 //! | [`paths`] | where in the program time was spent |
 //! | `samples` | measured times, divided by samples |
 //! | [`answer`] | what matters most, in sentences |
+//! | [`event_counts`] | counted events, by function and region |
 //! | [`imbalance`] | who the others wait for, and in which region |
 //! | `waits` | what threads wait for: locks, barriers, other ranks |
 //! | [`changes`] | what differs between two sets of runs by more than the noise |
@@ -32,6 +33,7 @@
 
 pub mod answer;
 pub mod changes;
+pub mod event_counts;
 pub mod export;
 pub mod file;
 mod frames;

@@ -135,6 +135,9 @@ pub struct Options {
     /// Stacks have the functions of Python programs.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub python: bool,
+    /// [`EventCount`] rows, of these events.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counted: Vec<CountedEvent>,
 }
 
 impl Options {
@@ -161,6 +164,15 @@ pub struct SampleRate {
     pub event: String,
     /// Samples a second of a thread that runs.
     pub hz: u32,
+}
+
+/// An event of the processor or the kernel that is counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountedEvent {
+    /// Its name, such as "page-faults".
+    pub event: String,
+    /// Number of events for which there is one sample.
+    pub period: u64,
 }
 
 /// The rank of a command that a launcher of parallel programs started.
@@ -581,6 +593,27 @@ pub struct Sample {
     pub ns: Ns,
 }
 
+/// Samples of an event of [`Options::counted`] in one place. Each stands for as many events as the event's
+/// period.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventCount {
+    /// The thread.
+    pub tid: u32,
+    /// The context.
+    #[serde(default)]
+    pub context: u32,
+    /// The event's name.
+    pub event: String,
+    /// Frames in the kernel, the innermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel: Vec<Frame>,
+    /// Frames of the program, from the innermost to `main`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<Frame>,
+    /// Number of samples.
+    pub samples: u64,
+}
+
 /// Who woke a thread that had been blocked for a millisecond or more.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waker {
@@ -731,6 +764,8 @@ pub struct Snapshot {
     pub stacks: Vec<Stack>,
     /// Samples of running threads and the times of blocked ones, by place.
     pub samples: Vec<Sample>,
+    /// Samples of counted events.
+    pub event_counts: Vec<EventCount>,
     /// Who woke threads from long waits.
     pub wakers: Vec<Waker>,
     /// Futexes.

@@ -2,6 +2,7 @@
 
 mod callpaths;
 mod diff;
+mod events;
 mod latency;
 mod noise;
 mod objects;

@@ -34,9 +34,12 @@ pub(crate) fn run(run: ToolRun, rows: RowSink, color: bool) -> Result<Outcome, F
         TargetProcess::Pid(pid) => cli.pid = Some(pid),
         TargetProcess::Command(command) => cli.command = Some(command),
     }
-    let text = spile_tools::script(name).as_bytes().to_vec();
+    let texts = std::iter::once(name).chain(run.beside).map(|name| {
+        let text = spile_tools::script(name).as_bytes().to_vec();
+        (format!("tools/{name}.stp"), text)
+    });
     let script = ScriptInput {
-        texts: vec![(format!("tools/{name}.stp"), text)],
+        texts: texts.collect(),
         args: run.args,
     };
     let (outside, armed, group) = (run.outside, run.armed, run.group);

@@ -28,7 +28,8 @@ use spile_runtime::{ExternalSource, OnArmed, Outcome, TargetProcess};
 use self::rows::Fields;
 
 /// The scripts, by the names of their files in `tools/`.
-const SCRIPTS: [(&str, &str); 5] = [
+const SCRIPTS: [(&str, &str); 6] = [
+    ("lock-sites", include_str!("../../../tools/lock-sites.stp")),
     ("noise", include_str!("../../../tools/noise.stp")),
     ("profile", include_str!("../../../tools/profile.stp")),
     ("registers", include_str!("../../../tools/registers.stp")),
@@ -51,6 +52,8 @@ pub type Passes<'a> = &'a dyn Fn(ToolRun, RowSink) -> Result<Outcome, Failure>;
 pub struct ToolRun {
     /// Name of the script in `tools/`, without `.stp`.
     pub tool: &'static str,
+    /// Names of further scripts in `tools/` that run beside it.
+    pub beside: Vec<&'static str>,
     /// `$1`, `@1`, ...
     pub args: Vec<String>,
     /// Values of the script's globals.

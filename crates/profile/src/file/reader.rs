@@ -256,6 +256,11 @@ impl ReaderState {
                 frames.share(&mut row.kernel);
                 next.samples.push(row);
             }
+            Row::EventCount(mut row) => {
+                frames.share(&mut row.frames);
+                frames.share(&mut row.kernel);
+                next.event_counts.push(row);
+            }
             Row::Waker(mut row) => {
                 frames.share(&mut row.frames);
                 next.wakers.push(row);

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    CallTotals, Context, ContextTime, Futex, Header, Ns, Process, RecorderCost, RecordingEnd,
-    Sample, Stack, Thread, TimedEvent, Waker,
+    CallTotals, Context, ContextTime, EventCount, Futex, Header, Ns, Process, RecorderCost,
+    RecordingEnd, Sample, Stack, Thread, TimedEvent, Waker,
 };
 
 /// The extension of file names.
@@ -22,6 +22,7 @@ pub(super) enum Row {
     Call(CallTotals),
     Stack(Stack),
     Sample(Sample),
+    EventCount(EventCount),
     Waker(Waker),
     Futex(Futex),
     Recorder(RecorderCost),
@@ -32,7 +33,7 @@ pub(super) enum Row {
 }
 
 /// The kinds of rows in [`Row`].
-pub(super) const KINDS: [&str; 15] = [
+pub(super) const KINDS: [&str; 16] = [
     "header",
     "process",
     "thread",
@@ -41,6 +42,7 @@ pub(super) const KINDS: [&str; 15] = [
     "call",
     "stack",
     "sample",
+    "event_count",
     "waker",
     "futex",
     "recorder",

@@ -49,6 +49,7 @@ impl<W: Write> Writer<W> {
             + self.rows("call", &snapshot.calls)?
             + self.rows("stack", &snapshot.stacks)?
             + self.rows("sample", &snapshot.samples)?
+            + self.rows("event_count", &snapshot.event_counts)?
             + self.rows("waker", &snapshot.wakers)?
             + self.rows("futex", &snapshot.futexes)?
             + self.rows("recorder", [snapshot.recorder])?

@@ -186,6 +186,13 @@ function tables() {
     ["line", p => p.function ? p.location ?? "" : ""],
     ["called by", p => p.caller ?? ""],
   ], { note: graph && "A click on a row shows the place in the flame graph.", act: (line, p) => line.addEventListener("click", () => graph?.show(searchFor(p))) });
+  const numbers = Object.keys(report.events.all).map(name => [
+    name === "cpu-clock" ? `${name} (ns)` : name, p => p.counts[name].events, n => name === "cpu-clock" ? time(n) : figures(n),
+  ]);
+  const estimates = Object.entries(report.events.all).map(([name, n]) => `${name} from ${counted(n.samples, "sample")}`);
+  const estimated = { note: `Estimated: ${estimates.join(", ")}.` };
+  table("Events", numbers.length ? report.events.functions : [], [["function", p => p.function || (p.location ? `${p.location} (no symbols)` : "-")], ...numbers, ["line", p => p.function ? p.location ?? "" : ""]], estimated);
+  table("Events by region", report.events.regions.length > 1 ? report.events.regions : [], [["region", p => p.name], ...numbers], estimated);
   table("Calls", report.calls, [["call", g => g.name], ...GROUP]);
   table("Regions", report.regions, [
     ["region", r => r.name],

@@ -1,10 +1,12 @@
 //! Tables and paragraphs fitted to a width.
 
+use std::borrow::Cow;
+
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// A column.
 pub(super) struct Column {
-    pub head: &'static str,
+    pub head: Cow<'static, str>,
     /// Priority for dropping where the width is short: the highest goes first; 0 is never dropped.
     pub drop: u8,
 }
@@ -21,10 +23,21 @@ impl TextTable {
     pub(super) fn new(columns: &[(&'static str, u8)]) -> TextTable {
         let columns = columns.iter();
         TextTable {
-            columns: columns.map(|&(head, drop)| Column { head, drop }).collect(),
+            columns: columns
+                .map(|&(head, drop)| Column {
+                    head: head.into(),
+                    drop,
+                })
+                .collect(),
             rows: Vec::new(),
             narrow: 18,
         }
+    }
+
+    /// Adds a column behind the others.
+    pub(super) fn add(&mut self, head: String, drop: u8) {
+        let head = head.into();
+        self.columns.push(Column { head, drop });
     }
 
     /// The cells as text, the width of each column, and the columns to show.
@@ -78,7 +91,7 @@ impl TextTable {
             };
             shown.retain(|c| *c != worst);
         }
-        let heads: Vec<_> = self.columns.iter().map(|c| c.head.to_owned()).collect();
+        let heads: Vec<_> = self.columns.iter().map(|c| c.head.to_string()).collect();
         let mut out = String::new();
         for row in std::iter::once(&heads).chain(&rows) {
             let mut line = String::new();

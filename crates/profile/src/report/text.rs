@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::callpaths::callpaths;
+use super::events::events;
 use super::latency::latency;
 use super::objects::{WaitObject, objects};
 use super::places::{places, sentences, uneven};
@@ -10,6 +11,7 @@ use super::table::{TextTable, clauses, escape, paragraph, section, shorten};
 use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::units::{counted, percent, signed, time};
 use crate::answer::{By, Finding, findings, matters};
+use crate::event_counts::counted_events;
 use crate::model::{Header, Ns, RecorderCost, TimePart};
 use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, OUTSIDE, Run, Summary};
 use crate::sleeping_threads::sleeping_threads;
@@ -50,6 +52,7 @@ pub fn text(run: &Run, view: &View) -> String {
         by => places(&findings(run, by), &summary, by, width, top),
     };
     out += &objects(&functions, &summary, &view.objects, width, top);
+    out += &events(&counted_events(run), width, top);
     out += &parts(&summary, width);
     if summary.threads.is_empty() && summary.calls.is_empty() {
         out = shorten(out.lines().next().unwrap_or_default(), width) + "\nnothing was recorded\n";

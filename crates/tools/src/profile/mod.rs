@@ -106,9 +106,10 @@ pub struct ProfileCommand {
     #[arg(long, value_name = "N", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000),
           conflicts_with_all = ["system", "noise"])]
     freq: u32,
-    /// Sample at this event of the kernel or the processor
-    #[arg(long, value_enum, default_value_t = SamplingEvent::CpuClock, conflicts_with_all = ["system", "noise"])]
-    event: SamplingEvent,
+    /// Sample at the first of these events of the kernel or the processor, and count the others by function and region
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_value = "cpu-clock",
+          conflicts_with_all = ["system", "noise"])]
+    event: Vec<SamplingEvent>,
     /// Do not sample: the report has no functions
     #[arg(long, conflicts_with_all = ["system", "noise", "freq", "event"])]
     no_samples: bool,
@@ -156,18 +157,6 @@ impl ProfileCommand {
         Running::of(self.pid, self.cgroup.as_deref(), self.container.as_deref())
     }
 
-    /// The path of the program that it records.
-    fn program(&self) -> Result<String, Failure> {
-        let link = self.pid.map(|pid| format!("/proc/{pid}/exe"));
-        let path = match (&link, self.command.first()) {
-            (Some(link), _) => std::fs::read_link(link).ok(),
-            (None, Some(word)) => program::file_of(word),
-            (None, None) => None,
-        };
-        let path = path.map(|path| path.to_string_lossy().into_owned());
-        path.ok_or_else(|| fail(format_args!("--lock-sites: the program has no file")))
-    }
-
     /// Whether what it records runs already.
     fn attaches(&self) -> bool {
         self.pid.is_some() || self.cgroup.is_some() || self.container.is_some()
@@ -198,6 +187,9 @@ pub fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failure> {
     // Before the region library is written: the cache folder is not the trouble.
     if matches!(features::has(Feature::Bpf), Availability::Unknown(_)) {
         return Err(fail(spile_runtime::Error::Privileges));
+    }
+    if !cli.no_samples {
+        events::check(&cli.event)?;
     }
     let header = header(cli)?;
     if cli.machine.json && header.rank.is_some() {
@@ -319,10 +311,9 @@ fn prepare(
             // Deep Python stacks take some statements for each function.
             tool.limits.push("MAXACTION=10000".into());
         }
-        let (kind, number) = cli.event.of_kernel();
-        tool.args = [cli.freq, kind, number].map(|n| n.to_string()).to_vec();
+        tool.args = events::arguments(cli.freq, &cli.event);
         if cli.lock_sites {
-            tool.args.push(cli.program()?);
+            tool.beside.push("lock-sites");
         }
     }
     tool.set("recorder", std::process::id());
@@ -420,6 +411,7 @@ fn record(
     let who =
         PidMap::match_handlers().then_some(thread_identity as fn(u32) -> Option<ThreadIdentity>);
     let mut rows = ProfileBuilder::new(who, cli.trace);
+    rows.counted = events::counted(&cli.event);
     rows.folder = folder;
     let rows = Rc::new(RefCell::new(rows));
     let (taken, output) = (Rc::clone(&rows), Rc::clone(output));
@@ -626,9 +618,16 @@ pub(crate) fn header(cli: &ProfileCommand) -> Result<Header, Failure> {
             futexes: cli.futexes,
             trace: cli.trace,
             samples: (!cli.no_samples).then(|| SampleRate {
-                event: cli.event.name().to_owned(),
+                event: cli
+                    .event
+                    .first()
+                    .copied()
+                    .unwrap_or_default()
+                    .name()
+                    .to_owned(),
                 hz: cli.freq,
             }),
+            counted: events::counted(&cli.event),
             no_regions: cli.no_regions,
             ..Options::default()
         },

@@ -27,6 +27,7 @@
 //! | `stack` | thread, region, call, count, sum, the frames: a line each, the innermost first |
 //! | `sample` | thread, region, activity (0 in the program, 1 in a call, -1 at its start, -2 not known, -3 in a page fault), call, samples, the frames in the kernel, those of the program, its Python stack or 0 |
 //! | `wait` | thread, region, call, futex or 0, what it waited for: a file or a variable; stacks, time blocked, the frames, the Python stack or 0 |
+//! | `counted` | thread, region, period of a counted event, samples, the frames in the kernel, those of the program, its Python stack or 0 |
 //! | `waker` | thread that was woken, thread that woke it or 0, futex or 0, program of the waker if it is not recorded; times, time blocked, the frames |
 //! | `python` | Python stack, index of a function in it, number of the C function's call that executes it, both from the innermost; its name, file and first line |
 //! | `futex` | process, address, region, waits, sum, most, the variable there |
@@ -39,6 +40,7 @@
 //! the beginning, or whose start was not seen, has no `start`.
 
 mod builder;
+mod counted;
 mod counts;
 mod intervals;
 mod lifetimes;
@@ -57,7 +59,6 @@ use spile_profile::model::{
     PREEMPTED, READY, ROOT, Sample, Snapshot, Stack, StackFrame, Thread, TimeParts, TimedEvent,
     Times, Wake, Waker,
 };
-
 use spile_runtime::io::rows::Row;
 
 pub(super) use self::builder::{ProfileBuilder, ThreadIdentity};
@@ -155,6 +156,7 @@ impl ProfileBuilder {
         self.in_contexts.clear();
         self.snapshot.stacks.clear();
         self.snapshot.samples.clear();
+        self.snapshot.event_counts.clear();
         self.snapshot.wakers.clear();
         self.snapshot.futexes.clear();
         self.futexes.clear();
@@ -206,6 +208,7 @@ impl ProfileBuilder {
             "stack" => self.stack(f)?,
             "sample" => self.sample(f)?,
             "wait" => self.wait(f)?,
+            "counted" => self.counted_events(f)?,
             "waker" => self.waker(f)?,
             "python" => self.python.learn(f)?,
             "made" => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use spile_profile::SharedFrames;
-use spile_profile::model::{CallParts, Ns, Process, Snapshot, TimedEvent};
+use spile_profile::model::{CallParts, CountedEvent, Ns, Process, Snapshot, TimedEvent};
 
 use super::super::times::CountFolder;
 use super::counts::CountLocation;
@@ -19,6 +19,8 @@ pub(super) const REUSED: u32 = 10_000_000;
 /// The state that the rows so far built up.
 #[derive(Debug, Default)]
 pub(crate) struct ProfileBuilder {
+    /// The events whose samples are only counted.
+    pub(crate) counted: Vec<CountedEvent>,
     /// The Python functions of stacks.
     pub(super) python: PythonStacks,
     pub(super) lock_sites: LockSites,

@@ -1,0 +1,108 @@
+//! `spile profile --event` counts events by function and region, close to their known numbers. The
+//! program is `touches.c` of `tests/programs`.
+
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
+use std::process::Command;
+
+use serde_json::Value;
+
+mod common;
+use common::compiled;
+use common::regions::include;
+
+/// Page faults of a round in `once`; `thrice` has three times as many.
+const PAGES: u64 = 400;
+
+/// Runs `spile profile`, and gives its standard error.
+fn profile(options: &[&str], command: &[&str]) -> String {
+    let spile = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .arg("profile")
+        .args(options)
+        .arg("--")
+        .args(command)
+        .output();
+    String::from_utf8(spile.unwrap().stderr).unwrap()
+}
+
+/// The number of an event in the place of that name, and its samples.
+fn number(places: &Value, key: &str, name: &str, event: &str) -> (u64, u64) {
+    let of_name = |place: &&Value| {
+        let found = place[key].as_str().unwrap();
+        found == name || found.starts_with(&format!("{name} ("))
+    };
+    let places = places.as_array().unwrap().iter();
+    let count = places.filter(of_name).map(|place| &place["counts"][event]);
+    let number = |count: &Value, key: &str| count[key].as_u64().unwrap();
+    count.fold((0, 0), |sum, count| {
+        (
+            sum.0 + number(count, "events"),
+            sum.1 + number(count, "samples"),
+        )
+    })
+}
+
+#[test]
+fn page_faults_are_counted_by_function_and_region() {
+    let program = compiled("touches", "touches", &["-g", &include()]);
+    let rounds = 250;
+    let command = [program.to_str().unwrap(), &rounds.to_string()];
+    let list = "cpu-clock,page-faults,context-switches";
+    let text = profile(&["--json", "--event", list], &command);
+    let report: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let events = &report["events"];
+    for (places, key) in [("functions", "function"), ("regions", "name")] {
+        let of = |name| number(&events[places], key, name, "page-faults");
+        let ((once, samples), (thrice, more)) = (of("once"), of("thrice"));
+        // A sample for 101 faults, and some that hit while the processor had another event.
+        let close = |n: u64, known: u64| n > known * 9 / 10 && n < known * 11 / 10;
+        assert!(close(once, PAGES * rounds), "{once} {events}");
+        assert!(close(thrice, 3 * PAGES * rounds), "{thrice} {events}");
+        assert_eq!((once, thrice), (samples * 101, more * 101));
+    }
+    let all = &events["all"]["page-faults"];
+    assert!(
+        all["events"].as_u64() >= Some(4 * PAGES * rounds * 9 / 10),
+        "{events}"
+    );
+    assert!(!events["all"]["context-switches"].is_null(), "{events}");
+}
+
+#[test]
+fn samples_at_page_faults_hit_all_places_in_proportion() {
+    let program = compiled("touches", "touches-alone", &["-g", &include()]);
+    let command = [program.to_str().unwrap(), "100"];
+    let text = profile(&["--json", "--event", "page-faults"], &command);
+    let report: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let places = report["places"].as_array().unwrap().iter();
+    let time = |name: &str| {
+        let some = places
+            .clone()
+            .filter(|p| p["function"] == name && p["part"] == "fault_minor");
+        some.map(|p| p["time"].as_u64().unwrap()).sum::<u64>() as f64
+    };
+    let ratio = time("thrice") / time("once");
+    assert!((2.0..4.5).contains(&ratio), "{ratio} {text}");
+    // No event is counted apart.
+    assert_eq!(report["events"]["all"], serde_json::json!({}));
+}
+
+#[test]
+fn lists_that_cannot_be_counted_are_refused() {
+    for (list, says) in [
+        (
+            "page-faults,page-fauts",
+            "a similar value exists: 'page-faults'",
+        ),
+        ("page-faults,page-faults", "--event has page-faults twice"),
+        (
+            "cpu-clock,page-faults,minor-faults,major-faults,context-switches,cpu-migrations",
+            "--event takes 5 events at most",
+        ),
+    ] {
+        let text = profile(&["--event", list], &["true"]);
+        assert!(text.contains(says), "{text}");
+    }
+}
