@@ -226,6 +226,7 @@ fn unit(unit: &Entity, several: bool) -> Map<String, Value> {
         row.extend(sums);
     }
     if !several {
+        row.insert("migrations".to_owned(), unit.migrations.into());
         row.remove("threads");
     }
     row

@@ -255,6 +255,9 @@ pub struct Thread {
     /// Its end; `None` while it runs, and its account then extends to the snapshot.
     #[serde(default)]
     pub ended_ns: Option<Ns>,
+    /// How often it moved to another processor; `None` if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrations: Option<u64>,
     /// The parts of its time.
     #[serde(flatten)]
     pub parts: TimeParts,

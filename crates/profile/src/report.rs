@@ -4,6 +4,7 @@ mod callpaths;
 mod diff;
 mod events;
 mod latency;
+mod migrations;
 mod noise;
 mod objects;
 mod places;

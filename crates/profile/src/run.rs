@@ -60,6 +60,8 @@ pub struct Entity {
     pub busiest: (Ns, u32),
     /// The longest time that one of its threads was not blocked.
     pub active: Ns,
+    /// Of a thread, see [`Thread::migrations`].
+    pub migrations: Option<u64>,
 }
 
 /// A group of calls with the same name or region.
@@ -376,6 +378,7 @@ impl Run {
             host: profile.header.host.clone(),
             elapsed: wall,
             active: wall.saturating_sub(thread.parts.blocked),
+            migrations: thread.migrations,
             ..Entity::default()
         };
         unit.sum.add(thread, at_ns);

@@ -1,5 +1,5 @@
-//! `spile profile --event` counts events by function and region, close to their known numbers. The
-//! program is `touches.c` of `tests/programs`.
+//! `spile profile` counts events by function and region (`--event`), and moves between processors, close to
+//! their known numbers. The programs are `touches.c` and `moves.c` of `tests/programs`.
 
 #[macro_use]
 extern crate spile_testing;
@@ -87,6 +87,27 @@ fn samples_at_page_faults_hit_all_places_in_proportion() {
     assert!((2.0..4.5).contains(&ratio), "{ratio} {text}");
     // No event is counted apart.
     assert_eq!(report["events"]["all"], serde_json::json!({}));
+}
+
+#[test]
+fn moves_between_processors_are_counted() {
+    let program = compiled("moves", "moves", &[]);
+    let text = profile(&["--json"], &[program.to_str().unwrap(), "2000"]);
+    let Ok(report) = serde_json::from_str::<Value>(&text) else {
+        panic!("{text}");
+    };
+    // With one processor there is nothing to count.
+    if report["recordings"][0]["status"] == 77 << 8 {
+        return;
+    }
+    // The scheduler can move the thread before it binds itself, or the first call does.
+    let moves = report["threads"][0]["migrations"].as_u64();
+    assert!((2000..2010).contains(&moves.unwrap()), "{report}");
+    let text = profile(&[], &[program.to_str().unwrap(), "2000"]);
+    assert!(
+        text.contains("Threads moved to another processor 20"),
+        "{text}"
+    );
 }
 
 #[test]

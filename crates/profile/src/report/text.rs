@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::callpaths::callpaths;
 use super::events::events;
 use super::latency::latency;
+use super::migrations::migrations;
 use super::objects::{WaitObject, objects};
 use super::places::{places, sentences, uneven};
 use super::table::{TextTable, clauses, escape, paragraph, section, shorten};
@@ -80,6 +81,7 @@ pub fn text(run: &Run, view: &View) -> String {
     }
     out += &threads(&summary.threads, width, top);
     out += &sleepers(&summary, width, top);
+    out += &migrations(run, width);
     out += &errors(&summary.calls, width, top);
     out += &unfinished(run, &summary, width, top);
     out += &missing(run, width);

@@ -450,6 +450,7 @@ fn account(
     }
     let known: &[_] = if same { now } else { &[] };
     let at_end = |pid, tid| same.then(|| in_call(pid, tid)).flatten();
+    rows.complete_migrations(|pid, tid| same.then(|| migrations(pid, tid)).flatten());
     let mut data = rows.finish(known, at_end);
     if !same {
         unlisted(now.len(), &mut data);
@@ -521,6 +522,12 @@ fn in_call(pid: u32, tid: u32) -> Option<String> {
     let nr: u32 = text.split(' ').next()?.parse().ok()?;
     let call = spile_syscalls::by_nr(nr);
     Some(call.map_or_else(|| nr.to_string(), |c| c.name.to_owned()))
+}
+
+/// How often a thread has moved to another processor; `None` if it has ended, or the kernel does not tell.
+fn migrations(pid: u32, tid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/sched")).ok()?;
+    rows::migrations_in(&text)
 }
 
 /// The summary, or the tables of threads.

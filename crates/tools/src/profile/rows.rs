@@ -8,6 +8,7 @@
 //! | `enters` | process that entered the recorded control group, when |
 //! | `started` | thread, region; its time until it was in the program: sum, off its processor or taken, ready, taken |
 //! | `exit` | thread, when, process, parent, exit code, name; the call that ended it, or `-`: call, region, sum, off its processor or taken, ready, taken |
+//! | `moved` | thread that ends, how often it moved to another processor, 0; or one that lives, how often before its account, 1 |
 //! | `cut` | thread, region, call that the thread's end cut short, when; sum, off its processor or taken, ready, taken |
 //! | `event` | thread, region, call, beginning, end, result |
 //! | `off` | thread, region, 1 if it could run, when it left its processor, for how long it was ready at last, when it came back |
@@ -46,6 +47,7 @@ mod intervals;
 mod lifetimes;
 mod locations;
 mod lock_sites;
+mod migrations;
 mod now;
 mod python;
 mod unfinished;
@@ -62,17 +64,18 @@ use spile_profile::model::{
 use spile_runtime::io::rows::Row;
 
 pub(super) use self::builder::{ProfileBuilder, ThreadIdentity};
-use self::builder::{REUSED, SingleCall, TimeOwner, call_parts};
+use self::builder::{REUSED, SingleCall, TimeOwner, call_parts, is_own, own_cpu_time};
 pub(super) use self::locations::ends_path;
 use self::locations::{ends_in_kernel, frame, in_file, reaches_beginning, variable};
+pub(super) use self::migrations::migrations_in;
 pub(super) use self::now::{ThreadNow, ThreadTimes, ThreadsNow, WaitNow, on_cpu};
 use crate::add_losses;
 use crate::rows::Fields;
 
 /// Rows that report single events, and belong to no account.
-const LIVES: [&str; 13] = [
+const LIVES: [&str; 14] = [
     "start", "exec", "enters", "started", "exit", "cut", "region", "counts", "changes", "event",
-    "off", "wakeup", "python",
+    "off", "wakeup", "python", "moved",
 ];
 
 /// Kinds of regions, by number (docs/profile-context.md).
@@ -147,6 +150,7 @@ impl ProfileBuilder {
                 name: std::mem::take(&mut thread.name),
                 started_ns: thread.started_ns,
                 ended_ns: thread.ended_ns,
+                migrations: thread.migrations,
                 ..Thread::default()
             };
         }
@@ -177,6 +181,7 @@ impl ProfileBuilder {
                 self.single_call(thread, "(start)", f)?;
             }
             "exit" => self.exits(f)?,
+            "moved" => self.moved(f)?,
             "open" => self.is_open(f)?,
             "cut" => self.is_cut(f)?,
             "user" => {
@@ -786,16 +791,6 @@ impl ProfileBuilder {
         self.count(snapshot);
         snapshot.processes = self.processes.values().cloned().collect();
     }
-}
-
-/// Processor time of this process.
-fn own_cpu_time() -> Ns {
-    spile_kernel::machine::clock_ns(rustix::time::ClockId::ProcessCPUTime).cast_unsigned()
-}
-
-/// Whether a region's number marks a system call of the library that reports regions.
-fn is_own(number: u64) -> bool {
-    number.low32() == u32::MAX
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use spile_cast::Cast;
 use spile_profile::SharedFrames;
 use spile_profile::model::{CallParts, CountedEvent, Ns, Process, Snapshot, TimedEvent};
 
@@ -19,6 +20,8 @@ pub(super) const REUSED: u32 = 10_000_000;
 /// The state that the rows so far built up.
 #[derive(Debug, Default)]
 pub(crate) struct ProfileBuilder {
+    /// For living threads, by their index: how often they had moved to another processor before.
+    pub(super) moved_before: HashMap<usize, u64>,
     /// The events whose samples are only counted.
     pub(crate) counted: Vec<CountedEvent>,
     /// The Python functions of stacks.
@@ -135,4 +138,14 @@ pub(super) fn call_parts(total: Ns, f: &mut Fields<'_>) -> Option<CallParts> {
         runnable,
         taken,
     })
+}
+
+/// Processor time of this process.
+pub(super) fn own_cpu_time() -> Ns {
+    spile_kernel::machine::clock_ns(rustix::time::ClockId::ProcessCPUTime).cast_unsigned()
+}
+
+/// Whether a region's number marks a system call of the library that reports regions.
+pub(super) fn is_own(number: u64) -> bool {
+    number.low32() == u32::MAX
 }
