@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::model::{Ns, Profile, TimePart};
-use crate::paths::{LocationKind, PathLocation, PathSample, function, threads};
+use crate::paths::{LocationKind, PathLocation, PathSample, ThreadPaths, function, threads};
 use crate::run::{Run, function_of_parallel};
 use crate::sleeping_threads::sleeping_threads;
 use crate::waits::WaitKind;
@@ -108,10 +108,13 @@ impl Place {
 #[derive(Debug, Default)]
 struct Sum {
     ns: Ns,
-    threads: HashSet<(usize, u32)>,
-    /// The futexes that they waited for, by profile.
-    futexes: HashSet<(usize, u64)>,
+    threads: u64,
+    /// The last one.
+    last_thread: Option<u32>,
     lines: HashMap<String, Ns>,
+    /// The functions that woke threads from waits for its locks, with their lines and the time that the threads
+    /// had been blocked.
+    released: HashMap<String, Ns>,
 }
 
 /// The places of a run where its threads spent their time, the longest time first, and behind them those where they were
@@ -131,16 +134,29 @@ fn findings_without(
     by: By,
     left_out: impl Fn(&Profile) -> HashSet<u32>,
 ) -> Vec<Finding> {
-    let mut sums: HashMap<Place, Sum> = HashMap::new();
-    for (index, profile) in run.profiles.iter().enumerate() {
-        if profile.header.options.samples.is_none() {
-            continue;
-        }
-        let asleep = left_out(profile);
-        for thread in threads(profile) {
-            if asleep.contains(&thread.tid) {
-                continue;
-            }
+    let mut places = Places::default();
+    let sampled = |p: &&Profile| p.header.options.samples.is_some();
+    for profile in run.profiles.iter().filter(sampled) {
+        let threads = threads(profile);
+        places.join(Places::of(profile, &threads, &left_out(profile), by));
+    }
+    places.finish()
+}
+
+/// The places of some profiles. Those of one are added to those of the others, in any order.
+#[derive(Debug, Default)]
+pub(crate) struct Places(HashMap<Place, Sum>);
+
+impl Places {
+    /// The places of a profile with the paths of its threads, without the threads that are left out.
+    pub(crate) fn of(
+        profile: &Profile,
+        threads: &[ThreadPaths<'_>],
+        left_out: &HashSet<u32>,
+        by: By,
+    ) -> Places {
+        let mut sums: HashMap<Place, (Sum, HashSet<u64>)> = HashMap::new();
+        for thread in threads.iter().filter(|t| !left_out.contains(&t.tid)) {
             for sample in &thread.samples {
                 let (place, line) = place(sample);
                 let place = match by {
@@ -158,53 +174,84 @@ fn findings_without(
                     By::Region => place.named(sample.region()),
                     By::Rank => place.named(Some(profile.title())),
                 };
-                let sum = sums.entry(place).or_default();
+                let (sum, futexes) = sums.entry(place).or_default();
                 sum.ns = sum.ns.saturating_add(sample.ns);
-                sum.threads.insert((index, thread.tid));
-                sum.futexes.extend(sample.futex.map(|futex| (index, futex)));
+                if sum.last_thread.replace(thread.tid) != Some(thread.tid) {
+                    sum.threads += 1;
+                }
+                futexes.extend(sample.futex);
                 if let Some(line) = line.filter(|_| by == By::Function) {
                     let ns = sum.lines.entry(line).or_default();
                     *ns = ns.saturating_add(sample.ns);
                 }
             }
         }
+        let holders = holders(profile);
+        let sum = |(place, (mut sum, futexes)): (Place, (Sum, HashSet<u64>))| {
+            let locks = futexes
+                .iter()
+                .filter(|_| place.wait.is_some_and(WaitKind::has_waker));
+            for (name, ns) in locks.filter_map(|futex| holders.get(futex)).flatten() {
+                add(&mut sum.released, name, *ns);
+            }
+            (place, sum)
+        };
+        Places(sums.into_iter().map(sum).collect())
     }
-    let mut sums: Vec<(Place, Sum)> = sums.into_iter().collect();
-    let key = |place: &Place, ns: Ns| (place.is_idle(), std::cmp::Reverse(ns));
-    sums.sort_by(|a, b| (key(&a.0, a.1.ns), &a.0).cmp(&(key(&b.0, b.1.ns), &b.0)));
-    let holders = holders(run);
-    sums.into_iter()
-        .map(|(place, sum)| finding(place, sum, &holders))
-        .collect()
+
+    /// Adds the places of another profile.
+    pub(crate) fn join(&mut self, other: Places) {
+        for (place, other) in other.0 {
+            let sum = self.0.entry(place).or_default();
+            sum.ns = sum.ns.saturating_add(other.ns);
+            sum.threads += other.threads;
+            for (name, ns) in other.lines {
+                add(&mut sum.lines, &name, ns);
+            }
+            for (name, ns) in other.released {
+                add(&mut sum.released, &name, ns);
+            }
+        }
+    }
+
+    /// The places, the longest time first, and behind them the idle ones.
+    pub(crate) fn finish(self) -> Vec<Finding> {
+        let mut sums: Vec<(Place, Sum)> = self.0.into_iter().collect();
+        let key = |place: &Place, ns: Ns| (place.is_idle(), std::cmp::Reverse(ns));
+        sums.sort_by(|a, b| (key(&a.0, a.1.ns), &a.0).cmp(&(key(&b.0, b.1.ns), &b.0)));
+        let sums = sums.into_iter();
+        sums.map(|(place, sum)| finding(place, sum)).collect()
+    }
 }
 
-/// By profile and futex: the functions that woke threads from waits for it, with their lines and
-/// the time that the threads had been blocked.
-type Holders = HashMap<(usize, u64), HashMap<String, Ns>>;
-
-fn holders(run: &Run) -> Holders {
-    let mut holders = Holders::new();
-    for (index, profile) in run.profiles.iter().enumerate() {
-        for waker in &profile.data.wakers {
-            let Some(futex) = waker.futex else { continue };
-            let frames = waker.frames.iter();
-            let frames: Vec<PathLocation> = frames
-                .map(|f| function(f, LocationKind::Function))
-                .collect();
-            let Some(at) = own_function(frames.iter()) else {
-                continue;
-            };
-            let name = match at.file_and_line() {
-                Some(line) => format!("`{}` ({line})", at.name()),
-                None => format!("`{}`", at.name()),
-            };
-            let ns = holders
-                .entry((index, futex))
-                .or_default()
-                .entry(name)
-                .or_default();
-            *ns = ns.saturating_add(waker.ns);
+/// Adds to the time of that name.
+fn add(times: &mut HashMap<String, Ns>, name: &str, ns: Ns) {
+    match times.get_mut(name) {
+        Some(sum) => *sum = sum.saturating_add(ns),
+        None => {
+            times.insert(name.to_owned(), ns);
         }
+    }
+}
+
+/// By futex: the functions that woke threads from waits for it, with their lines and the time that the
+/// threads had been blocked.
+fn holders(profile: &Profile) -> HashMap<u64, HashMap<String, Ns>> {
+    let mut holders: HashMap<u64, HashMap<String, Ns>> = HashMap::new();
+    for waker in &profile.data.wakers {
+        let Some(futex) = waker.futex else { continue };
+        let frames = waker.frames.iter();
+        let frames: Vec<PathLocation> = frames
+            .map(|f| function(f, LocationKind::Function))
+            .collect();
+        let Some(at) = own_function(frames.iter()) else {
+            continue;
+        };
+        let name = match at.file_and_line() {
+            Some(line) => format!("`{}` ({line})", at.name()),
+            None => format!("`{}`", at.name()),
+        };
+        add(holders.entry(futex).or_default(), &name, waker.ns);
     }
     holders
 }
@@ -217,28 +264,18 @@ fn longest(times: impl IntoIterator<Item = (String, Ns)>) -> Option<String> {
     longest.map(|(name, _)| name)
 }
 
-fn finding(place: Place, sum: Sum, holders: &Holders) -> Finding {
-    let mut released: HashMap<String, Ns> = HashMap::new();
-    for (name, ns) in sum
-        .futexes
-        .iter()
-        .filter_map(|key| holders.get(key))
-        .flatten()
-    {
-        let total = released.entry(name.clone()).or_default();
-        *total = total.saturating_add(*ns);
-    }
+fn finding(place: Place, sum: Sum) -> Finding {
     Finding {
         part: place.part,
         call: place.call,
         function: place.function,
         location: longest(sum.lines).or(place.module),
         caller: place.caller,
-        holder: longest(released).filter(|_| place.wait.is_some_and(WaitKind::has_waker)),
+        holder: longest(sum.released),
         wait: place.wait,
         object: place.object,
         ns: sum.ns,
-        threads: sum.threads.len() as u64,
+        threads: sum.threads,
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::model::Frame;
+use crate::model::{Frame, Profile};
 use crate::paths::{LocationKind, function};
 use crate::run::{ContextIndex, Run, WITHIN};
 
@@ -20,10 +20,9 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    fn add(&mut self, samples: u64, period: u64) {
-        self.samples = self.samples.saturating_add(samples);
-        let events = samples.saturating_mul(period);
-        self.events = self.events.saturating_add(events);
+    fn join(&mut self, other: Estimate) {
+        self.samples = self.samples.saturating_add(other.samples);
+        self.events = self.events.saturating_add(other.events);
     }
 }
 
@@ -54,64 +53,118 @@ pub struct CountedEvents {
 /// The place of a function: its name, and its program or library.
 type Place = (String, Option<String>);
 
-/// Counts of places, and the samples of each of their lines.
-#[derive(Default)]
+/// Counts of places by event, and the samples of each of their lines.
+#[derive(Debug, Default)]
 struct Sum {
-    counts: Vec<Estimate>,
+    counts: BTreeMap<String, Estimate>,
     lines: HashMap<String, u64>,
 }
 
 impl Sum {
-    fn add(&mut self, event: usize, samples: u64, period: u64) {
-        if self.counts.len() <= event {
-            self.counts.resize(event + 1, Estimate::default());
+    fn add(&mut self, event: &str, count: Estimate) {
+        match self.counts.get_mut(event) {
+            Some(sum) => sum.join(count),
+            None => {
+                self.counts.insert(event.to_owned(), count);
+            }
         }
-        self.counts[event].add(samples, period);
+    }
+
+    fn join(&mut self, other: Sum) {
+        for (event, count) in other.counts {
+            self.add(&event, count);
+        }
+        for (line, samples) in other.lines {
+            let sum = self.lines.entry(line).or_default();
+            *sum = sum.saturating_add(samples);
+        }
+    }
+
+    /// The counts in the order of these events.
+    fn in_order(&self, events: &[String]) -> Vec<Estimate> {
+        let count = |event: &String| self.counts.get(event).copied().unwrap_or_default();
+        events.iter().map(count).collect()
     }
 }
 
-/// The counted events of all recordings together, without threads being left out.
-pub fn counted_events(run: &Run) -> CountedEvents {
-    let mut out = CountedEvents::default();
-    for event in run.profiles.iter().flat_map(|p| &p.header.options.counted) {
-        if !out.events.contains(&event.event) {
-            out.events.push(event.event.clone());
-        }
-    }
-    out.all.resize(out.events.len(), Estimate::default());
-    let mut functions: HashMap<Place, Sum> = HashMap::new();
-    let mut regions: HashMap<String, Sum> = HashMap::new();
-    for profile in &run.profiles {
+/// The counted events of some profiles. Those of one are added to those of the others, in any order.
+#[derive(Debug, Default)]
+pub(crate) struct EventSums {
+    all: Sum,
+    functions: HashMap<Place, Sum>,
+    regions: HashMap<String, Sum>,
+}
+
+impl EventSums {
+    /// The events of a profile, without threads being left out.
+    pub(crate) fn of(profile: &Profile) -> EventSums {
+        let mut out = EventSums::default();
         let contexts = ContextIndex::new(profile);
         let counted = profile.header.options.counted.iter();
         let periods: BTreeMap<&str, u64> = counted.map(|e| (&*e.event, e.period)).collect();
         for row in &profile.data.event_counts {
-            let index = out.events.iter().position(|name| *name == row.event);
-            let (Some(index), Some(period)) = (index, periods.get(&*row.event)) else {
+            let Some(period) = periods.get(&*row.event) else {
                 continue;
             };
-            out.all[index].add(row.samples, *period);
+            let count = Estimate {
+                events: row.samples.saturating_mul(*period),
+                samples: row.samples,
+            };
+            out.all.add(&row.event, count);
             let (place, line) = place(&row.frames);
-            let sum = functions.entry(place).or_default();
-            sum.add(index, row.samples, *period);
+            let sum = out.functions.entry(place).or_default();
+            sum.add(&row.event, count);
             if let Some(line) = line {
                 let samples = sum.lines.entry(line).or_default();
                 *samples = samples.saturating_add(row.samples);
             }
             let region = contexts.path(row.context).join(WITHIN);
-            let sum = regions.entry(region).or_default();
-            sum.add(index, row.samples, *period);
+            let sum = out.regions.entry(region).or_default();
+            sum.add(&row.event, count);
+        }
+        out
+    }
+
+    /// Adds the events of another profile.
+    pub(crate) fn join(&mut self, other: EventSums) {
+        self.all.join(other.all);
+        for (place, sum) in other.functions {
+            self.functions.entry(place).or_default().join(sum);
+        }
+        for (region, sum) in other.regions {
+            self.regions.entry(region).or_default().join(sum);
         }
     }
-    let number = out.events.len();
-    out.functions = sorted(functions, number, |(name, module), lines| {
-        let line = lines
-            .into_iter()
-            .max_by(|a, b| (a.1, &b.0).cmp(&(b.1, &a.0)));
-        (name, line.map(|(line, _)| line).or(module))
-    });
-    out.regions = sorted(regions, number, |name, _| (name, None));
-    out
+
+    /// The events of a run, whose recordings tell their order.
+    pub(crate) fn finish(self, run: &Run) -> CountedEvents {
+        let mut events: Vec<String> = Vec::new();
+        for event in run.profiles.iter().flat_map(|p| &p.header.options.counted) {
+            if !events.contains(&event.event) {
+                events.push(event.event.clone());
+            }
+        }
+        CountedEvents {
+            all: self.all.in_order(&events),
+            functions: sorted(self.functions, &events, |(name, module), lines| {
+                let line = lines
+                    .into_iter()
+                    .max_by(|a, b| (a.1, &b.0).cmp(&(b.1, &a.0)));
+                (name, line.map(|(line, _)| line).or(module))
+            }),
+            regions: sorted(self.regions, &events, |name, _| (name, None)),
+            events,
+        }
+    }
+}
+
+/// The counted events of all recordings together, without threads being left out.
+pub fn counted_events(run: &Run) -> CountedEvents {
+    let mut sums = EventSums::default();
+    for profile in &run.profiles {
+        sums.join(EventSums::of(profile));
+    }
+    sums.finish(run)
 }
 
 /// The innermost function of a stack, and its line.
@@ -127,13 +180,12 @@ fn place(frames: &[Frame]) -> (Place, Option<String>) {
 
 fn sorted<K>(
     sums: HashMap<K, Sum>,
-    events: usize,
+    events: &[String],
     named: impl Fn(K, HashMap<String, u64>) -> (String, Option<String>),
 ) -> Vec<EventPlace> {
     let places = sums.into_iter().map(|(key, sum)| {
+        let counts = sum.in_order(events);
         let (name, location) = named(key, sum.lines);
-        let mut counts = sum.counts;
-        counts.resize(events, Estimate::default());
         EventPlace {
             name,
             location,

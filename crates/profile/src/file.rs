@@ -17,11 +17,13 @@
 //! cut short anywhere still has its last complete account.
 
 mod find;
+mod merge;
 mod reader;
 mod row;
 mod writer;
 
 pub use find::{FoundProfiles, find, find_accounts, find_runs};
+pub use merge::merge;
 pub use reader::{FileNote, ReadProfile, UnusableFile, read, read_path};
 pub use row::EXTENSION;
 pub use writer::{Writer, name};

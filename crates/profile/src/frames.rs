@@ -16,6 +16,13 @@ impl SharedFrames {
         frames.map(|frame| self.shared(frame.into())).collect()
     }
 
+    /// Forgets all frames if there are more than `most`.
+    pub(crate) fn limit(&mut self, most: usize) {
+        if self.0.len() > most {
+            self.0.clear();
+        }
+    }
+
     /// Replaces the frames of a stack by equal ones of earlier stacks.
     pub(crate) fn share(&mut self, frames: &mut Vec<Frame>) {
         frames.shrink_to_fit();

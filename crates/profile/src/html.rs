@@ -12,8 +12,9 @@ pub use diff::html_diff;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::answer::{By, Finding, findings, idle};
+use crate::answer::idle;
 use crate::json;
+use crate::merge::MergedRun;
 use crate::model::TimePart;
 use crate::report::{failed, head};
 use crate::run::{Run, Summary};
@@ -33,8 +34,8 @@ const PLACES: usize = 1000;
 /// What the page's program reads.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PageData {
-    report: Value,
+struct PageData<'a> {
+    report: json::ReportRows<'a>,
     head: Value,
     parts: [Value; 8],
     flame: flame::Flame,
@@ -46,19 +47,19 @@ struct PageData {
 
 /// The page.
 pub fn html(run: &Run) -> String {
-    let summary = run.summary();
-    let findings = findings(run, By::Function);
+    let merged = MergedRun::of(run, None);
+    let places = &merged.functions[..merged.functions.len().min(PLACES)];
     let part =
         |part: TimePart| json!({ "key": part.key(), "name": part.name(), "short": part.short() });
     let data = PageData {
-        report: json::report(run, &summary, &findings[..findings.len().min(PLACES)]),
-        head: head_lines(run, &summary, &findings),
+        report: json::report(&merged, places),
+        head: head_lines(&merged),
         parts: TimePart::ALL.map(part),
         flame: flame::flame(run),
         trace: timeline::trace(run),
         failed: failed(run),
         missing: run.regions_missing(),
-        losses_matter: losses_matter(run, &summary),
+        losses_matter: losses_matter(run, &merged.summary),
     };
     // Writing to memory cannot fail.
     let text = serde_json::to_string(&data).unwrap_or_default();
@@ -94,17 +95,17 @@ fn escape(text: &str) -> String {
 
 /// The first lines of the report in three parts: the command with its facts, the sentences about the
 /// first places, and the lines about the whole.
-fn head_lines(run: &Run, summary: &Summary, findings: &[Finding]) -> Value {
+fn head_lines(merged: &MergedRun) -> Value {
     let lines = |findings| {
-        let text = head(run, summary, findings, usize::MAX);
+        let text = head(merged, findings, usize::MAX);
         text.lines().map(str::to_owned).collect::<Vec<String>>()
     };
-    let all = lines(findings);
+    let all = lines(&merged.functions);
     let sentences = all.len() - lines(&[]).len();
     let (first, rest) = all.split_first().map_or(("", &[][..]), |(a, b)| (a, b));
     let (command, facts) = first.rsplit_once(": ").unwrap_or((first, ""));
     // The sentence about idle time has no place of its own.
-    let idle = usize::from(idle(findings, summary.total.wall).is_some());
+    let idle = usize::from(idle(&merged.functions, merged.summary.total.wall).is_some());
     json!({
         "command": command, "facts": facts, "sentences": rest[..sentences], "places": sentences - idle.min(sentences),
         "lines": rest[sentences..],

@@ -11,6 +11,7 @@ use crate::answer::matters;
 use crate::model::{ContextKind, Ns, Profile, ROOT, thread_title};
 use crate::run::{ContextIndex, OUTSIDE, Run, WITHIN};
 use crate::sleeping_threads::sleeping_threads;
+use crate::summary_sums::Member;
 
 /// A region in which one unit worked longer than the others, which waited for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Imbalance {
 }
 
 /// The work of some units by region, and their waits.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Units {
     /// By region, the work of each.
     work: BTreeMap<String, Vec<Ns>>,
@@ -167,22 +168,119 @@ fn contexts_of(profile: &Profile) -> HashMap<u32, Place> {
 
 /// The imbalances that cost 5 % of the whole time or more, the largest cost first.
 pub fn imbalances(run: &Run) -> Vec<Imbalance> {
-    let mut found = of_ranks(run);
-    found.extend(of_threads(run));
-    found.retain(|i| i.cost > 0 && matters(i.cost, i.whole));
-    found.sort_by(|a, b| (b.cost, &a.region).cmp(&(a.cost, &b.region)));
-    found
+    let count = run.profiles.len();
+    let mut sums = Imbalances::default();
+    for (number, profile) in run.profiles.iter().enumerate() {
+        let member = Member {
+            profile,
+            number,
+            count,
+            asleep: &sleeping_threads(profile),
+        };
+        sums.join(Imbalances::of(&member), number, count);
+    }
+    sums.finish(run)
 }
 
-/// The imbalances of ranks: of their threads that call MPI, with their waits for threads of their own rank.
-fn of_ranks(run: &Run) -> Vec<Imbalance> {
-    let count = run.profiles.len();
-    if count < 2 {
-        return Vec::new();
+/// The times of some profiles from which their imbalances follow. Those of one are added to those of the
+/// others, in any order.
+#[derive(Debug, Default)]
+pub(crate) struct Imbalances {
+    /// The work and the waits of ranks: of their threads that call MPI, with their waits for threads of their own
+    /// rank. A single profile is unit 0.
+    ranks: Units,
+    /// The time of the ranks' threads that call MPI, and of all threads.
+    in_mpi: Ns,
+    whole: Ns,
+    /// By parallel region, the cost in all ranks, and the imbalance with the largest one, of the profile of that
+    /// number.
+    teams: BTreeMap<String, (Ns, usize, Imbalance)>,
+}
+
+impl Imbalances {
+    /// The times of one profile.
+    pub(crate) fn of(member: &Member<'_>) -> Imbalances {
+        let mut out = Imbalances {
+            ranks: Units::new(1),
+            ..Imbalances::default()
+        };
+        let profile = member.profile;
+        let threads = profile.data.threads.iter();
+        for thread in threads.filter(|t| !member.asleep.contains(&t.tid)) {
+            out.whole = out.whole.saturating_add(thread.wall(profile.data.at_ns));
+        }
+        if profile.data.context_times.is_empty() {
+            return out;
+        }
+        if member.ranks() {
+            out.of_rank(profile);
+        }
+        for imbalance in of_teams(member) {
+            out.team(imbalance, member.number);
+        }
+        out
     }
-    let mut units = Units::new(count);
-    let mut whole: Ns = 0;
-    for (number, profile) in run.profiles.iter().enumerate() {
+
+    /// Adds the times of the profile of that number, of `count`.
+    pub(crate) fn join(&mut self, other: Imbalances, number: usize, count: usize) {
+        self.ranks.waits.resize(count, 0);
+        for (region, work) in other.ranks.work {
+            for ns in work {
+                self.ranks.add_work(region.clone(), number, ns);
+            }
+        }
+        for ns in other.ranks.waits {
+            self.ranks.add_wait(number, ns);
+        }
+        self.in_mpi = self.in_mpi.saturating_add(other.in_mpi);
+        self.whole = self.whole.saturating_add(other.whole);
+        for (cost, number, imbalance) in other.teams.into_values() {
+            self.team(Imbalance { cost, ..imbalance }, number);
+        }
+    }
+
+    /// Adds an imbalance of threads in the profile of that number. Of equal ones the last counts.
+    fn team(&mut self, imbalance: Imbalance, number: usize) {
+        let cost = imbalance.cost;
+        let Some(sum) = self.teams.get_mut(&imbalance.region) else {
+            let region = imbalance.region.clone();
+            self.teams.insert(region, (cost, number, imbalance));
+            return;
+        };
+        sum.0 = sum.0.saturating_add(cost);
+        if (cost, number) >= (sum.2.cost, sum.1) {
+            (sum.1, sum.2) = (number, imbalance);
+        }
+    }
+
+    /// The imbalances of the run of all profiles that were added.
+    pub(crate) fn finish(self, run: &Run) -> Vec<Imbalance> {
+        let count = run.profiles.len();
+        let row = |(region, unit, [longest, mean, cost]): (String, usize, [Ns; 3])| Imbalance {
+            region,
+            unit: run.profiles[unit].title(),
+            ranks: true,
+            units: count,
+            longest,
+            mean,
+            cost,
+            whole: self.in_mpi,
+        };
+        let ranks = self.ranks.costs().into_iter().filter(|_| count > 1);
+        let mut found: Vec<Imbalance> = ranks.map(row).collect();
+        let teams = self.teams.into_values();
+        found.extend(teams.map(|(cost, _, imbalance)| Imbalance {
+            cost,
+            whole: self.whole,
+            ..imbalance
+        }));
+        found.retain(|i| i.cost > 0 && matters(i.cost, i.whole));
+        found.sort_by(|a, b| (b.cost, &a.region).cmp(&(a.cost, &b.region)));
+        found
+    }
+
+    /// The work and the waits of a rank.
+    fn of_rank(&mut self, profile: &Profile) {
         let places = contexts_of(profile);
         let times = || profile.data.context_times.iter();
         let mpi = times().filter(|time| places[&time.context].does == Does::Mpi);
@@ -190,15 +288,15 @@ fn of_ranks(run: &Run) -> Vec<Imbalance> {
         let mut outside: HashMap<u32, Ns> = HashMap::new();
         for thread in profile.data.threads.iter().filter(|t| mpi.contains(&t.tid)) {
             let wall = thread.wall(profile.data.at_ns);
-            whole = whole.saturating_add(wall);
+            self.in_mpi = self.in_mpi.saturating_add(wall);
             outside.insert(thread.tid, wall);
         }
         for time in times().filter(|time| mpi.contains(&time.tid)) {
             let place = &places[&time.context];
             match place.does {
-                Does::Mpi => units.add_wait(number, time.wall),
+                Does::Mpi => self.ranks.add_wait(0, time.wall),
                 Does::Work | Does::Team => {
-                    units.add_work(place.region.clone(), number, time.wall);
+                    self.ranks.add_work(place.region.clone(), 0, time.wall);
                 }
             }
             if let Some(rest) = outside.get_mut(&time.tid) {
@@ -206,52 +304,14 @@ fn of_ranks(run: &Run) -> Vec<Imbalance> {
             }
         }
         for rest in outside.into_values() {
-            units.add_work(OUTSIDE.to_owned(), number, rest);
+            self.ranks.add_work(OUTSIDE.to_owned(), 0, rest);
         }
     }
-    let costs = units.costs().into_iter();
-    let row = costs.map(|(region, unit, [longest, mean, cost])| Imbalance {
-        region,
-        unit: run.profiles[unit].title(),
-        ranks: true,
-        units: count,
-        longest,
-        mean,
-        cost,
-        whole,
-    });
-    row.collect()
 }
 
-/// The imbalances of the threads in each parallel region, as sums over the ranks. The thread is that of the rank with
-/// the largest cost.
-fn of_threads(run: &Run) -> Vec<Imbalance> {
-    let mut whole: Ns = 0;
-    for profile in &run.profiles {
-        let asleep = sleeping_threads(profile);
-        let threads = profile.data.threads.iter();
-        for thread in threads.filter(|t| !asleep.contains(&t.tid)) {
-            whole = whole.saturating_add(thread.wall(profile.data.at_ns));
-        }
-    }
-    let mut of_all: BTreeMap<String, Vec<Imbalance>> = BTreeMap::new();
-    for profile in &run.profiles {
-        for imbalance in of_teams(run, profile, whole) {
-            let of_region = of_all.entry(imbalance.region.clone()).or_default();
-            of_region.push(imbalance);
-        }
-    }
-    let sum = |of_region: Vec<Imbalance>| {
-        let costs = of_region.iter().map(|i| i.cost);
-        let cost = costs.fold(0, Ns::saturating_add);
-        let largest = of_region.into_iter().max_by_key(|i| i.cost)?;
-        Some(Imbalance { cost, ..largest })
-    };
-    of_all.into_values().filter_map(sum).collect()
-}
-
-/// The imbalances of the threads of a profile.
-fn of_teams(run: &Run, profile: &Profile, whole: Ns) -> Vec<Imbalance> {
+/// The imbalances of the threads of a profile, without the whole time.
+fn of_teams(member: &Member<'_>) -> Vec<Imbalance> {
+    let profile = member.profile;
     let places = contexts_of(profile);
     let rows = profile.data.context_times.iter();
     let mut teams: BTreeMap<&str, Vec<(u32, &Place, Ns)>> = BTreeMap::new();
@@ -281,9 +341,9 @@ fn of_teams(run: &Run, profile: &Profile, whole: Ns) -> Vec<Imbalance> {
         for (region, unit, [longest, mean, cost]) in units.costs() {
             let thread = profile.data.threads.iter().find(|t| t.tid == tids[unit]);
             let title = thread_title(tids[unit], thread);
-            let unit = match run.profiles.len() {
-                0 | 1 => title,
-                _ => format!("{title} of {}", profile.title()),
+            let unit = match member.ranks() {
+                false => title,
+                true => format!("{title} of {}", profile.title()),
             };
             found.push(Imbalance {
                 region,
@@ -293,7 +353,7 @@ fn of_teams(run: &Run, profile: &Profile, whole: Ns) -> Vec<Imbalance> {
                 longest,
                 mean,
                 cost,
-                whole,
+                whole: 0,
             });
         }
     }

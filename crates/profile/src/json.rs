@@ -1,15 +1,19 @@
 //! The summary of a run, and the difference of two runs, as JSON: the content of the text reports
 //! in whole nanoseconds without rounding. `docs/profile-format.md` describes the fields.
 
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::answer::{By, Finding, findings};
+use crate::answer::Finding;
 use crate::changes::{CONFIDENCE, Change, ComparedValues, SetSummary, differences};
-use crate::event_counts::{CountedEvents, EventPlace, counted_events};
-use crate::imbalance::{Imbalance, imbalances};
+use crate::event_counts::{CountedEvents, EventPlace};
+use crate::imbalance::Imbalance;
+use crate::merge::MergedRun;
 use crate::model::{CallParts, Ns, TimePart};
 use crate::report::notes;
-use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, Run, Summary, TimeSum};
+use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, Run, Sleeper, TimeSum};
 use crate::waits::WaitKind;
 
 /// The version of both objects. New fields do not change it.
@@ -17,23 +21,57 @@ const VERSION: u32 = 1;
 
 /// A run as one line.
 pub fn json(run: &Run) -> String {
-    report(run, &run.summary(), &findings(run, By::Function)).to_string() + "\n"
+    json_of(&MergedRun::of(run, None))
 }
 
-/// The report of a run, which the page for browsers shows too.
-pub(crate) fn report(run: &Run, summary: &Summary, findings: &[Finding]) -> Value {
+/// A run that was merged, as one line.
+pub fn json_of(merged: &MergedRun) -> String {
+    // Writing to memory cannot fail.
+    serde_json::to_string(&report(merged, &merged.functions)).unwrap_or_default() + "\n"
+}
+
+/// The report of a run, in the order of names. Rows are made one by one: there are as many as threads.
+#[derive(Serialize)]
+pub(crate) struct ReportRows<'a> {
+    all: Value,
+    #[serde(serialize_with = "sleepers")]
+    asleep: &'a [Sleeper],
+    calls: Vec<Value>,
+    calls_by_region: Vec<Value>,
+    command: Option<&'a [String]>,
+    critical: Option<Value>,
+    elapsed: Ns,
+    events: Value,
+    format: &'static str,
+    futexes: Vec<Value>,
+    imbalances: Vec<Value>,
+    lost: &'a BTreeMap<String, u64>,
+    max_by_mean: Option<f64>,
+    #[serde(serialize_with = "units")]
+    nodes: &'a [Entity],
+    places: Vec<Value>,
+    programs: Vec<Value>,
+    #[serde(serialize_with = "units")]
+    ranks: &'a [Entity],
+    recorder: Value,
+    recordings: Vec<Value>,
+    regions: Vec<Value>,
+    run: Option<&'a str>,
+    #[serde(serialize_with = "threads")]
+    threads: &'a [Entity],
+    version: u32,
+}
+
+/// The report of a run with these places, which the page for browsers shows too.
+pub(crate) fn report<'a>(merged: &'a MergedRun, findings: &[Finding]) -> ReportRows<'a> {
+    let (run, summary) = (&merged.run, &merged.summary);
+    let header = run.profiles.first().map(|p| &p.header);
     let critical = summary.critical().map(|unit| {
         json!({
             "title": unit.title, "host": unit.host, "work": unit.busiest.0, "thread": unit.busiest.1,
         })
     });
     let recorder = run.recorder();
-    let sleepers = summary.asleep.iter().map(|s| {
-        let mut row = unit(&s.unit, false);
-        row.insert("calls".to_owned(), s.calls.into());
-        row.insert("mostly_in".to_owned(), s.mostly.clone().into());
-        row.into()
-    });
     let times = summary.times.iter().map(|r| {
         json!({
             "name": r.name, "entries": r.entries, "inclusive": r.inclusive, "exclusive": r.exclusive,
@@ -41,35 +79,48 @@ pub(crate) fn report(run: &Run, summary: &Summary, findings: &[Finding]) -> Valu
             "max_by_mean": r.imbalance(), "calls": r.calls,
         })
     });
-    let ranks = match summary.ranks {
-        true => units(&summary.units, true),
-        false => json!([]),
-    };
-    json!({
-        "format": "spile-report",
-        "version": VERSION,
-        "run": run.profiles.first().map(|p| &p.header.run),
-        "command": run.profiles.first().map(|p| &p.header.command),
-        "recordings": run.profiles.iter().map(recording).collect::<Vec<_>>(),
-        "elapsed": summary.elapsed,
-        "all": sum(&summary.total),
-        "critical": critical,
-        "max_by_mean": summary.imbalance().filter(|_| !summary.are_unrelated()),
-        "imbalances": imbalances(run).iter().map(imbalance).collect::<Vec<_>>(),
-        "places": findings.iter().map(place).collect::<Vec<_>>(),
-        "events": events(&counted_events(run)),
-        "calls": groups(&summary.calls),
-        "calls_by_region": groups(&summary.regions),
-        "regions": times.collect::<Vec<_>>(),
-        "futexes": futexes(run),
-        "nodes": units(&summary.nodes, true),
-        "ranks": ranks,
-        "programs": summary.programs.iter().map(program).collect::<Vec<_>>(),
-        "threads": units(&summary.threads, false),
-        "asleep": sleepers.collect::<Vec<Value>>(),
-        "recorder": { "cpu": recorder.cpu, "displaced": recorder.displaced },
-        "lost": summary.lost,
-    })
+    ReportRows {
+        all: sum(&summary.total),
+        asleep: &summary.asleep,
+        calls: groups(&summary.calls),
+        calls_by_region: groups(&summary.regions),
+        command: header.map(|h| &h.command[..]),
+        critical,
+        elapsed: summary.elapsed,
+        events: events(&merged.events),
+        format: "spile-report",
+        futexes: futexes(run),
+        imbalances: merged.imbalances.iter().map(imbalance).collect(),
+        lost: &summary.lost,
+        max_by_mean: summary.imbalance().filter(|_| !summary.are_unrelated()),
+        nodes: &summary.nodes,
+        places: findings.iter().map(place).collect(),
+        programs: summary.programs.iter().map(program).collect(),
+        ranks: if summary.ranks { &summary.units } else { &[] },
+        recorder: json!({ "cpu": recorder.cpu, "displaced": recorder.displaced }),
+        recordings: run.profiles.iter().map(recording).collect(),
+        regions: times.collect(),
+        run: header.map(|h| &*h.run),
+        threads: &summary.threads,
+        version: VERSION,
+    }
+}
+
+fn units<S: Serializer>(units: &[Entity], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(units.iter().map(|u| unit(u, true)))
+}
+
+fn threads<S: Serializer>(units: &[Entity], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(units.iter().map(|u| unit(u, false)))
+}
+
+fn sleepers<S: Serializer>(sleepers: &[Sleeper], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(sleepers.iter().map(|s| {
+        let mut row = unit(&s.unit, false);
+        row.insert("calls".to_owned(), s.calls.into());
+        row.insert("mostly_in".to_owned(), s.mostly.clone().into());
+        row
+    }))
 }
 
 /// The differences between two sets of runs as one line.
@@ -230,11 +281,6 @@ fn unit(unit: &Entity, several: bool) -> Map<String, Value> {
         row.remove("threads");
     }
     row
-}
-
-fn units(units: &[Entity], several: bool) -> Value {
-    let rows = units.iter().map(|u| Value::Object(unit(u, several)));
-    rows.collect()
 }
 
 fn program(program: &NamedProcesses) -> Value {

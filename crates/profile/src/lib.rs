@@ -9,7 +9,9 @@
 //! | `frames` | frames of stacks, equal ones as one |
 //! | [`file`] | JSON Lines with snapshots: the writer, and a reader for whatever it meets |
 //! | [`run`] | the profiles of a run as one: ranks, nodes, imbalance |
+//! | `summary_sums` | the sums of a run, profile by profile |
 //! | [`sleeping_threads`] | threads that only sleep |
+//! | `merge` | what reports show of a run, profile by profile |
 //! | [`regions`] | times in regions, and who waits for whom |
 //! | [`paths`] | where in the program time was spent |
 //! | `samples` | measured times, divided by samples |
@@ -40,6 +42,7 @@ mod frames;
 pub mod html;
 pub mod imbalance;
 pub mod json;
+mod merge;
 pub mod model;
 pub mod noise;
 pub mod paths;
@@ -48,12 +51,14 @@ pub mod report;
 pub mod run;
 mod samples;
 pub mod sleeping_threads;
+mod summary_sums;
 pub mod system;
 pub mod time;
 pub mod timeline;
 mod waits;
 
 pub use frames::SharedFrames;
+pub use merge::MergedRun;
 pub use model::*;
 pub use run::Run;
 pub use waits::WaitKind;

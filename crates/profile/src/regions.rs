@@ -1,9 +1,10 @@
 //! Times in regions: sums by region path, and the time that each thread did not wait for others.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use crate::model::{ContextKind, Ns, Profile, ROOT, Thread, TimePart, TimeParts, difference};
-use crate::run::{ContextIndex, Run, WITHIN, imbalance, locations};
+use crate::run::{ContextIndex, WITHIN, add_named, add_to, imbalance, locations};
+use crate::summary_sums::{Member, UnitSums, join_named};
 
 /// A region with its path: the time of all threads in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,66 +48,76 @@ impl Region {
     }
 }
 
-/// The regions of a run, the longest exclusive time first, and the time outside of all. `units` is
-/// their number: threads for a single profile, otherwise profiles. `asleep`: threads that are left
-/// out, by profile. Empty where no times were counted.
-pub fn regions(run: &Run, units: usize, asleep: &[HashSet<u32>]) -> Vec<Region> {
-    if run.profiles.iter().all(|p| p.data.context_times.is_empty()) {
-        return Vec::new();
+impl UnitSums for Region {
+    fn per_unit(&mut self) -> &mut Vec<Ns> {
+        &mut self.per_unit
     }
-    let mut regions: HashMap<String, Region> = HashMap::new();
-    let ranks = run.profiles.len() > 1;
-    for (number, profile) in run.profiles.iter().enumerate() {
-        let contexts = ContextIndex::new(profile);
-        let mut names: HashMap<u32, String> = HashMap::new();
-        let locations = locations(profile, &asleep[number]);
-        let unit = |tid: u32| match ranks {
-            true => Some(number),
-            false => locations.get(&tid).copied(),
-        };
-        let mut add = |tid: u32, context: u32, entries: u64, wall: Ns, parts: &TimeParts| {
-            let name = names
-                .entry(context)
-                .or_insert_with(|| contexts.path(context).join(WITHIN));
-            let region = regions.entry(name.clone()).or_insert_with(|| Region {
-                name: name.clone(),
-                per_unit: vec![0; units],
-                ..Region::default()
-            });
-            region.entries = region.entries.saturating_add(entries);
-            region.exclusive = region.exclusive.saturating_add(wall);
-            region.parts.add(parts);
-            if let Some(sum) = unit(tid).and_then(|u| region.per_unit.get_mut(u)) {
-                *sum = sum.saturating_add(wall);
-            }
-        };
-        let mut rest: HashMap<u32, (Ns, TimeParts)> = HashMap::new();
-        let threads = profile.data.threads.iter();
-        for thread in threads.filter(|t| !asleep[number].contains(&t.tid)) {
-            let wall = thread.wall(profile.data.at_ns);
-            rest.insert(thread.tid, (wall, thread.parts));
+
+    fn join(&mut self, other: &Region) {
+        self.entries = self.entries.saturating_add(other.entries);
+        self.exclusive = self.exclusive.saturating_add(other.exclusive);
+        self.parts.add(&other.parts);
+        add_named(&mut self.calls, &other.calls);
+    }
+}
+
+/// The times of a profile in regions, by name, without the inclusive times, and the time outside of all. `units`
+/// is the number of units: threads for a single profile, otherwise 1.
+pub(crate) fn regions(member: &Member<'_>, units: usize) -> HashMap<String, Region> {
+    let (profile, asleep) = (member.profile, member.asleep);
+    let mut regions: HashMap<u32, Region> = HashMap::new();
+    let contexts = ContextIndex::new(profile);
+    let locations = locations(profile, asleep);
+    let unit = |tid: u32| match member.ranks() {
+        true => Some(0),
+        false => locations.get(&tid).copied(),
+    };
+    let mut add = |tid: u32, context: u32, entries: u64, wall: Ns, parts: &TimeParts| {
+        let region = regions.entry(context).or_insert_with(|| Region {
+            name: contexts.path(context).join(WITHIN),
+            per_unit: vec![0; units],
+            ..Region::default()
+        });
+        region.entries = region.entries.saturating_add(entries);
+        region.exclusive = region.exclusive.saturating_add(wall);
+        region.parts.add(parts);
+        if let Some(sum) = unit(tid).and_then(|u| region.per_unit.get_mut(u)) {
+            *sum = sum.saturating_add(wall);
         }
-        for time in &profile.data.context_times {
-            add(time.tid, time.context, time.entries, time.wall, &time.parts);
-            if let Some((wall, parts)) = rest.get_mut(&time.tid) {
-                *wall = wall.saturating_sub(time.wall);
-                parts.subtract(&time.parts);
-            }
-        }
-        for (tid, (wall, parts)) in rest {
-            add(tid, ROOT, 0, wall, &parts);
-        }
-        let calls = profile.data.calls.iter();
-        for call in calls.filter(|c| !asleep[number].contains(&c.tid)) {
-            if let Some(region) = names
-                .get(&call.context)
-                .and_then(|name| regions.get_mut(name))
-            {
-                let sum = region.calls.entry(call.call.clone()).or_default();
-                *sum = sum.saturating_add(call.time());
-            }
+    };
+    let mut rest: HashMap<u32, (Ns, TimeParts)> = HashMap::new();
+    let threads = profile.data.threads.iter();
+    for thread in threads.filter(|t| !asleep.contains(&t.tid)) {
+        let wall = thread.wall(profile.data.at_ns);
+        rest.insert(thread.tid, (wall, thread.parts));
+    }
+    for time in &profile.data.context_times {
+        add(time.tid, time.context, time.entries, time.wall, &time.parts);
+        if let Some((wall, parts)) = rest.get_mut(&time.tid) {
+            *wall = wall.saturating_sub(time.wall);
+            parts.subtract(&time.parts);
         }
     }
+    for (tid, (wall, parts)) in rest {
+        add(tid, ROOT, 0, wall, &parts);
+    }
+    let calls = profile.data.calls.iter();
+    for call in calls.filter(|c| !asleep.contains(&c.tid)) {
+        if let Some(region) = regions.get_mut(&call.context) {
+            add_to(&mut region.calls, &call.call, call.time());
+        }
+    }
+    let mut named: HashMap<String, Region> = HashMap::new();
+    // Contexts can have the same name.
+    for region in regions.into_values() {
+        let one = HashMap::from([(region.name.clone(), region)]);
+        join_named(&mut named, one, 0, 1);
+    }
+    named
+}
+
+/// Regions with their inclusive times, the longest exclusive time first.
+pub(crate) fn sorted(regions: HashMap<String, Region>) -> Vec<Region> {
     let mut regions: Vec<Region> = regions.into_values().collect();
     regions.sort_by(|a, b| (b.exclusive, &a.name).cmp(&(a.exclusive, &b.name)));
     include(&mut regions);

@@ -13,13 +13,17 @@ mod table;
 mod tables;
 mod text;
 mod threads;
+mod unfinished;
 mod units;
 
+pub(crate) use callpaths::CallPaths;
 pub use diff::{diff, notes};
 pub use noise::noise;
 pub use objects::WaitObject;
 pub use system::system;
 pub use table::paragraph;
-pub use text::{View, failed, head, text};
+pub(crate) use text::head;
+pub use text::{View, failed, text, text_of};
 pub use threads::threads;
+pub(crate) use unfinished::UnfinishedCalls;
 pub use units::{counted, time};

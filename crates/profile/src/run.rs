@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::model::{
     CallParts, CallTotals, Context, ContextKind, Ns, Profile, ROOT, RecorderCost, Thread, TimePart,
 };
-use crate::regions::{self, Region, Waits};
-use crate::sleeping_threads::{on_a_cpu, sleeping_threads};
+use crate::regions::Region;
+use crate::sleeping_threads::sleeping_threads;
+use crate::summary_sums::{SummarySums, UnitSums};
 
 /// The profiles of one run. Those of ranks are in the order of ranks.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,13 +31,24 @@ pub struct TimeSum {
 }
 
 impl TimeSum {
-    fn add(&mut self, thread: &Thread, at_ns: Ns) {
+    /// Adds the time of a thread.
+    pub(crate) fn add(&mut self, thread: &Thread, at_ns: Ns) {
         self.threads += 1;
         add(&mut self.wall, thread.wall(at_ns));
         for (sum, part) in self.parts.iter_mut().zip(TimePart::ALL) {
             add(sum, part.time_in(&thread.parts));
         }
         self.residual = self.residual.saturating_add(thread.residual(at_ns));
+    }
+
+    /// Adds the time of other threads.
+    pub(crate) fn join(&mut self, other: &TimeSum) {
+        self.threads += other.threads;
+        add(&mut self.wall, other.wall);
+        for (sum, ns) in self.parts.iter_mut().zip(other.parts) {
+            add(sum, ns);
+        }
+        self.residual = self.residual.saturating_add(other.residual);
     }
 
     /// The time of one part.
@@ -126,28 +138,16 @@ impl CallGroup {
         longest.map_or("", |(name, _)| name)
     }
 
-    fn add(&mut self, call: &CallTotals, unit: Option<usize>, within: &str) {
-        if call.count > 0 {
-            self.min = match self.count {
-                0 => call.min,
-                _ => self.min.min(call.min),
-            };
-        }
+    /// Adds a row of calls of a unit, which belongs to `within`.
+    pub(crate) fn add(&mut self, call: &CallTotals, unit: Option<usize>, within: &str) {
+        self.add_times(self.count == 0, (call.count > 0).then_some(call.min));
         self.max = self.max.max(call.max);
         add(&mut self.count, call.count);
         add(&mut self.total, call.total);
         self.parts.add(&call.parts());
         add(&mut self.bytes, call.bytes);
-        for (name, n) in &call.errors {
-            add(self.errors.entry(name.clone()).or_default(), *n);
-        }
-        let histogram = call.histogram.as_deref().unwrap_or(&[]);
-        if histogram.len() > self.histogram.len() {
-            self.histogram.resize(histogram.len(), 0);
-        }
-        for (sum, n) in self.histogram.iter_mut().zip(histogram) {
-            add(sum, *n);
-        }
+        add_named(&mut self.errors, &call.errors);
+        self.add_histogram(call.histogram.as_deref().unwrap_or(&[]));
         if let Some(ns) = call.unfinished {
             add(&mut self.unfinished.0, 1);
             add(&mut self.unfinished.1, ns);
@@ -155,10 +155,42 @@ impl CallGroup {
         if let Some(sum) = unit.and_then(|u| self.per_unit.get_mut(u)) {
             add(sum, call.time());
         }
-        add(
-            self.within.entry(within.to_owned()).or_default(),
-            call.time(),
-        );
+        add_to(&mut self.within, within, call.time());
+    }
+
+    fn add_times(&mut self, first: bool, min: Option<Ns>) {
+        if let Some(min) = min {
+            self.min = if first { min } else { self.min.min(min) };
+        }
+    }
+
+    fn add_histogram(&mut self, histogram: &[u64]) {
+        if histogram.len() > self.histogram.len() {
+            self.histogram.resize(histogram.len(), 0);
+        }
+        for (sum, n) in self.histogram.iter_mut().zip(histogram) {
+            add(sum, *n);
+        }
+    }
+}
+
+impl UnitSums for CallGroup {
+    fn per_unit(&mut self) -> &mut Vec<Ns> {
+        &mut self.per_unit
+    }
+
+    fn join(&mut self, other: &CallGroup) {
+        self.add_times(self.count == 0, (other.count > 0).then_some(other.min));
+        self.max = self.max.max(other.max);
+        add(&mut self.count, other.count);
+        add(&mut self.total, other.total);
+        self.parts.add(&other.parts);
+        add(&mut self.bytes, other.bytes);
+        add_named(&mut self.errors, &other.errors);
+        self.add_histogram(&other.histogram);
+        add(&mut self.unfinished.0, other.unfinished.0);
+        add(&mut self.unfinished.1, other.unfinished.1);
+        add_named(&mut self.within, &other.within);
     }
 }
 
@@ -262,212 +294,13 @@ impl Run {
 
     /// Sums up the run; threads that only sleep are set apart.
     pub fn summary(&self) -> Summary {
-        let asleep: Vec<_> = self.profiles.iter().map(sleeping_threads).collect();
-        self.without_threads(&asleep)
+        SummarySums::of_run(self, sleeping_threads)
     }
 
     /// Sums up all threads alike.
     pub fn summary_of_all(&self) -> Summary {
-        self.without_threads(&vec![HashSet::new(); self.profiles.len()])
+        SummarySums::of_run(self, |_| HashSet::new())
     }
-
-    /// Sums up the run, with threads of these ids set apart in each profile.
-    fn without_threads(&self, asleep: &[HashSet<u32>]) -> Summary {
-        let mut out = Summary {
-            ranks: self.profiles.len() > 1,
-            ..Summary::default()
-        };
-        self.units(&mut out, asleep);
-        out.asleep = self.sleepers(asleep);
-        out.programs = self.programs(asleep);
-        let mut calls: HashMap<&str, CallGroup> = HashMap::new();
-        let mut regions: HashMap<String, CallGroup> = HashMap::new();
-        let empty = |name: &str| CallGroup {
-            name: name.to_owned(),
-            per_unit: vec![0; out.units.len()],
-            ..CallGroup::default()
-        };
-        for (number, profile) in self.profiles.iter().enumerate() {
-            let contexts = ContextIndex::new(profile);
-            let tids = locations(profile, &asleep[number]);
-            let awake = |c: &&CallTotals| !asleep[number].contains(&c.tid);
-            for call in profile.data.calls.iter().filter(awake) {
-                let unit = match out.ranks {
-                    true => Some(number),
-                    false => tids.get(&call.tid).copied(),
-                };
-                let region = contexts.path(call.context).join(WITHIN);
-                let group = calls.entry(&call.call).or_insert_with(|| empty(&call.call));
-                group.add(call, unit, &region);
-                let group = regions.entry(region).or_insert_with_key(|name| empty(name));
-                group.add(call, unit, &call.call);
-            }
-            for (what, n) in &profile.data.lost {
-                add(out.lost.entry(what.clone()).or_default(), *n);
-            }
-        }
-        out.calls = sorted(calls.into_values());
-        out.regions = sorted(regions.into_values());
-        out.times = regions::regions(self, out.units.len(), asleep);
-        out
-    }
-
-    fn units(&self, out: &mut Summary, asleep: &[HashSet<u32>]) {
-        let mut nodes: BTreeMap<&str, Entity> = BTreeMap::new();
-        let mut ranks = Vec::new();
-        for (profile, asleep) in self.profiles.iter().zip(asleep) {
-            let host = profile.header.host.as_str();
-            let entity = |title| Entity {
-                title,
-                host: host.to_owned(),
-                ..Entity::default()
-            };
-            let mut rank = entity(profile.title());
-            let node = nodes.entry(host).or_insert_with(|| entity(host.to_owned()));
-            let at_ns = profile.data.at_ns;
-            let waits = Waits::new(profile);
-            out.mpi |= waits.mpi();
-            let (mut first, mut last) = (u64::MAX, 0);
-            for thread in &profile.data.threads {
-                first = first.min(thread.started_ns);
-                last = last.max(thread.ended_ns.unwrap_or(at_ns));
-                if asleep.contains(&thread.tid) {
-                    continue;
-                }
-                let wall = thread.wall(at_ns);
-                let mut unit = self.unit(profile, thread);
-                unit.busiest = (waits.work(thread, wall), thread.tid);
-                for sum in [&mut rank.sum, &mut node.sum, &mut out.total] {
-                    sum.add(thread, at_ns);
-                }
-                let work = (waits.work_of_rank(thread, wall), thread.tid);
-                rank.busiest = rank.busiest.max(work);
-                rank.active = rank.active.max(unit.active);
-                out.threads.push(unit);
-            }
-            rank.elapsed = if first == u64::MAX {
-                at_ns
-            } else {
-                last.saturating_sub(first)
-            };
-            out.elapsed = out.elapsed.max(rank.elapsed);
-            node.elapsed = node.elapsed.max(rank.elapsed);
-            node.busiest = node.busiest.max(rank.busiest);
-            ranks.push(rank);
-        }
-        out.nodes = nodes.into_values().collect();
-        out.units = if out.ranks {
-            ranks
-        } else {
-            out.threads.clone()
-        };
-    }
-}
-
-impl Run {
-    /// A thread, without the units that wait for it.
-    fn unit(&self, profile: &Profile, thread: &Thread) -> Entity {
-        let at_ns = profile.data.at_ns;
-        let wall = thread.wall(at_ns);
-        let rank = match self.profiles.len() {
-            0 | 1 => String::new(),
-            _ => format!("{}: ", profile.title()),
-        };
-        let mut unit = Entity {
-            title: format!("{rank}{} {}", thread.tid, thread.name),
-            host: profile.header.host.clone(),
-            elapsed: wall,
-            active: wall.saturating_sub(thread.parts.blocked),
-            migrations: thread.migrations,
-            ..Entity::default()
-        };
-        unit.sum.add(thread, at_ns);
-        unit
-    }
-
-    /// Threads that only sleep.
-    fn sleepers(&self, asleep: &[HashSet<u32>]) -> Vec<Sleeper> {
-        let mut sleepers = Vec::new();
-        for (profile, asleep) in self.profiles.iter().zip(asleep) {
-            let mut calls: HashMap<u32, (u64, Ns, &str)> = HashMap::new();
-            for call in profile
-                .data
-                .calls
-                .iter()
-                .filter(|c| asleep.contains(&c.tid))
-            {
-                let (count, most, name) = calls.entry(call.tid).or_default();
-                add(count, call.count);
-                add(count, u64::from(call.unfinished.is_some()));
-                if call.time() >= *most {
-                    (*most, *name) = (call.time(), &call.call);
-                }
-            }
-            let threads = profile.data.threads.iter();
-            for thread in threads.filter(|t| asleep.contains(&t.tid)) {
-                let (calls, _, mostly) = calls.get(&thread.tid).copied().unwrap_or_default();
-                sleepers.push(Sleeper {
-                    unit: self.unit(profile, thread),
-                    calls,
-                    mostly: mostly.to_owned(),
-                });
-            }
-        }
-        sleepers.sort_by_key(|s| std::cmp::Reverse(s.unit.sum.wall));
-        sleepers
-    }
-
-    /// Processes by name, the longest time not blocked first; empty if each profile has only one.
-    fn programs(&self, asleep: &[HashSet<u32>]) -> Vec<NamedProcesses> {
-        // The processes of a name, and the intervals in which they existed.
-        type ProgramParts = (NamedProcesses, HashSet<(usize, u32)>, Vec<(u128, u128)>);
-        let mut programs: BTreeMap<&str, ProgramParts> = BTreeMap::new();
-        let origin = self.origin();
-        for (number, (profile, asleep)) in self.profiles.iter().zip(asleep).enumerate() {
-            let processes = profile.data.processes.iter();
-            let names: HashMap<u32, &str> = processes.map(|p| (p.pid, p.comm.as_str())).collect();
-            let at_ns = profile.data.at_ns;
-            let before = u128::from(profile.header.started_unix_ns.saturating_sub(origin));
-            for thread in &profile.data.threads {
-                let name = names.get(&thread.pid).copied().unwrap_or(&thread.name);
-                let (program, processes, lives) = programs.entry(name).or_default();
-                add(&mut program.on_cpu, on_a_cpu(thread));
-                if asleep.contains(&thread.tid) {
-                    add(&mut program.asleep, thread.wall(at_ns));
-                } else {
-                    program.sum.add(thread, at_ns);
-                }
-                processes.insert((number, thread.pid));
-                let start = u128::from(thread.started_ns) + before;
-                lives.push((start, start + u128::from(thread.wall(at_ns))));
-            }
-        }
-        let several = programs.len() > 1
-            || programs.values().map(|p| p.1.len()).sum::<usize>() > self.profiles.len();
-        let programs = programs.into_iter().filter(|_| several);
-        let mut named: Vec<NamedProcesses> = programs
-            .map(|(name, (program, processes, lives))| NamedProcesses {
-                name: name.to_owned(),
-                processes: processes.len() as u64,
-                wall: union_length(lives),
-                ..program
-            })
-            .collect();
-        let work = |p: &NamedProcesses| p.sum.wall.saturating_sub(p.sum.part(TimePart::Blocked));
-        named.sort_by_key(|p| (std::cmp::Reverse(work(p)), std::cmp::Reverse(p.wall)));
-        named
-    }
-}
-
-/// Length of the union of these intervals.
-fn union_length(mut lives: Vec<(u128, u128)>) -> Ns {
-    lives.sort_unstable();
-    let (mut sum, mut until) = (0, 0);
-    for (start, end) in lives {
-        sum += end.saturating_sub(start.max(until));
-        until = until.max(end);
-    }
-    Ns::try_from(sum).unwrap_or(Ns::MAX)
 }
 
 /// Indexes of threads among those of a profile that do not only sleep.
@@ -644,16 +477,28 @@ pub(crate) fn last(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn sorted(groups: impl Iterator<Item = CallGroup>) -> Vec<CallGroup> {
-    let mut groups: Vec<_> = groups.collect();
-    groups.sort_by(|a, b| (b.time(), &a.name).cmp(&(a.time(), &b.name)));
-    groups
-}
-
 /// Files can contain any numbers, so sums saturate.
-fn add(sum: &mut u64, n: u64) {
+pub(crate) fn add(sum: &mut u64, n: u64) {
     *sum = sum.saturating_add(n);
 }
+
+/// Adds to the number of that name.
+pub(crate) fn add_to(sums: &mut BTreeMap<String, u64>, name: &str, n: u64) {
+    match sums.get_mut(name) {
+        Some(sum) => add(sum, n),
+        None => {
+            sums.insert(name.to_owned(), n);
+        }
+    }
+}
+
+/// Adds numbers by name.
+pub(crate) fn add_named(sums: &mut BTreeMap<String, u64>, other: &BTreeMap<String, u64>) {
+    for (name, n) in other {
+        add_to(sums, name, *n);
+    }
+}
+
 impl Profile {
     /// Why regions of the command, or of some of its programs, are missing; `None` if none are, or
     /// if the options excluded them.

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use spile_profile::answer::By;
 use spile_profile::export::{ExportFormat, FORMATS};
 use spile_profile::report::{View, WaitObject};
-use spile_profile::{Run, file, html, json, report as text};
+use spile_profile::{MergedRun, Run, file, html, json, report as text};
 
 use clap::Parser;
 use spile_plain::messages::{Failure, fail, print_stderr, print_stdout, write_stdout};
@@ -127,14 +127,27 @@ fn read(paths: &[PathBuf], run: Option<&str>, trace: bool) -> Result<Run, Failur
         true => file::find(paths, run),
         false => file::find_accounts(paths, run),
     };
-    for line in &recorded.said {
-        print_stderr(format_args!("WARNING: {line}\n"));
-    }
+    warn(&recorded.said);
     if recorded.profiles.is_empty() {
-        return Err(fail("there is no profile to report"));
+        return Err(fail(NO_PROFILE));
     }
     let profiles = recorded.profiles.into_iter();
     Ok(Run::new(profiles.map(|(_, profile)| profile).collect()))
+}
+
+/// Reads the files of a run and merges them for a report; prints why files are not used.
+fn merge(cli: &Report, view: Option<&View>) -> Result<MergedRun, Failure> {
+    let (merged, said) = file::merge(&cli.paths, cli.run.as_deref(), view);
+    warn(&said);
+    merged.ok_or_else(|| fail(NO_PROFILE))
+}
+
+const NO_PROFILE: &str = "there is no profile to report";
+
+fn warn(said: &[String]) {
+    for line in said {
+        print_stderr(format_args!("WARNING: {line}\n"));
+    }
 }
 
 /// Columns of the terminal behind an output; 80 if it is not a terminal.
@@ -160,24 +173,18 @@ pub fn report(cli: &Report) -> Result<u8, Failure> {
         })?),
         None => None,
     };
-    let run = read(
-        &cli.paths,
-        cli.run.as_deref(),
-        format.is_some() || cli.html.is_some(),
-    )?;
+    let read = |trace| read(&cli.paths, cli.run.as_deref(), trace);
     if let Some(format) = format {
-        export(&run, format, cli.output.as_deref())?;
+        export(&read(true)?, format, cli.output.as_deref())?;
     } else if let Some(path) = &cli.html {
-        put(path, html::html(&run).as_bytes())?;
+        put(path, html::html(&read(true)?).as_bytes())?;
     } else if cli.json {
-        print_stdout(json::json(&run))?;
+        print_stdout(json::json_of(&merge(cli, None)?))?;
     } else if cli.threads {
-        print_stdout(text::threads(&run))?;
+        print_stdout(text::threads(&read(false)?))?;
     } else {
-        print_stdout(text::text(
-            &run,
-            &cli.view.view(width(std::io::stdout()), cli.top),
-        ))?;
+        let view = cli.view.view(width(std::io::stdout()), cli.top);
+        print_stdout(text::text_of(&merge(cli, Some(&view))?, &view))?;
     }
     Ok(0)
 }
@@ -248,11 +255,9 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn diff(cli: &Diff) -> Result<u8, Failure> {
     let runs = |path: &Path| {
         let (runs, said) = file::find_runs(&[path.to_owned()]);
-        for line in &said {
-            print_stderr(format_args!("WARNING: {line}\n"));
-        }
+        warn(&said);
         match runs.is_empty() {
-            true => Err(fail("there is no profile to report")),
+            true => Err(fail(NO_PROFILE)),
             false => Ok(runs),
         }
     };

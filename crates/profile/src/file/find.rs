@@ -1,13 +1,12 @@
 //! The files of a report: named files, and those in folders, of one run.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::reader::{ReadProfile, UnusableFile, read_file};
+use super::reader::read_file;
 use super::row::EXTENSION;
-use crate::frames::SharedFrames;
 use crate::model::{Header, Profile};
 use crate::run::Run;
 
@@ -67,7 +66,7 @@ pub fn find_runs(paths: &[PathBuf]) -> (Vec<Run>, Vec<String>) {
 }
 
 /// The number of a rank; other recordings come after ranks.
-fn rank(header: &Header) -> u32 {
+pub(super) fn rank(header: &Header) -> u32 {
     header.rank.as_ref().map_or(u32::MAX, |r| r.rank)
 }
 
@@ -75,7 +74,8 @@ fn rank(header: &Header) -> u32 {
 fn read_all(paths: &[PathBuf], trace: bool) -> FoundProfiles {
     let (files, mut said) = files(paths);
     let mut profiles = Vec::new();
-    for (path, read) in files.iter().zip(read_files(&files, trace)) {
+    let reads = each(&files, |path, frames| read_file(path, trace, frames));
+    for (path, read) in files.iter().zip(reads) {
         match read {
             Ok(read) => {
                 let notes = read.notes.iter();
@@ -93,7 +93,7 @@ fn read_all(paths: &[PathBuf], trace: bool) -> FoundProfiles {
 }
 
 /// The named files and those in folders, and messages about folders without any.
-fn files(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
+pub(super) fn files(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     let (mut files, mut said) = (Vec::new(), Vec::new());
     for path in paths {
         if !path.is_dir() {
@@ -124,71 +124,124 @@ fn files(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     (files, said)
 }
 
-/// Reads files, several at a time, and gives them in their order.
-fn read_files(files: &[PathBuf], trace: bool) -> Vec<Result<ReadProfile, UnusableFile>> {
+/// Handles items, as many at a time as there are processors, and gives the results in their order. Each thread has a
+/// state.
+pub(super) fn each<T: Sync, S: Default, R: Send>(
+    items: &[T],
+    handle: impl Fn(&T, &mut S) -> R + Sync,
+) -> Vec<R> {
     let next = AtomicUsize::new(0);
-    let read_some = || {
-        let mut frames = SharedFrames::default();
+    let handle_some = || {
+        let mut state = S::default();
         let mut some = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(path) = files.get(index) else {
+            let Some(item) = items.get(index) else {
                 return some;
             };
-            some.push((index, read_file(path, trace, &mut frames)));
+            some.push((index, handle(item, &mut state)));
         }
     };
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    let mut read = thread::scope(|scope| {
-        let others = 1..processors.min(files.len());
-        let others: Vec<_> = others.map(|_| scope.spawn(read_some)).collect();
-        let mut read = read_some();
+    let mut results = thread::scope(|scope| {
+        let others = 1..processors.min(items.len());
+        let others: Vec<_> = others.map(|_| scope.spawn(handle_some)).collect();
+        let mut results = handle_some();
         for other in others {
             match other.join() {
-                Ok(some) => read.extend(some),
+                Ok(some) => results.extend(some),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        read
+        results
     });
-    read.sort_by_key(|(index, _)| *index);
-    read.into_iter().map(|(_, read)| read).collect()
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The runs that some files belong to.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    runs: Vec<FoundRun>,
+    numbers: HashMap<String, usize>,
+}
+
+/// A run, in the order by which one is chosen.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct FoundRun {
+    /// Number of files with an account.
+    files: usize,
+    /// The start of the first recording.
+    start: u64,
+    id: String,
+}
+
+impl Runs {
+    /// The number of a file's run, from 0 on.
+    pub(super) fn number(&mut self, header: &Header) -> usize {
+        let start = header.started_unix_ns;
+        if let Some(number) = self.numbers.get(&header.run) {
+            let run = &mut self.runs[*number];
+            run.start = run.start.min(start);
+            return *number;
+        }
+        self.numbers.insert(header.run.clone(), self.runs.len());
+        self.runs.push(FoundRun {
+            files: 0,
+            start,
+            id: header.run.clone(),
+        });
+        self.runs.len() - 1
+    }
+
+    /// Number of runs.
+    pub(super) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Counts a file that was read, with an account or without one.
+    pub(super) fn add(&mut self, number: usize, account: bool) {
+        self.runs[number].files += usize::from(account);
+    }
+
+    /// The run with the most files that have an account, of those whose ids begin with `wanted`.
+    pub(super) fn choose(&self, wanted: Option<&str>, said: &mut Vec<String>) -> Option<usize> {
+        let runs = self.runs.iter().enumerate();
+        let runs = runs.filter(|(_, run)| wanted.is_none_or(|wanted| run.id.starts_with(wanted)));
+        let chosen = runs.max_by_key(|(_, run)| *run);
+        if let (None, Some(wanted)) = (&chosen, wanted) {
+            said.push(format!("no file belongs to a run `{wanted}`"));
+        }
+        chosen.map(|(number, _)| number)
+    }
+
+    /// The message about a file of a run that was not chosen.
+    pub(super) fn not_used(&self, path: &Path, number: usize, chosen: usize) -> String {
+        format!(
+            "{}: belongs to run {}, not to {}, and is not used (--run chooses)",
+            path.display(),
+            self.runs[number].id,
+            self.runs[chosen].id
+        )
+    }
 }
 
 /// Keeps the profiles of one run, and reports that the others are not used.
 fn one_run(profiles: &mut Vec<(PathBuf, Profile)>, run: Option<&str>, said: &mut Vec<String>) {
-    let mut runs: Vec<(usize, u64, String)> = Vec::new();
+    let mut runs = Runs::default();
     for (_, profile) in profiles.iter() {
-        let header = &profile.header;
-        let whole = usize::from(profile.data.at_ns > 0);
-        match runs.iter_mut().find(|(_, _, id)| *id == header.run) {
-            Some((files, start, _)) => {
-                *files += whole;
-                *start = (*start).min(header.started_unix_ns);
-            }
-            None => runs.push((whole, header.started_unix_ns, header.run.clone())),
-        }
+        let number = runs.number(&profile.header);
+        runs.add(number, profile.data.at_ns > 0);
     }
-    let wanted = runs
-        .iter()
-        .filter(|(_, _, id)| run.is_none_or(|run| id.starts_with(run)))
-        .max();
-    let Some((_, _, wanted)) = wanted.cloned() else {
-        if let Some(run) = run {
-            said.push(format!("no file belongs to a run `{run}`"));
-            profiles.clear();
-        }
+    let Some(chosen) = runs.choose(run, said) else {
+        profiles.clear();
         return;
     };
     profiles.retain(|(path, profile)| {
-        let same = profile.header.run == wanted;
-        if !same {
-            said.push(format!(
-                "{}: belongs to run {}, not to {wanted}, and is not used (--run chooses)",
-                path.display(),
-                profile.header.run
-            ));
+        let number = runs.number(&profile.header);
+        if number != chosen {
+            said.push(runs.not_used(path, number, chosen));
         }
-        same
+        number == chosen
     });
 }

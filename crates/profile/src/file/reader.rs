@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use super::row::{AccountEnd, KINDS, Row};
 use crate::frames::SharedFrames;
-use crate::model::{FORMAT, Profile, Snapshot, TimedEvent, VERSION};
+use crate::model::{FORMAT, Header, Profile, Snapshot, TimedEvent, VERSION};
 
 /// Maximum length of a line in bytes; a longer one is damaged.
 const LONGEST: u64 = 64 << 20;
@@ -112,6 +112,18 @@ pub(super) fn read_file(
     read_content(BufReader::with_capacity(1 << 18, file), trace, frames)
 }
 
+/// Reads the header of a file.
+pub(super) fn read_header(path: &Path) -> Result<Header, UnusableFile> {
+    let file = spile_plain::files::open(path).map_err(UnusableFile::Io)?;
+    let mut lines = Lines::default();
+    let first = lines.next(&mut BufReader::new(file));
+    header(
+        first
+            .map_err(UnusableFile::Io)?
+            .ok_or(UnusableFile::Empty)?,
+    )
+}
+
 /// Reads the content of a file.
 ///
 /// # Errors
@@ -151,7 +163,7 @@ fn read_content(
     Ok(reading.finish())
 }
 
-fn header(line: &[u8]) -> Result<crate::model::Header, UnusableFile> {
+fn header(line: &[u8]) -> Result<Header, UnusableFile> {
     // The version comes first: another one may have other fields.
     let value: serde_json::Value = match serde_json::from_slice(line) {
         Ok(value) => value,

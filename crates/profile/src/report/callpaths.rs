@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::table::{TextTable, escape, shorten};
+use super::text::View;
 use super::units::{percent, time};
 use crate::model::Ns;
 use crate::paths::{LocationKind, PathLocation, calls};
-use crate::run::{Run, Summary, WITHIN};
-use crate::sleeping_threads::sleeping_threads;
+use crate::run::{Summary, WITHIN};
+use crate::summary_sums::Member;
 
 /// Indentation of a path.
 const INDENT: &str = "    ";
@@ -23,16 +24,27 @@ struct PathSum {
     line: Option<(Ns, String)>,
 }
 
-/// The heaviest paths, where stacks were recorded.
-pub(super) fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> String {
-    if run.profiles.iter().all(|p| p.data.stacks.is_empty()) {
-        return String::new();
-    }
-    let mut sums: HashMap<(String, String), PathSum> = HashMap::new();
-    for profile in &run.profiles {
-        let asleep = sleeping_threads(profile);
+/// Paths to calls, as they are shown. Those of one profile are added to those of the others, in any order.
+#[derive(Debug, Default)]
+pub(crate) struct CallPaths {
+    /// Whether stacks were recorded.
+    recorded: bool,
+    sums: HashMap<(String, String), PathSum>,
+}
+
+impl CallPaths {
+    /// The paths of a profile. Whether they are shown is known when all profiles are.
+    pub(crate) fn of(member: &Member<'_>, view: &View) -> CallPaths {
+        let profile = member.profile;
+        let mut out = CallPaths {
+            recorded: !profile.data.stacks.is_empty(),
+            ..CallPaths::default()
+        };
+        if !profile.header.options.stacks && !out.recorded {
+            return out;
+        }
         for thread in calls(profile) {
-            if asleep.contains(&thread.tid) {
+            if member.asleep.contains(&thread.tid) {
                 continue;
             }
             for sample in thread.samples.iter().filter(|s| s.is_call()) {
@@ -40,46 +52,70 @@ pub(super) fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) 
                     continue;
                 };
                 // Paths that look the same are merged: they differ only further out.
-                let shown = end(&path_names(way), width.saturating_sub(INDENT.len()));
-                let sum = sums.entry((call.name().to_owned(), shown)).or_default();
-                sum.count = sum.count.saturating_add(sample.count);
-                sum.ns = sum.ns.saturating_add(sample.ns);
-                let line = source_line(way).map(|line| (sample.ns, line));
-                sum.line = sum.line.take().max(line);
+                let shown = end(&path_names(way), view.width.saturating_sub(INDENT.len()));
+                let sum = PathSum {
+                    count: sample.count,
+                    ns: sample.ns,
+                    line: source_line(way).map(|line| (sample.ns, line)),
+                };
+                out.add((call.name().to_owned(), shown), sum);
             }
         }
+        out
     }
-    let mut paths: Vec<((String, String), PathSum)> = sums.into_iter().collect();
-    paths.sort_by(|a, b| (b.1.ns, &a.0).cmp(&(a.1.ns, &b.0)));
-    let mut table = TextTable::new(&[
-        ("call", 0),
-        ("time", 0),
-        ("share", 0),
-        ("calls", 0),
-        ("mean", 2),
-        ("line", 1),
-    ]);
-    let in_calls = summary.in_calls() as f64;
-    for ((call, _), sum) in paths.iter().take(top) {
-        table.rows.push(vec![
-            call.clone(),
-            time(sum.ns),
-            percent(sum.ns as f64, in_calls),
-            sum.count.to_string(),
-            time(sum.ns.checked_div(sum.count).unwrap_or(0)),
-            sum.line.as_ref().map_or("-".to_owned(), |l| l.1.clone()),
+
+    /// Adds those of another profile.
+    pub(crate) fn join(&mut self, other: CallPaths) {
+        self.recorded |= other.recorded;
+        for (path, sum) in other.sums {
+            self.add(path, sum);
+        }
+    }
+
+    fn add(&mut self, path: (String, String), other: PathSum) {
+        let sum = self.sums.entry(path).or_default();
+        sum.count = sum.count.saturating_add(other.count);
+        sum.ns = sum.ns.saturating_add(other.ns);
+        sum.line = sum.line.take().max(other.line);
+    }
+
+    /// The heaviest paths, where stacks were recorded.
+    pub(super) fn text(&self, summary: &Summary, width: usize, top: usize) -> String {
+        if !self.recorded {
+            return String::new();
+        }
+        let mut paths: Vec<(&(String, String), &PathSum)> = self.sums.iter().collect();
+        paths.sort_by(|a, b| (b.1.ns, a.0).cmp(&(a.1.ns, b.0)));
+        let mut table = TextTable::new(&[
+            ("call", 0),
+            ("time", 0),
+            ("share", 0),
+            ("calls", 0),
+            ("mean", 2),
+            ("line", 1),
         ]);
+        let in_calls = summary.in_calls() as f64;
+        for ((call, _), sum) in paths.iter().take(top) {
+            table.rows.push(vec![
+                call.clone(),
+                time(sum.ns),
+                percent(sum.ns as f64, in_calls),
+                sum.count.to_string(),
+                time(sum.ns.checked_div(sum.count).unwrap_or(0)),
+                sum.line.as_ref().map_or("-".to_owned(), |l| l.1.clone()),
+            ]);
+        }
+        let text = table.render(width);
+        let mut lines = text.lines();
+        let mut out = format!("\nCall paths\n{}\n", lines.next().unwrap_or_default());
+        for (line, ((_, way), _)) in lines.zip(&paths) {
+            out += &format!("{line}\n{INDENT}{way}\n");
+        }
+        if paths.len() > top {
+            out += &format!("and {} more\n", paths.len() - top);
+        }
+        out
     }
-    let text = table.render(width);
-    let mut lines = text.lines();
-    let mut out = format!("\nCall paths\n{}\n", lines.next().unwrap_or_default());
-    for (line, ((_, way), _)) in lines.zip(&paths) {
-        out += &format!("{line}\n{INDENT}{way}\n");
-    }
-    if paths.len() > top {
-        out += &format!("and {} more\n", paths.len() - top);
-    }
-    out
 }
 
 /// Regions and functions from the outermost on; repetitions are merged.

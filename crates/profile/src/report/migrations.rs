@@ -2,40 +2,38 @@
 
 use super::table::paragraph;
 use super::units::counted;
-use crate::model::{Ns, Thread, thread_title};
-use crate::run::Run;
-use crate::sleeping_threads::on_a_cpu;
+use crate::model::{Ns, TimePart};
+use crate::run::{Entity, Summary};
 
 /// Moves for each second on a processor, and moves in all, from which on the report names a thread: each move costs
 /// it the contents of its caches.
 const FREQUENT: u128 = 100;
 
 /// One line if a thread moved often.
-pub(super) fn migrations(run: &Run, width: usize) -> String {
-    let threads = run
-        .profiles
-        .iter()
-        .flat_map(|p| p.data.threads.iter().map(move |thread| (p, thread)));
-    let of = |thread: &Thread| thread.migrations.unwrap_or(0);
+pub(super) fn migrations(summary: &Summary, width: usize) -> String {
+    let asleep = summary.asleep.iter().map(|sleeper| &sleeper.unit);
+    let threads = summary.threads.iter().chain(asleep);
+    let of = |thread: &Entity| thread.migrations.unwrap_or(0);
     let all = threads
         .clone()
-        .fold(0, |sum: u64, (_, t)| sum.saturating_add(of(t)));
-    let often = threads.filter(|(_, thread)| is_frequent(of(thread), on_a_cpu(thread)));
-    let Some((profile, thread)) = often.max_by_key(|(_, thread)| of(thread)) else {
+        .fold(0, |sum: u64, thread| sum.saturating_add(of(thread)));
+    let often = threads.filter(|thread| is_frequent(of(thread), on_a_cpu(thread)));
+    let Some(thread) = often.max_by_key(|thread| of(thread)) else {
         return String::new();
     };
     let moves = of(thread);
     let second = u128::from(moves) * 1_000_000_000 / u128::from(on_a_cpu(thread).max(1));
-    let rank = match run.profiles.len() {
-        1 => String::new(),
-        _ => format!(" of {}", profile.title()),
-    };
     let said = format!(
-        "Threads moved to another processor {}: thread {}{rank} {moves} times, {second} for each second that it ran",
+        "Threads moved to another processor {}: thread {} {moves} times, {second} for each second that it ran",
         counted(all, "time"),
-        thread_title(thread.tid, Some(thread)),
+        thread.title,
     );
     format!("\n{}", paragraph(&said, "  ", width))
+}
+
+fn on_a_cpu(thread: &Entity) -> Ns {
+    let on = TimePart::ALL.iter().filter(|part| part.on_a_cpu());
+    on.fold(0, |sum, part| sum.saturating_add(thread.sum.part(*part)))
 }
 
 fn is_frequent(moves: u64, ran: Ns) -> bool {

@@ -3,9 +3,9 @@
 use super::table::{TextTable, paragraph, section};
 use super::units::{counted, percent, time};
 use crate::answer::{By, Finding, idle, largest};
-use crate::imbalance::{Imbalance, imbalances};
+use crate::imbalance::Imbalance;
 use crate::model::TimePart;
-use crate::run::{OUTSIDE, Run, Summary};
+use crate::run::{OUTSIDE, Summary};
 
 /// Number of sentences at most.
 const SENTENCES: usize = 5;
@@ -38,7 +38,7 @@ pub(super) fn sentences(findings: &[Finding], summary: &Summary, width: usize) -
 }
 
 /// A sentence for each imbalance that costs 5 % of the whole time or more.
-pub(super) fn uneven(run: &Run, width: usize) -> String {
+pub(super) fn uneven(imbalances: &[Imbalance], width: usize) -> String {
     let sentence = |i: &Imbalance| {
         let share = percent(i.cost as f64, i.whole as f64);
         let of = match i.ranks {
@@ -48,11 +48,7 @@ pub(super) fn uneven(run: &Run, width: usize) -> String {
         let text = format!("{share} of {}{of}: {}", time(i.whole), i.sentence());
         paragraph(&text, "  ", width)
     };
-    imbalances(run)
-        .iter()
-        .take(SENTENCES)
-        .map(sentence)
-        .collect()
+    imbalances.iter().take(SENTENCES).map(sentence).collect()
 }
 
 /// The table of places.

@@ -1,8 +1,7 @@
 //! The summary: five lines about the time, then tables.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use super::callpaths::callpaths;
 use super::events::events;
 use super::latency::latency;
 use super::migrations::migrations;
@@ -11,11 +10,10 @@ use super::places::{places, sentences, uneven};
 use super::table::{TextTable, clauses, escape, paragraph, section, shorten};
 use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::units::{counted, percent, signed, time};
-use crate::answer::{By, Finding, findings, matters};
-use crate::event_counts::counted_events;
+use crate::answer::{By, Finding, matters};
+use crate::merge::MergedRun;
 use crate::model::{Header, Ns, RecorderCost, TimePart};
 use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, OUTSIDE, Run, Summary};
-use crate::sleeping_threads::sleeping_threads;
 
 /// What a summary shows.
 #[derive(Debug, Clone)]
@@ -44,27 +42,29 @@ impl View {
 
 /// The summary of a run.
 pub fn text(run: &Run, view: &View) -> String {
+    text_of(&MergedRun::of(run, Some(view)), view)
+}
+
+/// The summary of a run that was merged for this view.
+pub fn text_of(merged: &MergedRun, view: &View) -> String {
     let (width, top) = (view.width, view.top);
-    let summary = run.summary();
-    let functions = findings(run, By::Function);
-    let mut out = head(run, &summary, &functions, width);
-    out += &match view.by {
-        By::Function => places(&functions, &summary, view.by, width, top),
-        by => places(&findings(run, by), &summary, by, width, top),
-    };
-    out += &objects(&functions, &summary, &view.objects, width, top);
-    out += &events(&counted_events(run), width, top);
-    out += &parts(&summary, width);
+    let (run, summary, functions) = (&merged.run, &merged.summary, &merged.functions);
+    let mut out = head(merged, functions, width);
+    let found = merged.places.as_ref().unwrap_or(functions);
+    out += &places(found, summary, view.by, width, top);
+    out += &objects(functions, summary, &view.objects, width, top);
+    out += &events(&merged.events, width, top);
+    out += &parts(summary, width);
     if summary.threads.is_empty() && summary.calls.is_empty() {
         out = shorten(out.lines().next().unwrap_or_default(), width) + "\nnothing was recorded\n";
     }
-    out += &groups("Calls", "call", &summary.calls, &summary, width, top);
+    out += &groups("Calls", "call", &summary.calls, summary, width, top);
     if summary.times.iter().any(|r| r.name != OUTSIDE) {
-        out += &times(&summary, width, top);
+        out += &times(summary, width, top);
     } else if summary.regions.iter().any(|r| r.name != OUTSIDE) {
-        out += &groups("Regions", "region", &summary.regions, &summary, width, top);
+        out += &groups("Regions", "region", &summary.regions, summary, width, top);
     }
-    out += &callpaths(run, &summary, width, top);
+    out += &merged.call_paths.text(summary, width, top);
     out += &latency(&summary.calls, width, top);
     out += &futexes(run, width, top);
     if summary.nodes.len() > 1 {
@@ -80,13 +80,13 @@ pub fn text(run: &Run, view: &View) -> String {
         out += &programs(&summary.programs, width, top);
     }
     out += &threads(&summary.threads, width, top);
-    out += &sleepers(&summary, width, top);
-    out += &migrations(run, width);
+    out += &sleepers(summary, width, top);
+    out += &migrations(summary, width);
     out += &errors(&summary.calls, width, top);
-    out += &unfinished(run, &summary, width, top);
+    out += &merged.unfinished.text(summary, width, top);
     out += &missing(run, width);
     out += &recorders(run, width);
-    out += &lost(&summary, width);
+    out += &lost(summary, width);
     out
 }
 
@@ -148,10 +148,11 @@ fn recorders(run: &Run, width: usize) -> String {
 
 /// The first lines: the recorded command, where most of its time went, the parts of its time, the calls and
 /// regions with most of it, and the rank that the others wait for.
-pub fn head(run: &Run, summary: &Summary, findings: &[Finding], width: usize) -> String {
-    let mut out = command_line(run, summary, width);
+pub(crate) fn head(merged: &MergedRun, findings: &[Finding], width: usize) -> String {
+    let summary = &merged.summary;
+    let mut out = command_line(&merged.run, summary, width);
     out += &sentences(findings, summary, width);
-    out += &uneven(run, width);
+    out += &uneven(&merged.imbalances, width);
     out += &time_line(summary, width);
     out += &calls_line(summary, width);
     out += &regions_line(summary, width);
@@ -414,48 +415,6 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
         ]);
     }
     section("Futexes", &table, width, futexes.len().saturating_sub(top))
-}
-
-/// Unfinished calls by name; those of sleeping threads are listed there.
-fn unfinished(run: &Run, summary: &Summary, width: usize, top: usize) -> String {
-    let mut longest: HashMap<&str, (Ns, String)> = HashMap::new();
-    for profile in &run.profiles {
-        let asleep = sleeping_threads(profile);
-        let calls = profile.data.calls.iter();
-        for call in calls.filter(|c| !asleep.contains(&c.tid)) {
-            let Some(ns) = call.unfinished else { continue };
-            let most = longest.entry(&call.call).or_default();
-            if ns >= most.0 {
-                let thread = match summary.ranks {
-                    true => format!("{} of {}", call.tid, profile.title()),
-                    false => call.tid.to_string(),
-                };
-                *most = (ns, thread);
-            }
-        }
-    }
-    let mut groups: Vec<&CallGroup> = summary.calls.iter().collect();
-    groups.retain(|g| g.unfinished.0 > 0);
-    groups.sort_by_key(|g| std::cmp::Reverse(g.unfinished.1));
-    let mut table = TextTable::new(&[
-        ("unfinished call", 0),
-        ("calls", 0),
-        ("so far", 0),
-        ("longest", 1),
-        ("in thread", 2),
-    ]);
-    for group in groups.iter().take(top) {
-        let (ns, thread) = longest.get(&*group.name).cloned().unwrap_or_default();
-        table.rows.push(vec![
-            group.name.clone(),
-            group.unfinished.0.to_string(),
-            time(group.unfinished.1),
-            time(ns),
-            thread,
-        ]);
-    }
-    let left = groups.len().saturating_sub(top);
-    section("Calls that did not end", &table, width, left)
 }
 
 fn lost(summary: &Summary, width: usize) -> String {
