@@ -82,6 +82,30 @@ static void *reloader(void *unused) {
   return unused;
 }
 
+static pthread_mutex_t first_lock = PTHREAD_MUTEX_INITIALIZER, second_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t both;
+
+__attribute__((noinline)) static void update(pthread_mutex_t *mine, pthread_mutex_t *other) {
+  pthread_mutex_lock(mine);
+  pthread_barrier_wait(&both);
+  pthread_mutex_lock(other);
+  abort();
+}
+
+static void *updates_first(void *unused) {
+  update(&first_lock, &second_lock);
+  return unused;
+}
+
+static void *updates_second(void *unused) {
+  update(&second_lock, &first_lock);
+  return unused;
+}
+
+__attribute__((noinline)) static void doze(void) {
+  for (;;) usleep(20000);
+}
+
 enum { PAGES = 20, PAGE = 4096 };
 
 /* Provides each page that a thread waits for after 20 ms. */
@@ -130,6 +154,15 @@ int main(int argc, char **argv) {
     puts("ready");
     fflush(stdout);
     receive(ends[0], 1);
+  } else if (!strcmp(what, "deadlock")) {
+    pthread_t t[2];
+    pthread_barrier_init(&both, 0, 2);
+    pthread_create(&t[0], 0, updates_first, 0);
+    pthread_create(&t[1], 0, updates_second, 0);
+    usleep(100000);
+    puts("ready");
+    fflush(stdout);
+    doze();
   } else if (!strcmp(what, "faults")) {
     int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC), file = memfd_create("pages", 0);
     struct uffdio_api api = {UFFD_API, 0, 0};

@@ -12,6 +12,7 @@ use crate::event_counts::{CountedEvents, EventPlace};
 use crate::imbalance::Imbalance;
 use crate::merge::MergedRun;
 use crate::model::{CallParts, Ns, TimePart};
+use crate::quiet::QuietThread;
 use crate::report::notes;
 use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, Run, Sleeper, TimeSum};
 use crate::waits::WaitKind;
@@ -51,6 +52,7 @@ pub(crate) struct ReportRows<'a> {
     nodes: &'a [Entity],
     places: Vec<Value>,
     programs: Vec<Value>,
+    quiet: Vec<Value>,
     #[serde(serialize_with = "units")]
     ranks: &'a [Entity],
     recorder: Value,
@@ -96,6 +98,7 @@ pub(crate) fn report<'a>(merged: &'a MergedRun, findings: &[Finding]) -> ReportR
         nodes: &summary.nodes,
         places: findings.iter().map(place).collect(),
         programs: summary.programs.iter().map(program).collect(),
+        quiet: merged.quiet.iter().map(quiet).collect(),
         ranks: if summary.ranks { &summary.units } else { &[] },
         recorder: json!({ "cpu": recorder.cpu, "displaced": recorder.displaced }),
         recordings: run.profiles.iter().map(recording).collect(),
@@ -310,6 +313,14 @@ fn groups(groups: &[CallGroup]) -> Vec<Value> {
         })
     };
     groups.iter().map(group).collect()
+}
+
+/// A thread that hardly ran.
+fn quiet(thread: &QuietThread) -> Value {
+    json!({
+        "title": thread.title, "thread": thread.tid, "stillness": thread.stillness.key(), "calls": thread.calls,
+        "begin": thread.ends.begin, "end": thread.ends.end,
+    })
 }
 
 fn futexes(run: &Run) -> Vec<Value> {

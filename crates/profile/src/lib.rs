@@ -12,6 +12,7 @@
 //! | `summary_sums` | the sums of a run, profile by profile |
 //! | [`sleeping_threads`] | threads that only sleep |
 //! | `merge` | what reports show of a run, profile by profile |
+//! | [`quiet`] | threads that hardly ran: what they waited for at both ends |
 //! | [`regions`] | times in regions, and who waits for whom |
 //! | [`paths`] | where in the program time was spent |
 //! | `samples` | measured times, divided by samples |
@@ -46,6 +47,7 @@ mod merge;
 pub mod model;
 pub mod noise;
 pub mod paths;
+pub mod quiet;
 pub mod regions;
 pub mod report;
 pub mod run;

@@ -8,6 +8,7 @@ use crate::event_counts::{CountedEvents, EventSums};
 use crate::imbalance::{Imbalance, Imbalances};
 use crate::model::{Profile, Snapshot};
 use crate::paths;
+use crate::quiet::{QuietThread, quiet_threads};
 use crate::report::{CallPaths, UnfinishedCalls, View};
 use crate::run::{Run, Summary};
 use crate::sleeping_threads::sleeping_threads;
@@ -28,6 +29,8 @@ pub struct MergedRun {
     pub imbalances: Vec<Imbalance>,
     /// The counted events.
     pub events: CountedEvents,
+    /// Threads that hardly ran, by recording.
+    pub(crate) quiet: Vec<QuietThread>,
     /// For texts, call paths and calls that did not end.
     pub(crate) call_paths: CallPaths,
     pub(crate) unfinished: UnfinishedCalls,
@@ -55,6 +58,7 @@ pub(crate) struct Part {
     places: Option<Places>,
     imbalances: Imbalances,
     events: EventSums,
+    quiet: Vec<QuietThread>,
     call_paths: CallPaths,
     unfinished: UnfinishedCalls,
 }
@@ -84,6 +88,7 @@ impl Part {
             places: by.map(|by| Places::of(profile, &threads, asleep, by)),
             imbalances: Imbalances::of(&member),
             events: EventSums::of(profile),
+            quiet: quiet_threads(profile, member.ranks()),
             call_paths: view.map_or_else(CallPaths::default, |v| CallPaths::of(&member, v)),
             unfinished: view
                 .map_or_else(UnfinishedCalls::default, |_| UnfinishedCalls::of(&member)),
@@ -126,6 +131,7 @@ pub(crate) struct Merger {
     places: Option<Places>,
     imbalances: Imbalances,
     events: EventSums,
+    quiet: Vec<(usize, Vec<QuietThread>)>,
     call_paths: CallPaths,
     unfinished: UnfinishedCalls,
 }
@@ -150,6 +156,7 @@ impl Merger {
         }
         self.imbalances.join(part.imbalances, number, self.count);
         self.events.join(part.events);
+        self.quiet.push((number, part.quiet));
         self.call_paths.join(part.call_paths);
         self.unfinished.join(part.unfinished);
     }
@@ -157,6 +164,7 @@ impl Merger {
     /// What a report shows.
     pub(crate) fn finish(mut self) -> MergedRun {
         self.profiles.sort_by_key(|(number, _)| *number);
+        self.quiet.sort_by_key(|(number, _)| *number);
         let profiles = self.profiles.into_iter();
         let run = Run::new(profiles.map(|(_, profile)| profile).collect());
         MergedRun {
@@ -166,6 +174,11 @@ impl Merger {
             summary: self.summary.finish(),
             functions: self.functions.finish(),
             places: self.places.map(Places::finish),
+            quiet: self
+                .quiet
+                .into_iter()
+                .flat_map(|(_, quiet)| quiet)
+                .collect(),
             call_paths: self.call_paths,
             unfinished: self.unfinished,
         }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::quiet::{BothEnds, Wait};
 pub use crate::time::*;
 
 /// The value of [`Header::format`].
@@ -773,6 +774,8 @@ pub struct Snapshot {
     pub wakers: Vec<Waker>,
     /// Futexes.
     pub futexes: Vec<Futex>,
+    /// What threads of a process that existed before waited for at both ends.
+    pub ends: Vec<BothEnds>,
     /// The effect of the recording itself.
     pub recorder: RecorderCost,
     /// Losses by reason, worded to follow a number ("events: the buffer was full"); zeros are left

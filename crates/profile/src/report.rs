@@ -8,6 +8,7 @@ mod migrations;
 mod noise;
 mod objects;
 mod places;
+mod quiet;
 mod system;
 mod table;
 mod tables;

@@ -279,19 +279,35 @@ fn waits_say_what_for_and_who_ended_them() {
     }
 }
 
-#[test]
-fn a_hung_process_has_the_stacks_of_its_waits() {
+/// Records a process that waits, after it has printed a line. Its number, and the report.
+fn attached(what: &str, seconds: &str) -> (String, Value) {
     let mut child = Command::new(&*WHERE)
-        .arg("hung")
+        .arg(what)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     out.read_line(&mut String::new()).unwrap();
     let pid = child.id().to_string();
-    let report = recorded(&["-d", "0.5", "-p", &pid]);
+    let output = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(["profile", "--json", "-d", seconds, "-p", &pid])
+        .output()
+        .unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    let report = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    (pid, report)
+}
+
+#[test]
+fn a_hung_process_has_the_stacks_of_its_waits() {
+    let (pid, report) = attached("hung", "0.5");
+    let places = report["places"].as_array().unwrap().clone();
+    let report = Report {
+        printed: Vec::new(),
+        places,
+    };
     let waits = |fields: &[(&str, &str)]| report.time(&[fields, &[("part", "blocked")]].concat());
     let pipe = waits(&[
         ("object", "a pipe"),
@@ -301,4 +317,39 @@ fn a_hung_process_has_the_stacks_of_its_waits() {
     let lock = format!("config_lock (held by thread {pid})");
     let lock = waits(&[("object", &lock), ("call", "futex"), ("function", "reload")]);
     assert!(pipe >= 400_000_000 && lock >= 400_000_000, "{report}");
+}
+
+/// Two threads wait for each other's locks; the first thread sleeps again and again.
+#[test]
+fn threads_of_a_deadlock_waited_at_both_ends() {
+    let (pid, report) = attached("deadlock", "1");
+    let quiet = report["quiet"].as_array().unwrap();
+    let locked = quiet.iter().filter(|t| t["thread"].to_string() != pid);
+    assert_eq!(locked.count(), 2, "{report}");
+    for thread in quiet {
+        let (begin, end) = (&thread["begin"], &thread["end"]);
+        let first = thread["thread"] == pid.parse::<u32>().unwrap();
+        let functions = end["frames"].as_array().unwrap().iter();
+        let functions: Vec<&str> = functions.filter_map(|f| f["function"].as_str()).collect();
+        if first {
+            // It may have been between two sleeps at one of the ends.
+            assert!(
+                ["same_place", "moved"].contains(&thread["stillness"].as_str().unwrap()),
+                "{thread}"
+            );
+            assert!(thread["calls"].as_u64() > Some(1), "{thread}");
+            continue;
+        }
+        assert_eq!(thread["stillness"], "one_wait", "{thread}");
+        assert_eq!(begin, end);
+        assert!(functions.contains(&"update"), "{thread}");
+        let held = end["object"].as_str().unwrap();
+        let other = quiet.iter().map(|t| t["thread"].to_string());
+        let mut others = other.filter(|tid| *tid != pid && *tid != thread["thread"].to_string());
+        let other = others.next().unwrap();
+        assert!(
+            held.contains("_lock (held by thread ") && held.contains(&other),
+            "{thread}"
+        );
+    }
 }

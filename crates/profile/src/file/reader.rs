@@ -278,6 +278,11 @@ impl ReaderState {
                 next.wakers.push(row);
             }
             Row::Futex(row) => next.futexes.push(row),
+            Row::Ends(mut row) => {
+                let waits = [&mut row.begin, &mut row.end].into_iter().flatten();
+                waits.for_each(|wait| frames.share(&mut wait.frames));
+                next.ends.push(row);
+            }
             Row::Recorder(row) => next.recorder = row,
             Row::Lost(row) => {
                 let count = next.lost.entry(row.what).or_default();

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    CallTotals, Context, ContextTime, EventCount, Futex, Header, Ns, Process, RecorderCost,
-    RecordingEnd, Sample, Stack, Thread, TimedEvent, Waker,
+    BothEnds, CallTotals, Context, ContextTime, EventCount, Futex, Header, Ns, Process,
+    RecorderCost, RecordingEnd, Sample, Stack, Thread, TimedEvent, Waker,
 };
 
 /// The extension of file names.
@@ -25,6 +25,7 @@ pub(super) enum Row {
     EventCount(EventCount),
     Waker(Waker),
     Futex(Futex),
+    Ends(BothEnds),
     Recorder(RecorderCost),
     Lost(LossRow),
     Event(TimedEvent),
@@ -33,7 +34,7 @@ pub(super) enum Row {
 }
 
 /// The kinds of rows in [`Row`].
-pub(super) const KINDS: [&str; 16] = [
+pub(super) const KINDS: [&str; 17] = [
     "header",
     "process",
     "thread",
@@ -45,6 +46,7 @@ pub(super) const KINDS: [&str; 16] = [
     "event_count",
     "waker",
     "futex",
+    "ends",
     "recorder",
     "lost",
     "event",

@@ -52,6 +52,7 @@ impl<W: Write> Writer<W> {
             + self.rows("event_count", &snapshot.event_counts)?
             + self.rows("waker", &snapshot.wakers)?
             + self.rows("futex", &snapshot.futexes)?
+            + self.rows("ends", &snapshot.ends)?
             + self.rows("recorder", [snapshot.recorder])?
             + self.rows("lost", lost)?;
         self.accounts += 1;

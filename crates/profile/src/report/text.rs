@@ -7,6 +7,7 @@ use super::latency::latency;
 use super::migrations::migrations;
 use super::objects::{WaitObject, objects};
 use super::places::{places, sentences, uneven};
+use super::quiet::quiet;
 use super::table::{TextTable, clauses, escape, paragraph, section, shorten};
 use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::units::{counted, percent, signed, time};
@@ -52,6 +53,7 @@ pub fn text_of(merged: &MergedRun, view: &View) -> String {
     let mut out = head(merged, functions, width);
     let found = merged.places.as_ref().unwrap_or(functions);
     out += &places(found, summary, view.by, width, top);
+    out += &quiet(&merged.quiet, width, top);
     out += &objects(functions, summary, &view.objects, width, top);
     out += &events(&merged.events, width, top);
     out += &parts(summary, width);

@@ -445,6 +445,7 @@ pub(crate) fn random(seed: u64, size: u64) -> Profile {
         data.context_times.push(random_context_time(random, size));
         data.calls.push(random_call(random, size));
         data.stacks.push(random_stack(random, size));
+        data.ends.push(random_ends(random, size));
         profile.events.push(random_event(random, size));
     }
     if random.below(2) == 0 {
@@ -522,6 +523,22 @@ fn random_stack(random: &mut Random, size: u64) -> Stack {
         count: number(random),
         ns: number(random),
         ..Stack::default()
+    }
+}
+
+fn random_ends(random: &mut Random, size: u64) -> BothEnds {
+    let mut wait = || {
+        (random.below(3) > 0).then(|| Wait {
+            call: text(random),
+            object: (random.below(2) == 0).then(|| text(random)),
+            frames: (0..random.below(3)).map(|_| frame(&text(random))).collect(),
+        })
+    };
+    let (begin, end) = (wait(), wait());
+    BothEnds {
+        tid: random.below(size).fit(),
+        begin,
+        end,
     }
 }
 

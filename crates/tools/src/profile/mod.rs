@@ -256,6 +256,11 @@ fn recorded(
         live,
         next: Duration::from_secs(cli.checkpoint.into()),
     }));
+    let looked_at = running.clone();
+    let looked_at = looked_at.filter(|_| !cli.no_samples && PidMap::match_handlers());
+    if let Some(running) = &looked_at {
+        running.look(passes);
+    }
     let recorded = record(cli, tool, folder, &output, passes);
     let RecordingOutput { file, live, .. } = output.take();
     if let Some(live) = live {
@@ -270,10 +275,7 @@ fn recorded(
         java::request_names(now.iter().map(|(pid, _)| *pid).collect());
     }
     let mut profile = account(header, &mut rows, &now, &outcome);
-    if let Some(running) = running
-        && !cli.no_samples
-        && PidMap::match_handlers()
-    {
+    if let Some(running) = looked_at {
         running.add_waiting(&mut profile.data, passes);
     }
     if let Some(mut file) = file {

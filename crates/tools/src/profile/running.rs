@@ -1,16 +1,17 @@
 //! Recordings of what already runs: a process with its descendants, a control group, a container.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use spile_kernel::process;
 use spile_plain::messages::{Failure, fail};
-use spile_profile::model::{Activity, Header, Sample, Snapshot};
+use spile_profile::model::{Activity, BothEnds, Header, Sample, Snapshot, Wait};
 use spile_runtime::TargetProcess;
 
+use super::waiting::WaitingThread;
 use super::{regions, waiting};
 use crate::groups::{self, Group};
 use crate::system::marks::run_on_thread;
@@ -18,7 +19,7 @@ use crate::{Passes, ToolRun, add_losses};
 
 /// How often the processes of a control group are looked for. It is over when there are none twice.
 const LOOKS: Duration = Duration::from_millis(500);
-/// Number of processes of a control group at most whose waiting threads are looked at in the end: each takes a
+/// Number of processes of a control group at most whose waiting threads are looked at, at both ends: each takes a
 /// session of its own.
 const LOOKED_AT: usize = 16;
 
@@ -28,6 +29,8 @@ pub(super) struct Running {
     what: What,
     /// Its processes when the recording begins.
     before: RefCell<BTreeSet<u32>>,
+    /// Its threads that wait in calls then.
+    waited_before: RefCell<Vec<WaitingThread>>,
 }
 
 #[derive(Debug)]
@@ -58,7 +61,11 @@ impl Running {
             _ => return Ok(None),
         };
         let before = RefCell::new(what.processes());
-        Ok(Some(Running { what, before }))
+        Ok(Some(Running {
+            what,
+            before,
+            waited_before: RefCell::default(),
+        }))
     }
 
     /// Its processes now.
@@ -126,22 +133,52 @@ impl Running {
         Ok(())
     }
 
-    /// Adds the stacks of threads that wait in calls.
+    /// Looks at the threads that wait in calls before the recording begins.
+    pub(super) fn look(&self, passes: Passes<'_>) {
+        let (waiting, _) = self.waiting(passes);
+        *self.waited_before.borrow_mut() = waiting;
+    }
+
+    /// Adds the stacks of threads that wait in calls, and what they waited for before the recording.
     pub(super) fn add_waiting(&self, data: &mut Snapshot, passes: Passes<'_>) {
+        let (waiting, missing) = self.waiting(passes);
+        let mut ends: BTreeMap<u32, BothEnds> = BTreeMap::new();
+        for thread in self.waited_before.take() {
+            ends.entry(thread.tid).or_default().begin = Some(wait(&thread));
+        }
+        for thread in &waiting {
+            ends.entry(thread.tid).or_default().end = Some(wait(thread));
+        }
+        // Threads that began or ended meanwhile have only one end.
+        let lives: HashSet<u32> = data
+            .threads
+            .iter()
+            .filter(|t| t.started_ns == 0 && t.ended_ns.is_none())
+            .map(|t| t.tid)
+            .collect();
+        let both = ends.into_iter().filter(|(tid, _)| lives.contains(tid));
+        data.ends = both.map(|(tid, ends)| BothEnds { tid, ..ends }).collect();
+        add_waiting(data, waiting);
+        let what = "looks at the threads of a process that still waited: their stacks are missing";
+        add_losses(&mut data.lost, [(missing as u64, what)]);
+    }
+
+    /// The threads that wait in calls now, and the number of processes that could not be looked at.
+    fn waiting(&self, passes: Passes<'_>) -> (Vec<WaitingThread>, usize) {
         let processes = match &self.what {
             What::Process(pid) => BTreeSet::from([*pid]),
             What::Group(_, group) => group.processes(),
         };
         let mut missing = processes.len().saturating_sub(LOOKED_AT);
+        let mut threads = Vec::new();
         for pid in processes.into_iter().take(LOOKED_AT) {
             match waiting::threads(pid, passes) {
-                Ok(waiting) => add_waiting(data, waiting),
+                Ok(waiting) => threads.extend(waiting),
                 // The recording itself is whole.
                 Err(_) => missing += 1,
             }
         }
-        let what = "looks at the threads of a process that still waited: their stacks are missing";
-        add_losses(&mut data.lost, [(missing as u64, what)]);
+        (threads, missing)
     }
 }
 
@@ -169,8 +206,18 @@ fn until_empty(group: &Group) {
     }
 }
 
+/// What a thread waits for.
+fn wait(thread: &WaitingThread) -> Wait {
+    let frames = thread.frames.iter();
+    Wait {
+        call: thread.call.to_owned(),
+        object: thread.object.clone(),
+        frames: frames.map(|frame| frame.clone().into()).collect(),
+    }
+}
+
 /// Adds the stacks of threads whose calls had not ended.
-fn add_waiting(data: &mut Snapshot, waiting: Vec<waiting::WaitingThread>) {
+fn add_waiting(data: &mut Snapshot, waiting: Vec<WaitingThread>) {
     for thread in waiting {
         let mut calls = data.calls.iter();
         let call = calls
