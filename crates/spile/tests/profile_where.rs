@@ -344,9 +344,10 @@ fn threads_of_a_deadlock_waited_at_both_ends() {
         assert_eq!(begin, end);
         assert!(functions.contains(&"update"), "{thread}");
         let held = end["object"].as_str().unwrap();
-        let other = quiet.iter().map(|t| t["thread"].to_string());
-        let mut others = other.filter(|tid| *tid != pid && *tid != thread["thread"].to_string());
-        let other = others.next().unwrap();
+        let tids = quiet.iter().map(|t| t["thread"].to_string());
+        let own = thread["thread"].to_string();
+        let other = tids.into_iter().find(|tid| ![&pid, &own].contains(&tid));
+        let other = other.unwrap();
         assert!(
             held.contains("_lock (held by thread ") && held.contains(&other),
             "{thread}"
