@@ -10,6 +10,11 @@ use crate::model::{Frame, StackFrame};
 pub struct SharedFrames(HashSet<Frame>);
 
 impl SharedFrames {
+    /// A frame.
+    pub fn frame(&mut self, frame: StackFrame) -> Frame {
+        self.shared(frame.into())
+    }
+
     /// The frames of a stack.
     pub fn stack(&mut self, frames: Vec<StackFrame>) -> Vec<Frame> {
         let frames = frames.into_iter();

@@ -324,14 +324,14 @@ fn a_hung_process_has_the_stacks_of_its_waits() {
 fn threads_of_a_deadlock_waited_at_both_ends() {
     let (pid, report) = attached("deadlock", "1");
     let quiet = report["quiet"].as_array().unwrap();
-    let locked = quiet.iter().filter(|t| t["thread"].to_string() != pid);
+    let first: u64 = pid.parse().unwrap();
+    let locked = quiet.iter().filter(|t| t["thread"] != first);
     assert_eq!(locked.count(), 2, "{report}");
     for thread in quiet {
         let (begin, end) = (&thread["begin"], &thread["end"]);
-        let first = thread["thread"] == pid.parse::<u32>().unwrap();
         let functions = end["frames"].as_array().unwrap().iter();
         let functions: Vec<&str> = functions.filter_map(|f| f["function"].as_str()).collect();
-        if first {
+        if thread["thread"] == first {
             // It may have been between two sleeps at one of the ends.
             assert!(
                 ["same_place", "moved"].contains(&thread["stillness"].as_str().unwrap()),

@@ -66,7 +66,7 @@ use spile_runtime::io::rows::Row;
 pub(super) use self::builder::{ProfileBuilder, ThreadIdentity};
 use self::builder::{REUSED, SingleCall, TimeOwner, call_parts, is_own, own_cpu_time};
 pub(super) use self::locations::ends_path;
-use self::locations::{ends_in_kernel, frame, in_file, reaches_beginning, variable};
+use self::locations::{ends_in_kernel, in_file, reaches_beginning, variable};
 pub(super) use self::migrations::migrations_in;
 pub(super) use self::now::{ThreadNow, ThreadTimes, ThreadsNow, WaitNow, on_cpu};
 use crate::add_losses;
@@ -491,7 +491,6 @@ impl ProfileBuilder {
             return Some(());
         }
         let frames = self.frames(&path);
-        let frames = self.shared.stack(frames);
         let (tid, context) = self.numbers(owner)?;
         self.snapshot.stacks.push(Stack {
             tid,
@@ -505,13 +504,11 @@ impl ProfileBuilder {
     }
 
     /// The frames of a stack of the program, the innermost first.
-    fn frames(&mut self, stack: &str) -> Vec<StackFrame> {
+    fn frames(&mut self, stack: &str) -> Vec<Frame> {
+        let mut frames = self.lines.frames(stack, &mut self.shared);
         // Functions of our library are on the path, and not part of the program.
         let library = self.library.get_or_insert_with(spile_context::file_name);
-        let frames = stack.lines().map(frame);
-        let mut frames: Vec<_> = frames
-            .filter(|f| f.module.as_ref() != Some(library))
-            .collect();
+        frames.retain(|f| f.module.as_ref() != Some(library));
         ends_path(&mut frames);
         frames
     }
@@ -520,7 +517,12 @@ impl ProfileBuilder {
     fn mixed_frames(&mut self, f: &mut Fields<'_>) -> Option<Vec<Frame>> {
         let (path, python) = (f.string()?, f.integer()?);
         let native = self.frames(&path);
-        let frames = self.python.merge(python, native, !reaches_beginning(&path));
+        if python == 0 {
+            return Some(native);
+        }
+        let native = native.iter().map(|frame| StackFrame::clone(frame));
+        let cut = !reaches_beginning(&path);
+        let frames = self.python.merge(python, native.collect(), cut);
         Some(self.shared.stack(frames))
     }
 
@@ -529,7 +531,7 @@ impl ProfileBuilder {
         let owner = self.owner(f)?;
         let (activity, call) = (f.integer::<i64>()?, f.string()?.into_owned());
         let count = f.integer()?;
-        let mut kernel: Vec<_> = f.string()?.lines().map(frame).collect();
+        let mut kernel = self.lines.frames(&f.string()?, &mut self.shared);
         ends_in_kernel(&mut kernel);
         let frames = self.mixed_frames(f)?;
         let activity = match activity {
@@ -545,7 +547,6 @@ impl ProfileBuilder {
             // The end of an interrupt.
             kernel.clear();
         }
-        let kernel = self.shared.stack(kernel);
         self.add_sample(
             owner,
             Sample {
@@ -605,7 +606,6 @@ impl ProfileBuilder {
         let (futex, program) = (futex_address(f)?, f.string()?.into_owned());
         let times = times(f)?;
         let frames = self.frames(&f.string()?);
-        let frames = self.shared.stack(frames);
         self.snapshot.wakers.push(Waker {
             tid,
             waker,

@@ -8,6 +8,7 @@ use spile_profile::model::{CallParts, CountedEvent, Ns, Process, Snapshot, Timed
 
 use super::super::times::CountFolder;
 use super::counts::CountLocation;
+use super::locations::FrameLines;
 use super::lock_sites::LockSites;
 use super::python::PythonStacks;
 use crate::rows::Fields;
@@ -62,8 +63,9 @@ pub(crate) struct ProfileBuilder {
     pub(super) single_calls: Vec<SingleCall>,
     /// The file name of the library that reports regions.
     pub(super) library: Option<String>,
-    /// The frames of all stacks.
+    /// The frames of all stacks, and by the line that a row has.
     pub(super) shared: SharedFrames,
+    pub(super) lines: FrameLines,
     /// Indexes into `snapshot.futexes` by process, address and region.
     pub(super) futexes: HashMap<(u32, u64, u32), usize>,
     /// Whether a trace is recorded.

@@ -3,7 +3,7 @@
 use spile_profile::model::EventCount;
 
 use super::builder::ProfileBuilder;
-use super::locations::{ends_in_kernel, frame};
+use super::locations::ends_in_kernel;
 use crate::rows::Fields;
 
 impl ProfileBuilder {
@@ -13,10 +13,9 @@ impl ProfileBuilder {
         let (period, samples): (u64, u64) = (f.integer()?, f.integer()?);
         let event = self.counted.iter().find(|event| event.period == period)?;
         let event = event.event.clone();
-        let mut kernel: Vec<_> = f.string()?.lines().map(frame).collect();
+        let mut kernel = self.lines.frames(&f.string()?, &mut self.shared);
         ends_in_kernel(&mut kernel);
         let frames = self.mixed_frames(f)?;
-        let kernel = self.shared.stack(kernel);
         let (tid, context) = self.numbers(owner)?;
         self.snapshot.event_counts.push(EventCount {
             tid,

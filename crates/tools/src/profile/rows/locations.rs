@@ -1,7 +1,9 @@
 //! Locations in programs from the texts of `sprint_ubacktrace_fileline()` and `usymdata()`.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 
+use spile_profile::SharedFrames;
 use spile_profile::model::{Frame, Snapshot, StackFrame};
 use spile_runtime::text::user_files::JitNames;
 
@@ -35,12 +37,37 @@ const KERNEL_ENTRIES: [&str; 8] = [
 ];
 
 /// Leaves out the kernel's first functions, which are on the path of every call.
-pub(super) fn ends_in_kernel(frames: &mut Vec<StackFrame>) {
+pub(super) fn ends_in_kernel(frames: &mut Vec<Frame>) {
     while frames
         .last()
         .is_some_and(|f| KERNEL_ENTRIES.contains(&&*f.function))
     {
         frames.pop();
+    }
+}
+
+/// The frames of lines that were parsed before: accounts repeat most stacks of those before them.
+#[derive(Debug, Default)]
+pub(super) struct FrameLines(HashMap<String, Frame>);
+
+impl FrameLines {
+    /// Number of lines at most: generated code can have any number.
+    const MOST: usize = 1 << 17;
+
+    /// The frames of a stack with a line each.
+    pub(super) fn frames(&mut self, stack: &str, shared: &mut SharedFrames) -> Vec<Frame> {
+        if self.0.len() > FrameLines::MOST {
+            self.0.clear();
+        }
+        let mut parsed = |line: &str| {
+            if let Some(known) = self.0.get(line) {
+                return Frame::clone(known);
+            }
+            let new = shared.frame(frame(line));
+            self.0.insert(line.to_owned(), Frame::clone(&new));
+            new
+        };
+        stack.lines().map(&mut parsed).collect()
     }
 }
 
@@ -193,8 +220,8 @@ pub(super) fn in_file(text: &str) -> (Option<String>, Option<u64>) {
 }
 
 /// Leaves out the callers of the program's or the thread's first function.
-pub(crate) fn ends_path(frames: &mut Vec<StackFrame>) {
-    let is_one = |f: &StackFrame, names: &[&str]| names.contains(&&*f.function);
+pub(crate) fn ends_path<F: Borrow<StackFrame>>(frames: &mut Vec<F>) {
+    let is_one = |f: &F, names: &[&str]| names.contains(&&*f.borrow().function);
     if let Some(index) = frames.iter().position(|f| is_one(f, &BEFORE_MAIN)) {
         frames.truncate(index.max(1));
     }

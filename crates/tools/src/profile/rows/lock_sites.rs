@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spile_profile::model::StackFrame;
+use spile_profile::model::Frame;
 
 /// The size of the largest object with a futex in it, a lock for readers and writers, in bytes.
 const LARGEST: u64 = 56;
@@ -14,7 +14,7 @@ pub(super) struct LockSites(BTreeMap<(u32, u64), String>);
 
 impl LockSites {
     /// Adds an object that was made with this stack.
-    pub(super) fn learn(&mut self, pid: u32, address: u64, frames: &[StackFrame]) {
+    pub(super) fn learn(&mut self, pid: u32, address: u64, frames: &[Frame]) {
         let Some(maker) = frames.iter().find(|frame| !frame.in_library()) else {
             return;
         };
@@ -37,25 +37,28 @@ impl LockSites {
 
 #[cfg(test)]
 mod tests {
+    use spile_profile::model::StackFrame;
+
     use super::*;
 
     #[test]
     fn the_object_with_a_futex_is_the_one_around_it() {
-        let frame = |function: &str, module: &str| StackFrame {
-            function: function.to_owned(),
-            module: Some(module.to_owned()),
-            ..StackFrame::default()
+        let frame = |function: &str, module: &str, file: Option<&str>| {
+            Frame::new(StackFrame {
+                function: function.to_owned(),
+                module: Some(module.to_owned()),
+                file: file.map(str::to_owned),
+                line: file.map(|_| 31),
+            })
         };
         let mut sites = LockSites::default();
         let stack = [
-            frame("__pthread_mutex_init", "libc.so.6"),
-            frame("open_queue", "server"),
+            frame("__pthread_mutex_init", "libc.so.6", None),
+            frame("open_queue", "server", None),
         ];
         sites.learn(7, 4096, &stack);
-        let mut lined = stack.clone();
-        lined[1].file = Some("src/queue.c".to_owned());
-        lined[1].line = Some(31);
-        sites.learn(7, 8192, &lined);
+        let lined = frame("open_queue", "server", Some("src/queue.c"));
+        sites.learn(7, 8192, &[lined]);
         sites.learn(7, 9000, &stack[..1]);
         let site = |pid, futex| sites.site(pid, futex).map(String::as_str);
         assert_eq!(site(7, 4136), Some("made in open_queue"));
