@@ -1,36 +1,8 @@
 //! Threads that hardly ran in a recording of what already existed: what each waited for at the beginning and at the end.
 
-use serde::{Deserialize, Serialize};
-
-use crate::model::{Frame, Profile, StackFrame, Thread, thread_title};
+use crate::model::{BothEnds, Profile, StackFrame, Thread, Wait, thread_title};
 use crate::run::last;
 use crate::sleeping_threads::on_a_cpu;
-
-/// What a thread that existed before the recording waited for at both ends of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BothEnds {
-    /// The thread.
-    pub tid: u32,
-    /// Shortly before the recording; `None` if it ran, or in files of earlier releases.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub begin: Option<Wait>,
-    /// When the recording had ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end: Option<Wait>,
-}
-
-/// A system call that a thread is in, with its stack.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wait {
-    /// The system call.
-    pub call: String,
-    /// What it waits for, see [`crate::model::Sample::object`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub object: Option<String>,
-    /// Frames of the program, from the innermost to `main`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub frames: Vec<Frame>,
-}
 
 /// How a thread spent its time between the ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

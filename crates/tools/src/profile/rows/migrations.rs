@@ -34,7 +34,7 @@ impl ProfileBuilder {
 }
 
 /// How often a thread has moved, from the text of its `/proc/PID/task/TID/sched`.
-pub(in crate::profile) fn migrations_in(sched: &str) -> Option<u64> {
+pub(crate) fn migrations_in(sched: &str) -> Option<u64> {
     let line = sched
         .lines()
         .find(|line| line.starts_with("se.nr_migrations"))?;
