@@ -141,7 +141,7 @@ fn name(frame: &StackFrame) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{CallTotals, TimeParts};
+    use crate::model::{CallTotals, Frame, TimeParts};
 
     fn wait(function: &str) -> Option<Wait> {
         let frame = |function: &str, module: &str, line| {

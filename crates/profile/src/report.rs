@@ -1,6 +1,6 @@
 //! Reports as text for a given width.
 
-mod callpaths;
+pub(crate) mod callpaths;
 mod diff;
 mod events;
 mod latency;
@@ -14,17 +14,17 @@ mod table;
 mod tables;
 mod text;
 mod threads;
-mod unfinished;
+pub(crate) mod unfinished;
 mod units;
+pub(crate) mod view;
 
-pub(crate) use callpaths::CallPaths;
 pub use diff::{diff, notes};
 pub use noise::noise;
 pub use objects::WaitObject;
 pub use system::system;
 pub use table::paragraph;
 pub(crate) use text::head;
-pub use text::{View, failed, text, text_of};
+pub use text::{failed, text, text_of};
 pub use threads::threads;
-pub(crate) use unfinished::UnfinishedCalls;
 pub use units::{counted, time};
+pub use view::View;

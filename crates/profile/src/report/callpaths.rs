@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::table::{TextTable, escape, shorten};
-use super::text::View;
 use super::units::{percent, time};
+use super::view::View;
 use crate::model::Ns;
 use crate::paths::{LocationKind, PathLocation, calls};
 use crate::run::{Summary, WITHIN};

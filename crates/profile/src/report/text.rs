@@ -5,41 +5,17 @@ use std::collections::HashSet;
 use super::events::events;
 use super::latency::latency;
 use super::migrations::migrations;
-use super::objects::{WaitObject, objects};
+use super::objects::objects;
 use super::places::{places, sentences, uneven};
 use super::quiet::quiet;
 use super::table::{TextTable, clauses, escape, paragraph, section, shorten};
 use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::units::{counted, percent, signed, time};
-use crate::answer::{By, Finding, matters};
+use super::view::View;
+use crate::answer::{Finding, matters};
 use crate::merge::MergedRun;
 use crate::model::{Header, Ns, RecorderCost, TimePart};
 use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, OUTSIDE, Run, Summary};
-
-/// What a summary shows.
-#[derive(Debug, Clone)]
-pub struct View {
-    /// Number of columns at most.
-    pub width: usize,
-    /// Number of rows of each table at most.
-    pub top: usize,
-    /// What makes a row of the table of places.
-    pub by: By,
-    /// Tables that are shown even if they have less than 5 % of the time.
-    pub objects: Vec<WaitObject>,
-}
-
-impl View {
-    /// The default view, of that size.
-    pub fn new(width: usize, top: usize) -> View {
-        View {
-            width,
-            top,
-            by: By::default(),
-            objects: Vec::new(),
-        }
-    }
-}
 
 /// The summary of a run.
 pub fn text(run: &Run, view: &View) -> String {
