@@ -340,17 +340,25 @@ fn variable_of_condition(futex: &str) -> &str {
     }
 }
 
-/// The part of the time blocked in a call that belongs to no stack: the unfinished wait, if it has none. Stacks of earlier
-/// waits say nothing about it.
+/// The time of short waits of a thread that may have no stack in their own call.
+const SHORT_WAITS: Ns = 2_000_000;
+
+/// The part of the time blocked in a call that belongs to no stack: the unfinished wait, if it has none, and waits whose
+/// stacks found the table of places full. Other stacks say nothing about it. Waits of less than a millisecond have stacks
+/// together with other calls, so a small rest is theirs.
 fn without_stack(call: &CallTotals, time: &Measured<'_>, samples: &[Samples<'_>]) -> Ns {
-    if time.part != TimePart::Blocked || call.unfinished.is_none() {
-        return 0;
-    }
     let with_stack = samples
         .iter()
         .fold(0, |sum: Ns, s| sum.saturating_add(s.ns));
+    if time.part != TimePart::Blocked || with_stack == 0 {
+        return 0;
+    }
     let rest = time.ns.saturating_sub(with_stack);
-    rest.min(call.open_parts().blocked)
+    if rest > time.ns / 20 + SHORT_WAITS {
+        rest
+    } else {
+        rest.min(call.open_parts().blocked)
+    }
 }
 
 /// What a sample stands for, in proportion to others of its activity: measured time if it has one.

@@ -77,7 +77,10 @@ fn file(root: &Node, wall: Ns, metadata: &[(&str, String)]) -> String {
     out += "</metadata>\n";
     let outside = Entry {
         calls: 1,
-        subroutines: root.children.iter().map(|c| c.count).sum(),
+        subroutines: root
+            .children
+            .iter()
+            .fold(0, |sum: u64, c| sum.saturating_add(c.count)),
         exclusive: wall.saturating_sub(root.inclusive),
         inclusive: wall,
     };

@@ -41,7 +41,6 @@
 //! the beginning, or whose start was not seen, has no `start`.
 
 mod builder;
-mod counted;
 mod counts;
 mod intervals;
 mod lifetimes;
@@ -50,6 +49,7 @@ mod lock_sites;
 mod migrations;
 mod now;
 mod python;
+mod samples;
 mod unfinished;
 
 use std::collections::HashMap;
@@ -66,7 +66,7 @@ use spile_runtime::io::rows::Row;
 pub(super) use self::builder::{ProfileBuilder, ThreadIdentity};
 use self::builder::{REUSED, SingleCall, TimeOwner, call_parts, is_own, own_cpu_time};
 pub(super) use self::locations::ends_path;
-use self::locations::{ends_in_kernel, in_file, reaches_beginning, variable};
+use self::locations::{in_file, reaches_beginning, variable};
 pub(super) use self::migrations::migrations_in;
 pub(super) use self::now::{ThreadNow, ThreadTimes, ThreadsNow, WaitNow, on_cpu};
 use crate::add_losses;
@@ -160,6 +160,8 @@ impl ProfileBuilder {
         self.in_contexts.clear();
         self.snapshot.stacks.clear();
         self.snapshot.samples.clear();
+        self.placed.clear();
+        self.unplaced = 0;
         self.snapshot.event_counts.clear();
         self.snapshot.wakers.clear();
         self.snapshot.futexes.clear();
@@ -212,6 +214,7 @@ impl ProfileBuilder {
             "times" => self.histogram(f)?,
             "stack" => self.stack(f)?,
             "sample" => self.sample(f)?,
+            "taken" => self.taken(f)?,
             "wait" => self.wait(f)?,
             "counted" => self.counted_events(f)?,
             "waker" => self.waker(f)?,
@@ -524,40 +527,6 @@ impl ProfileBuilder {
         let cut = !reaches_beginning(&path);
         let frames = self.python.merge(python, native.collect(), cut);
         Some(self.shared.stack(frames))
-    }
-
-    /// Samples of a running thread in one place.
-    fn sample(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let owner = self.owner(f)?;
-        let (activity, call) = (f.integer::<i64>()?, f.string()?.into_owned());
-        let count = f.integer()?;
-        let mut kernel = self.lines.frames(&f.string()?, &mut self.shared);
-        ends_in_kernel(&mut kernel);
-        let frames = self.mixed_frames(f)?;
-        let activity = match activity {
-            // The calls of the region library count as the program.
-            _ if is_own(owner.region) => Activity::User,
-            -3 => Activity::Fault,
-            -1 | 1.. => Activity::Call,
-            // Before its first event a thread is in the program if it is not in the kernel.
-            -2 if !kernel.is_empty() => Activity::Call,
-            _ => Activity::User,
-        };
-        if activity == Activity::User {
-            // The end of an interrupt.
-            kernel.clear();
-        }
-        self.add_sample(
-            owner,
-            Sample {
-                activity,
-                call,
-                kernel,
-                frames,
-                count,
-                ..Sample::default()
-            },
-        )
     }
 
     /// The time that a thread was blocked in calls of one place.

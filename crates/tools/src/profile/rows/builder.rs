@@ -11,6 +11,7 @@ use super::counts::CountLocation;
 use super::locations::FrameLines;
 use super::lock_sites::LockSites;
 use super::python::PythonStacks;
+use super::samples::SampledActivity;
 use crate::rows::Fields;
 
 /// Number of bits of a thread's key that hold its id: the kernel's largest id is 4,194,304.
@@ -28,6 +29,10 @@ pub(crate) struct ProfileBuilder {
     /// The Python functions of stacks.
     pub(super) python: PythonStacks,
     pub(super) lock_sites: LockSites,
+    /// Samples with a place, in this account.
+    pub(super) placed: HashMap<SampledActivity, u64>,
+    /// Samples without a place, because the table of places was full.
+    pub(super) unplaced: u64,
     /// The monotonic clock at the beginning: the origin of all times.
     pub(super) origin: i64,
     /// Processor time of this process at the beginning.

@@ -512,6 +512,39 @@ fn samples_have_their_python_functions() {
 }
 
 #[test]
+fn samples_beyond_the_table_have_no_place() {
+    let t = key(70, -5);
+    let account = account(&[
+        "begin 1000 99000".into(),
+        format!("start {t} 70 1 \"app\""),
+        format!("sample {t} 0 0 \"\" 3 \"\" \"f+0x1\" 0"),
+        format!("sample {t} 0 0 \"\" 2 \"\" \"g+0x1\" 0"),
+        format!("sample {t} 0 1 read 4 \"\" \"g+0x1\" 0"),
+        format!("taken {t} 0 0 \"\" 12"),
+        format!("taken {t} 0 1 read 4"),
+        // Counted events have no activity.
+        format!("taken {t} 0 -117 \"\" 9"),
+        "end".into(),
+        "account 3000 0 0".into(),
+    ]);
+    let samples = account.samples.iter();
+    let samples: Vec<_> = samples
+        .map(|s| (s.activity, s.count, s.frames.len()))
+        .collect();
+    let expected = [
+        (Activity::User, 3, 1),
+        (Activity::User, 2, 1),
+        (Activity::Call, 4, 1),
+        (Activity::User, 7, 0),
+    ];
+    for row in expected {
+        assert!(samples.contains(&row), "{row:?} of {samples:?}");
+    }
+    assert_eq!(samples.len(), expected.len());
+    assert_eq!(account.lost.values().sum::<u64>(), 7);
+}
+
+#[test]
 fn the_times_of_a_process_that_enters_a_group_begin_there() {
     let (older, newer) = (key(70, -5), key(71, 4));
     let mut rows = ProfileBuilder::default();

@@ -12,6 +12,9 @@ fn ends_a_thread(call: &str) -> bool {
     matches!(call, "exit" | "exit_group")
 }
 
+/// A loss: samples without a place.
+const UNPLACED: &str = "samples whose place is not known: the table of places was full";
+
 impl ProfileBuilder {
     pub(super) fn is_open(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let thread = self.thread(f.integer()?);
@@ -86,7 +89,10 @@ impl ProfileBuilder {
         }
         self.read_names_again();
         self.intervals_stay_open();
-        add_losses(&mut self.snapshot.lost, [(self.malformed, MALFORMED)]);
+        add_losses(
+            &mut self.snapshot.lost,
+            [(self.malformed, MALFORMED), (self.unplaced, UNPLACED)],
+        );
         let mut snapshot = std::mem::take(&mut self.snapshot);
         name_generated_code(&mut snapshot);
         self.sort(&mut snapshot);
