@@ -1,5 +1,5 @@
 //! Samples of programs and threads that come and go have the shares of the program's own clocks. The program is
-//! `lives.c` of `tests/programs`.
+//! `where-lives.c` of `tests/programs`.
 
 #[macro_use]
 extern crate spile_testing;
@@ -16,8 +16,8 @@ mod common;
 use common::compiled;
 
 /// The program, and one with another name. Without debugging information, places have the program.
-static LIVES: LazyLock<PathBuf> = LazyLock::new(|| compiled("lives", "lives", &[]));
-static EXECUTED: LazyLock<PathBuf> = LazyLock::new(|| compiled("lives", "executed", &[]));
+static LIVES: LazyLock<PathBuf> = LazyLock::new(|| compiled("where-lives", "where-lives", &[]));
+static EXECUTED: LazyLock<PathBuf> = LazyLock::new(|| compiled("where-lives", "executed", &[]));
 
 /// Samples a second: enough for small errors of sampling.
 const FREQUENCY: u64 = 499;
@@ -73,7 +73,7 @@ fn agrees(time: u64, clock: u64, percent: u64) {
 fn programs_before_and_after_exec_have_their_functions() {
     let ([before, after], profile) = recorded(&["exec", EXECUTED.to_str().unwrap()]);
     // 300 and 600 samples: 4 standard deviations are 57 samples.
-    for (function, clock, program) in [("before", before, "lives"), ("after", after, "executed")] {
+    for (function, clock, program) in [("before", before, "where-lives"), ("after", after, "executed")] {
         agrees(time(&profile, function), clock, 22);
         let places = running(&profile, function);
         let program = |place: &Finding| place.location.as_deref() == Some(program);
