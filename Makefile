@@ -22,20 +22,19 @@ DEMO_DEPS  := systemtap-doc xz-utils
 # The tests need libbpf, with which they compare the loader (pkg-config libelf-dev zlib1g-dev); readers
 # of objects, metrics and debugging information, and that of the C library; qemu for other kernels; the shells of the completions;
 # readers of units, packages and profiles (python3-venv, the browser); compilers and libraries of
-# parallel programs; a batch system.
+# parallel programs; a batch system; interpreters.
 TEST_DEPS := pkg-config libelf-dev zlib1g-dev libc6-dev-arm64-cross \
 	bpftool llvm python3-prometheus-client curl gdb libc6-dbg \
 	qemu-system-x86 \
 	zsh fish systemd rpm \
 	python3-venv chromium-headless-shell \
 	clang libomp-dev gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev \
-	slurmctld slurmd slurm-client
-# Programs that only long cases run.
-LONG_DEPS := php-cli
+	slurmctld slurmd slurm-client \
+	ruby php-cli
 # Programs that many machines have from other sources, each with the package to install if it is missing.
 TEST_PROGRAMS := go:golang-go npm:npm gnatmake:gnat
 
-.PHONY: rust demo test test-all build install demo-deps test-deps long-deps lint deny bench clean
+.PHONY: rust demo test test-all build install demo-deps test-deps lint deny bench clean
 
 demo: demo-deps build
 	@echo "--- errno.stp against a real workload, for some seconds"
@@ -55,7 +54,7 @@ test: test-deps lint deny
 
 # Takes some hours: the long cases, all cases on the other kernels, mutants of the run-time library,
 # random scripts and sessions, and the packages.
-test-all: long-deps test
+test-all: test
 	SPILE_CASES=5 $(CARGO) test --workspace --exclude spile
 	$(CARGO) run -q -p xtask -- programs
 	$(CARGO) test -p spile --test e2e -- examples
@@ -115,9 +114,6 @@ demo-deps: rust
 
 test-deps: demo-deps
 	$(call install_missing,$(TEST_DEPS),$(TEST_PROGRAMS),the tests,pkgconf elfutils-libelf-devel zlib-devel bpftool llvm curl)
-
-long-deps:
-	$(call install_missing,$(LONG_DEPS),,the long cases,php-cli)
 
 # Installs the files that the packages of `cargo xtask dist` have. SPILE is the program; without its symbols
 # it has a tenth of the size.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::interpreter::Interpreter;
 use crate::model::{Ns, Profile, TimePart};
 use crate::paths::{LocationKind, PathLocation, PathSample, ThreadPaths, function, threads};
 use crate::run::{Run, function_of_parallel};
@@ -372,8 +373,8 @@ fn own_function<'a>(
         .or_else(|| first(|_| true))
 }
 
-/// Programs and libraries that execute the functions of programs in other languages, by the beginnings of their names.
-const INTERPRETERS: [&str; 5] = ["libjvm", "libnode", "libpython", "node", "python"];
+/// Virtual machines beside the interpreters, by the beginnings of their names.
+const MACHINES: [&str; 3] = ["libjvm", "libnode", "node"];
 
 /// The standard libraries of languages that are linked into programs, by the beginnings of their functions' names: of C++
 /// and Rust, and of Java.
@@ -411,10 +412,13 @@ fn in_runtime(at: &PathLocation) -> bool {
     begins(&STANDARD) || python || file.ends_with(".go") && begins(&GO)
 }
 
-/// Whether a location is in an interpreter or virtual machine itself, or in a module of CPython's, which works for the functions of a program.
+/// Whether a location is in an interpreter or virtual machine itself, or in a module of CPython's, which works for the
+/// functions of a program.
 fn in_interpreter(at: &PathLocation) -> bool {
     let module = at.module.as_deref().unwrap_or_default();
-    INTERPRETERS.iter().any(|name| module.starts_with(name)) || module.contains(".cpython-")
+    Interpreter::of_module(module).is_some()
+        || MACHINES.iter().any(|name| module.starts_with(name))
+        || module.contains(".cpython-")
 }
 
 /// The findings with at least 5 % of `whole`, the time of all threads, without the idle ones.

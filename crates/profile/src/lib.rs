@@ -42,6 +42,7 @@ pub mod file;
 mod frames;
 pub mod html;
 pub mod imbalance;
+pub mod interpreter;
 pub mod json;
 mod merge;
 pub mod model;

@@ -18,6 +18,8 @@ pub use self::ends::{BothEnds, Wait};
 pub use self::header::{CountedEvent, Header, Launcher, Options, Rank, SampleRate};
 use serde::{Deserialize, Serialize};
 
+use crate::interpreter::Interpreter;
+
 pub use crate::time::*;
 
 /// The value of [`Header::format`].
@@ -358,6 +360,14 @@ pub struct StackFrame {
     /// The source line, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
+}
+
+impl StackFrame {
+    /// The interpreter whose program or library has the function.
+    pub fn interpreter(&self) -> Option<Interpreter> {
+        let module = self.module.as_deref()?;
+        Interpreter::of_module(module.rsplit('/').next()?)
+    }
 }
 
 /// A call path by which a thread made calls of one name.

@@ -103,6 +103,18 @@ fn of_python() {
 }
 
 #[test]
+fn of_ruby() {
+    let source = sources().join("shares.rb");
+    compare(&[], &["ruby", source.to_str().unwrap()]);
+}
+
+#[test]
+fn of_php() {
+    let source = sources().join("shares.php");
+    compare(&[], &["php", source.to_str().unwrap()]);
+}
+
+#[test]
 fn of_javascript() {
     let source = sources().join("shares.js");
     compare(

@@ -73,7 +73,10 @@ fn agrees(time: u64, clock: u64, percent: u64) {
 fn programs_before_and_after_exec_have_their_functions() {
     let ([before, after], profile) = recorded(&["exec", EXECUTED.to_str().unwrap()]);
     // 300 and 600 samples: 4 standard deviations are 57 samples.
-    for (function, clock, program) in [("before", before, "where-lives"), ("after", after, "executed")] {
+    for (function, clock, program) in [
+        ("before", before, "where-lives"),
+        ("after", after, "executed"),
+    ] {
         agrees(time(&profile, function), clock, 22);
         let places = running(&profile, function);
         let program = |place: &Finding| place.location.as_deref() == Some(program);

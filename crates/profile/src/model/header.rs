@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{FORMAT, VERSION};
+use crate::interpreter::Interpreter;
 
 /// The recorded command, location and options: the first line of a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -113,9 +114,9 @@ pub struct Options {
     /// The library that reports regions was not loaded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_regions: bool,
-    /// Stacks have the functions of Python programs.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub python: bool,
+    /// Interpreters whose functions are in stacks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub interpreters: Vec<Interpreter>,
     /// [`EventCount`] rows, of these events.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counted: Vec<CountedEvent>,

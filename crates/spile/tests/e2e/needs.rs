@@ -98,6 +98,11 @@ const NEEDS: &[Need] = &[
         of_kernel: false,
         have: || in_vm().is_none() && Path::new("/usr/bin/php").exists(),
     },
+    Need {
+        name: "ruby",
+        of_kernel: false,
+        have: || in_vm().is_none() && Path::new("/usr/bin/ruby").exists(),
+    },
     // Programs that `cargo xtask programs` builds: `make test-all` does.
     Need {
         name: "built programs",

@@ -38,7 +38,7 @@ use spile_runtime::TargetProcess;
 use spile_runtime::machine::pid_namespace::PidMap;
 
 use self::events::SamplingEvent;
-use self::interpreters::Python;
+use self::interpreters::Reading;
 use self::live::LiveProfile;
 use self::recording_file::RecordingFile;
 pub(crate) use self::repeat::exit_code;
@@ -113,10 +113,10 @@ pub struct ProfileCommand {
     /// Do not sample: the report has no functions
     #[arg(long, conflicts_with_all = ["system", "noise", "freq", "event"])]
     no_samples: bool,
-    /// Whether stacks have the functions of Python programs
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Python::Auto,
+    /// Whether stacks have the functions of programs in Python, Ruby and PHP
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Reading::Auto,
           conflicts_with_all = ["system", "noise", "no_samples"])]
-    python: Python,
+    interpreters: Reading,
     /// Ask Java for the names of the functions that it compiled
     #[arg(long, conflicts_with_all = ["system", "noise", "no_samples"])]
     java: bool,
@@ -304,13 +304,10 @@ fn prepare(
     }
     if !cli.no_samples {
         tool.set("sampled", 1);
-        if cli
-            .python
-            .is_read(running.map(|r| r.processes()), &cli.command)
-        {
-            header.options.python = true;
-            tool.set("with_python", 1);
-            // Deep Python stacks take some statements for each function.
+        let running = running.map(|r| r.processes());
+        header.options.interpreters = cli.interpreters.read(running, &cli.command);
+        if !header.options.interpreters.is_empty() {
+            // Deep stacks take some statements for each function.
             tool.limits.push("MAXACTION=10000".into());
         }
         tool.args = events::arguments(cli.freq, &cli.event);
@@ -318,6 +315,10 @@ fn prepare(
             tool.beside.push("lock-sites");
         }
     }
+    tool.set(
+        "__interpreters",
+        interpreters::bits(&header.options.interpreters),
+    );
     tool.set("recorder", std::process::id());
     for (name, wanted) in [
         ("stacks", cli.stacks),
@@ -458,11 +459,7 @@ fn account(
         unlisted(now.len(), &mut data);
     }
     losses(outcome, &mut data);
-    if !header.options.python {
-        let what = "samples in Python, whose functions are not read: --python always";
-        let lost = (interpreters::samples(&data), what);
-        add_losses(&mut data.lost, [lost]);
-    }
+    interpreters::losses(&header.options.interpreters, &mut data);
     let [of_java, others] = java::unnamed(&data);
     let hints = [
         (

@@ -26,11 +26,11 @@
 //! | `changes` | thread: it has changes of regions to be taken |
 //! | `times` | thread, region, call, N, the calls below 2^(N - 64) ns: a bucket of the histogram |
 //! | `stack` | thread, region, call, count, sum, the frames: a line each, the innermost first |
-//! | `sample` | thread, region, activity (0 in the program, 1 in a call, -1 at its start, -2 not known, -3 in a page fault), call, samples, the frames in the kernel, those of the program, its Python stack or 0 |
-//! | `wait` | thread, region, call, futex or 0, what it waited for: a file or a variable; stacks, time blocked, the frames, the Python stack or 0 |
-//! | `counted` | thread, region, period of a counted event, samples, the frames in the kernel, those of the program, its Python stack or 0 |
+//! | `sample` | thread, region, activity (0 in the program, 1 in a call, -1 at its start, -2 not known, -3 in a page fault), call, samples, the frames in the kernel, those of the program, its stack in an interpreter or 0 |
+//! | `wait` | thread, region, call, futex or 0, what it waited for: a file or a variable; stacks, time blocked, the frames, the stack in an interpreter or 0 |
+//! | `counted` | thread, region, period of a counted event, samples, the frames in the kernel, those of the program, its stack in an interpreter or 0 |
 //! | `waker` | thread that was woken, thread that woke it or 0, futex or 0, program of the waker if it is not recorded; times, time blocked, the frames |
-//! | `python` | Python stack, index of a function in it, number of the C function's call that executes it, both from the innermost; its name, file and first line |
+//! | `function` | stack in an interpreter, index of a function in it, number of the C function's call that executes it, both from the innermost; its class, name, file and first line |
 //! | `futex` | process, address, region, waits, sum, most, the variable there |
 //! | `wake` | process, address, region, waking thread's number, waiting thread, count, sum |
 //! | `account` | monotonic clock, switches that nobody saw, switches to the recorder: ends an account, of all rows since the last |
@@ -42,13 +42,13 @@
 
 mod builder;
 mod counts;
+mod functions;
 mod intervals;
 mod lifetimes;
 mod locations;
 mod lock_sites;
 mod migrations;
 mod now;
-mod python;
 mod samples;
 mod unfinished;
 
@@ -218,7 +218,7 @@ impl ProfileBuilder {
             "wait" => self.wait(f)?,
             "counted" => self.counted_events(f)?,
             "waker" => self.waker(f)?,
-            "python" => self.python.learn(f)?,
+            "function" => self.functions.learn(f)?,
             "made" => {
                 let (pid, address) = (f.integer()?, f.integer::<i64>()?.cast_unsigned());
                 let frames = self.frames(&f.string()?);
@@ -516,16 +516,16 @@ impl ProfileBuilder {
         frames
     }
 
-    /// The frames of a stack, with those of Python functions.
+    /// The frames of a stack, with those of an interpreter's functions.
     fn mixed_frames(&mut self, f: &mut Fields<'_>) -> Option<Vec<Frame>> {
-        let (path, python) = (f.string()?, f.integer()?);
+        let (path, functions) = (f.string()?, f.integer()?);
         let native = self.frames(&path);
-        if python == 0 {
+        if functions == 0 {
             return Some(native);
         }
         let native = native.iter().map(|frame| StackFrame::clone(frame));
         let cut = !reaches_beginning(&path);
-        let frames = self.python.merge(python, native.collect(), cut);
+        let frames = self.functions.merge(functions, native.collect(), cut);
         Some(self.shared.stack(frames))
     }
 

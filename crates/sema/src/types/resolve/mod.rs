@@ -340,10 +340,16 @@ impl<'a> Resolver<'a> {
         self.set_type(self.tree.globals[g.0].value, base, span);
     }
 
-    /// `-G NAME=VALUE`: a new initial value, of the type that its text has.
+    /// `-G NAME=VALUE`: a new initial value, of the type that its text has. Of the library's globals, only
+    /// constants of its own (`__NAME`) can get one.
     fn override_global(&mut self, name: &str, value: &str) {
         let named = |g: &HirGlobal| *g.name == *name && g.user;
-        let Some(ix) = self.tree.globals.iter().position(named).map(GlobalIx) else {
+        let own = |r: &mut Self| match name.starts_with("__") {
+            true => r.find_global(&name.into()),
+            false => None,
+        };
+        let ix = self.tree.globals.iter().position(named).map(GlobalIx);
+        let Some(ix) = ix.or_else(|| own(self)) else {
             let text = format!("-G {name}: the script has no such global variable");
             let names = self.global_names();
             let d = Diagnostic::error(codes::UNKNOWN_OPTION, text);

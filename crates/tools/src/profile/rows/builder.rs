@@ -8,9 +8,9 @@ use spile_profile::model::{CallParts, CountedEvent, Ns, Process, Snapshot, Timed
 
 use super::super::times::CountFolder;
 use super::counts::CountLocation;
+use super::functions::InterpreterStacks;
 use super::locations::FrameLines;
 use super::lock_sites::LockSites;
-use super::python::PythonStacks;
 use super::samples::SampledActivity;
 use crate::rows::Fields;
 
@@ -26,8 +26,8 @@ pub(crate) struct ProfileBuilder {
     pub(super) moved_before: HashMap<usize, u64>,
     /// The events whose samples are only counted.
     pub(crate) counted: Vec<CountedEvent>,
-    /// The Python functions of stacks.
-    pub(super) python: PythonStacks,
+    /// The functions of interpreters in stacks.
+    pub(super) functions: InterpreterStacks,
     pub(super) lock_sites: LockSites,
     /// Samples with a place, in this account.
     pub(super) placed: HashMap<SampledActivity, u64>,

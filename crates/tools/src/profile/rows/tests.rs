@@ -483,10 +483,10 @@ fn names_are_looked_up_at_the_first_row_and_at_the_end() {
 }
 
 #[test]
-fn samples_have_their_python_functions() {
+fn samples_have_the_functions_of_interpreters() {
     let t = key(70, -5);
     let function =
-        |index, call, name: &str| format!("python 7 {index} {call} \"{name}\" \"a.py\" 3");
+        |index, call, name: &str| format!("function 7 {index} {call} \"\" \"{name}\" \"a.py\" 3");
     let stack = "add+0x1 [libpython3.so]\n_PyEval_EvalFrameDefault+0x2 [libpython3.so]\nmain+0x3\n__libc_start_main+0x4";
     let account = account(&[
         "begin 1000 99000".into(),

@@ -1,0 +1,34 @@
+# As shares.c.
+
+def heavy(n)
+  s = i = 1
+  while i < n
+    s = (s * 31 + i) % 1000003
+    i += 1
+  end
+  s
+end
+
+def light(n)
+  s = i = 2
+  while i < n
+    s = (s * 17 + i) % 1000033
+    i += 1
+  end
+  s
+end
+
+def now = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
+
+spent = [0, 0]
+last = ARGV[0].to_f
+a = now
+while a < last
+  heavy(30_000)
+  b = now
+  spent[0] += b - a
+  light(10_000)
+  a = now
+  spent[1] += a - b
+end
+puts spent[0] / spent.sum
