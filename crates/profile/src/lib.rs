@@ -7,6 +7,7 @@
 //! | [`time`] | times, and the parts of a thread's time |
 //! | [`model`] | processes, threads, system calls, contexts, stacks, events |
 //! | `frames` | frames of stacks, equal ones as one |
+//! | [`interpreter`] | interpreters whose programs' functions are in stacks |
 //! | [`file`] | JSON Lines with snapshots: the writer, and a reader for whatever it meets |
 //! | [`run`] | the profiles of a run as one: ranks, nodes, imbalance |
 //! | `summary_sums` | the sums of a run, profile by profile |

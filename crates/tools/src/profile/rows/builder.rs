@@ -11,13 +11,16 @@ use super::counts::CountLocation;
 use super::functions::InterpreterStacks;
 use super::locations::FrameLines;
 use super::lock_sites::LockSites;
-use super::samples::SampledActivity;
 use crate::rows::Fields;
 
 /// Number of bits of a thread's key that hold its id: the kernel's largest id is 4,194,304.
 pub(super) const TID_BITS: u32 = 22;
 /// Added to the id of a thread for each earlier thread that had it.
 pub(super) const REUSED: u32 = 10_000_000;
+
+/// What samples say a thread was doing: the thread by its index, its region, its activity as the script numbers it, and
+/// the call.
+pub(super) type SampledActivity = (usize, u64, i64, String);
 
 /// The state that the rows so far built up.
 #[derive(Debug, Default)]

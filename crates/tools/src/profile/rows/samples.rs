@@ -6,10 +6,6 @@ use super::builder::{ProfileBuilder, TimeOwner, is_own};
 use super::locations::ends_in_kernel;
 use crate::rows::Fields;
 
-/// What samples say a thread was doing: the thread by its index, its region, its activity as the script numbers it, and
-/// the call.
-pub(super) type SampledActivity = (usize, u64, i64, String);
-
 /// The activity by its number in the script. `in_kernel` tells whether the sample has a stack in the kernel.
 fn activity(owner: TimeOwner, number: i64, in_kernel: bool) -> Activity {
     match number {
