@@ -4,7 +4,7 @@
 //! every start would take. So it is left out where the recorded program is not of that interpreter and does not look like
 //! one that starts it. Samples in an interpreter without its functions are then counted as losses.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::Path;
@@ -44,13 +44,12 @@ impl Reading {
         running: Option<BTreeSet<u32>>,
         command: &[String],
     ) -> Vec<Interpreter> {
-        let read = |interpreter: &Interpreter| match (self, &running) {
-            (Reading::Always, _) => true,
-            (Reading::Never, _) => false,
-            (Reading::Auto, Some(running)) => running.iter().any(|pid| maps(*pid, *interpreter)),
-            (Reading::Auto, None) => may_start(command, *interpreter),
-        };
-        Interpreter::ALL.into_iter().filter(read).collect()
+        match (self, running) {
+            (Reading::Always, _) => Interpreter::ALL.to_vec(),
+            (Reading::Never, _) => Vec::new(),
+            (Reading::Auto, Some(running)) => mapped(&running),
+            (Reading::Auto, None) => may_start(command),
+        }
     }
 }
 
@@ -61,35 +60,47 @@ pub(super) fn bits(interpreters: &[Interpreter]) -> u32 {
     read.map(|(_, bit)| 1 << bit).sum()
 }
 
-/// Whether a file of an interpreter is mapped in a process.
-fn maps(pid: u32, interpreter: Interpreter) -> bool {
-    let mappings = process::mappings(pid).unwrap_or_default();
-    let files = mappings.iter().map(|m| Path::new(&m.path).file_name());
-    files
-        .flatten()
-        .any(|name| Interpreter::of_module(&name.to_string_lossy()) == Some(interpreter))
+/// The interpreters whose files are mapped in one of these processes.
+fn mapped(running: &BTreeSet<u32>) -> Vec<Interpreter> {
+    let mut found = HashSet::new();
+    for pid in running {
+        let mappings = process::mappings(*pid).unwrap_or_default();
+        let files = mappings.iter().map(|m| Path::new(&m.path).file_name());
+        let names = files.flatten().map(|name| name.to_string_lossy());
+        found.extend(names.filter_map(|name| Interpreter::of_module(&name)));
+    }
+    let mut all = Interpreter::ALL.to_vec();
+    all.retain(|interpreter| found.contains(interpreter));
+    all
 }
 
-fn may_start(command: &[String], interpreter: Interpreter) -> bool {
-    let named = |word: &String| {
-        word.contains(interpreter.program()) || word.ends_with(extension(interpreter))
-    };
+/// The interpreters that a command is or may start.
+fn may_start(command: &[String]) -> Vec<Interpreter> {
     let Some(word) = command.first() else {
-        return false;
+        return Vec::new();
     };
     let name = Path::new(word).file_name().unwrap_or_default();
-    if command.iter().any(named) {
-        return true;
-    }
     let starts = match program::file_of(word) {
-        _ if STARTERS.iter().any(|starter| name == *starter) => Starts::Perhaps,
-        Some(file) => starts(&file, interpreter).unwrap_or(Starts::Perhaps),
-        None => Starts::No,
+        _ if STARTERS.iter().any(|starter| name == *starter) => [Starts::Perhaps; 3],
+        Some(file) => starts(&file).unwrap_or([Starts::Perhaps; 3]),
+        None => [Starts::No; 3],
+    };
+    let is_named = |interpreter: Interpreter| {
+        command.iter().any(|word| {
+            word.contains(interpreter.program()) || word.ends_with(extension(interpreter))
+        })
     };
     // Most programs in the other two are started by name.
-    let is_there =
-        || interpreter == Interpreter::Python || program::file_of(interpreter.program()).is_some();
-    starts == Starts::Yes || starts == Starts::Perhaps && is_there()
+    let is_there = |interpreter: Interpreter| {
+        interpreter == Interpreter::Python || program::file_of(interpreter.program()).is_some()
+    };
+    let all = Interpreter::ALL.into_iter().zip(starts);
+    let read = all.filter(|(interpreter, starts)| {
+        is_named(*interpreter)
+            || *starts == Starts::Yes
+            || *starts == Starts::Perhaps && is_there(*interpreter)
+    });
+    read.map(|(interpreter, _)| interpreter).collect()
 }
 
 /// Whether a program starts an interpreter.
@@ -118,8 +129,8 @@ fn in_files(interpreter: Interpreter) -> [&'static [u8]; 2] {
     }
 }
 
-/// Whether a file is a program with the interpreter in it, its script, or a script of what may start it.
-fn starts(file: &Path, interpreter: Interpreter) -> std::io::Result<Starts> {
+/// For each interpreter, whether a file is a program with it inside, its script, or a script of what may start it.
+fn starts(file: &Path) -> std::io::Result<[Starts; 3]> {
     let mut file = BufReader::new(File::open(file)?);
     let mut magic = [0; 4];
     file.read_exact(&mut magic)?;
@@ -127,18 +138,22 @@ fn starts(file: &Path, interpreter: Interpreter) -> std::io::Result<Starts> {
     let mut bytes = Vec::new();
     if &magic == b"\x7fELF" {
         file.read_to_end(&mut bytes)?;
-        let has = program::contains(&bytes, &in_files(interpreter));
-        return Ok(if has { Starts::Yes } else { Starts::No });
+        let has = |interpreter| program::contains(&bytes, &in_files(interpreter));
+        return Ok(Interpreter::ALL.map(|interpreter| match has(interpreter) {
+            true => Starts::Yes,
+            false => Starts::No,
+        }));
     }
     file.take(LINE).read_until(b'\n', &mut bytes)?;
     let line = String::from_utf8_lossy(&bytes);
     let named =
         |interpreter: &Interpreter| line.starts_with("#!") && line.contains(interpreter.program());
-    Ok(match Interpreter::ALL.iter().find(|other| named(other)) {
-        Some(named) if *named == interpreter => Starts::Yes,
+    let named = Interpreter::ALL.into_iter().find(named);
+    Ok(Interpreter::ALL.map(|interpreter| match named {
+        Some(named) if named == interpreter => Starts::Yes,
         Some(_) => Starts::No,
         None => Starts::Perhaps,
-    })
+    }))
 }
 
 /// The kernel's limit on the first line of a script.
@@ -200,7 +215,7 @@ mod tests {
         let starts = |name: &str, content: &[u8]| {
             let file = folder.path().join(name);
             std::fs::write(&file, content).unwrap();
-            Interpreter::ALL.map(|interpreter| starts(&file, interpreter).unwrap())
+            super::starts(&file).unwrap()
         };
         assert_eq!(starts("script", b"#!/usr/bin/perl\n"), [Perhaps; 3]);
         assert_eq!(
