@@ -13,11 +13,14 @@ const now = () => process.cpuUsage().user / 1e6;
 const spent = [0, 0];
 const end = Number(process.argv[2]);
 let sink = 0;
+// Rounds of different lengths: equal ones can be in step with the samples.
+let unit = 100000;
 for (let a = now(); a < end; ) {
-  sink += heavy(300000);
+  unit = 50000 + ((unit + 35710) % 100000);
+  sink += heavy(3 * unit);
   const b = now();
   spent[0] += b - a;
-  sink += light(100000);
+  sink += light(unit);
   a = now();
   spent[1] += a - b;
 }

@@ -22,11 +22,14 @@ function now() {
 $spent = [0, 0];
 $end = (float)$argv[1];
 $a = now();
+// Rounds of different lengths: equal ones can be in step with the samples.
+$unit = 100000;
 while ($a < $end) {
-  heavy(300000);
+  $unit = 50000 + ($unit + 35710) % 100000;
+  heavy(3 * $unit);
   $b = now();
   $spent[0] += $b - $a;
-  Lamp::light(100000);
+  Lamp::light($unit);
   $a = now();
   $spent[1] += $a - $b;
 }

@@ -19,11 +19,14 @@ def light(n):
 
 
 spent, end, a = [0, 0], float(sys.argv[1]), process_time()
+# Rounds of different lengths: equal ones can be in step with the samples.
+unit = 10000
 while a < end:
-    heavy(30000)
+    unit = 5000 + (unit + 3571) % 10000
+    heavy(3 * unit)
     b = process_time()
     spent[0] += b - a
-    light(10000)
+    light(unit)
     a = process_time()
     spent[1] += a - b
 print(spent[0] / sum(spent))

@@ -23,11 +23,14 @@ def now = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
 spent = [0, 0]
 last = ARGV[0].to_f
 a = now
+# Rounds of different lengths: equal ones can be in step with the samples.
+unit = 10_000
 while a < last
-  heavy(30_000)
+  unit = 5_000 + (unit + 3_571) % 10_000
+  heavy(3 * unit)
   b = now
   spent[0] += b - a
-  light(10_000)
+  light(unit)
   a = now
   spent[1] += a - b
 end
