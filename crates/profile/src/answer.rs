@@ -89,11 +89,6 @@ struct Place {
 }
 
 impl Place {
-    /// Whether the thread waits for work or events.
-    fn is_idle(&self) -> bool {
-        self.part == TimePart::Blocked && self.wait.is_some_and(WaitKind::is_idle)
-    }
-
     /// The same activity under another name, without what belongs to a function only.
     fn named(self, name: Option<String>) -> Place {
         Place {
@@ -218,7 +213,10 @@ impl Places {
     /// The places, the longest time first, and behind them the idle ones.
     pub(crate) fn finish(self) -> Vec<Finding> {
         let mut sums: Vec<(Place, Sum)> = self.0.into_iter().collect();
-        let key = |place: &Place, ns: Ns| (place.is_idle(), std::cmp::Reverse(ns));
+        let key = |place: &Place, ns: Ns| {
+            let idle = is_idle(place.part, place.wait);
+            (idle, std::cmp::Reverse(ns))
+        };
         sums.sort_by(|a, b| (key(&a.0, a.1.ns), &a.0).cmp(&(key(&b.0, b.1.ns), &b.0)));
         let sums = sums.into_iter();
         sums.map(|(place, sum)| finding(place, sum)).collect()
@@ -427,6 +425,11 @@ pub fn largest(findings: &[Finding], whole: Ns) -> impl Iterator<Item = &Finding
     findings.iter().take_while(share)
 }
 
+/// Whether a thread with that activity waits for work or events.
+fn is_idle(part: TimePart, wait: Option<WaitKind>) -> bool {
+    part == TimePart::Blocked && wait.is_some_and(WaitKind::is_idle)
+}
+
 /// The time of the idle findings, if it is at least 5 % of `whole`.
 pub(crate) fn idle(findings: &[Finding], whole: Ns) -> Option<Ns> {
     let idle = findings.iter().filter(|f| f.is_idle());
@@ -463,12 +466,22 @@ impl Finding {
 
     /// Whether the threads waited for work or events.
     pub(crate) fn is_idle(&self) -> bool {
-        self.part == TimePart::Blocked && self.wait.is_some_and(WaitKind::is_idle)
+        is_idle(self.part, self.wait)
     }
 
     /// Whether the threads waited at a barrier.
     pub(crate) fn is_barrier(&self) -> bool {
         self.wait == Some(WaitKind::Barrier)
+    }
+
+    /// What the threads waited for, with its name if that is known.
+    fn awaited(&self, kind: WaitKind) -> String {
+        match &self.object {
+            None => kind.noun().to_owned(),
+            Some(site) if site.starts_with(MADE) => format!("{}, {site},", kind.noun()),
+            Some(name) if kind == WaitKind::Lock => format!("`{name}`"),
+            Some(name) => format!("{}, `{name}`,", kind.noun()),
+        }
     }
 
     /// What the threads did there, as the end of a sentence: "`crunch` (busy.c:5), on the
@@ -488,6 +501,13 @@ impl Finding {
             true => start,
             false => format!("{start} in {place}"),
         };
+        let ended = |kind: WaitKind, how: &str| {
+            let waits = in_place(format!("waiting for {}", self.awaited(kind)));
+            match &self.holder {
+                Some(holder) => format!("{waits}, {how} by {holder}"),
+                None => waits,
+            }
+        };
         match self.part {
             TimePart::User if self.is_barrier() => {
                 format!(
@@ -505,38 +525,13 @@ impl Finding {
             }
             TimePart::User => format!("{place}, on the processor"),
             TimePart::SyscallCpu => in_place(format!("the kernel works for {call}")),
-            TimePart::Blocked if self.is_lock() => {
-                let lock = self.object.as_ref().map(|name| match name {
-                    site if site.starts_with(MADE) => format!("a lock, {site},"),
-                    name => format!("`{name}`"),
-                });
-                let waits = in_place(format!(
-                    "waiting for {}",
-                    lock.as_deref().unwrap_or("a lock")
-                ));
-                match &self.holder {
-                    Some(holder) => format!("{waits}, released by {holder}"),
-                    None => waits,
-                }
-            }
+            TimePart::Blocked if self.is_lock() => ended(WaitKind::Lock, "released"),
             TimePart::Blocked if self.is_fault() => match &self.object {
                 Some(object) => in_place(format!("waiting in page faults of {object}")),
                 None => in_place("waiting in page faults".to_owned()),
             },
             TimePart::Blocked if call.is_empty() => in_place("stopped".to_owned()),
-            TimePart::Blocked if let Some(kind) = self.own_wait() => {
-                let waits = in_place(match &self.object {
-                    Some(site) if site.starts_with(MADE) => {
-                        format!("waiting for {}, {site},", kind.noun())
-                    }
-                    Some(object) => format!("waiting for {}, `{object}`,", kind.noun()),
-                    None => format!("waiting for {}", kind.noun()),
-                });
-                match &self.holder {
-                    Some(holder) => format!("{waits}, signalled by {holder}"),
-                    None => waits,
-                }
-            }
+            TimePart::Blocked if let Some(kind) = self.own_wait() => ended(kind, "signalled"),
             TimePart::Blocked => match &self.object {
                 Some(object) => in_place(format!("waiting in {call} of {object}")),
                 None => in_place(format!("waiting in {call}")),

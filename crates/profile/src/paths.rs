@@ -92,6 +92,14 @@ impl StackFrame {
         self.is_in(&LIBRARIES) || self.is_in(&OPENMP)
     }
 
+    /// Its function, with the last component of its file and the line if they are known: "update (lock.c:21)".
+    pub fn function_and_line(&self) -> String {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => format!("{} ({}:{line})", self.function, last(file)),
+            _ => self.function.clone(),
+        }
+    }
+
     fn is_in(&self, libraries: &[&str]) -> bool {
         let module = self.module.as_deref().unwrap_or_default();
         libraries.iter().any(|library| module.starts_with(library))

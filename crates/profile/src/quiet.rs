@@ -1,7 +1,6 @@
 //! Threads that hardly ran in a recording of what already existed: what each waited for at the beginning and at the end.
 
 use crate::model::{BothEnds, Profile, StackFrame, Thread, Wait, thread_title};
-use crate::run::last;
 use crate::sleeping_threads::on_a_cpu;
 
 /// How a thread spent its time between the ends.
@@ -129,13 +128,11 @@ impl Wait {
 
 /// The function of a frame, with its line.
 fn name(frame: &StackFrame) -> String {
-    match (&frame.file, frame.line) {
-        (Some(file), Some(line)) if !frame.in_library() => {
-            format!("{} ({}:{line})", frame.function, last(file))
-        }
-        // The library's functions have other names inside.
-        _ => frame.function.trim_start_matches('_').to_owned(),
+    if frame.file.is_some() && frame.line.is_some() && !frame.in_library() {
+        return frame.function_and_line();
     }
+    // The library's functions have other names inside.
+    frame.function.trim_start_matches('_').to_owned()
 }
 
 #[cfg(test)]

@@ -153,9 +153,10 @@ pub(super) fn arguments(hz: u32, events: &[SamplingEvent]) -> Vec<String> {
     };
     let EventSpec { ty, config } = first.of_kernel().spec;
     let mut arguments = vec![rate, ty, config.fit()];
+    let counted = counted(events);
     for event in SamplingEvent::value_variants() {
         let KernelEvent { name, spec, period } = event.of_kernel();
-        if counted(events).iter().any(|counted| counted.event == name) {
+        if counted.iter().any(|counted| counted.event == name) {
             arguments.extend([spec.ty, spec.config.fit(), period]);
         }
     }

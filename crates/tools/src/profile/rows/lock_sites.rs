@@ -18,13 +18,7 @@ impl LockSites {
         let Some(maker) = frames.iter().find(|frame| !frame.in_library()) else {
             return;
         };
-        let place = match (&maker.file, maker.line) {
-            (Some(file), Some(line)) => {
-                let name = file.rsplit('/').next().unwrap_or(file);
-                format!("made in {} ({name}:{line})", maker.function)
-            }
-            _ => format!("made in {}", maker.function),
-        };
+        let place = format!("made in {}", maker.function_and_line());
         self.0.insert((pid, address), place);
     }
 
