@@ -2,18 +2,12 @@
  * last that of a wait for a semaphore that the program's end cuts short. */
 #include <pthread.h>
 #include <semaphore.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-static uint64_t now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
+#include "clock.h"
 
 /* No tail calls: each function stays on the stack of its waits. */
 #define KEEP __asm__ volatile("" ::: "memory")
@@ -93,7 +87,7 @@ __attribute__((noinline)) static void draw(void) {
   KEEP;
 }
 
-static uint64_t stays;
+static long stays;
 
 __attribute__((noinline)) static void stay(void) {
   sem_t *never = malloc(sizeof *never);
@@ -104,14 +98,11 @@ __attribute__((noinline)) static void stay(void) {
 }
 
 /* A thread without work would only sleep, and be left out. */
-static void works(void) {
-  uint64_t start = now();
-  while (now() - start < 100000000) KEEP;
-}
+enum { WORK = 100 };
 
 /* Waits until the program's end. */
 static void *stayer(void *unused) {
-  works();
+  compute(WORK);
   stay();
   return unused;
 }
@@ -120,22 +111,22 @@ static void *stayer(void *unused) {
 static void timed(void (*function)(void), int times, void *(*partner)(void *)) {
   pthread_t t;
   if (partner) pthread_create(&t, 0, partner, 0);
-  uint64_t start = now();
+  long start = now();
   while (times--) function();
-  printf("%llu\n", (unsigned long long)(now() - start));
+  printf("%ld\n", now() - start);
   if (partner) pthread_join(t, 0);
 }
 
 int main(void) {
   pthread_t t;
   pthread_create(&t, 0, stayer, 0);
-  works();
+  compute(WORK);
   sem_init(&stock, 0, 0);
   timed(nap, 1, 0);
   timed(hatch, 1, 0);
   timed(gather, 1, 0);
   timed(take, TIMES, giver);
   timed(draw, TIMES, filler);
-  printf("%llu\n", (unsigned long long)(now() - stays));
+  printf("%ld\n", now() - stays);
   return 0;
 }
