@@ -281,6 +281,7 @@ fn unit(unit: &Entity, several: bool) -> Map<String, Value> {
     }
     if !several {
         row.insert("migrations".to_owned(), unit.migrations.into());
+        row.insert("node_pages".to_owned(), json!(unit.node_pages));
         row.remove("threads");
     }
     row

@@ -58,6 +58,15 @@ pub struct Process {
     pub status: Option<i32>,
 }
 
+/// Pages of memory that a thread used, one or more times, by the node that had them (NUMA).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodePages {
+    /// Pages on the node of the thread's processor.
+    pub local: u64,
+    /// Pages on other nodes.
+    pub remote: u64,
+}
+
 /// A thread, and the parts of its time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thread {
@@ -78,6 +87,9 @@ pub struct Thread {
     /// How often it moved to another processor; `None` if that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrations: Option<u64>,
+    /// Pages that it used, as NUMA balancing found; `None` if the kernel does not balance, or found none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_pages: Option<NodePages>,
     /// The parts of its time.
     #[serde(flatten)]
     pub parts: TimeParts,

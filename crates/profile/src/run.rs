@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::model::{
-    CallParts, CallTotals, Context, ContextKind, Ns, Profile, ROOT, RecorderCost, Thread, TimePart,
+    CallParts, CallTotals, Context, ContextKind, NodePages, Ns, Profile, ROOT, RecorderCost,
+    Thread, TimePart,
 };
 use crate::regions::Region;
 use crate::sleeping_threads::sleeping_threads;
@@ -74,6 +75,8 @@ pub struct Entity {
     pub active: Ns,
     /// Of a thread, see [`Thread::migrations`].
     pub migrations: Option<u64>,
+    /// Of a thread, see [`Thread::node_pages`].
+    pub node_pages: Option<NodePages>,
 }
 
 /// A group of calls with the same name or region.

@@ -327,6 +327,7 @@ fn unit(member: &Member<'_>, thread: &Thread) -> Entity {
         elapsed: wall,
         active: wall.saturating_sub(thread.parts.blocked),
         migrations: thread.migrations,
+        node_pages: thread.node_pages,
         ..Entity::default()
     };
     unit.sum.add(thread, at_ns);

@@ -28,8 +28,12 @@ use spile_runtime::{ExternalSource, OnArmed, Outcome, TargetProcess};
 use self::rows::Fields;
 
 /// The scripts, by the names of their files in `tools/`.
-const SCRIPTS: [(&str, &str); 6] = [
+const SCRIPTS: [(&str, &str); 7] = [
     ("lock-sites", include_str!("../../../tools/lock-sites.stp")),
+    (
+        "numa-faults",
+        include_str!("../../../tools/numa-faults.stp"),
+    ),
     ("noise", include_str!("../../../tools/noise.stp")),
     ("profile", include_str!("../../../tools/profile.stp")),
     ("registers", include_str!("../../../tools/registers.stp")),

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use super::events::events;
 use super::latency::latency;
-use super::migrations::migrations;
 use super::objects::objects;
+use super::placement::{migrations, remote_memory};
 use super::places::{places, sentences, uneven};
 use super::quiet::quiet;
 use super::table::{TextTable, clauses, escape, paragraph, section, shorten};
@@ -60,6 +60,7 @@ pub fn text_of(merged: &MergedRun, view: &View) -> String {
     out += &threads(&summary.threads, width, top);
     out += &sleepers(summary, width, top);
     out += &migrations(summary, width);
+    out += &remote_memory(summary, width);
     out += &errors(&summary.calls, width, top);
     out += &merged.unfinished.text(summary, width, top);
     out += &missing(run, width);

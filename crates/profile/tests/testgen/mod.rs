@@ -166,6 +166,7 @@ fn thread(
     let started_ns = u64::from(number) * 40_000;
     let mut row = Thread {
         migrations: None,
+        node_pages: None,
         tid,
         pid,
         name: "pi".to_owned(),
@@ -473,6 +474,7 @@ fn random_context(random: &mut Random, id: u32, size: u64) -> Context {
 fn random_thread(random: &mut Random, tid: u32) -> Thread {
     Thread {
         migrations: None,
+        node_pages: None,
         tid,
         pid: random.below(3).fit(),
         name: text(random),

@@ -315,6 +315,9 @@ fn prepare(
             tool.beside.push("lock-sites");
         }
     }
+    if balances_nodes() {
+        tool.beside.push("numa-faults");
+    }
     tool.set(
         "__interpreters",
         interpreters::bits(&header.options.interpreters),
@@ -521,6 +524,12 @@ fn in_call(pid: u32, tid: u32) -> Option<String> {
     let nr: u32 = text.split(' ').next()?.parse().ok()?;
     let call = spile_syscalls::by_nr(nr);
     Some(call.map_or_else(|| nr.to_string(), |c| c.name.to_owned()))
+}
+
+/// Whether the kernel learns from page faults which node's memory threads use.
+fn balances_nodes() -> bool {
+    let setting = std::fs::read_to_string("/proc/sys/kernel/numa_balancing");
+    setting.is_ok_and(|setting| setting.trim() != "0")
 }
 
 /// How often a thread has moved to another processor; `None` if it has ended, or the kernel does not tell.

@@ -73,9 +73,9 @@ use crate::add_losses;
 use crate::rows::Fields;
 
 /// Rows that report single events, and belong to no account.
-const LIVES: [&str; 14] = [
+const LIVES: [&str; 16] = [
     "start", "exec", "enters", "started", "exit", "cut", "region", "counts", "changes", "event",
-    "off", "wakeup", "python", "moved",
+    "off", "wakeup", "function", "made", "moved", "nodes",
 ];
 
 /// Kinds of regions, by number (docs/profile-context.md).
@@ -151,6 +151,7 @@ impl ProfileBuilder {
                 started_ns: thread.started_ns,
                 ended_ns: thread.ended_ns,
                 migrations: thread.migrations,
+                node_pages: thread.node_pages,
                 ..Thread::default()
             };
         }
@@ -184,6 +185,7 @@ impl ProfileBuilder {
             }
             "exit" => self.exits(f)?,
             "moved" => self.moved(f)?,
+            "nodes" => self.node_pages(f)?,
             "open" => self.is_open(f)?,
             "cut" => self.is_cut(f)?,
             "user" => {

@@ -14,7 +14,8 @@
 //! terminal ROWS COLUMNS PROGRAM...`: runs a program in a terminal of that size, and copies what that shows. `rare nodes
 //! COUNT`: COUNT pages on each of the nodes 0 and 1, then a huge page, a page without access and one without memory on
 //! node 1; of one of each it writes 1000 bytes to `/dev/null`, and one more for each node that the kernel says, or fewer
-//! if it says an error. Then a child writes to the first pages of both nodes, which it has from its parent.
+//! if it says an error. Then a child writes to the first pages of both nodes, which it has from its parent. `rare remote
+//! COUNT SECONDS`: reads COUNT pages of node 1 again and again. They may move; the processors' node should be another one.
 
 #![cfg_attr(not(test), warn(clippy::cast_lossless))]
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
@@ -252,6 +253,29 @@ fn nodes(count: usize) {
     in_child(|| small.iter().for_each(|&start| touch(start, count, SMALL)));
 }
 
+fn remote(count: usize, time: Duration) {
+    let start = memory_on(1, count * SMALL);
+    touch(start, count, SMALL);
+    let none = std::ptr::null::<u64>();
+    // The kernel moves no pages of memory that is bound to a node, and does not look who uses them.
+    call!(
+        SYS_mbind,
+        start,
+        count * SMALL,
+        libc::MPOL_DEFAULT,
+        none,
+        0,
+        0
+    );
+    let begin = std::time::Instant::now();
+    while begin.elapsed() < time {
+        for page in 0..count {
+            // SAFETY: the mapping has that many pages.
+            unsafe { std::ptr::read_volatile((start + page * SMALL) as *const u8) };
+        }
+    }
+}
+
 /// A request of `io_submit`, as `linux/aio_abi.h` has it.
 #[repr(C)]
 #[derive(Default)]
@@ -478,6 +502,9 @@ fn main() {
         (["split", _], &[count]) => split(count.fit::<usize>()),
         (["huge", _], &[count]) => huge(count.fit::<usize>()),
         (["nodes", _], &[count]) => nodes(count.fit::<usize>()),
+        (["remote", _, _], &[count, seconds]) => {
+            remote(count.fit::<usize>(), Duration::from_secs(seconds));
+        }
         (["submit", _], &[count]) => submit_reads(count),
         (["cancel", _, device], &[count]) => cancel(count, device),
         (["timeouts", ..], counts) if counts.len() == 7 => {

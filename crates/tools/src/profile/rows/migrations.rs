@@ -1,4 +1,4 @@
-//! How often threads moved to another processor.
+//! How often threads moved to another processor, and used the memory of another node.
 
 use spile_profile::model::Thread;
 
@@ -14,6 +14,21 @@ impl ProfileBuilder {
             true => drop(self.moved_before.insert(thread, moves)),
             false => self.snapshot.threads.get_mut(thread)?.migrations = Some(moves),
         }
+        Some(())
+    }
+
+    /// Takes the pages that a thread used on its own node, or on others.
+    pub(super) fn node_pages(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let thread = self.thread(f.integer()?);
+        let (is_local, count) = (f.flag()?, f.integer::<u64>()?);
+        let pages = &mut self.snapshot.threads.get_mut(thread)?.node_pages;
+        let pages = pages.get_or_insert_default();
+        let of_kind = if is_local {
+            &mut pages.local
+        } else {
+            &mut pages.remote
+        };
+        *of_kind = of_kind.saturating_add(count);
         Some(())
     }
 
