@@ -21,13 +21,13 @@ BUILD_DEPS := gcc libc6-dev make
 DEMO_DEPS  := systemtap-doc xz-utils
 # The tests need libbpf, with which they compare the loader (pkg-config libelf-dev zlib1g-dev); readers
 # of objects, metrics and debugging information, and that of the C library; qemu for other kernels; the shells of the completions;
-# readers of units, packages and profiles (python3-venv, the browser); compilers and libraries of
+# readers of units, packages and profiles (python3-venv, the browser); perf, to compare with; compilers and libraries of
 # parallel programs; a batch system; interpreters.
 TEST_DEPS := pkg-config libelf-dev zlib1g-dev libc6-dev-arm64-cross \
 	bpftool llvm python3-prometheus-client curl gdb libc6-dbg \
 	qemu-system-x86 \
 	zsh fish systemd rpm \
-	python3-venv chromium-headless-shell \
+	python3-venv chromium-headless-shell linux-perf \
 	clang libomp-dev gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev \
 	slurmctld slurmd slurm-client \
 	ruby php-cli

@@ -136,3 +136,48 @@ fn of_java() {
         &["java", quiet, functions, "-cp", &classes, "Shares"],
     );
 }
+
+/// perf and `spile profile` sample the same run. Each has some 8,000 samples: three standard deviations of the difference
+/// between the shares would be 2 points if they took them apart.
+#[test]
+fn perf_has_the_same_shares() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (program, samples, recording) = (path("shares"), path("perf"), path("spile"));
+    compile(&["cc", "-O2", "-o", &program, "shares.c"]);
+    let text = |program: &str, words: &[&str]| {
+        let output = Command::new(program).args(words).output().expect(program);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let spile = env!("CARGO_BIN_EXE_spile");
+    #[rustfmt::skip]
+    text("perf", &[
+        "record", "-q", "-e", "cpu-clock", "-F", "1999", "-o", &samples, "--",
+        spile, "profile", "--freq", "1999", "-o", &recording, "--", &program, "4",
+    ]);
+    #[rustfmt::skip]
+    let perf = text("perf", &[
+        "report", "-q", "--stdio", "-i", &samples, "--comm", "shares", "--sort", "sym", "-F", "sample,sym",
+    ]);
+    let folded = text(spile, &["report", "--export", "folded", &recording]);
+    let of_perf = |function: &str| {
+        let mut lines = perf.lines().map(|line| line.split_whitespace());
+        let line = lines.find(|line| line.clone().last() == Some(function));
+        line.and_then(|mut line| line.next()?.parse::<f64>().ok())
+    };
+    let of_spile = |function: &str| {
+        let of_path = |line: &str| {
+            let (path, ns) = line.rsplit_once(' ')?;
+            let is = path.split(';').any(|frame| frame == function);
+            is.then(|| ns.parse::<f64>().ok())?
+        };
+        Some(folded.lines().filter_map(of_path).sum())
+    };
+    let share = |of: &dyn Fn(&str) -> Option<f64>| {
+        let [heavy, light] = ["heavy", "light"].map(|name| of(name).expect(&perf));
+        heavy / (heavy + light)
+    };
+    let (theirs, ours) = (share(&of_perf), share(&of_spile));
+    assert!((theirs - ours).abs() < 0.02, "{theirs}, {ours}: {folded}");
+}
