@@ -137,6 +137,26 @@ fn of_java() {
     );
 }
 
+/// The output of a program that must succeed.
+fn output(program: &str, words: &[&str]) -> String {
+    let output = Command::new(program).args(words).output().expect(program);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The share of `heavy` among the samples of both functions, in lines of a path and its samples.
+fn share_in(folded: &str) -> f64 {
+    let of = |function: &str| -> f64 {
+        let is = |frame: &str| frame.split(' ').next() == Some(function);
+        let lines = folded.lines().filter_map(|line| line.rsplit_once(' '));
+        let paths = lines.filter(|(path, _)| path.split(';').any(is));
+        paths.map(|(_, n)| n.parse::<f64>().expect(folded)).sum()
+    };
+    let (heavy, light) = (of("heavy"), of("light"));
+    assert!(light > 0.0, "{folded}");
+    heavy / (heavy + light)
+}
+
 /// perf and `spile profile` sample the same run. Each has some 8,000 samples: three standard deviations of the difference
 /// between the shares would be 2 points if they took them apart.
 #[test]
@@ -145,39 +165,60 @@ fn perf_has_the_same_shares() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (program, samples, recording) = (path("shares"), path("perf"), path("spile"));
     compile(&["cc", "-O2", "-o", &program, "shares.c"]);
-    let text = |program: &str, words: &[&str]| {
-        let output = Command::new(program).args(words).output().expect(program);
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
     let spile = env!("CARGO_BIN_EXE_spile");
     #[rustfmt::skip]
-    text("perf", &[
+    output("perf", &[
         "record", "-q", "-e", "cpu-clock", "-F", "1999", "-o", &samples, "--",
         spile, "profile", "--freq", "1999", "-o", &recording, "--", &program, "4",
     ]);
     #[rustfmt::skip]
-    let perf = text("perf", &[
-        "report", "-q", "--stdio", "-i", &samples, "--comm", "shares", "--sort", "sym", "-F", "sample,sym",
+    let perf = output("perf", &[
+        "report", "-q", "--stdio", "-i", &samples, "--comm", "shares", "--sort", "sym", "-F", "sym,sample",
     ]);
-    let folded = text(spile, &["report", "--export", "folded", &recording]);
-    let of_perf = |function: &str| {
-        let mut lines = perf.lines().map(|line| line.split_whitespace());
-        let line = lines.find(|line| line.clone().last() == Some(function));
-        line.and_then(|mut line| line.next()?.parse::<f64>().ok())
-    };
-    let of_spile = |function: &str| {
-        let of_path = |line: &str| {
-            let (path, ns) = line.rsplit_once(' ')?;
-            let is = path.split(';').any(|frame| frame == function);
-            is.then(|| ns.parse::<f64>().ok())?
-        };
-        Some(folded.lines().filter_map(of_path).sum())
-    };
-    let share = |of: &dyn Fn(&str) -> Option<f64>| {
-        let [heavy, light] = ["heavy", "light"].map(|name| of(name).expect(&perf));
-        heavy / (heavy + light)
-    };
-    let (theirs, ours) = (share(&of_perf), share(&of_spile));
-    assert!((theirs - ours).abs() < 0.02, "{theirs}, {ours}: {folded}");
+    // "[.] heavy  2920"
+    let lines = perf.lines().map(|line| {
+        line.split_whitespace()
+            .skip(1)
+            .collect::<Vec<_>>()
+            .join(" ")
+    });
+    let theirs = share_in(&lines.collect::<Vec<_>>().join("\n"));
+    let ours = share_in(&output(
+        spile,
+        &["report", "--export", "folded", &recording],
+    ));
+    assert!((theirs - ours).abs() < 0.02, "{theirs}, {ours}: {perf}");
+}
+
+/// py-spy reads the functions of Python from outside as well. It takes some 800 samples: three standard deviations of the
+/// difference are 5 points. It says so if it falls behind with more.
+#[test]
+fn py_spy_has_the_same_shares() {
+    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join("py-spy");
+    let tool = |name: &str| tools.join("bin").join(name).display().to_string();
+    if !Path::new(&tool("py-spy")).exists() {
+        output(
+            "python3",
+            &["-m", "venv", "--clear", tools.to_str().unwrap()],
+        );
+        output(&tool("pip"), &["install", "--quiet", "py-spy==0.4.3"]);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (samples, recording) = (path("py-spy"), path("spile"));
+    let source = sources().join("shares.py").display().to_string();
+    let spile = env!("CARGO_BIN_EXE_spile");
+    #[rustfmt::skip]
+    output(spile, &[
+        "profile", "--freq", "999", "-o", &recording, "--",
+        &tool("py-spy"), "record", "--rate", "200", "--function", "--format", "raw", "-o", &samples, "--",
+        "python3", &source, "4",
+    ]);
+    let theirs = std::fs::read_to_string(&samples).unwrap();
+    let ours = output(spile, &["report", "--export", "folded", &recording]);
+    let (of_theirs, of_ours) = (share_in(&theirs), share_in(&ours));
+    assert!(
+        (of_theirs - of_ours).abs() < 0.05,
+        "{of_theirs}, {of_ours}: {theirs}"
+    );
 }
