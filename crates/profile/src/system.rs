@@ -26,6 +26,8 @@ pub struct System {
     pub interrupts: Vec<Interrupt>,
     /// Processes that ran or waited for a processor, by id.
     pub processes: Vec<Process>,
+    /// Functions that processors executed, by samples.
+    pub functions: Vec<SystemFunction>,
     /// Losses by reason, worded to follow a number.
     pub lost: BTreeMap<String, u64>,
 }
@@ -123,6 +125,39 @@ pub struct Interrupt {
     pub max: Ns,
 }
 
+/// A function that a process executed in a part of its time. Samples divide the measured time of the part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SystemFunction {
+    /// The process, see [`Process::pid`].
+    pub pid: u32,
+    /// The function; its address in hexadecimal if its file has no name for it.
+    pub function: String,
+    /// The file that has it; `None` for the kernel.
+    pub file: Option<String>,
+    /// The part of the process's time.
+    pub part: ProcessPart,
+    /// The system call, in this part.
+    pub call: Option<String>,
+    /// Number of samples.
+    pub samples: u64,
+    /// Its time.
+    pub ns: Ns,
+}
+
+/// A part of a process's time on processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProcessPart {
+    /// In the program.
+    User,
+    /// In a system call, or in a thread of the kernel.
+    System,
+    /// In a page fault.
+    Faults,
+    /// Taken by interrupts and soft interrupts.
+    Interrupts,
+}
+
 /// A process's time, of all its threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Process {
@@ -159,6 +194,17 @@ pub struct Process {
 }
 
 impl Process {
+    /// Its time in a part.
+    #[must_use]
+    pub fn part(&self, part: ProcessPart) -> Ns {
+        match part {
+            ProcessPart::User => self.user,
+            ProcessPart::System => self.system,
+            ProcessPart::Faults => self.faults,
+            ProcessPart::Interrupts => self.irq_ns + self.softirq_ns,
+        }
+    }
+
     /// Its processor time without interrupts.
     #[must_use]
     pub fn cpu(&self) -> Ns {

@@ -121,6 +121,37 @@ fn a_machine_adds_up() {
     }
 }
 
+/// Functions have their share of the processors, of the whole machine's.
+#[test]
+fn functions_divide_the_time_of_processes() {
+    let program = compiled("shares/shares", "shares-system", &[]);
+    let output = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(["profile", "--system", "--json", "--freq", "499", "--"])
+        .args([program.to_str().unwrap(), "2"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (own, json) = text.split_once('\n').expect(&said);
+    let own: f64 = own.parse().expect(&text);
+    let system: Value = serde_json::from_str(json).unwrap();
+    let process = |p: &Value| p["name"] == "shares-system";
+    let processes = system["processes"].as_array().unwrap();
+    let pid = &processes.iter().find(|p| process(p)).expect(&said)["pid"];
+    let of = |name: &str| {
+        let is = |f: &Value| {
+            f["pid"] == *pid && f["part"] == "user" && name.is_empty() | (f["function"] == *name)
+        };
+        sum(&system["functions"], "ns", is)
+    };
+    let user = sum(&system["processes"], "user", process);
+    assert!(of("").abs_diff(user) <= user / 1000, "{} of {user}", of(""));
+    let (heavy, light) = (of("heavy"), of("light"));
+    // Some 1,000 samples: four standard deviations of a share of 75 %.
+    let share = heavy as f64 / (heavy + light) as f64;
+    assert!((share - own).abs() < 0.055, "{share} of {own}");
+}
+
 #[test]
 fn the_report_is_printed_and_bad_commands_are_refused() {
     let run = |args: &[&str]| profile("--system", args);

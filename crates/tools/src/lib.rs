@@ -28,7 +28,7 @@ use spile_runtime::{ExternalSource, OnArmed, Outcome, TargetProcess};
 use self::rows::Fields;
 
 /// The scripts, by the names of their files in `tools/`.
-const SCRIPTS: [(&str, &str); 7] = [
+const SCRIPTS: [(&str, &str); 8] = [
     ("lock-sites", include_str!("../../../tools/lock-sites.stp")),
     (
         "numa-faults",
@@ -39,6 +39,10 @@ const SCRIPTS: [(&str, &str); 7] = [
     ("registers", include_str!("../../../tools/registers.stp")),
     ("syscount", include_str!("../../../tools/syscount.stp")),
     ("system", include_str!("../../../tools/system.stp")),
+    (
+        "system-samples",
+        include_str!("../../../tools/system-samples.stp"),
+    ),
 ];
 
 /// The text of a tool's script; "" if there is none.

@@ -3,17 +3,23 @@
 
 use std::collections::BTreeMap;
 
-use super::table::{TextTable, clauses, section};
+use super::table::{TextTable, clauses, paragraph, section};
 use super::units::{counted, percent, signed, time};
 use crate::model::Ns;
-use crate::system::{Cpu, Interrupt, InterruptKind, System};
+use crate::system::{Cpu, Interrupt, InterruptKind, Process, ProcessPart, System};
+
+/// Number of sentences about functions at most.
+const SENTENCES: usize = 3;
 
 /// The report in lines of at most `width` columns. `top` limits the rows of tables, except that of
 /// processors.
 pub fn system(system: &System, width: usize, top: usize) -> String {
     let interrupts = interrupts(system);
+    let functions = functions(system);
     let mut out = head(system, &interrupts, width);
+    out += &sentences(&functions, system, width);
     out += &cpus(system, width);
+    out += &function_table(&functions, width, top, system.all().wall);
     out += &interrupt_table(&interrupts, width, top);
     out += &processes(system, width, top);
     for (what, count) in &system.lost {
@@ -92,6 +98,121 @@ fn head(system: &System, interrupts: &[InterruptSum<'_>], width: usize) -> Strin
         .collect();
     out += &clauses("Processes: ", &busiest, width);
     out
+}
+
+/// A function in all processes of a name.
+struct FunctionSum<'a> {
+    process: String,
+    function: &'a str,
+    file: Option<&'a str>,
+    part: ProcessPart,
+    call: Option<&'a str>,
+    ns: Ns,
+}
+
+impl FunctionSum<'_> {
+    /// What the process did.
+    fn doing(&self) -> &str {
+        match (self.part, self.call) {
+            (ProcessPart::System, Some(call)) => call,
+            (ProcessPart::User | ProcessPart::System, _) => "running",
+            (ProcessPart::Faults, _) => "page fault",
+            (ProcessPart::Interrupts, _) => "interrupt",
+        }
+    }
+}
+
+/// Functions, the longest first.
+fn functions(system: &System) -> Vec<FunctionSum<'_>> {
+    let names: BTreeMap<u32, String> = system.processes.iter().map(|p| (p.pid, name(p))).collect();
+    let mut sums: BTreeMap<_, Ns> = BTreeMap::new();
+    for f in &system.functions {
+        let process = names.get(&f.pid).map_or("?", String::as_str);
+        let key = (
+            process,
+            &*f.function,
+            f.file.as_deref(),
+            f.part,
+            f.call.as_deref(),
+        );
+        let sum = sums.entry(key).or_default();
+        *sum = sum.saturating_add(f.ns);
+    }
+    let sums = sums
+        .into_iter()
+        .map(|((process, function, file, part, call), ns)| FunctionSum {
+            process: process.to_owned(),
+            function,
+            file,
+            part,
+            call,
+            ns,
+        });
+    let mut sums: Vec<_> = sums.collect();
+    sums.sort_by_key(|f| std::cmp::Reverse(f.ns));
+    sums
+}
+
+/// A sentence for each function with 5 % of the processors' time or more.
+fn sentences(functions: &[FunctionSum<'_>], system: &System, width: usize) -> String {
+    let whole = system.all().wall;
+    let large = functions
+        .iter()
+        .filter(|f| u128::from(f.ns) * 20 >= u128::from(whole.max(1)));
+    let sentence = |f: &FunctionSum<'_>| {
+        let share = percent(f.ns as f64, whole as f64);
+        let doing = match f.doing() {
+            "running" => "on the processor".to_owned(),
+            doing => format!("in {doing}"),
+        };
+        let text = format!(
+            "{share} of {}: `{}` of {}, {doing}",
+            counted(system.cpus.len() as u64, "processor"),
+            f.function,
+            f.process
+        );
+        paragraph(&text, "  ", width)
+    };
+    large.take(SENTENCES).map(sentence).collect()
+}
+
+fn function_table(functions: &[FunctionSum<'_>], width: usize, top: usize, whole: Ns) -> String {
+    if functions.is_empty() {
+        return String::new();
+    }
+    let mut table = TextTable::new(&[
+        ("function", 0),
+        ("time", 0),
+        ("share", 0),
+        ("process", 0),
+        ("doing", 1),
+        ("file", 2),
+    ]);
+    for f in functions.iter().take(top) {
+        let file = f.file.map(|file| file.rsplit('/').next().unwrap_or(file));
+        table.rows.push(vec![
+            f.function.to_owned(),
+            cell(f.ns),
+            percent(f.ns as f64, whole as f64),
+            f.process.clone(),
+            f.doing().to_owned(),
+            file.unwrap_or("kernel").to_owned(),
+        ]);
+    }
+    section(
+        "Functions",
+        &table,
+        width,
+        functions.len().saturating_sub(top),
+    )
+}
+
+/// A process's name; that of a thread of the kernel is in brackets.
+fn name(process: &Process) -> String {
+    match process.kernel {
+        true => format!("[{}]", process.name),
+        false => process.name.clone(),
+    }
 }
 
 /// A time in a table; "0" for none.
@@ -179,11 +300,7 @@ fn processes(system: &System, width: usize, top: usize) -> String {
     let mut order: Vec<_> = system.processes.iter().collect();
     order.sort_by_key(|p| std::cmp::Reverse((p.cpu(), p.waiting)));
     for process in order.iter().take(top) {
-        let name = match process.kernel {
-            true => format!("[{}]", process.name),
-            false => process.name.clone(),
-        };
-        let mut row = vec![name, process.pid.to_string()];
+        let mut row = vec![name(process), process.pid.to_string()];
         row.extend(
             [
                 process.cpu(),

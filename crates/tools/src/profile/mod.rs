@@ -104,14 +104,14 @@ pub struct ProfileCommand {
     pub(crate) duration: Option<Duration>,
     /// Sample running threads N times a second
     #[arg(long, value_name = "N", default_value_t = 99, value_parser = clap::value_parser!(u32).range(1..=10_000),
-          conflicts_with_all = ["system", "noise"])]
+          conflicts_with = "noise")]
     freq: u32,
     /// Sample at the first of these events of the kernel or the processor, and count the others by function and region
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_value = "cpu-clock",
           conflicts_with_all = ["system", "noise"])]
     event: Vec<SamplingEvent>,
     /// Do not sample: the report has no functions
-    #[arg(long, conflicts_with_all = ["system", "noise", "freq", "event"])]
+    #[arg(long, conflicts_with_all = ["noise", "freq", "event"])]
     no_samples: bool,
     /// Whether stacks have the functions of programs in Python, Ruby and PHP
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Reading::Auto,
@@ -174,6 +174,13 @@ const TRACE_MB: u32 = 64;
 /// to each read. The buffer has space for the events of ten such times, and a thread's ring
 /// for 1,600,000 changes of region a second.
 const TRACE_REST: Duration = Duration::from_millis(20);
+
+impl ProfileCommand {
+    /// How often a second running threads are sampled; `None` if they are not.
+    pub(crate) fn samples(&self) -> Option<u32> {
+        (!self.no_samples).then_some(self.freq)
+    }
+}
 
 /// Runs the command; the result is its exit status.
 pub fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failure> {

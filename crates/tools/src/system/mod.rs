@@ -59,6 +59,10 @@ pub(crate) fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failur
         profile::command(&cli.command)?;
     }
     let mut tool = ToolRun::recording("system", cli.verbose);
+    if let Some(freq) = cli.samples() {
+        tool.beside.push("system-samples");
+        tool.args = vec![freq.to_string()];
+    }
     let cpus = machine::online_cpus();
     let work = Work {
         command: cli.command.clone(),

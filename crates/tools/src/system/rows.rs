@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use crate::rows::Fields;
 use crate::{FromRows, add_losses};
 use spile_kernel::process;
-use spile_profile::system::{Cpu, Interrupt, InterruptKind, Process, System};
+use spile_profile::system::{
+    Cpu, Interrupt, InterruptKind, Process, ProcessPart, System, SystemFunction,
+};
 
 /// Numbers of soft interrupts (`enum` in the kernel's `include/linux/interrupt.h`).
 const SOFT: [&str; 10] = [
@@ -58,6 +60,7 @@ pub(super) struct MachineBuilder {
     processes: BTreeMap<u32, Process>,
     interrupts: Vec<Interrupt>,
     names: HashMap<u64, (InterruptKind, String)>,
+    functions: Vec<SystemFunction>,
     /// The time of the latest event on any processor.
     latest: u64,
     started_unix_ns: u64,
@@ -129,6 +132,7 @@ impl FromRows for MachineBuilder {
                 }
                 self.process(pid).migrations += count;
             }
+            "function" => self.function(f)?,
             "end" => self.broken = f.integer()?,
             _ => return None,
         }
@@ -182,11 +186,50 @@ impl MachineBuilder {
         }
     }
 
+    fn function(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let (pid, part) = (f.integer()?, f.integer::<u64>()?);
+        let part = match part {
+            0 => ProcessPart::User,
+            1 => ProcessPart::System,
+            2 => ProcessPart::Faults,
+            5 => ProcessPart::Interrupts,
+            _ => return None,
+        };
+        let mut text = || Some(Some(f.string()?.into_owned()).filter(|text| !text.is_empty()));
+        let (call, function, file) = (text()?, text()?.unwrap_or_default(), text()?);
+        self.functions.push(SystemFunction {
+            pid,
+            function,
+            file,
+            part,
+            call,
+            samples: f.integer()?,
+            ns: 0,
+        });
+        Some(())
+    }
+
+    /// Divides the time of each part of a process by the samples in it.
+    fn divide(&mut self) {
+        let mut all: HashMap<_, u64> = HashMap::new();
+        for function in &self.functions {
+            *all.entry((function.pid, function.part)).or_default() += function.samples;
+        }
+        for function in &mut self.functions {
+            let process = self.processes.get(&function.pid);
+            let time = process.map_or(0, |process| process.part(function.part));
+            let of = u128::from(all[&(function.pid, function.part)].max(1));
+            let ns = u128::from(time) * u128::from(function.samples) / of;
+            function.ns = u64::try_from(ns).unwrap_or(u64::MAX);
+        }
+    }
+
     /// The final account.
     pub(super) fn finish(mut self) -> System {
         for (cpu, pid, kind, ns) in std::mem::take(&mut self.times) {
             self.time(cpu, pid, kind, ns);
         }
+        self.divide();
         let latest = self.latest;
         let mut cpus = Vec::new();
         for (number, bounds) in self.cpus {
@@ -218,6 +261,7 @@ impl MachineBuilder {
             started_unix_ns: self.started_unix_ns,
             cpus,
             interrupts: self.interrupts,
+            functions: self.functions,
             processes: self.processes.into_values().filter(ran).collect(),
             lost,
             ..System::default()
@@ -273,6 +317,10 @@ mod tests {
             "wait 0 20 4 77",
             "wait 0 0 3 0",
             "moved 1 20 2",
+            "function 20 0 \"\" \"crunch\" \"/bin/a\" 3",
+            "function 20 0 \"\" \"other\" \"/bin/a\" 1",
+            "function 20 1 \"read\" \"copy\" \"\" 2",
+            "function 20 5 \"\" \"tick\" \"\" 1",
             "done 0 2000",
             "last 0 0 1",
             "last 1 1900 0",
@@ -304,6 +352,15 @@ mod tests {
             ("SCHED", 3, 40)
         );
         assert_eq!(system.interrupts[1].name, "local timer");
+        let times: Vec<_> = system
+            .functions
+            .iter()
+            .map(|f| (f.ns, f.call.as_deref()))
+            .collect();
+        assert_eq!(
+            times,
+            [(375, None), (125, None), (300, Some("read")), (150, None)]
+        );
     }
 
     #[test]
