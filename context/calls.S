@@ -2,7 +2,8 @@
  * Trampolines: an interposed function sets the thread's word, calls the next function with the same
  * arguments of any type, and restores the word. Arguments in registers are preserved, those on the
  * stack are copied: 16 words, more than any function of calls.def has (the rest of the copy is the
- * caller's frame). No function has floating-point arguments or results.
+ * caller's frame). No function has floating-point arguments or results. `struct call` in context.h
+ * is the frame from before the arguments on.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -34,16 +35,16 @@ trampoline:
         .cfi_offset %rbp, -16
         movq %rsp, %rbp
         .cfi_def_cfa_register %rbp
-        subq $192, %rsp
-        movq %rdi, -8(%rbp)
-        movq %rsi, -16(%rbp)
-        movq %rdx, -24(%rbp)
-        movq %rcx, -32(%rbp)
-        movq %r8, -40(%rbp)
-        movq %r9, -48(%rbp)
+        subq $224, %rsp
+        movq %rdi, -48(%rbp)
+        movq %rsi, -40(%rbp)
+        movq %rdx, -32(%rbp)
+        movq %rcx, -24(%rbp)
+        movq %r8, -16(%rbp)
+        movq %r9, -8(%rbp)
         movl %r11d, %edi
         movq 8(%rbp), %rsi
-        leaq -56(%rbp), %rdx
+        leaq -88(%rbp), %rdx
         call context_call
         movq %rax, %r11
         .set at, 0
@@ -52,21 +53,22 @@ trampoline:
         movups %xmm8, at(%rsp)
         .set at, at + 16
         .endr
-        movq -8(%rbp), %rdi
-        movq -16(%rbp), %rsi
-        movq -24(%rbp), %rdx
-        movq -32(%rbp), %rcx
-        movq -40(%rbp), %r8
-        movq -48(%rbp), %r9
+        movq -48(%rbp), %rdi
+        movq -40(%rbp), %rsi
+        movq -32(%rbp), %rdx
+        movq -24(%rbp), %rcx
+        movq -16(%rbp), %r8
+        movq -8(%rbp), %r9
         /* Number of variadic arguments in vector registers: none. */
         xorl %eax, %eax
         testq %r11, %r11
         js 1f
         call *%r11
-        movq -56(%rbp), %rdi
-        movq %rax, -8(%rbp)
+        movq %rax, -96(%rbp)
+        leaq -88(%rbp), %rdi
+        movl %eax, %esi
         call context_called
-        movq -8(%rbp), %rax
+        movq -96(%rbp), %rax
         .cfi_remember_state
         leave
         .cfi_def_cfa %rsp, 8
@@ -99,10 +101,10 @@ trampoline:
         .balign 16
 trampoline:
         .cfi_startproc
-        stp x29, x30, [sp, #-112]!
-        .cfi_def_cfa_offset 112
-        .cfi_offset 29, -112
-        .cfi_offset 30, -104
+        stp x29, x30, [sp, #-128]!
+        .cfi_def_cfa_offset 128
+        .cfi_offset 29, -128
+        .cfi_offset 30, -120
         mov x29, sp
         .cfi_def_cfa_register 29
         stp x0, x1, [x29, #16]
@@ -111,13 +113,13 @@ trampoline:
         stp x6, x7, [x29, #64]
         mov w0, w16
         mov x1, x30
-        add x2, x29, #80
+        mov x2, x29
         bl context_call
         mov x16, x0
         sub sp, sp, #128
         .set at, 0
         .rept 4
-        ldp q16, q17, [x29, #112 + at]
+        ldp q16, q17, [x29, #128 + at]
         stp q16, q17, [sp, #at]
         .set at, at + 32
         .endr
@@ -127,13 +129,14 @@ trampoline:
         ldp x6, x7, [x29, #64]
         tbnz x16, #63, 1f
         blr x16
-        str x0, [x29, #16]
-        ldr x0, [x29, #80]
+        str x0, [x29, #120]
+        mov w1, w0
+        mov x0, x29
         bl context_called
-        ldr x0, [x29, #16]
+        ldr x0, [x29, #120]
         .cfi_remember_state
         mov sp, x29
-        ldp x29, x30, [sp], #112
+        ldp x29, x30, [sp], #128
         .cfi_def_cfa 31, 0
         .cfi_restore 29
         .cfi_restore 30
@@ -142,7 +145,7 @@ trampoline:
 1:      .cfi_restore_state
         and x16, x16, #0x7fffffffffffffff
         mov sp, x29
-        ldp x29, x30, [sp], #112
+        ldp x29, x30, [sp], #128
         .cfi_def_cfa 31, 0
         .cfi_restore 29
         .cfi_restore 30
@@ -155,7 +158,7 @@ trampoline:
  * OpenMPI and of MPICH, and the name that a tool's MPI_* calls. Such a tool can be part of the
  * program, whose MPI_* no library can interpose. */
 #define GOMP(symbol, text) ENTRY symbol; .set entry, entry + 4
-#define MPI(name, fortran)                                                                         \
+#define MPI(name, fortran, ...)                                                                    \
         ENTRY MPI_##name;                                                                          \
         ENTRY mpi_##fortran##_;                                                                    \
         ENTRY mpi_##fortran##_f08_;                                                                \

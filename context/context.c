@@ -123,6 +123,7 @@ static uint32_t insert(uint64_t hash, uint32_t number, bool alias)
     }
 }
 
+/* Announces a region, or ranks. */
 static void describe(uint32_t number)
 {
     const struct description *d = &described[number];
@@ -142,7 +143,7 @@ static uint32_t refuse(uint32_t parent)
  * calls do not contain themselves. */
 static uint32_t around(enum kind kind, uint32_t what, uint64_t code, uint32_t parent)
 {
-    if (kind == BARRIER || kind == CALL)
+    if (kind == BARRIER || kind == CALL || kind == PEERS)
         return 0;
     while (parent != 0) {
         const struct description *d = &described[parent];
@@ -188,6 +189,32 @@ uint32_t context_number_below(uint32_t parent, enum kind kind, uint32_t what, ui
     hash = context_mix(hash + parent);
     uint32_t number = find(hash);
     return number != 0 ? number : create(hash, parent, kind, what, code, name);
+}
+
+/* Half of the numbers are for regions only. */
+#define NUMBERS_WITH_PEERS (NUMBERS / 2)
+
+uint32_t context_number_of_peers(uint32_t region, const int32_t *ranks, uint32_t count)
+{
+    uint64_t hash = region ^ ((uint64_t)PEERS << 60);
+    for (uint32_t i = 0; i < count; i++)
+        hash = context_mix(hash + ((uint64_t)(uint32_t)ranks[i] << 20));
+    uint32_t number = find(hash);
+    if (number != 0 || __atomic_load_n(&used, __ATOMIC_RELAXED) >= NUMBERS_WITH_PEERS)
+        return number;
+    char name[MOST_PEERS * 11] = "";
+    size_t n = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t digits = 1;
+        for (int32_t rest = ranks[i]; rest > 9; rest /= 10)
+            digits++;
+        int32_t rest = ranks[i];
+        for (uint32_t at = digits; at-- > 0; rest /= 10)
+            name[n + at] = (char)('0' + rest % 10);
+        n += digits;
+        name[n++] = i + 1 < count ? ' ' : 0;
+    }
+    return create(hash, region, PEERS, 0, 0, name);
 }
 
 enum kind context_kind(void)
@@ -290,6 +317,7 @@ WEAK long write(int fd, const void *bytes, size_t size);
 WEAK void _exit(int status) __attribute__((noreturn));
 
 #define NEXT ((void *)-1l)
+#define DEFAULT ((void *)0)
 enum { LAZY = 1, NOLOAD = 4 };
 
 uint64_t context_global[ENTRIES];
@@ -346,6 +374,19 @@ static uint64_t of_module(uint32_t entry, const char *symbol, uint64_t caller)
         }
     }
     return found;
+}
+
+void *context_symbol(const char *symbol, uint64_t near)
+{
+    if (dlsym == NULL || dlopen == NULL || dladdr == NULL)
+        return NULL;
+    /* The program's copy of a variable comes before the library's. */
+    void *found = dlsym(DEFAULT, symbol);
+    struct place place = {0};
+    if (found != NULL || dladdr((void *)near, &place) == 0)
+        return found;
+    void *handle = dlopen(place.file, LAZY | NOLOAD);
+    return handle != NULL ? dlsym(handle, symbol) : NULL;
 }
 
 static size_t length(const char *text)

@@ -20,7 +20,7 @@
 #define CALLER ((uint64_t)__builtin_return_address(0))
 
 /* Kind of a region, as announced. */
-enum kind { MARK, REGION, BARRIER, TASK, CALL };
+enum kind { MARK, REGION, BARRIER, TASK, CALL, PEERS };
 
 /* Low half: number of the thread's region, 0 for none. High half: the previous number, while an
  * OpenMP runtime with OMPT waits (ompt.c). */
@@ -34,6 +34,13 @@ extern _Thread_local uint64_t spile_word;
  */
 uint32_t context_number_below(uint32_t parent, enum kind kind, uint32_t what, uint64_t code,
                               const char *name);
+
+/* Largest number of ranks that a call of MPI is counted for. */
+#define MOST_PEERS 8
+
+/* The number of some ranks as those that calls of MPI in a region are for; 0 without free numbers.
+ */
+uint32_t context_number_of_peers(uint32_t region, const int32_t *ranks, uint32_t count);
 
 /* The number of a region below the thread's region. */
 static inline uint32_t context_number(enum kind kind, uint32_t what, uint64_t code,
@@ -57,6 +64,13 @@ static inline uint64_t context_enter(enum kind kind, uint32_t what, uint64_t cod
     context_change(context_number(kind, what, code, name), 1);
     return before;
 }
+
+/* Sets `peers` as the ranks that the thread's call of MPI is for, and returns the thread's ticks in
+ * the call's region so far. */
+uint64_t context_begin_peers(uint32_t region, uint32_t peers);
+
+/* Counts the call, and its ticks in the region since then, for the ranks. */
+void context_end_peers(uint32_t region, uint32_t peers, uint64_t ticks);
 
 /* From the first region on, a word on a page that the kernel zeroes in forked children: 0 in a
  * child that has not noticed the fork. Some children are created without the fork handlers of
@@ -161,7 +175,7 @@ static inline uint64_t context_mix(uint64_t x)
 /* Interposed functions: those of context/calls.def, `NAMES` symbols each, then those of gomp.c. */
 enum {
 #define GOMP(symbol, text) FIRST_##symbol,
-#define MPI(name, fortran) FIRST_MPI_##name,
+#define MPI(name, fortran, ...) FIRST_MPI_##name,
 #include "calls.def"
 #undef GOMP
 #undef MPI
@@ -180,6 +194,48 @@ extern uint64_t context_global[ENTRIES];
 /* Looks up a symbol for a caller. Ends the program as the dynamic linker would if it is undefined.
  * */
 uint64_t context_look_up(uint32_t entry, const char *symbol, uint64_t caller);
+
+/* What the arguments of a function of MPI are, by position from 1; 0 for none. */
+struct roles {
+    /* The ranks that it sends to and receives from, and their communicator. */
+    uint8_t to, from, comm;
+    /* The status of what it received. */
+    uint8_t status;
+    /* The request that it makes; those that it waits for, and their number (one request if none). */
+    uint8_t made, requests, count;
+    /* Whether it waits for some of the requests only; whether it frees a communicator. */
+    bool some, frees;
+};
+
+/* A call in its trampoline (calls.S). */
+struct call {
+#if defined(__aarch64__)
+    uint64_t fp, lr;
+    uint64_t args[8];
+#endif
+    /* The word before the call. */
+    uint64_t before;
+    /* The call's region, and its peers if they are known; 0 if there are none. */
+    uint32_t region, peers;
+    uint64_t ticks;
+    /* The communicator of a peer that only the status tells, 0 for none. */
+    uint64_t comm;
+    uint32_t entry;
+#if defined(__aarch64__)
+    uint64_t result;
+#else
+    uint64_t args[6];
+    uint64_t fp, lr;
+#endif
+    uint64_t stacked[];
+};
+
+/* Before and after a call of MPI with some roles: who its time is for. `next` is the function. */
+void context_peers_before(struct call *call, const struct roles *roles, bool fortran, uint64_t next);
+void context_peers_after(struct call *call, const struct roles *roles, bool fortran, bool failed);
+
+/* A symbol in the global scope, or where `near` was found; NULL if there is none. */
+void *context_symbol(const char *symbol, uint64_t near);
 
 /* The function that a call from `caller` would reach without this library. */
 static inline uint64_t context_next(uint32_t entry, const char *symbol, uint64_t caller)

@@ -6,7 +6,8 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * The file consists of chunks. A chunk belongs to one thread and has a head and a cell for each of
- * 4,096 region numbers; pages without regions take no memory. A process creates its file when it
+ * 4,096 numbers of regions, or of the ranks that calls of MPI are for; pages without regions take
+ * no memory. A process creates its file when it
  * enters its first region. Without the directory that SPILE_REGIONS names, or without room in it,
  * threads do not count, and announce that.
  *
@@ -46,7 +47,7 @@ struct cell {
 /* docs/profile-context.md has this layout. */
 struct chunk {
     /* In a thread's first chunk: the clock at the entry to the current region, and that region's
-     * number. */
+     * number, with the number of its call's ranks in the high half. */
     uint64_t since;
     uint64_t number;
     /* The index of the thread's next chunk plus one, 0 for none; and this chunk's first number. */
@@ -380,14 +381,17 @@ static __attribute__((noinline)) struct cell *more(uint32_t number)
     return &thread.chunks[at]->cells[number % CELLS];
 }
 
+static inline struct cell *cell_of(uint32_t number)
+{
+    struct chunk *of = thread.chunks[place_of(number)];
+    return __builtin_expect(of == NULL, false) ? more(number) : &of->cells[number % CELLS];
+}
+
 void context_change(uint64_t word, uint32_t entered)
 {
     context_notice_fork();
     uint32_t number = (uint16_t)word;
-    struct chunk *of = thread.chunks[place_of(number)];
-    struct cell *cell = &of->cells[number % CELLS];
-    if (__builtin_expect(of == NULL, false))
-        cell = more(number);
+    struct cell *cell = cell_of(number);
     struct chunk *first = thread.first;
     if (__builtin_expect(first == &nobody, false)) {
         spile_word = word;
@@ -403,6 +407,20 @@ void context_change(uint64_t word, uint32_t entered)
     first->since = now;
     if (__builtin_expect(thread.change != NULL, false))
         write_down(number, now, entered);
+}
+
+uint64_t context_begin_peers(uint32_t region, uint32_t peers)
+{
+    if (peers != 0)
+        thread.first->number = region | (uint64_t)peers << 32;
+    return thread.cell->ticks;
+}
+
+void context_end_peers(uint32_t region, uint32_t peers, uint64_t ticks)
+{
+    struct cell *cell = cell_of(peers);
+    cell->entries++;
+    cell->ticks += cell_of(region)->ticks - ticks;
 }
 
 /* A child of fork shares its parent's chunks, and must not write to them. */

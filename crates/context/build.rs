@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     "context.c",
     "times.c",
     "ompt.c",
     "gomp.c",
     "calls.c",
     "calls.S",
+    "peers.c",
 ];
 const HEADERS: [&str; 2] = ["context.h", "calls.def"];
 

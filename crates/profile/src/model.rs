@@ -165,6 +165,22 @@ pub struct ContextTime {
     /// The parts of that time. `user` is the time in no other part.
     #[serde(flatten)]
     pub parts: TimeParts,
+    /// The time of a call of MPI for other ranks, as far as these are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<PeerTime>,
+}
+
+/// The time of a thread's calls of MPI at one place for the same ranks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerTime {
+    /// The ranks in `MPI_COMM_WORLD`, in their order.
+    pub ranks: Vec<u32>,
+    /// Number of calls that ended.
+    #[serde(default)]
+    pub calls: u64,
+    /// Their time, and that of the current one.
+    #[serde(default)]
+    pub wall: Ns,
 }
 
 /// The kind of a [`Context`].

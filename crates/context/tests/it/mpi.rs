@@ -59,6 +59,11 @@ fn calls_of_mpi_from_c_are_announced() {
             ] {
                 assert_eq!(rank.region(path).kind, kind, "{path}");
             }
+            // Of two ranks each is the other's neighbour on both sides.
+            let peers: Vec<_> = rank.regions.values().filter(|r| r.kind == 5).collect();
+            assert_eq!(peers.len(), 1, "{peers:?}");
+            assert_eq!(rank.path(peers[0].parent), "exchange/MPI_Sendrecv");
+            assert!(["0", "1"].contains(&&*peers[0].name), "{peers:?}");
             let reduce = rank.region("exchange/MPI_Allreduce");
             assert_eq!(line(reduce), source_line(SOURCE, "allreduce"));
             // Calls by the MPI library itself are not reported.

@@ -265,6 +265,7 @@ fn time_of_context(call: &CallTotals) -> ContextTime {
         entries: call.count,
         wall: parts.sum(),
         parts,
+        peers: Vec::new(),
     }
 }
 
@@ -499,6 +500,13 @@ fn random_context_time(random: &mut Random, size: u64) -> ContextTime {
             runnable: number(random),
             ..TimeParts::default()
         },
+        peers: (0..random.below(3))
+            .map(|_| PeerTime {
+                ranks: (0..random.below(3).fit()).collect(),
+                calls: number(random),
+                wall: number(random),
+            })
+            .collect(),
     }
 }
 

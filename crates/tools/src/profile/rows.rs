@@ -87,6 +87,9 @@ const KINDS: [ContextKind; 5] = [
     ContextKind::Mpi,
 ];
 
+/// The number after those of kinds: the ranks that calls of MPI are for.
+const PEERS: usize = KINDS.len();
+
 /// A number of events and their time.
 fn times(f: &mut Fields<'_>) -> Option<Times> {
     Some(Times {
@@ -338,12 +341,19 @@ impl ProfileBuilder {
     fn region(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let (pid, number): (u32, u64) = (f.integer()?, f.integer()?);
         let parent: u64 = f.integer()?;
-        let kind = *KINDS.get(f.integer::<usize>()?)?;
+        let kind = f.integer::<usize>()?;
         let (name, location) = (f.string()?.into_owned(), f.string()?);
+        let program = number & !u64::from(u32::MAX);
+        if kind == PEERS {
+            let ranks: Result<_, _> = name.split(' ').map(str::parse).collect();
+            self.peers
+                .insert((pid, number), (program | parent, ranks.ok()?));
+            return Some(());
+        }
+        let kind = *KINDS.get(kind)?;
         let (function, location) = location.split_once('\t')?;
         let (module, address) = in_file(&f.string()?);
         let id = self.context(pid, number);
-        let program = number & !u64::from(u32::MAX);
         let parent = (parent != 0).then(|| self.context(pid, program | parent));
         let location = location.rsplit_once(':');
         // Compilers make the body of a parallel region a function of its own, named after the

@@ -41,7 +41,7 @@ pub(super) struct CountFolder {
 /// The regions that a thread was in.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CountedRegions {
-    /// For each region: number, entries, time.
+    /// For each region, and for ranks that calls were for: number, entries, time.
     pub regions: Vec<(u32, u64, Ns)>,
     /// The number of the region that the thread was in last; 0 for none.
     pub last: u32,
@@ -108,7 +108,7 @@ impl CountFolder {
         let mut out = CountedRegions::default();
         let rate = self.clock.rate();
         let mut next = Some(location);
-        let mut since = 0;
+        let (mut since, mut peers) = (0, 0);
         for nth in 0..CHUNKS {
             let Some(location) = next else { break };
             let offset = location
@@ -117,7 +117,7 @@ impl CountFolder {
             let [begun, number, following, base] = words(&file, offset)?;
             if nth == 0 {
                 since = begun;
-                out.last = u32::try_from(number).unwrap_or(0);
+                (out.last, peers) = (number.low32(), (number >> 32).low32());
             }
             next = following.checked_sub(1);
             let cells = u64::from(numbers).saturating_sub(base).min(CELLS);
@@ -133,9 +133,11 @@ impl CountFolder {
         }
         // The thread has been in the last region since then.
         let more = until.saturating_sub(rate.monotonic_ns(since));
-        match out.regions.iter_mut().find(|r| r.0 == out.last) {
-            Some(region) => region.2 += more,
-            None => out.regions.push((out.last, 0, more)),
+        for number in [out.last, peers] {
+            match out.regions.iter_mut().find(|r| r.0 == number) {
+                Some(region) => region.2 += more,
+                None => out.regions.push((number, 0, more)),
+            }
         }
         out.regions.retain(|r| r.0 != 0);
         Ok(out)

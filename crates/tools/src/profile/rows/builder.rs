@@ -58,6 +58,9 @@ pub(crate) struct ProfileBuilder {
     pub(super) processes: BTreeMap<u32, Process>,
     /// Contexts by process and by number there.
     pub(super) contexts: HashMap<(u32, u64), u32>,
+    /// The ranks that calls of MPI are for, by process and number there: the number of the call's region, and
+    /// the ranks.
+    pub(super) peers: HashMap<(u32, u64), (u64, Vec<u32>)>,
     /// By thread id: the number of earlier threads that had it.
     pub(super) earlier_threads: HashMap<u32, u32>,
     /// When processes entered the recorded control group.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use spile_cast::Cast;
-use spile_profile::model::{Ns, Snapshot};
+use spile_profile::model::{Ns, PeerTime, Snapshot};
 
 use super::super::changes::ChangeRing;
 use super::super::times::CountFolder;
@@ -56,10 +56,11 @@ impl ProfileBuilder {
             .collect();
         // One more than the largest region number of each program.
         let mut ends: HashMap<(u32, u64), u32> = HashMap::new();
-        for (pid, number) in self.contexts.keys() {
+        for (pid, number) in self.contexts.keys().chain(self.peers.keys()) {
             let end = ends.entry((*pid, number >> 32)).or_default();
             *end = (*end).max(number.low32().saturating_add(1));
         }
+        let mut peers = Vec::new();
         // Some were counted only in part.
         let mut failed = HashSet::new();
         for location in &self.counts {
@@ -80,6 +81,16 @@ impl ProfileBuilder {
                 continue;
             };
             for (n, entries, wall) in counted.regions {
+                if let Some((region, ranks)) = self.peers.get(&(pid, number(n))) {
+                    let ranks = ranks.clone();
+                    let calls = PeerTime {
+                        ranks,
+                        calls: entries,
+                        wall,
+                    };
+                    peers.push((tid, self.contexts.get(&(pid, *region)).copied(), calls));
+                    continue;
+                }
                 let Some(context) = self.contexts.get(&(pid, number(n))).copied() else {
                     continue;
                 };
@@ -94,11 +105,17 @@ impl ProfileBuilder {
         snapshot
             .context_times
             .sort_by_key(|row| (row.tid, row.context));
+        add_peers(snapshot, peers);
+        self.add_lost_counts(snapshot, failed.len() as u64);
+    }
+
+    /// Counts threads that could not be counted (`failed` of them), and changes that were lost.
+    fn add_lost_counts(&self, snapshot: &mut Snapshot, failed: u64) {
         let lost = self.counts.iter().map(|location| location.ring.lost);
         let unread = self.counts.iter().filter(|location| location.unread);
         let counts = [
             (
-                failed.len() as u64,
+                failed,
                 "threads without times in regions: there was no space for their files, or the files are gone",
             ),
             (
@@ -115,5 +132,17 @@ impl ProfileBuilder {
             ),
         ];
         add_losses(&mut snapshot.lost, counts);
+    }
+}
+
+/// Adds the times of calls for other ranks, each with its thread and context, to the rows of their contexts, which are
+/// in order.
+fn add_peers(snapshot: &mut Snapshot, peers: Vec<(u32, Option<u32>, PeerTime)>) {
+    let rows = &mut snapshot.context_times;
+    for (tid, context, times) in peers {
+        let row = rows.binary_search_by_key(&(tid, context), |row| (row.tid, Some(row.context)));
+        if let Ok(index) = row {
+            rows[index].peers.push(times);
+        }
     }
 }
