@@ -12,6 +12,7 @@ use crate::event_counts::{CountedEvents, EventPlace};
 use crate::imbalance::Imbalance;
 use crate::merge::MergedRun;
 use crate::model::{CallParts, Ns, TimePart};
+use crate::peers::Peers;
 use crate::quiet::QuietThread;
 use crate::report::notes;
 use crate::run::{CallGroup, ContextIndex, Entity, NamedProcesses, Run, Sleeper, TimeSum};
@@ -50,6 +51,7 @@ pub(crate) struct ReportRows<'a> {
     max_by_mean: Option<f64>,
     #[serde(serialize_with = "units")]
     nodes: &'a [Entity],
+    peers: Value,
     places: Vec<Value>,
     programs: Vec<Value>,
     quiet: Vec<Value>,
@@ -96,6 +98,7 @@ pub(crate) fn report<'a>(merged: &'a MergedRun, findings: &[Finding]) -> ReportR
         lost: &summary.lost,
         max_by_mean: summary.imbalance().filter(|_| !summary.are_unrelated()),
         nodes: &summary.nodes,
+        peers: peers(&merged.peers),
         places: findings.iter().map(place).collect(),
         programs: summary.programs.iter().map(program).collect(),
         quiet: merged.quiet.iter().map(quiet).collect(),
@@ -251,6 +254,24 @@ fn imbalance(row: &Imbalance) -> Value {
         "region": row.region, "title": row.unit, "of": if row.ranks { "ranks" } else { "threads" },
         "units": row.units, "longest": row.longest, "mean": row.mean,
         "max_by_mean": row.max_by_mean(), "time": row.cost, "whole": row.whole,
+    })
+}
+
+/// Calls of MPI by the ranks that they are for.
+fn peers(peers: &Peers) -> Value {
+    let calls = peers.calls.iter().map(|c| {
+        json!({
+            "title": c.unit, "region": c.region, "ranks": c.ranks, "calls": c.calls, "time": c.ns, "whole": c.whole,
+        })
+    });
+    let ranks = peers.ranks.iter().map(|r| {
+        json!({
+            "rank": r.rank, "time": r.ns, "with_others": r.with_others, "units": r.units, "calls": r.calls,
+        })
+    });
+    json!({
+        "calls": calls.collect::<Vec<_>>(), "ranks": ranks.collect::<Vec<_>>(), "whole": peers.whole,
+        "left_out": { "count": peers.left_out.0, "time": peers.left_out.1 },
     })
 }
 

@@ -20,6 +20,7 @@
 //! | [`answer`] | what matters most, in sentences |
 //! | [`event_counts`] | counted events, by function and region |
 //! | [`imbalance`] | who the others wait for, and in which region |
+//! | [`peers`] | calls of MPI by the ranks that they are for |
 //! | `waits` | what threads wait for: locks, barriers, other ranks |
 //! | [`changes`] | what differs between two sets of runs by more than the noise |
 //! | [`timeline`] | the trace: what each thread did, one thing within another |
@@ -49,6 +50,7 @@ mod merge;
 pub mod model;
 pub mod noise;
 pub mod paths;
+pub mod peers;
 pub mod quiet;
 pub mod regions;
 pub mod report;

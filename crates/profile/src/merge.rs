@@ -8,6 +8,7 @@ use crate::event_counts::{CountedEvents, EventSums};
 use crate::imbalance::{Imbalance, Imbalances};
 use crate::model::{Profile, Snapshot};
 use crate::paths;
+use crate::peers::{PeerSums, Peers};
 use crate::quiet::{QuietThread, quiet_threads};
 use crate::report::callpaths::CallPaths;
 use crate::report::unfinished::UnfinishedCalls;
@@ -29,6 +30,8 @@ pub struct MergedRun {
     pub(crate) places: Option<Vec<Finding>>,
     /// Who the others wait for.
     pub imbalances: Vec<Imbalance>,
+    /// The ranks that calls of MPI are for.
+    pub peers: Peers,
     /// The counted events.
     pub events: CountedEvents,
     /// Threads that hardly ran, by recording.
@@ -59,6 +62,7 @@ pub(crate) struct Part {
     functions: Places,
     places: Option<Places>,
     imbalances: Imbalances,
+    peers: PeerSums,
     events: EventSums,
     quiet: Vec<QuietThread>,
     call_paths: CallPaths,
@@ -89,6 +93,7 @@ impl Part {
             functions: Places::of(profile, &threads, asleep, By::Function),
             places: by.map(|by| Places::of(profile, &threads, asleep, by)),
             imbalances: Imbalances::of(&member),
+            peers: PeerSums::of(&member),
             events: EventSums::of(profile),
             quiet: quiet_threads(profile, member.ranks()),
             call_paths: view.map_or_else(CallPaths::default, |v| CallPaths::of(&member, v)),
@@ -132,6 +137,7 @@ pub(crate) struct Merger {
     functions: Places,
     places: Option<Places>,
     imbalances: Imbalances,
+    peers: PeerSums,
     events: EventSums,
     quiet: Vec<(usize, Vec<QuietThread>)>,
     call_paths: CallPaths,
@@ -157,6 +163,7 @@ impl Merger {
             self.places.get_or_insert_default().join(places);
         }
         self.imbalances.join(part.imbalances, number, self.count);
+        self.peers.join(part.peers);
         self.events.join(part.events);
         self.quiet.push((number, part.quiet));
         self.call_paths.join(part.call_paths);
@@ -171,6 +178,7 @@ impl Merger {
         let run = Run::new(profiles.map(|(_, profile)| profile).collect());
         MergedRun {
             imbalances: self.imbalances.finish(&run),
+            peers: self.peers.finish(),
             events: self.events.finish(&run),
             run,
             summary: self.summary.finish(),

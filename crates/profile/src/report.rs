@@ -6,6 +6,7 @@ mod events;
 mod latency;
 mod noise;
 mod objects;
+mod peers;
 mod placement;
 mod places;
 mod quiet;

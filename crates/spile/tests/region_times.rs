@@ -2,14 +2,14 @@
 //! library and LLVM's, and MPI's with OpenMPI and MPICH, with waits in the kernel and with polling.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use spile_profile::file::read_path;
 use spile_profile::model::{ContextKind, Ns, Profile};
 
 mod common;
+use common::mpi::{mpi_program, ranks};
 use common::regions::{adds_up, as_printed, close, include, of_name, record};
 use common::{compiled, compiled_by};
 
@@ -181,45 +181,6 @@ fn barriers_of_openmp_are_timed_whether_they_sleep_or_poll() {
             assert_ne!(critical.busiest.1, leader, "{compiler} {policy}");
         }
     }
-}
-
-/// An MPI program, compiled for one of the libraries.
-fn mpi_program(kind: &str, dir: &Path, name: &str, more: &[&str]) -> PathBuf {
-    let program = dir.join(format!("{name}-{kind}"));
-    if !program.exists() {
-        compiled_by(&format!("mpicc.{kind}"), name, &program, more);
-    }
-    program
-}
-
-/// Runs a program with each rank's work under a library's launcher; returns each rank's profile,
-/// and all output.
-fn ranks(kind: &str, launch: &[&str], program: &Path, work: &[&str]) -> (Vec<Profile>, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(format!("mpirun.{kind}"));
-    if kind == "openmpi" {
-        command.args(["--allow-run-as-root", "--oversubscribe"]);
-    }
-    let number = work.len().to_string();
-    command.args(launch).args(["-n", &number]);
-    command.args([env!("CARGO_BIN_EXE_spile"), "profile", "-o"]);
-    let out = command
-        .arg(folder.path())
-        .arg("--")
-        .arg(program)
-        .args(work)
-        .output()
-        .unwrap_or_else(|e| panic!("mpirun.{kind} (`make deps` installs it): {e}"));
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{kind}: {said}");
-    let files = std::fs::read_dir(folder.path()).unwrap().flatten();
-    let mut profiles: Vec<Profile> = files
-        .map(|e| read_path(&e.path()).unwrap().profile)
-        .collect();
-    profiles.sort_by_key(|p| p.header.rank.as_ref().expect("a rank").rank);
-    assert_eq!(profiles.len(), work.len(), "{said}");
-    let printed = String::from_utf8_lossy(&out.stdout).into_owned();
-    (profiles, printed)
 }
 
 /// The rank that computes or sleeps longest is the one that others wait for.

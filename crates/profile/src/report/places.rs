@@ -8,7 +8,7 @@ use crate::model::TimePart;
 use crate::run::{OUTSIDE, Summary};
 
 /// Number of sentences at most.
-const SENTENCES: usize = 5;
+pub(super) const SENTENCES: usize = 5;
 
 /// A sentence for each place with 5 % of the whole time or more.
 pub(super) fn sentences(findings: &[Finding], summary: &Summary, width: usize) -> String {

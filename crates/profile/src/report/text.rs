@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::events::events;
 use super::latency::latency;
 use super::objects::objects;
+use super::peers;
 use super::placement::{migrations, remote_memory};
 use super::places::{places, sentences, uneven};
 use super::quiet::quiet;
@@ -42,6 +43,7 @@ pub fn text_of(merged: &MergedRun, view: &View) -> String {
     } else if summary.regions.iter().any(|r| r.name != OUTSIDE) {
         out += &groups("Regions", "region", &summary.regions, summary, width, top);
     }
+    out += &peers::tables(&merged.peers, width, top);
     out += &merged.call_paths.text(summary, width, top);
     out += &latency(&summary.calls, width, top);
     out += &futexes(run, width, top);
@@ -132,6 +134,7 @@ pub(crate) fn head(merged: &MergedRun, findings: &[Finding], width: usize) -> St
     let mut out = command_line(&merged.run, summary, width);
     out += &sentences(findings, summary, width);
     out += &uneven(&merged.imbalances, width);
+    out += &peers::sentences(&merged.peers, width);
     out += &time_line(summary, width);
     out += &calls_line(summary, width);
     out += &regions_line(summary, width);

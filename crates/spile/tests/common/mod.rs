@@ -4,6 +4,7 @@
 // Each test uses only a part of it.
 #![allow(dead_code)]
 
+pub(crate) mod mpi;
 pub(crate) mod regions;
 
 use std::path::{Path, PathBuf};
@@ -25,12 +26,17 @@ pub(crate) fn compiled(program: &str, name: &str, options: &[&str]) -> PathBuf {
     binary
 }
 
-/// Compiles a program of `tests/programs` to `binary` with a compiler that `make deps` installs.
+/// Compiles a program of `tests/programs`, of C if it has no extension, to `binary` with a compiler that `make deps` installs.
 pub(crate) fn compiled_by(compiler: &str, program: &str, binary: &Path, options: &[&str]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/programs")
-        .join(format!("{program}.c"));
+        .join(match program.contains('.') {
+            true => program.to_owned(),
+            false => format!("{program}.c"),
+        });
     let done = Command::new(compiler)
+        // Fortran's compiler leaves modules here.
+        .current_dir(binary.parent().unwrap())
         .args(["-g", "-O1", "-Wall", "-Werror", "-o"])
         .args([binary, &source])
         .args(options)
