@@ -155,16 +155,16 @@ int main(int argc, char **argv) {
   MPI_Request persistent;
   MPI_Recv_init(INTO(&value), 1, 7, world, &persistent);
   for (int i = 0; i < ROUNDS; i++) {
-    MPI_Comm reversed, same;
+    MPI_Comm reversed, turned;
     MPI_Comm_split(world, 0, -rank, &reversed);
     blocking(reversed);
     with_requests(reversed, persistent);
-    // Its handle can be that of the next one, which has other ranks.
+    // Its handle can be that of the next one, whose rank 0 is rank 1 of the world.
     MPI_Comm_free(&reversed);
-    MPI_Comm_dup(world, &same);
-    step(1, 20, same, 0);
-    if (rank == 0) TIMED(Recv, "1", (INTO(&value), 1, 7, same, MPI_STATUS_IGNORE));
-    MPI_Comm_free(&same);
+    MPI_Comm_split(world, 0, (rank + 2) % 3, &turned);
+    step(1, 20, turned, 2);
+    if (rank == 0) TIMED(Recv, "1", (INTO(&value), 0, 7, turned, MPI_STATUS_IGNORE));
+    MPI_Comm_free(&turned);
   }
   MPI_Request_free(&persistent);
   for (struct sum *s = sums; s->call; s++)

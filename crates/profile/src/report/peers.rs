@@ -7,11 +7,12 @@ use crate::answer::matters;
 use crate::peers::Peers;
 
 /// A sentence for each rank that is waited for with 5 % of the time or more; for a single unit, for each call.
-pub(super) fn sentences(peers: &Peers, width: usize) -> String {
+/// `ranks`: the units are ranks.
+pub(super) fn sentences(peers: &Peers, ranks: bool, width: usize) -> String {
     let share = |ns| percent(ns as f64, peers.whole as f64);
     let whole = time(peers.whole);
     let sentences: Vec<String> = if peers.units > 1 {
-        let of = counted(peers.units, "rank");
+        let of = counted(peers.units, if ranks { "rank" } else { "thread" });
         let some = peers.largest();
         some.map(|r| format!("{} of {whole} of {of}: {}", share(r.ns), r.sentence()))
             .collect()
@@ -26,7 +27,7 @@ pub(super) fn sentences(peers: &Peers, width: usize) -> String {
 }
 
 /// The calls of each rank, and the ranks that are waited for.
-pub(super) fn tables(peers: &Peers, width: usize, top: usize) -> String {
+pub(super) fn tables(peers: &Peers, ranks: bool, width: usize, top: usize) -> String {
     let mut table = TextTable::new(&[
         ("call", 0),
         ("for", 0),
@@ -57,7 +58,7 @@ pub(super) fn tables(peers: &Peers, width: usize, top: usize) -> String {
         ("time", 0),
         ("share", 0),
         ("with others", 2),
-        ("ranks", 3),
+        (if ranks { "ranks" } else { "threads" }, 3),
         ("the most in", 1),
     ]);
     for rank in peers.ranks.iter().take(top) {

@@ -43,7 +43,7 @@ pub fn text_of(merged: &MergedRun, view: &View) -> String {
     } else if summary.regions.iter().any(|r| r.name != OUTSIDE) {
         out += &groups("Regions", "region", &summary.regions, summary, width, top);
     }
-    out += &peers::tables(&merged.peers, width, top);
+    out += &peers::tables(&merged.peers, summary.ranks, width, top);
     out += &merged.call_paths.text(summary, width, top);
     out += &latency(&summary.calls, width, top);
     out += &futexes(run, width, top);
@@ -134,7 +134,7 @@ pub(crate) fn head(merged: &MergedRun, findings: &[Finding], width: usize) -> St
     let mut out = command_line(&merged.run, summary, width);
     out += &sentences(findings, summary, width);
     out += &uneven(&merged.imbalances, width);
-    out += &peers::sentences(&merged.peers, width);
+    out += &peers::sentences(&merged.peers, summary.ranks, width);
     out += &time_line(summary, width);
     out += &calls_line(summary, width);
     out += &regions_line(summary, width);

@@ -17,7 +17,7 @@
 //! | `user` | thread, on a processor, ready, blocked |
 //! | `call` | thread, region, call, count, sum, least, most, off its processor or taken, ready, taken, bytes |
 //! | `error` | thread, region, call, error, count |
-//! | `region` | process, number, the number around without the program's bits, kind, name, function and source line with a tab between, file and address there |
+//! | `region` | process, number, the number around without the program's bits, kind, name, function and source line with a tab between, file and address there; or, by its kind, ranks that calls of MPI in the region around are for |
 //! | `fault` | thread, region, 1 if major, count, time |
 //! | `irq`, `softirq` | thread, region, count, time |
 //! | `ready` | thread, region, time ready within faults |

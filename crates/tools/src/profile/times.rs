@@ -373,7 +373,8 @@ fn is_trusted(current: &str, available: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// A file as the library writes it: numbers 1 and 4,097, in the second of two chunks.
+    /// A file as the library writes it: numbers 1 and 4,097, in the second of two chunks. The thread is in a call for
+    /// the ranks of number 9.
     #[test]
     fn what_is_counted_is_read() {
         let folder = CountFolder::new(false).expect("a folder");
@@ -384,16 +385,16 @@ mod tests {
             file.write_all_at(&bytes, at).expect("written");
         };
         let (start, ns) = folder.clock.start().unwrap_or((0, 0));
-        put(CHUNK, &[start, 4097, 3, 0]);
+        put(CHUNK, &[start, 9 << 32 | 4097, 3, 0]);
         put(CHUNK + HEAD + CELL, &[5, 0]);
         put(2 * CHUNK, &[0, 0, 0, CELLS]);
         put(2 * CHUNK + HEAD + CELL, &[2, 0]);
         let counted = folder.read(7, 1, 5000, ns + 1000).expect("read");
         assert_eq!(counted.last, 4097);
-        assert_eq!(counted.regions, [(1, 5, 0), (4097, 2, 1000)]);
+        assert_eq!(counted.regions, [(1, 5, 0), (4097, 2, 1000), (9, 0, 1000)]);
         // Unannounced numbers are not read, nor are files of another kind.
         let few = folder.read(7, 1, 1, ns).expect("read").regions;
-        assert_eq!(few, [(4097, 0, 0)]);
+        assert_eq!(few, [(4097, 0, 0), (9, 0, 0)]);
         for location in [u64::MAX, 1 << 60, 3] {
             assert!(folder.read(7, location, 1, ns).is_err(), "{location}");
         }
