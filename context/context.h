@@ -229,6 +229,13 @@ struct call {
 #endif
     uint64_t stacked[];
 };
+#if defined(__aarch64__)
+_Static_assert(offsetof(struct call, before) == 80, "as in calls.S");
+_Static_assert(offsetof(struct call, stacked) == 128, "as in calls.S");
+#else
+_Static_assert(offsetof(struct call, args) == 88 - 48, "as in calls.S");
+_Static_assert(offsetof(struct call, stacked) == 88 + 16, "as in calls.S");
+#endif
 
 /* Before and after a call of MPI with some roles: who its time is for. `next` is the function. */
 void context_peers_before(struct call *call, const struct roles *roles, bool fortran, uint64_t next);

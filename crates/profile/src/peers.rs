@@ -10,6 +10,9 @@ use crate::summary_sums::Member;
 /// Number of rows of each profile: a rank can have as many as there are other ranks, for each of its calls.
 const MOST: usize = 100;
 
+/// Number of ranks of a call that texts name.
+const NAMED: usize = 4;
+
 /// The calls of a rank, or of a thread, at one place for the same ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerCalls {
@@ -35,11 +38,13 @@ impl PeerCalls {
 
     /// The ranks, after the word for what the call does with them: "from rank 1".
     pub(crate) fn peers(&self) -> String {
-        let named: Vec<String> = self.ranks.iter().map(u32::to_string).collect();
-        let ranks = match &named[..] {
-            [] => return "not known".to_owned(),
-            [one] => format!("rank {one}"),
-            _ => format!("ranks {}", named.join(", ")),
+        let named = self.ranks.iter().take(NAMED).map(u32::to_string);
+        let named: Vec<String> = named.collect();
+        let ranks = match (&named[..], self.ranks.len().saturating_sub(NAMED)) {
+            ([], _) => return "not known".to_owned(),
+            ([one], _) => format!("rank {one}"),
+            (_, 0) => format!("ranks {}", named.join(", ")),
+            (_, more) => format!("ranks {} and {more} more", named.join(", ")),
         };
         let name = self.short().to_lowercase();
         let word = match (name.contains("send"), name.contains("recv")) {
