@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use spile_abi::Abi;
+pub use spile_lir::library::mappings::MappingOffsets;
 pub use spile_lir::library::unwind::UnwindOffsets;
 pub use spile_lir::library::usermem::PageOffsets;
 use spile_syscalls::Syscall;
@@ -79,7 +80,7 @@ pub struct KernelOffsets {
     pub pid_nr: Option<u32>,
     /// Offsets for the cookie of the location that was hit, in trace events.
     pub uprobe: Option<UprobeOffsets>,
-    /// Offsets for the search for a page in its file, if the kernel has `bpf_find_vma` (5.17).
+    /// Offsets for the search for a page in its file.
     pub pages: Option<PageOffsets>,
     /// Offsets for unwinds of user stacks.
     pub unwind: Option<UnwindOffsets>,

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use spile_bpf::compile;
-use spile_bpf::target::{Features, KernelOffsets, Target, UnwindOffsets};
+use spile_bpf::target::{Features, KernelOffsets, MappingOffsets, Target, UnwindOffsets};
 use spile_ebpf::isa::asm::AsmFunction;
 use spile_ir::{reader, verify};
 use spile_syscalls::fake::{arg, call};
@@ -82,12 +82,14 @@ fn options(share: Option<bool>) -> Target {
 /// Made-up offsets.
 fn unwind() -> UnwindOffsets {
     UnwindOffsets {
-        task_mm: 904,
+        mapping: MappingOffsets {
+            task_mm: 904,
+            mm_root: 64,
+            vma_start: 0,
+            vma_end: 8,
+        },
         task_tgid: 1004,
-        mm_root: 64,
         mm_vdso: 1024,
-        vma_start: 0,
-        vma_end: 8,
         vma_pgoff: 120,
         vma_file: 128,
         vma_flags: 32,

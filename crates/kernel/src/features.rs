@@ -211,7 +211,6 @@ helpers! {
     GET_STACK "get_stack" 67
     GET_FUNC_IP "get_func_ip" 173
     COPY_FROM_USER "copy_from_user" 148
-    FIND_VMA "find_vma" 180
     D_PATH "d_path" 147
     STRNCMP "strncmp" 182
 }

@@ -5,9 +5,6 @@
 //! that the
 //! interpreter of tests and each host agree.
 
-/// Result of [`Helper::FindMapping`] for an address without a mapping: a negative `ENOENT`.
-pub const NO_MAPPING: i32 = -2;
-
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HelperSignature {
@@ -54,10 +51,6 @@ helpers! {
     TaskAddress = "task_address", 0, true;
     /// `(task)`: the address of the registers with which a task's program entered the kernel.
     Registers = "registers", 1, true;
-    /// `(task, address, function, context, 0)`: calls `function(task, mapping, context)` with the
-    /// description of the mapping that the address of the task's program lies in; 0, or a negative
-    /// errno: [`NO_MAPPING`] if there is no such mapping.
-    FindMapping = "find_mapping", 5, true;
     /// `(map, function, context, 0)`: calls `function(map, key, value, context)` for each element of the
     /// map, until it returns something other than 0; the number of calls, or a negative errno. The
     /// function may remove its element.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use spile_abi::HOST;
 use spile_bpf::target::{
-    CastKfunc, Features, InterruptKfuncs, KernelOffsets, PageOffsets, PreemptionKfuncs,
-    SessionKfuncs, TypedFunction, UnwindOffsets, UprobeOffsets,
+    CastKfunc, Features, InterruptKfuncs, KernelOffsets, MappingOffsets, PageOffsets,
+    PreemptionKfuncs, SessionKfuncs, TypedFunction, UnwindOffsets, UprobeOffsets,
 };
 use spile_cast::Cast;
 use spile_ir::{CodeLocation, CodeProbe, Event, Handler, Program, ProgramFacts, Space};
@@ -136,6 +136,16 @@ fn uprobe_offsets(btf: &Btf) -> Option<UprobeOffsets> {
     })
 }
 
+/// The offsets for finding the mapping at an address.
+fn mapping_offsets(btf: &Btf) -> Option<MappingOffsets> {
+    Some(MappingOffsets {
+        task_mm: offset(btf, "task_struct", &["mm"])?,
+        mm_root: offset(btf, "mm_struct", &["mm_mt", "ma_root"])?,
+        vma_start: offset(btf, "vm_area_struct", &["vm_start"])?,
+        vma_end: offset(btf, "vm_area_struct", &["vm_end"])?,
+    })
+}
+
 /// The offsets for unwinding stacks of programs, on supported processors.
 fn unwind_offsets(btf: &Btf) -> Option<UnwindOffsets> {
     if !HOST.kernel.reads_programs {
@@ -143,12 +153,9 @@ fn unwind_offsets(btf: &Btf) -> Option<UnwindOffsets> {
     }
     let member = |structure, path: &[&str]| offset(btf, structure, path);
     Some(UnwindOffsets {
-        task_mm: member("task_struct", &["mm"])?,
+        mapping: mapping_offsets(btf)?,
         task_tgid: member("task_struct", &["tgid"])?,
-        mm_root: member("mm_struct", &["mm_mt", "ma_root"])?,
         mm_vdso: member("mm_struct", &["context", "vdso"])?,
-        vma_start: member("vm_area_struct", &["vm_start"])?,
-        vma_end: member("vm_area_struct", &["vm_end"])?,
         vma_pgoff: member("vm_area_struct", &["vm_pgoff"])?,
         vma_file: member("vm_area_struct", &["vm_file"])?,
         vma_flags: member("vm_area_struct", &["vm_flags"])?,
@@ -177,14 +184,13 @@ fn replaced_returns(btf: &Btf) -> Option<[u32; 5]> {
 
 /// The offsets for finding the page of a file, on supported processors.
 fn page_offsets(btf: &Btf) -> Option<PageOffsets> {
-    let find = Feature::Helper(prog_type::RAW_TRACEPOINT, helper::FIND_VMA);
-    if !HOST.kernel.reads_programs || !since(5, 17, find) {
+    if !HOST.kernel.reads_programs {
         return None;
     }
     let vma = |name| offset(btf, "vm_area_struct", &[name]);
     let folio = |name| offset(btf, "folio", &[name]);
     Some(PageOffsets {
-        vma_start: vma("vm_start")?,
+        mapping: mapping_offsets(btf)?,
         vma_flags: vma("vm_flags")?,
         vma_pgoff: vma("vm_pgoff")?,
         vma_file: vma("vm_file")?,

@@ -5,8 +5,9 @@
 extern crate spile_testing;
 spile_testing::main!();
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -28,29 +29,64 @@ fn compile(words: &[&str]) {
     assert!(status.expect(words[0]).success(), "{words:?}");
 }
 
-/// Records a program with these options. Compares the shares of its functions, whose names end so, with
-/// that which it prints.
+/// Records a program with these options. Compares the shares of its functions with that which it prints.
 #[track_caller]
 fn compare(options: &[&str], program: &[&str]) {
     // Node writes a log there.
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_spile"))
+    let output = profile(options)
         .current_dir(folder.path())
-        .args(["profile", "--json", "--freq", SAMPLES])
-        .args(options)
         .arg("--")
         .args(program)
         .arg(SECONDS)
+        .stdin(Stdio::null())
         .output()
         .unwrap();
-    let own: f64 = String::from_utf8_lossy(&output.stdout)
-        .trim()
-        .parse()
+    let printed = String::from_utf8_lossy(&output.stdout);
+    compare_report(&printed, &String::from_utf8_lossy(&output.stderr));
+}
+
+/// The same for a program that prints the number of a process, when that runs.
+#[track_caller]
+fn compare_running(program: &[&str]) {
+    let mut running = Command::new(program[0])
+        .args(&program[1..])
+        .arg(SECONDS)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
+    let mut printed = BufReader::new(running.stdout.take().unwrap());
+    let mut text = String::new();
+    printed.read_line(&mut text).unwrap();
+    let mut command = profile(&["-v", "-p", text.trim()]);
+    let mut recording = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut report = BufReader::new(recording.stderr.take().unwrap());
+    let mut reported = String::new();
+    while !reported.contains("starting run") && report.read_line(&mut reported).unwrap() > 0 {}
+    // The program goes on.
+    drop(running.stdin.take());
+    report.read_to_string(&mut reported).unwrap();
+    printed.read_to_string(&mut text).unwrap();
+    recording.wait().unwrap();
+    running.wait().unwrap();
+    compare_report(&text, &reported);
+}
+
+fn profile(options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spile"));
+    command.args(["profile", "--json", "--freq", SAMPLES]);
+    command.args(options);
+    command
+}
+
+/// Compares the shares of functions, whose names end so, with that in the last line that the program printed.
+#[track_caller]
+fn compare_report(printed: &str, text: &str) {
+    let own: f64 = printed.lines().last().unwrap().parse().unwrap();
     // Java reports its options before.
     let json = text.lines().find(|line| line.starts_with('{'));
-    let report: Value = serde_json::from_str(json.unwrap_or(&text)).expect(&text);
+    let report: Value = serde_json::from_str(json.unwrap_or(text)).expect(text);
     // The names of generated code.
     let pid = &report["recordings"][0]["pid"];
     let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
@@ -96,22 +132,30 @@ fn of_go() {
     compiled(&["go", "build"], "shares.go");
 }
 
+/// A program in a language with an interpreter, also in a process that was forked in the recording, or before it.
+fn interpreted(interpreter: &str, extension: &str) {
+    let source = |name: &str| {
+        let source = sources().join(name).with_extension(extension);
+        source.display().to_string()
+    };
+    compare(&[], &[interpreter, &source("shares")]);
+    compare(&[], &[interpreter, &source("forked")]);
+    compare_running(&[interpreter, &source("forked")]);
+}
+
 #[test]
 fn of_python() {
-    let source = sources().join("shares.py");
-    compare(&[], &["python3", source.to_str().unwrap()]);
+    interpreted("python3", "py");
 }
 
 #[test]
 fn of_ruby() {
-    let source = sources().join("shares.rb");
-    compare(&[], &["ruby", source.to_str().unwrap()]);
+    interpreted("ruby", "rb");
 }
 
 #[test]
 fn of_php() {
-    let source = sources().join("shares.php");
-    compare(&[], &["php", source.to_str().unwrap()]);
+    interpreted("php", "php");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use spile_syscalls::{ArgKind, Syscall};
 use super::find;
 use super::find::TEMPLATES;
 use crate::compile;
-use crate::target::{Features, KernelOffsets, PageOffsets, Target, UnwindOffsets};
+use crate::target::{Features, KernelOffsets, MappingOffsets, PageOffsets, Target, UnwindOffsets};
 
 #[test]
 fn linked_code_is_what_the_emitter_writes() {
@@ -141,8 +141,14 @@ static SYSCALLS: [Syscall; 1] = [call(
 )];
 
 fn options() -> Target {
-    let pages = PageOffsets {
+    let mapping = MappingOffsets {
+        task_mm: 1136,
+        mm_root: 72,
         vma_start: 0,
+        vma_end: 8,
+    };
+    let pages = PageOffsets {
+        mapping,
         vma_flags: 32,
         vma_pgoff: 80,
         vma_file: 88,
@@ -157,12 +163,9 @@ fn options() -> Target {
         page_size: 64,
     };
     let unwind = UnwindOffsets {
-        task_mm: 1136,
+        mapping,
         task_tgid: 1268,
-        mm_root: 72,
         mm_vdso: 1240,
-        vma_start: 0,
-        vma_end: 8,
         vma_pgoff: 80,
         vma_file: 88,
         vma_flags: 32,

@@ -117,7 +117,6 @@ fn helper(helper: LirHelper) -> (Helper, bool) {
         LirHelper::Task => (Helper::GetCurrentTaskBtf, false),
         LirHelper::TaskAddress => (Helper::GetCurrentTask, false),
         LirHelper::Registers => (Helper::TaskPtRegs, false),
-        LirHelper::FindMapping => (Helper::FindVma, true),
         LirHelper::ForEach => (Helper::ForEachMapElem, true),
         LirHelper::TaskStorage => (Helper::TaskStorageGet, false),
         LirHelper::EventCount => (Helper::PerfEventRead, false),

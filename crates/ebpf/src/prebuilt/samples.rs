@@ -5,6 +5,7 @@ use spile_lir::library::append;
 use spile_lir::library::arguments::{self, DeferredReads};
 use spile_lir::library::defer::DeferLayout;
 use spile_lir::library::heap::{HeapLayout, HeapOrder};
+use spile_lir::library::mappings::MappingOffsets;
 use spile_lir::library::output::FlushLayout;
 use spile_lir::library::routine::{NAME, Routine};
 use spile_lir::library::stacks::{StackLayout, StackText};
@@ -107,15 +108,22 @@ fn sample_flush() -> FlushLayout {
     }
 }
 
+const MAPPING: MappingOffsets = MappingOffsets {
+    task_mm: SOME,
+    mm_root: SOME,
+    vma_start: 0,
+    vma_end: SOME,
+};
+
 fn sample_memory(uptodate: u32) -> usermem::UsermemLayout {
     let some = SOME.cast_signed();
     usermem::UsermemLayout {
         most: TEXT.cast_signed(),
         staging: some,
         copy: some,
-        result: some,
+        search: SOME,
         pages: Some(PageOffsets {
-            vma_start: 0,
+            mapping: MAPPING,
             vma_flags: SOME,
             vma_pgoff: SOME,
             vma_file: SOME,
@@ -161,18 +169,16 @@ fn sample_unwind() -> unwind::UnwindLayout {
     unwind::UnwindLayout {
         abi: &spile_abi::X86_64,
         base: SOME,
+        search: SOME,
         most: FRAMES,
         frames: SOME,
         count: SOME,
         first: SOME,
         next_file: SOME,
         offsets: UnwindOffsets {
-            task_mm: SOME,
+            mapping: MAPPING,
             task_tgid: SOME,
-            mm_root: SOME,
             mm_vdso: SOME,
-            vma_start: 0,
-            vma_end: SOME,
             vma_pgoff: SOME,
             vma_file: SOME,
             vma_flags: SOME,

@@ -4,6 +4,7 @@ use spile_cast::Cast;
 use spile_ir::storage::Storage;
 use spile_ir::{GlobalKind, MAX_CALLERS, Program, Ty};
 use spile_lir::library::append::DIGITS;
+use spile_lir::library::mappings::search;
 
 use super::allocator::BumpAllocator;
 use super::iterators::{IterSource, IteratorLayout, state};
@@ -34,8 +35,8 @@ pub struct ScratchOffsets {
     pub start: u32,
     /// The resume point of a resumable loop.
     pub resume: u32,
-    /// Result of the search for a page of user memory.
-    pub page: u32,
+    /// Words of searches for mappings of the program.
+    pub search: u32,
     /// Number of active activations of recursive functions.
     pub depth: u32,
     /// Site of the error that led to a catch block.
@@ -100,7 +101,6 @@ impl ScratchOffsets {
             ticks: cpu.alloc(8),
             start: cpu.alloc(8),
             resume: cpu.alloc(8),
-            page: cpu.alloc(24),
             depth: cpu.alloc(8),
             err_site: cpu.alloc(8),
             err_callers: cpu.alloc(8 + 8 * MAX_CALLERS.fit::<u32>()),
@@ -109,6 +109,7 @@ impl ScratchOffsets {
             digits: cpu.alloc(DIGITS),
             iterators: cpu
                 .alloc(max_over_handlers(iterators, |i| i.len().fit::<u32>()) * state::BYTES),
+            search: cpu.alloc(search::BYTES),
             bucket_slot: largest_source(iterators),
             out_size: (needs.piece + 64).next_multiple_of(8).max(OUT_BYTES),
             ..ScratchOffsets::default()

@@ -28,6 +28,7 @@
 //! | `area` | what functions are written with that work in the per-CPU area |
 //! | `tables` | rows of tables in maps, for other modules |
 //! | `stacks` | texts of stacks and addresses: symbols, files, lines |
+//! | `mappings` | the mapping of the program at an address |
 //! | `usermem` | memory of the program that is not mapped, from the page cache |
 //! | `unwind` | unwinding of user stacks |
 //! | `arguments` | arguments of system calls as text, a module of its own that knows the host's layout |
@@ -65,6 +66,7 @@ pub mod heap;
 pub mod iterations;
 pub mod large;
 pub mod lock;
+pub mod mappings;
 mod numbers;
 pub mod output;
 pub mod quote;

@@ -15,6 +15,7 @@ use super::append;
 use super::arguments::{self, DeferredReads};
 use super::defer::{self, DeferLayout};
 use super::heap::{self, HeapLayout};
+use super::mappings::MappingOffsets;
 use super::output::{self, FlushLayout};
 use super::quote;
 use super::regex;
@@ -169,7 +170,7 @@ numbers! { DeferredReads {
 numbers! { usermem::UsermemLayout {
     code: most;
     parts: pages;
-    OFFSET: staging, copy, result;
+    OFFSET: staging, copy, search;
     ANY: first_page, direct_map;
 } }
 
@@ -187,17 +188,23 @@ numbers! { FlushLayout {
     ANY: size, wake;
 } }
 
+numbers! { MappingOffsets {
+    code: ;
+    parts: ;
+    OFFSET: task_mm, mm_root, vma_start, vma_end;
+} }
+
 numbers! { PageOffsets {
     code: uptodate, page_size;
-    parts: ;
-    OFFSET: vma_start, vma_flags, vma_pgoff, vma_file, vma_anon, file_mapping, mapping_head, node_shift,
+    parts: mapping;
+    OFFSET: vma_flags, vma_pgoff, vma_file, vma_anon, file_mapping, mapping_head, node_shift,
         node_slots, folio_flags, folio_index;
 } }
 
 numbers! { unwind::UnwindLayout {
     code: abi, most, files, rows, copies, ring;
     parts: offsets;
-    OFFSET: base, frames, count, first, guessed, cut_stacks, lost_output, no_memory;
+    OFFSET: base, search, frames, count, first, guessed, cut_stacks, lost_output, no_memory;
     ANY: next_file, file_record, copy_record, wakeup;
 } }
 
@@ -210,8 +217,8 @@ numbers! { StackLayout {
 
 numbers! { UnwindOffsets {
     code: ;
-    parts: returns;
-    OFFSET: task_mm, task_tgid, mm_root, mm_vdso, vma_start, vma_end, vma_pgoff, vma_file, vma_flags, file_inode,
+    parts: mapping, returns;
+    OFFSET: task_tgid, mm_vdso, vma_pgoff, vma_file, vma_flags, file_inode,
         file_dentry, inode_ino, inode_sb, sb_dev, dentry_parent, dentry_name;
 } }
 

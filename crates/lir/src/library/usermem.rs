@@ -3,7 +3,7 @@
 //! The kernel lets a tracing program read only pages that are in the process's page table. A string
 //! constant of a new program, or a file that was just mapped, causes a fault. Most such pages are
 //! nevertheless in memory, in the page cache of the file. If a read faults, `user_text` therefore
-//! looks for the mapping, with the callback `user_vma`. `user_page` then finds the page in the
+//! looks for the mapping ([`super::mappings`]). `user_page` then finds the page in the
 //! file's page cache (an xarray), and reads it through the kernel's direct map. Afterwards it checks
 //! that the page still belongs to the file.
 //!
@@ -15,9 +15,10 @@
 //! what the host calls.
 
 use super::PAGE;
+use super::mappings::{MappingLayout, MappingOffsets, MappingSearch, maple_down, search};
 use crate::builder::{BlockExit, Builder, Scalar, Var, build};
 use crate::func::{LirFunc, MemoryOperand, Module};
-use crate::helpers::{Helper, NO_MAPPING};
+use crate::helpers::Helper;
 
 /// Results of `user_text`.
 pub mod status {
@@ -27,17 +28,6 @@ pub mod status {
     pub const ABSENT: i32 = 1;
     /// The address is invalid.
     pub const BAD: i32 = 2;
-}
-
-/// Results of the callback, in words of the per-CPU area. On the stack each value would be
-/// another path for the kernel's verifier.
-mod found {
-    /// The [`super::status`].
-    pub(super) const STATUS: i16 = 0;
-    /// Address of the head of the file's xarray.
-    pub(super) const HEAD: i16 = 8;
-    /// The page's index in the file.
-    pub(super) const INDEX: i16 = 16;
 }
 
 const PAGE_BITS: i32 = PAGE.trailing_zeros().cast_signed();
@@ -62,8 +52,8 @@ pub struct UsermemLayout {
     pub staging: i32,
     /// Memory for a copy of the bytes of one page: `most` bytes, and 16 more.
     pub copy: i32,
-    /// Three words for the result of the callback.
-    pub result: i32,
+    /// The words of searches for mappings.
+    pub search: u32,
     /// How the page cache is found, if the host can look into it.
     pub pages: Option<PageOffsets>,
     /// Words of the state: the address of the first `struct page`, and of the direct map; both are
@@ -77,8 +67,8 @@ pub struct UsermemLayout {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct PageOffsets {
+    pub mapping: MappingOffsets,
     /// In `struct vm_area_struct`.
-    pub vma_start: u32,
     pub vma_flags: u32,
     pub vma_pgoff: u32,
     pub vma_file: u32,
@@ -103,9 +93,20 @@ pub struct PageOffsets {
 pub fn module(layout: &UsermemLayout) -> Module {
     let mut funcs = vec![user_text(layout)];
     if let Some(pages) = &layout.pages {
-        funcs.extend([user_vma(layout, pages), user_page(layout, pages)]);
+        funcs.extend([
+            user_page(layout, pages),
+            maple_down(&mapping(layout, pages)),
+        ]);
     }
     Module::from(funcs)
+}
+
+/// What searches for mappings need.
+fn mapping(layout: &UsermemLayout, pages: &PageOffsets) -> MappingLayout {
+    MappingLayout {
+        words: layout.search,
+        offsets: pages.mapping,
+    }
 }
 
 /// Parts of a function.
@@ -195,61 +196,55 @@ Cost: two reads for each page, and those of user_page for each page that is not 
 /// Reads bytes of a page that is not mapped, from the page cache. Returns if it cannot.
 fn absent_page<'b>(r: &PageCacheReader<'_, 'b>, [block, address, len, done]: [Scalar<'b>; 4]) {
     let f = r.f;
-    if r.layout.pages.is_none() {
+    f.block(|read| {
+        if let Some(pages) = &r.layout.pages {
+            f.block(|absent| {
+                let (head, index) = file_page(r, pages, (block, address), absent);
+                let failed = f.call("user_page", &[head, index, address, len, done]);
+                read.leave_if(failed.eq(0));
+            });
+        }
         f.ret(status::ABSENT);
-        return;
-    }
-    let result_words = block + r.layout.result;
-    result_words.store_u64(found::STATUS, status::ABSENT);
-    r.word.store_u64(0, address);
-    r.word.store_u64(8, block);
-    let task = f.helper(Helper::Task, &[]);
-    let function = f.addr(MemoryOperand::Func("user_vma".into()));
-    let args = [task, address, function, r.word, f.constant(0)];
-    let result = f.helper(Helper::FindMapping, &args);
-    f.ret_if(result.eq(NO_MAPPING), status::BAD);
-    f.ret_if(result.ne(0), status::ABSENT);
-    let status = result_words.load_u64(found::STATUS);
-    f.ret_if(status.ne(status::READ), status);
-    let [head, index] = [found::HEAD, found::INDEX].map(|word| result_words.load_u64(word));
-    let failed = f.call("user_page", &[head, index, address, len, done]);
-    f.ret_if(failed.ne(0), status::ABSENT);
+    });
 }
 
-fn user_vma(layout: &UsermemLayout, pages: &PageOffsets) -> LirFunc {
-    let contract = "\
-Finds the head of the mapped file's page cache and the page's index in it, and the status, which stays as
-it is for memory that the page cache does not have.
-task: the program's. vma: the mapping. context: two words, the address and the processor's block.
-Cost: seven reads.";
-    let params = ["task", "vma", "context"];
-    build("user_vma", contract, params, |f, p| {
-        let [_, vma, context] = p;
-        let r = PageCacheReader {
-            f,
-            layout,
-            word: f.slot(8),
-        };
-        let result = || context.load_u64(8) + layout.result;
-        let flags = r.word(vma + offset(pages.vma_flags), 0);
-        f.if_((flags & VM_READ).eq(0), || {
-            result().store_u64(found::STATUS, status::BAD);
-            f.ret(0);
-        });
-        f.ret_if((flags & VM_SPECIAL).ne(0), 0);
-        // A private mapping with pages of its own, which the page cache does not have.
-        f.ret_if(r.word(vma + offset(pages.vma_anon), 0).ne(0), 0);
-        let into = (context.load_u64(0) - r.word(vma + offset(pages.vma_start), 0)) >> PAGE_BITS;
-        let index = into + r.word(vma + offset(pages.vma_pgoff), 0);
-        let file = r.word(vma + offset(pages.vma_file), 0);
-        f.ret_if(file.eq(0), 0);
-        let mapping = r.word(file + offset(pages.file_mapping), 0);
-        f.ret_if(mapping.eq(0), 0);
-        let result = result();
-        result.store_u64(found::HEAD, mapping + offset(pages.mapping_head));
-        result.store_u64(found::INDEX, index);
-        result.store_u64(found::STATUS, status::READ);
-    })
+/// The head of the page cache of the file that is mapped at an address, and the page's index in it. Goes to `absent`
+/// for memory that the page cache does not have; returns for addresses without memory.
+fn file_page<'b>(
+    r: &PageCacheReader<'_, 'b>,
+    pages: &PageOffsets,
+    (block, address): (Scalar<'b>, Scalar<'b>),
+    absent: BlockExit<'b>,
+) -> (Scalar<'b>, Scalar<'b>) {
+    let f = r.f;
+    let search = MappingSearch {
+        f,
+        layout: &mapping(r.layout, pages),
+        block,
+    };
+    let word = |base: Scalar<'b>, off: u32| search.word(base, off, absent);
+    let at = pages.mapping;
+    search.set(search::ADDRESS, address);
+    let mm = word(f.helper(Helper::TaskAddress, &[]), at.task_mm);
+    absent.leave_if(mm.eq(0));
+    let vma = search.mapping(mm, absent);
+    f.ret_if(vma.eq(0), status::BAD);
+    let flags = word(vma, pages.vma_flags);
+    f.ret_if((flags & VM_READ).eq(0), status::BAD);
+    absent.leave_if((flags & VM_SPECIAL).ne(0));
+    // A private mapping with pages of its own, which the page cache does not have.
+    absent.leave_if(word(vma, pages.vma_anon).ne(0));
+    let first = word(vma, pages.vma_pgoff);
+    let file = word(vma, pages.vma_file);
+    // Behind the other fields, which may be those of a mapping that has come in the place of this one.
+    let [start, end] = [at.vma_start, at.vma_end].map(|field| word(vma, field));
+    absent.leave_if(start.gt(address));
+    absent.leave_if(end.le(address));
+    absent.leave_if(file.eq(0));
+    let cache = word(file, pages.file_mapping);
+    absent.leave_if(cache.eq(0));
+    let index = ((address - start) >> PAGE_BITS) + first;
+    (cache + offset(pages.mapping_head), index)
 }
 
 fn user_page(layout: &UsermemLayout, pages: &PageOffsets) -> LirFunc {

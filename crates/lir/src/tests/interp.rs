@@ -14,7 +14,7 @@ use crate::func::{
     JumpTarget, LirBlock, LirFunc, LirInst, LirTerm, LoopForm, MemoryOperand, Module, Operand,
     SlotId, Value,
 };
-use crate::helpers::{Helper, NO_MAPPING};
+use crate::helpers::Helper;
 use crate::op::{AtomicOp, Size};
 use crate::verify::HostLimits;
 
@@ -183,8 +183,7 @@ impl Memory {
 
 /// The environment of the code.
 pub trait Host {
-    /// Answers a helper. For [`Helper::FindMapping`] the answer is the address of the mapping's
-    /// description or 0, and the interpreter calls the function.
+    /// Answers a helper.
     ///
     /// # Errors
     /// Stops the run.
@@ -541,15 +540,7 @@ impl<'m> Activation<'_, 'm> {
             }
             return Ok(elements.len() as u64);
         }
-        let result = self.host.helper(&mut self.machine.memory, helper, args)?;
-        match (helper, args) {
-            (Helper::FindMapping, _) if result == 0 => Ok(i64::from(NO_MAPPING).cast_unsigned()),
-            (Helper::FindMapping, [task, _, function, context, _]) => {
-                self.callback(*function, &[*task, result, *context])?;
-                Ok(0)
-            }
-            _ => Ok(result),
-        }
+        self.host.helper(&mut self.machine.memory, helper, args)
     }
 
     /// Calls a function by its address.

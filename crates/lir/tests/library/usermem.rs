@@ -8,15 +8,18 @@ use proptest::prelude::*;
 use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
+use spile_lir::library::mappings::{MappingOffsets, search};
 use spile_lir::library::usermem::{PageOffsets, UsermemLayout, module, status};
 
 use super::forms::{forms, properties};
+use super::kernel::{tree, words};
 
 const PAGE: u64 = 4096;
 const MOST: usize = 5000;
 const STAGING: usize = 64;
 const COPY: usize = STAGING + MOST + 8;
-const BLOCK: usize = COPY + MOST + 16;
+const SEARCH: usize = COPY + MOST + 16;
+const BLOCK: usize = SEARCH + search::BYTES as usize;
 /// Words of the state.
 const FIRST_PAGE: u32 = 8;
 const DIRECT_MAP: u32 = 16;
@@ -27,7 +30,12 @@ const MACHINE: u64 = 700;
 const START: u64 = 0x7000_0000_0000;
 
 const OFFSETS: PageOffsets = PageOffsets {
-    vma_start: 0,
+    mapping: MappingOffsets {
+        task_mm: 8,
+        mm_root: 16,
+        vma_start: 0,
+        vma_end: 40,
+    },
     vma_flags: 8,
     vma_pgoff: 16,
     vma_file: 24,
@@ -172,7 +180,8 @@ struct Kernel {
     block: u64,
     state: u64,
     direct_map: u64,
-    mappings: Vec<u64>,
+    /// The task.
+    task: u64,
     /// The slots of the xarray that have folios.
     slots: Vec<u64>,
     /// Number of reads so far.
@@ -270,24 +279,29 @@ impl Kernel {
         word(memory, mapping + 16, head);
         let file = memory.add(vec![0; 16], RegionKind::Memory);
         word(memory, file + 8, mapping);
-        let vma = |(n, m): (usize, &Option<Mapping>)| {
-            let Some(m) = m else { return 0 };
-            let at = memory.add(vec![0; 40], RegionKind::Memory);
-            let file = if m.file { file } else { 0 };
-            let start = START + n as u64 * 4 * PAGE;
-            let words = [start, m.flags, m.pgoff, file, u64::from(m.anon)];
-            for (i, value) in words.into_iter().enumerate() {
-                word(memory, at + 8 * i as u64, value);
-            }
-            at
-        };
-        let mappings = world.mappings.iter().enumerate().map(vma).collect();
+        let mut entries = vec![(START - 1, 0)];
+        for (mapping, start) in world
+            .mappings
+            .iter()
+            .zip((START..).step_by(4 * PAGE as usize))
+        {
+            let end = start + 4 * PAGE;
+            let vma = mapping.as_ref().map_or(0, |m| {
+                let file = if m.file { file } else { 0 };
+                words(memory, &[start, m.flags, m.pgoff, file, m.anon.into(), end])
+            });
+            entries.push((end - 1, vma));
+        }
+        entries.push((u64::MAX, 0));
+        let root = tree(memory, 16, &entries);
+        let mm = words(memory, &[0, 0, root]);
+        let task = words(memory, &[0, mm]);
         Kernel {
             world: world.clone(),
             block,
             state,
             direct_map,
-            mappings,
+            task,
             slots,
             reads: 0,
         }
@@ -321,11 +335,7 @@ impl Kernel {
 impl Host for Kernel {
     fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         match (helper, args) {
-            (Helper::Task, []) => Ok(77),
-            (Helper::FindMapping, [77, address, _, _, 0]) => {
-                let n = self.world.mapping(*address).map(|(n, _)| n);
-                Ok(n.map_or(0, |n| self.mappings[n]))
-            }
+            (Helper::TaskAddress, []) => Ok(self.task),
             (Helper::Read, [to, size, from]) => self.read(memory, *to, *size, *from),
             (Helper::ReadUser, [to, size, from]) => {
                 let range = *from..from + size;
@@ -362,7 +372,7 @@ fn layout(pages: bool) -> UsermemLayout {
         most: MOST as i32,
         staging: STAGING as i32,
         copy: COPY as i32,
-        result: 0,
+        search: SEARCH as u32,
         pages: pages.then_some(OFFSETS),
         first_page: FIRST_PAGE,
         direct_map: DIRECT_MAP,

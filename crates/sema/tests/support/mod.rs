@@ -244,12 +244,14 @@ pub(crate) fn bpf_options() -> BpfOptions {
                 argument_value: 8,
             }),
             unwind: Some(spile_bpf::target::UnwindOffsets {
-                task_mm: 8,
+                mapping: spile_bpf::target::MappingOffsets {
+                    task_mm: 8,
+                    mm_root: 24,
+                    vma_start: 40,
+                    vma_end: 48,
+                },
                 task_tgid: 16,
-                mm_root: 24,
                 mm_vdso: 32,
-                vma_start: 40,
-                vma_end: 48,
                 vma_pgoff: 56,
                 vma_file: 64,
                 vma_flags: 68,

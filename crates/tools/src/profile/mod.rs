@@ -314,6 +314,8 @@ fn prepare(
         let running = running.map(|r| r.processes());
         header.options.interpreters = cli.interpreters.read(running, &cli.command);
         if !header.options.interpreters.is_empty() {
+            // A forked process has not used what is in files of the interpreter.
+            tool.resident = false;
             // Deep stacks take some statements for each function.
             tool.limits.push("MAXACTION=10000".into());
         }

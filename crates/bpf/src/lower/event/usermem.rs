@@ -34,7 +34,7 @@ pub(crate) fn use_user_text(
         most: offset(plan.max_string),
         staging: offset(staging_area(plan)),
         copy: offset(plan.scratch.text + 3 * plan.max_string),
-        result: offset(plan.scratch.page),
+        search: plan.scratch.search,
         pages: options.offsets.pages,
         first_page: shared::PAGES,
         direct_map: shared::MEMORY,

@@ -13,6 +13,7 @@ use crate::func::LirFunc;
 use crate::helpers::Helper;
 use crate::library::PAGE;
 use crate::library::area::{displacement, function};
+use crate::library::mappings::search;
 use crate::op::Size;
 
 /// The largest number of mappings and gaps of a process to look at.
@@ -103,7 +104,9 @@ fn code_mappings<'b>(w: &Unwinder<'_, 'b>, copy: Scalar<'b>) {
             }
         });
         // Continues behind the last range of the tree, up to the tree's end.
-        let last = w.get(at::LAST);
+        let last = w
+            .block
+            .load_u64(displacement(w.layout.search + search::LAST));
         f.break_if(last.lt(w.get(at::NEXT)));
         f.break_if((last + 1).eq(0));
         w.set(at::NEXT, last + 1);

@@ -29,7 +29,7 @@ Cost: user_frame and user_return for each frame.";
             f.block(|kernel| {
                 // As in `user_map`.
                 let task = f.helper(Helper::TaskAddress, &[]);
-                user.leave_if(w.word(task, o.task_mm, kernel).ne(0));
+                user.leave_if(w.word(task, o.mapping.task_mm, kernel).ne(0));
             });
             f.ret(0);
         });

@@ -3,6 +3,7 @@
 use spile_abi::Abi;
 
 use crate::library::PAGE;
+use crate::library::mappings::{MappingLayout, MappingOffsets};
 
 /// The file number of the vDSO, the kernel's own code in programs.
 pub const VDSO: u32 = 0xffff;
@@ -107,42 +108,36 @@ pub mod at {
     pub const FIRST: u32 = 80;
     /// See [`FILE`].
     pub const ROWS: u32 = 88;
-    /// Entry of the tree.
-    pub const ENTRY: u32 = 96;
     /// A number for a moment, and another one.
-    pub const LO: u32 = 104;
+    pub const LO: u32 = 96;
     /// See [`LO`].
-    pub const HI: u32 = 112;
+    pub const HI: u32 = 104;
     /// The index of a row.
-    pub const MID: u32 = 120;
+    pub const MID: u32 = 112;
     /// Key and value of a file in the map.
-    pub const KEY: u32 = 128;
+    pub const KEY: u32 = 120;
     /// See [`KEY`].
-    pub const VALUE: u32 = 144;
+    pub const VALUE: u32 = 136;
     /// Buffer for memory that is read.
-    pub const READ: u32 = 168;
+    pub const READ: u32 = 160;
     /// The process.
-    pub const TGID: u32 = 184;
+    pub const TGID: u32 = 176;
     /// The address of its vDSO.
-    pub const VDSO: u32 = 192;
+    pub const VDSO: u32 = 184;
     /// The largest number of frames for this unwind.
-    pub const MOST: u32 = 200;
+    pub const MOST: u32 = 192;
     /// The position of the search for replaced return addresses.
-    pub const RETURN: u32 = 208;
+    pub const RETURN: u32 = 200;
     /// Nonzero if the controller may complete the stack.
-    pub const COPY: u32 = 216;
-    /// The last address of the mapping or gap that was looked up.
-    pub const LAST: u32 = 224;
+    pub const COPY: u32 = 208;
     /// Flags of the mapping.
-    pub const FLAGS: u32 = 232;
+    pub const FLAGS: u32 = 216;
     /// Number of mappings in the copy, and the next address to look up.
-    pub const MAPPINGS: u32 = 240;
+    pub const MAPPINGS: u32 = 224;
     /// See [`MAPPINGS`].
-    pub const NEXT: u32 = 248;
-    /// A node of the tree.
-    pub const NODE: u32 = 256;
+    pub const NEXT: u32 = 232;
     /// The record of a new file.
-    pub const RECORD: u32 = NODE + 256;
+    pub const RECORD: u32 = 240;
     /// Its size in bytes.
     pub const RECORD_SIZE: u32 =
         16 + 8 * spile_cast::u32_of(FILE_FIELDS) + spile_cast::u32_of(FILE_NAMES * FILE_NAME);
@@ -163,14 +158,11 @@ pub const fn buffer(frames: u32) -> u32 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct UnwindOffsets {
-    pub task_mm: u32,
+    pub mapping: MappingOffsets,
     pub task_tgid: u32,
-    /// Root of the tree of mappings in `struct mm_struct`, and the vDSO's address.
-    pub mm_root: u32,
+    /// The vDSO's address in `struct mm_struct`.
     pub mm_vdso: u32,
     /// In `struct vm_area_struct`.
-    pub vma_start: u32,
-    pub vma_end: u32,
     pub vma_pgoff: u32,
     pub vma_file: u32,
     pub vma_flags: u32,
@@ -198,6 +190,8 @@ pub struct UnwindLayout {
     pub abi: &'static Abi,
     /// The words of unwinds ([`at`]).
     pub base: u32,
+    /// The words of searches for mappings.
+    pub search: u32,
     /// Limit on the frames of a stack.
     pub most: u32,
     /// The addresses of frames, with an extra one; their number in bytes; the offset of the first.
@@ -232,4 +226,14 @@ pub struct UnwindLayout {
     pub lost_output: u32,
     /// See `guessed`.
     pub no_memory: u32,
+}
+
+impl UnwindLayout {
+    /// What searches for mappings need.
+    pub(super) fn mapping(&self) -> MappingLayout {
+        MappingLayout {
+            words: self.search,
+            offsets: self.offsets.mapping,
+        }
+    }
 }

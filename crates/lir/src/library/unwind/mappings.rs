@@ -1,8 +1,5 @@
-//! Mappings of a process: the search from an address to its file, and the records that announce
+//! The files of mappings: the search from an address to its file, and the records that announce
 //! files to the controller.
-//!
-//! Sources: `struct maple_range_64`, `struct maple_arange_64` and the tags in node pointers from
-//! `include/linux/maple_tree.h` (6.1 and later, 64 bits).
 
 use spile_cast::Cast;
 
@@ -12,70 +9,8 @@ use crate::builder::{BlockExit, Scalar};
 use crate::func::{LirFunc, MemoryOperand};
 use crate::helpers::Helper;
 use crate::library::area::{displacement, function};
+use crate::library::mappings::{MappingSearch, search};
 use crate::op::{ExtOp, Size};
-
-/// The layout of nodes in the kernel's maple tree. Leaves and ranges have types 1 and 2. The pivots
-/// follow the node's first word, and the slots follow the pivots.
-const LEAF: i32 = 1;
-const ARANGE: i32 = 3;
-const ARANGE_PIVOTS: u32 = 9;
-const RANGE_PIVOTS: u32 = 15;
-/// Bytes of a node.
-const NODE: i32 = 256;
-
-/// The largest number of tree levels to descend.
-const LEVELS: u32 = 8;
-
-pub(super) fn maple_down(layout: &UnwindLayout) -> LirFunc {
-    let contract = "\
-Descends from a node of the tree to the entry for the address; 1 if the entry is not a node. The type in
-a node's pointer marks leaves.
-Cost: a read and some 120 instructions.";
-    function(layout, ("maple_down", contract), [], |w, []| {
-        let f = w.f;
-        let entry = w.get(at::ENTRY);
-        let kind = (entry >> 3) & 15;
-        f.block(|none| {
-            let args = [w.addr(at::NODE), w.f.number(NODE), entry & -NODE];
-            none.leave_if(f.helper(Helper::Read, &args).ne(0));
-            none.leave_if(kind.eq(0));
-            none.leave_if(kind.gt(ARANGE));
-            let few = pivots_before(&w, 0..ARANGE_PIVOTS);
-            let slot = f.var("slot", few);
-            let pivots = f.var("pivots", ARANGE_PIVOTS.cast_signed());
-            f.if_(kind.ne(ARANGE), || {
-                slot.set(slot + pivots_before(&w, ARANGE_PIVOTS..RANGE_PIVOTS));
-                pivots.set(RANGE_PIVOTS.cast_signed());
-            });
-            let first = displacement(layout.base + at::NODE + 8);
-            // The slots follow the pivots.
-            let pivot = (w.block + ((slot & 15) << 3)).load_u64(first);
-            let below = (w.block + (((slot + pivots) & 31) << 3)).load_u64(first);
-            // The last slot has no pivot: it ends where its parent's slot ends.
-            f.if_(slot.lt(pivots), || {
-                f.if_(pivot.ne(0), || w.set(at::LAST, pivot));
-            });
-            w.set(at::ENTRY, below);
-            f.ret_if(kind.eq(LEAF), 1);
-            f.ret(0);
-        });
-        w.set(at::ENTRY, 0);
-        f.ret(1);
-    })
-}
-
-/// The number of these pivots that precede the address. Pivots are the last addresses of whole pages,
-/// and 0 behind the last pivot. Page numbers start at -1, so that 0 becomes the largest.
-fn pivots_before<'b>(w: &Unwinder<'_, 'b>, pivots: std::ops::Range<u32>) -> Scalar<'b> {
-    let page = (w.get(at::ADDR) >> 12) - 1;
-    let mask = w.f.constant((1 << 52) - 1);
-    // No comparison: the kernel's verifier would follow the rest once for each outcome.
-    let before = |i: u32| {
-        let last = ((w.get(at::NODE + 8 + 8 * i) >> 12) - 1) & mask;
-        (last - page) >> 63
-    };
-    pivots.map(before).fold(w.f.number(0), |sum, one| sum + one)
-}
 
 pub(super) fn user_map(layout: &UnwindLayout) -> LirFunc {
     let contract = "\
@@ -90,22 +25,19 @@ Cost: 14 reads, a look-up, and maple_down for each level of the tree.";
         f.block(|end| {
             // (Loading a pointer through a typed one takes the kernel's verifier a millisecond.)
             let task = f.helper(Helper::TaskAddress, &[]);
-            let mm = w.word(task, o.task_mm, end);
+            let mm = w.word(task, o.mapping.task_mm, end);
             end.leave_if(mm.eq(0));
-            let root = w.word(mm, o.mm_root, end);
-            w.set(at::ENTRY, root);
-            // The low bits of the root tell that it is a node.
-            end.leave_if((root & 3).ne(2));
             w.set(at::VDSO, w.word(mm, o.mm_vdso, end));
-            f.block(|descent| {
-                for _ in 0..LEVELS {
-                    descent.leave_if(f.call("maple_down", &[]).ne(0));
-                }
-                end.leave();
-            });
-            let vma = w.get(at::ENTRY);
+            let search = MappingSearch {
+                f,
+                layout: &layout.mapping(),
+                block: w.block,
+            };
+            search.set(search::ADDRESS, w.get(at::ADDR));
+            let vma = search.mapping(mm, end);
             end.leave_if(vma.eq(0));
-            let [from, to] = [o.vma_start, o.vma_end].map(|field| w.word(vma, field, end));
+            let range = [o.mapping.vma_start, o.mapping.vma_end];
+            let [from, to] = range.map(|field| w.word(vma, field, end));
             let address = w.get(at::ADDR);
             end.leave_if(from.gt(address));
             end.leave_if(to.le(address));

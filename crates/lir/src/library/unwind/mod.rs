@@ -3,9 +3,8 @@
 //! In: the registers of the interrupted program, and the tables that the controller has loaded.
 //! Out: addresses with the numbers of their files, in the per-CPU area ([`at`]).
 //!
-//! `user_map` looks each address up in the tree of the process's mappings, which gives the file and
-//! the offset (`mappings.rs`). It takes no lock: RCU keeps the tree alive while a tracing program
-//! runs, and every value is checked. A map identifies a file by device and inode. It gives the file's
+//! `user_map` looks each address up in the process's mappings ([`super::mappings`]), which gives the file and
+//! the offset. A map identifies a file by device and inode. It gives the file's
 //! number for the controller and, once the controller has loaded them, the range of the file's unwind
 //! rows ([`row`]). A new file is announced to the controller at once, with the names of its path, so
 //! that programs that end before they are printed have names too.
@@ -27,6 +26,7 @@ mod mappings;
 mod step;
 mod unwinder;
 
+use super::mappings::maple_down;
 use crate::func::Module;
 
 pub use layout::*;
@@ -37,7 +37,7 @@ pub fn addresses(layout: &UnwindLayout) -> Module {
         frames::user_address(layout),
         mappings::user_map(layout),
         mappings::user_file(layout),
-        mappings::maple_down(layout),
+        maple_down(&layout.mapping()),
     ])
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use spile_lir::func::MemoryOperand;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
-use spile_lir::library::unwind::{FILE_NAME, VDSO, buffer, copy, row};
+use spile_lir::library::mappings::search;
+use spile_lir::library::unwind::{FILE_NAME, VDSO, copy, row};
 
 use super::super::kernel::{tree, words};
 use super::world::*;
@@ -41,7 +42,7 @@ pub(super) fn row_word((start, rule, distance, saved): Row) -> u64 {
 
 impl<'a> Kernel<'a> {
     pub(super) fn new(memory: &mut Memory, world: &'a World) -> Kernel<'a> {
-        let mut block = vec![0; BASE + buffer(MOST) as usize + 64];
+        let mut block = vec![0; SEARCH + search::BYTES as usize + 64];
         // What an earlier unwind has left.
         block[FRAMES..].fill(0xa5);
         let block = memory.add(block, RegionKind::Memory);

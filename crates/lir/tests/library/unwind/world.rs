@@ -4,8 +4,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use spile_lir::interp::Memory;
+use spile_lir::library::mappings::MappingOffsets;
 use spile_lir::library::unwind::row::kind;
-use spile_lir::library::unwind::{COPIED, EXACT, UnwindLayout, UnwindOffsets, VDSO, copy, module};
+use spile_lir::library::unwind::{
+    COPIED, EXACT, UnwindLayout, UnwindOffsets, VDSO, buffer, copy, module,
+};
 
 use super::super::forms::{Forms, forms};
 use super::super::kernel::words;
@@ -13,6 +16,7 @@ use super::super::kernel::words;
 pub(super) const MOST: u32 = 8;
 pub(super) const FRAMES: usize = 48;
 pub(super) const BASE: usize = FRAMES + 8 * (MOST as usize + 1);
+pub(super) const SEARCH: usize = BASE + buffer(MOST) as usize;
 /// Counters.
 pub(super) const GUESSED: u32 = 0;
 pub(super) const CUT: u32 = 8;
@@ -31,12 +35,14 @@ pub(super) const CODE: u64 = 0x5555_0000_0000;
 pub(super) const TASK: u64 = 0xffff_8880_0000_0000;
 
 pub(super) const OFFSETS: UnwindOffsets = UnwindOffsets {
-    task_mm: 8,
+    mapping: MappingOffsets {
+        task_mm: 8,
+        mm_root: 8,
+        vma_start: 8,
+        vma_end: 16,
+    },
     task_tgid: 16,
-    mm_root: 8,
     mm_vdso: 16,
-    vma_start: 8,
-    vma_end: 16,
     vma_pgoff: 24,
     vma_file: 32,
     vma_flags: 40,
@@ -59,6 +65,7 @@ pub(super) fn layout() -> UnwindLayout {
     UnwindLayout {
         abi: &spile_abi::X86_64,
         base: BASE as u32,
+        search: SEARCH as u32,
         most: MOST,
         frames: FRAMES as u32,
         count: COUNT,

@@ -60,6 +60,7 @@ fn use_unwind(pool: &mut Pool, plan: &StateLayout, options: &Target) -> Res {
         let layout = UnwindLayout {
             abi: options.abi,
             base,
+            search: plan.scratch.search,
             most: buffer.most,
             frames: buffer.frames,
             count: buffer.count,
