@@ -29,7 +29,7 @@
 //! | `sample` | thread, region, activity (0 in the program, 1 in a call, -1 at its start, -2 not known, -3 in a page fault), call, samples, the frames in the kernel, those of the program, its stack in an interpreter or 0 |
 //! | `wait` | thread, region, call, futex or 0, what it waited for: a file or a variable; stacks, time blocked, the frames, the stack in an interpreter or 0 |
 //! | `counted` | thread, region, period of a counted event, samples, the frames in the kernel, those of the program, its stack in an interpreter or 0 |
-//! | `waker` | thread that was woken, thread that woke it or 0, futex or 0, program of the waker if it is not recorded; times, time blocked, the frames |
+//! | `waker` | thread that was woken, thread that woke it or 0, futex or 0, program of the waker if it is not recorded; times, time blocked, the frames, the stack in an interpreter or 0 |
 //! | `function` | stack in an interpreter, index of a function in it, number of the C function's call that executes it, both from the innermost; its class, name, file and first line |
 //! | `futex` | process, address, region, waits, sum, most, the variable there |
 //! | `wake` | process, address, region, waking thread's number, waiting thread, count, sum |
@@ -586,7 +586,7 @@ impl ProfileBuilder {
         };
         let (futex, program) = (futex_address(f)?, f.string()?.into_owned());
         let times = times(f)?;
-        let frames = self.frames(&f.string()?);
+        let frames = self.mixed_frames(f)?;
         self.snapshot.wakers.push(Waker {
             tid,
             waker,
