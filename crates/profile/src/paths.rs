@@ -1,6 +1,7 @@
 //! Call paths: the locations in the program where each thread's time was spent, as lists of locations
 //! and as trees. Without samples they are those of system calls.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -78,6 +79,17 @@ impl PathLocation {
     /// Its name in reports.
     pub fn name(&self) -> &str {
         &self.function
+    }
+
+    /// Its name in graphs; without a symbol, the address in its file.
+    pub(crate) fn shown(&self) -> Cow<'_, str> {
+        match (self.name(), &self.module) {
+            ("", _) => "?".into(),
+            (name, Some(module)) if name.starts_with("0x") => {
+                format!("{}+{name}", last(module)).into()
+            }
+            (name, _) => name.into(),
+        }
     }
 
     /// The last component of its file, and the line.

@@ -1,6 +1,8 @@
 //! Trace events as JSON for Perfetto and Chromium. Times are in microseconds with three decimals,
 //! from the start of the first profile.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::files::ExportFiles;
@@ -17,7 +19,7 @@ pub(super) fn export(run: &Run) -> ExportFiles {
     for (number, profile) in run.profiles.iter().enumerate() {
         let contexts = ContextIndex::new(profile);
         let shift = profile.header.started_unix_ns - origin;
-        let us = |ns: u64| json!(ns.saturating_add(shift) as f64 / 1e3);
+        let us = |ns: u64| ns.saturating_add(shift) as f64 / 1e3;
         let title = format!("{} on {}", profile.title(), profile.header.host);
         events.push(named("process_name", number, 0, &title));
         for thread in &profile.data.threads {
@@ -25,14 +27,20 @@ pub(super) fn export(run: &Run) -> ExportFiles {
             events.push(named("thread_name", number, thread.tid, &title));
         }
         for (tid, spans) in timelines(profile) {
+            let starts: HashSet<u64> = spans.iter().map(|span| span.start).collect();
             for span in spans {
                 let event = span.event;
-                let mut args = match event.open || event.region() {
+                // Readers add the beginning and the duration. A sum of decimals can be past the beginning of what
+                // follows at once, which would then be within this event.
+                let followed = starts.contains(&span.end) && span.end > span.start;
+                let end = span.end - u64::from(followed);
+                let mut args = match event.open || event.region() || event.is_off_cpu() {
                     true => json!({}),
                     false => json!({ "ret": event.ret }),
                 };
+                // A region is within the events of the outer ones.
                 let region = contexts.path(event.context).join(crate::run::WITHIN);
-                if region != OUTSIDE {
+                if region != OUTSIDE && !event.region() {
                     args["region"] = region.into();
                 }
                 let row = contexts.row(event.context);
@@ -62,7 +70,7 @@ pub(super) fn export(run: &Run) -> ExportFiles {
                     "pid": number,
                     "tid": tid,
                     "ts": us(span.start),
-                    "dur": (span.end - span.start) as f64 / 1e3,
+                    "dur": (end - span.start) as f64 / 1e3,
                     "args": args,
                 }));
                 if let Some(waker) = event.waker {

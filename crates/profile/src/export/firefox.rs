@@ -6,11 +6,13 @@
 //! stack chart is as wide as the thread's time; their order is that of paths, not that of events.
 //! Events of a trace are markers, which stand where they happened.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use super::files::ExportFiles;
 use super::table::Table;
-use crate::model::{BLOCKED, Ns, PREEMPTED, Profile, READY, ROOT, TimePart};
+use crate::model::{BLOCKED, Ns, PREEMPTED, Profile, READY, ROOT, Thread, TimePart, thread_title};
 use crate::paths::{LocationKind, PathLocation, PathSample, ThreadPaths, threads};
 use crate::run::{ContextIndex, Run, label};
 use crate::timeline::{TimeSpan, timelines};
@@ -20,17 +22,19 @@ use crate::timeline::{TimeSpan, timelines};
 const VERSION: u32 = 60;
 /// The first category, whose colour marks it as that of everything else.
 const OTHER: (&str, &str) = ("other", "grey");
-/// The colours of the categories after it, one for each of [`TimePart::ALL`].
+/// The colours of the categories after it, one for each of [`TimePart::ALL`]: those of the page.
 const COLORS: [&str; 8] = [
-    "yellow",
     "orange",
-    "blue",
     "red",
     "lightblue",
-    "magenta",
-    "brown",
-    "purple",
+    "green",
+    "yellow",
+    "yellow",
+    "yellow",
+    "yellow",
 ];
+/// The categories of markers that stand for several parts: calls and regions.
+const MARKERS: [(&str, &str); 2] = [("system calls", "red"), ("regions", "grey")];
 /// Type of a marker that is an interval.
 const INTERVAL: u32 = 1;
 
@@ -77,15 +81,20 @@ fn meta(run: &Run) -> Value {
     let program = command.and_then(|c| c.rsplit('/').next());
     let sampling = header.and_then(|h| h.options.samples.as_ref());
     let end = |p: &Profile| {
-        p.data
-            .at_ns
-            .saturating_add(p.header.started_unix_ns - run.origin())
+        let ends = p
+            .data
+            .threads
+            .iter()
+            .map(|t| t.ended_ns.unwrap_or(p.data.at_ns));
+        let shift = p.header.started_unix_ns - run.origin();
+        ends.max().unwrap_or(p.data.at_ns).saturating_add(shift)
     };
     let ends = run.profiles.iter().map(end);
     let color = |(part, color): (TimePart, &'static str)| (part.name(), color);
     let categories = [OTHER]
         .into_iter()
-        .chain(TimePart::ALL.into_iter().zip(COLORS).map(color));
+        .chain(TimePart::ALL.into_iter().zip(COLORS).map(color))
+        .chain(MARKERS);
     let category =
         |(name, color)| json!({ "name": name, "color": color, "subcategories": ["Other"] });
     let field = |key, label, format| json!({ "key": key, "label": label, "format": format });
@@ -93,7 +102,13 @@ fn meta(run: &Run) -> Value {
         field("ret", "Result", "integer"),
         field("region", "Region", "string"),
         field("unfinished", "Unfinished", "string"),
+        field("waker", "Woken by", "string"),
     ];
+    let schema = |name, details| {
+        json!({
+            "name": name, "display": ["marker-chart", "marker-table"], "tableLabel": details, "fields": fields,
+        })
+    };
     json!({
         "interval": sampling.map_or(1.0, |s| 1000.0 / f64::from(s.hz.max(1))),
         "startTime": ms(run.origin()),
@@ -114,11 +129,10 @@ fn meta(run: &Run) -> Value {
         "keepProfileThreadOrder": true,
         "sampleUnits": { "time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns" },
         "categories": categories.map(category).collect::<Vec<_>>(),
-        "markerSchema": [{
-            "name": "event",
-            "display": ["marker-chart", "marker-table"],
-            "fields": fields,
-        }],
+        "markerSchema": [
+            schema("call", "= {marker.data.ret} {marker.data.region}"),
+            schema("event", "{marker.data.waker} {marker.data.region}"),
+        ],
     })
 }
 
@@ -242,6 +256,8 @@ impl Tables {
 
     fn markers(&mut self, process: Process, spans: &[TimeSpan]) -> Value {
         let contexts = ContextIndex::new(process.profile);
+        let threads = process.profile.data.threads.iter();
+        let thread_of: HashMap<u32, &Thread> = threads.map(|t| (t.tid, t)).collect();
         let at = |ns: Ns| ms(ns.saturating_add(process.shift));
         let (mut names, mut categories, mut data) = (Vec::new(), Vec::new(), Vec::new());
         for span in spans {
@@ -255,15 +271,18 @@ impl Tables {
             categories.push(match &*event.call {
                 BLOCKED => category(TimePart::Blocked),
                 READY | PREEMPTED => category(TimePart::Runnable),
-                _ => 0,
+                _ => 1 + COLORS.len() + usize::from(event.region()),
             });
             let mut fields = json!({ "type": "event" });
             if !event.open && !event.region() && !event.is_off_cpu() {
-                fields["ret"] = event.ret.into();
+                fields = json!({ "type": "call", "ret": event.ret });
             }
             let region = contexts.path(event.context).join(crate::run::WITHIN);
             if !event.region() && event.context != ROOT {
                 fields["region"] = region.into();
+            }
+            if let Some(waker) = event.waker {
+                fields["waker"] = thread_title(waker, thread_of.get(&waker).copied()).into();
             }
             if event.open {
                 fields["unfinished"] = "yes".into();
@@ -287,7 +306,7 @@ impl Tables {
         let locations = &self.locations.values;
         let mut function_of = Vec::new();
         for location in locations {
-            let name = self.strings.number(location.name_or_unknown());
+            let name = self.strings.number(&location.shown().into_owned());
             let file = location.file.as_deref().map(|file| self.files.number(file));
             let binary = location.binary().map(|file| self.binaries.number(&*file));
             function_of.push(self.functions.number(&(name, file, binary)));

@@ -23,7 +23,7 @@ fn node(node: &Node) -> Value {
 
 fn frame(node: &Node) -> Value {
     let location = &node.location;
-    let mut frame = json!({ "name": location.name_or_unknown(), "type": location.kind.name() });
+    let mut frame = json!({ "name": location.shown(), "type": location.kind.name() });
     let rest = [
         ("file", location.file.clone().map(Value::from)),
         ("line", location.line.map(Value::from)),
@@ -77,7 +77,7 @@ impl FlatNode {
         };
         let mut row = metrics(node);
         row["node"] = number.into();
-        row["name"] = node.location.name_or_unknown().into();
+        row["name"] = node.location.shown().into();
         row["rank"] = rank.into();
         self.rows.push(row);
         let children = node.children.iter();

@@ -5,14 +5,6 @@ use std::borrow::Cow;
 use crate::paths::{LocationKind, PathLocation, PathSample};
 
 impl PathLocation {
-    /// The name for formats that take an empty one for a missing one.
-    pub(super) fn name_or_unknown(&self) -> &str {
-        match self.name() {
-            "" => "?",
-            name => name,
-        }
-    }
-
     /// The binary that has the code: a file, or "[kernel]" or a module of it, also in brackets.
     pub(super) fn binary(&self) -> Option<Cow<'_, str>> {
         match (self.kind, self.module.as_deref()) {

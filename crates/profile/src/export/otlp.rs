@@ -57,7 +57,7 @@ impl Dictionary {
     }
 
     fn location(&mut self, location: &PathLocation) -> proto::Location {
-        let name = self.string(location.name_or_unknown());
+        let name = self.string(&location.shown());
         let function = proto::Function {
             name_strindex: name,
             system_name_strindex: name,

@@ -135,7 +135,7 @@ impl ProfileTables {
     /// Moves the tables to the profile. Ids count from 1.
     fn finish(mut self, out: &mut proto::Profile) {
         for (id, location) in (1..).zip(std::mem::take(&mut self.locations).values) {
-            let name = self.string(location.name_or_unknown());
+            let name = self.string(&location.shown());
             let filename = self.string(location.file.as_deref().unwrap_or_default());
             out.function.push(proto::Function {
                 id,

@@ -17,7 +17,7 @@ pub(super) fn folded(run: &Run) -> ExportFiles {
                 out += &start;
                 for location in &sample.path {
                     out.push(';');
-                    out += &word(location.name());
+                    out += &word(&location.shown());
                 }
                 out += &format!(" {}\n", sample.ns);
             }
@@ -77,7 +77,7 @@ pub(super) fn speedscope(run: &Run) -> ExportFiles {
 }
 
 fn frame(location: &PathLocation) -> Value {
-    let mut frame = json!({ "name": location.name() });
+    let mut frame = json!({ "name": location.shown() });
     if let Some(file) = location.file.as_ref().or(location.module.as_ref()) {
         frame["file"] = file.as_str().into();
     }

@@ -154,7 +154,7 @@ fn line(out: &mut String, name: &str, entry: &Entry, group: &str) {
 
 /// A name without characters that have a meaning in the format: quotes, arrows, brackets of locations.
 fn name(location: &PathLocation) -> String {
-    let mut text = plain(location.name());
+    let mut text = plain(&location.shown());
     if let (Some(file), Some(line)) = (&location.file, location.line) {
         // The label of a region includes the location already.
         let label = format!(" ({file}:{line})");

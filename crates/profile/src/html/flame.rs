@@ -124,7 +124,7 @@ impl Tree {
             return *index;
         }
         let frame = Frame {
-            name: shown(at),
+            name: at.shown().into_owned(),
             kind: at.kind,
             module: at.module.as_deref().map(|module| last(module).to_owned()),
         };
@@ -154,15 +154,6 @@ impl Tree {
         let frame = frames
             .map(|(f, line)| json!([f.name, f.kind.name(), f.module, line.map(|(_, line)| line)]));
         frame.collect()
-    }
-}
-
-/// The name of a location; without a symbol, the address in its file.
-fn shown(at: &PathLocation) -> String {
-    match (at.name(), &at.module) {
-        ("", _) => "?".to_owned(),
-        (name, Some(module)) if name.starts_with("0x") => format!("{}+{name}", last(module)),
-        (name, _) => name.to_owned(),
     }
 }
 

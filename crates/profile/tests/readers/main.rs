@@ -291,8 +291,24 @@ fn wakeups_lead_from_thread_to_thread() {
         call(woken, BLOCKED, Some(waker)),
         call(waker, BLOCKED, None),
     ];
-    let found = check(&Run::new(vec![profile]), "chrome");
+    let run = Run::new(vec![profile]);
+    let found = check(&run, "chrome");
     assert_eq!(found["wakeups"], serde_json::json!([[waker, woken]]));
+    let (_, bytes) = file(&run, "firefox");
+    let value: serde_json::Value = serde_json::from_slice(&bytes).expect("JSON");
+    let wakers = |thread: usize| {
+        let markers = value["threads"][thread]["markers"]["data"].as_array();
+        let named = |data: &serde_json::Value| Some(data.get("waker")?.as_str()?.to_owned());
+        markers
+            .expect("markers")
+            .iter()
+            .filter_map(named)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (wakers(0), wakers(1)),
+        (vec![], vec![format!("{waker} pi")])
+    );
 }
 
 #[test]
