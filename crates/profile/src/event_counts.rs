@@ -37,6 +37,17 @@ pub struct EventPlace {
     pub counts: Vec<Estimate>,
 }
 
+impl EventPlace {
+    /// The name, or what is known instead.
+    pub fn shown(&self) -> String {
+        match (&*self.name, &self.location) {
+            ("", None) => "-".to_owned(),
+            ("", Some(module)) => format!("{module} (no symbols)"),
+            (name, _) => name.to_owned(),
+        }
+    }
+}
+
 /// The counted events of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CountedEvents {
@@ -204,12 +215,15 @@ fn sorted<K>(
 }
 
 impl CountedEvents {
+    /// The number of an event among those of a place, if it was counted.
+    pub fn of(&self, event: &str, counts: &[Estimate]) -> Option<Estimate> {
+        let index = self.events.iter().position(|name| name == event)?;
+        counts.get(index).copied()
+    }
+
     /// Instructions for each cycle of a place, if both were counted.
     pub fn instructions_per_cycle(&self, counts: &[Estimate]) -> Option<f64> {
-        let of = |name: &str| {
-            let index = self.events.iter().position(|event| event == name)?;
-            counts.get(index).map(|count| count.events)
-        };
+        let of = |event| self.of(event, counts).map(|count| count.events);
         let (instructions, cycles) = (of("instructions")?, of("cycles")?);
         (cycles > 0).then(|| instructions as f64 / cycles as f64)
     }

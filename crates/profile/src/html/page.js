@@ -38,7 +38,7 @@ function head() {
     const row = make("li", facts);
     const at = line.indexOf(": ") + 1;
     make("span", row, line.slice(0, at), { className: "soft" });
-    row.append(line.slice(at));
+    prose(row, line.slice(at));
   }
 }
 
@@ -175,6 +175,31 @@ function remarks() {
   for (const [what, n] of lost) make("div", fold, `${figures(n)} ${what}`);
 }
 
+// The counted events by function and by region, in the order in which they were asked for.
+function events() {
+  const { all, functions, regions } = report.events;
+  const names = [...new Set(report.recordings.flatMap(r => (r.options.counted ?? []).map(c => c.event)))];
+  if (!names.length) return;
+  const shown = (name, n) => name === "cpu-clock" ? time(n) : figures(n);
+  const cycles = ({ counts }) => ratio(counts.instructions.events, counts.cycles.events);
+  const two = x => x === null ? "" : x.toFixed(2);
+  const both = all.instructions && all.cycles;
+  const numbers = [
+    ...names.map(name => [name === "cpu-clock" ? "cpu-clock (ns)" : name, p => p.counts[name].events, n => n ? shown(name, n) : ""]),
+    ...(both ? [["IPC", cycles, two]] : []),
+  ];
+  const estimates = names.map(name => `${name} ${shown(name, all[name].events)} (from ${counted(all[name].samples, "sample")})`);
+  if (both) estimates.push(`${two(cycles({ counts: all }))} instructions a cycle`);
+  const note = `Estimated events: ${estimates.join(", ")}.`;
+  const act = (line, p) => { if (p.function) line.addEventListener("click", () => graph?.show(searchFor(p))); };
+  table("Events", functions, [
+    ["function", p => p.function || (p.location ? `${p.location} (no symbols)` : "-")],
+    ...numbers,
+    ["line", p => p.function ? p.location ?? "" : ""],
+  ], { note: graph ? note + " A click on a row shows the function in the flame graph." : note, act });
+  if (regions.some(r => r.name !== "outside of regions")) table("Events by region", regions, [["region", p => p.name], ...numbers], { note });
+}
+
 function tables() {
   table("Places", report.places, [
     ["place", p => p.function || (p.location ? `${p.location} (no symbols)` : "(no stack)")],
@@ -186,13 +211,7 @@ function tables() {
     ["line", p => p.function ? p.location ?? "" : ""],
     ["called by", p => p.caller ?? ""],
   ], { note: graph && "A click on a row shows the place in the flame graph.", act: (line, p) => line.addEventListener("click", () => graph?.show(searchFor(p))) });
-  const numbers = Object.keys(report.events.all).map(name => [
-    name === "cpu-clock" ? `${name} (ns)` : name, p => p.counts[name].events, n => name === "cpu-clock" ? time(n) : figures(n),
-  ]);
-  const estimates = Object.entries(report.events.all).map(([name, n]) => `${name} from ${counted(n.samples, "sample")}`);
-  const estimated = { note: `Estimated: ${estimates.join(", ")}.` };
-  table("Events", numbers.length ? report.events.functions : [], [["function", p => p.function || (p.location ? `${p.location} (no symbols)` : "-")], ...numbers, ["line", p => p.function ? p.location ?? "" : ""]], estimated);
-  table("Events by region", report.events.regions.length > 1 ? report.events.regions : [], [["region", p => p.name], ...numbers], estimated);
+  events();
   table("Calls", report.calls, [["call", g => g.name], ...GROUP]);
   table("Regions", report.regions, [
     ["region", r => r.name],

@@ -2,10 +2,13 @@
 
 use super::table::{TextTable, paragraph, section};
 use super::units::{counted, time};
-use crate::event_counts::{CountedEvents, Estimate, EventPlace};
+use crate::event_counts::{CountedEvents, EventPlace};
+use crate::run::WITHIN;
 
 /// Maximum number of columns of events; a recording has no more.
 const HEADS: usize = 6;
+/// The priority for dropping the ratio of two events, before any event.
+const DROP_RATIO: u8 = 6;
 
 /// The tables; empty if no event was counted.
 pub(super) fn events(events: &CountedEvents, width: usize, top: usize) -> String {
@@ -16,7 +19,7 @@ pub(super) fn events(events: &CountedEvents, width: usize, top: usize) -> String
     for (name, count) in events.events.iter().zip(&events.all) {
         all.push(format!(
             "{name} {} (from {})",
-            number(name, *count),
+            number(name, count.events),
             counted(count.samples, "sample")
         ));
     }
@@ -48,22 +51,20 @@ fn table(
     top: usize,
 ) -> String {
     let mut table = TextTable::new(&[(first, 0)]);
-    for event in events.events.iter().take(HEADS) {
-        table.add(event.clone(), 0);
+    // The line above has the numbers of all events.
+    for (event, drop) in events.events.iter().take(HEADS).zip(0..) {
+        table.add(event.clone(), drop);
     }
-    table.add("IPC".to_owned(), 1);
-    table.add("line".to_owned(), 2);
+    table.add("IPC".to_owned(), DROP_RATIO);
+    table.add("line".to_owned(), DROP_RATIO + 1);
     for place in places.iter().take(top) {
         let dash = || "-".to_owned();
-        let mut row = vec![match (&*place.name, &place.location) {
-            ("", None) => dash(),
-            ("", Some(module)) => format!("{module} (no symbols)"),
-            (name, _) => name.to_owned(),
-        }];
+        let shown = place.shown();
+        let mut row = vec![shown.rsplit(WITHIN).next().unwrap_or_default().to_owned()];
         let counts = events.events.iter().zip(&place.counts).take(HEADS);
         row.extend(counts.map(|(name, count)| match count.samples {
             0 => dash(),
-            _ => number(name, *count),
+            _ => number(name, count.events),
         }));
         let ratio = events.instructions_per_cycle(&place.counts);
         row.push(ratio.map_or_else(dash, |ratio| format!("{ratio:.2}")));
@@ -77,15 +78,15 @@ fn table(
 }
 
 /// A number of events in at most four figures.
-fn number(event: &str, count: Estimate) -> String {
+pub(super) fn number(event: &str, events: u64) -> String {
     if event == "cpu-clock" {
-        return time(count.events);
+        return time(events);
     }
     const UNITS: [(u64, &str); 3] = [(1_000_000_000, "G"), (1_000_000, "M"), (10_000, "k")];
-    let unit = UNITS.iter().find(|(least, _)| count.events >= *least);
+    let unit = UNITS.iter().find(|(least, _)| events >= *least);
     match unit {
-        None => count.events.to_string(),
-        Some((_, name @ "k")) => format!("{:.1}{name}", count.events as f64 / 1e3),
-        Some((unit, name)) => format!("{:.2}{name}", count.events as f64 / *unit as f64),
+        None => events.to_string(),
+        Some((_, name @ "k")) => format!("{:.1}{name}", events as f64 / 1e3),
+        Some((unit, name)) => format!("{:.2}{name}", events as f64 / *unit as f64),
     }
 }

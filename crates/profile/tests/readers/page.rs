@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use spile_profile::html::html;
-use spile_profile::model::BLOCKED;
+use spile_profile::model::{BLOCKED, CountedEvent, EventCount, StackFrame};
+use spile_profile::report::{View, text};
 use spile_profile::{Profile, Run, TimedEvent};
 
 use super::browser::browser;
@@ -425,4 +426,89 @@ fn there_is_a_picture() {
     assert!(bytes.starts_with(b"\x89PNG"));
     // An empty page of that size has some kilobytes.
     assert!(bytes.len() > 50_000, "{} bytes", bytes.len());
+}
+
+/// The rows of the tables of counted events as texts, and what is said above them.
+const EVENTS: &str = r##"
+const sections = [...document.querySelectorAll("section")].filter(s => s.firstChild.textContent.startsWith("Events"));
+found.tables = sections.map(s => [s.firstChild.textContent, ...[...s.querySelectorAll("tr")].map(r => [...r.cells].map(c => c.textContent).join("|"))]);
+found.said = sections[0].querySelector(".note").textContent;
+sections[0].querySelector("tbody tr").click();
+found.search = document.querySelector("#flame input").value;
+"##;
+
+/// A run that counted events in two functions and two regions.
+fn counts() -> Run {
+    let mut profile = testgen::example(0, 1, 2);
+    let period = |event: &str, period| CountedEvent {
+        event: event.to_owned(),
+        period,
+    };
+    profile.header.options.counted = vec![
+        period("page-faults", 101),
+        period("cycles", 20),
+        period("instructions", 10),
+        period("cpu-clock", 1_000_000),
+    ];
+    let regions = profile.data.contexts.iter().take(2);
+    let regions: Vec<u32> = regions.map(|c| c.id).chain([0]).collect();
+    let rows = [
+        ("sweep", 0, "page-faults", 31),
+        ("sweep", 1, "cycles", 400),
+        ("sweep", 1, "instructions", 600),
+        ("fill", 2, "page-faults", 7),
+        ("fill", 2, "cpu-clock", 12),
+    ];
+    for (function, region, event, samples) in rows {
+        let frame = StackFrame {
+            function: function.to_owned(),
+            module: Some("pi".to_owned()),
+            file: Some("pi.c".to_owned()),
+            line: Some(7),
+        };
+        profile.data.event_counts.push(EventCount {
+            tid: profile.data.threads[0].tid,
+            context: regions[region],
+            event: event.to_owned(),
+            frames: vec![frame.into()],
+            samples,
+            ..EventCount::default()
+        });
+    }
+    Run::new(vec![profile])
+}
+
+#[test]
+fn counted_events_are_those_of_the_text() {
+    let run = counts();
+    for width in [600, 2000] {
+        let found = visit_by(&run, EVENTS, width);
+        assert_eq!(found["errors"], serde_json::json!([]));
+        // As the text has them: without commas, a dash where nothing was counted, the innermost region.
+        let like_text = |row: &str| {
+            let cells = row.replace(',', "");
+            let mut cells = cells.split('|');
+            let name = cells.next().unwrap_or_default();
+            let name = name.rsplit(" > ").next().unwrap_or_default();
+            let cells = cells.map(|cell| if cell.is_empty() { "-" } else { cell });
+            let words: Vec<&str> = std::iter::once(name).chain(cells).collect();
+            words.join(" ")
+        };
+        let text = text(&run, &View::new(200, 50));
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = text.lines().map(words).collect();
+        let tables = found["tables"].as_array().expect("a list");
+        let rows = tables.iter().map(|table| strings(table).len());
+        assert_eq!(rows.collect::<Vec<_>>(), [2 + 2, 2 + 3], "{found}");
+        for row in tables.iter().flat_map(strings) {
+            assert!(lines.contains(&like_text(row)), "{row}: {text}");
+        }
+        let said = found["said"].as_str().expect("a text").replace(',', "");
+        let (said, _) = said.split_once(". ").expect("two sentences");
+        assert!(
+            words(&text.replace(',', "")).contains(said),
+            "{said}: {text}"
+        );
+        assert_eq!(found["search"], "^sweep$");
+    }
 }
