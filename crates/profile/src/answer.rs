@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::interpreter::Interpreter;
 use crate::model::{Ns, Profile, TimePart};
 use crate::paths::{LocationKind, PathLocation, PathSample, ThreadPaths, function, threads};
-use crate::run::{Run, function_of_parallel};
+use crate::run::{Run, function_of_parallel, last};
 use crate::sleeping_threads::sleeping_threads;
 use crate::waits::WaitKind;
 
@@ -336,7 +336,12 @@ fn place(sample: &PathSample) -> (Place, Option<String>) {
             .filter(|name| !name.starts_with("0x"))
             .unwrap_or_default(),
         module: at.and_then(|at| at.module.clone()),
-        caller: name(caller),
+        caller: match name(caller) {
+            Some(address) if address.starts_with("0x") => caller
+                .and_then(|at| at.module.as_deref())
+                .map(|module| last(module).to_owned()),
+            name => name,
+        },
         object: sample.object.clone(),
     };
     (place, at.or(caller).and_then(PathLocation::file_and_line))

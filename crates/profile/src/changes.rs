@@ -11,12 +11,14 @@
 //!
 //! A change is reported if it exceeds the noise, and a small share of the run's duration.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use spile_cast::whole;
 
 use crate::answer::{Finding, findings_of_all};
-use crate::model::{Activity, Ns, TimePart};
+use crate::event_counts::{CountedEvents, Estimate, EventPlace, counted_events};
+use crate::model::{Activity, Ns, Profile, TimePart};
 use crate::regions::Region;
 use crate::run::{CallGroup, OUTSIDE, Run, Summary, TimeSum};
 use crate::waits::WaitKind;
@@ -36,12 +38,12 @@ const LEAST: [u64; 2] = [10, 1];
 /// Two sets of runs, A and B.
 pub(crate) type Sets<'r> = [&'r [Run]; 2];
 
-/// A time, and a number of calls or entries: the means of a set.
+/// An amount, and the number that it is made from: the means of a set.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ComparedValues {
-    /// The time.
-    pub ns: Ns,
-    /// Number of calls or entries.
+    /// The time in nanoseconds, or the number of events.
+    pub amount: u64,
+    /// Number of calls or entries, or of samples of an event.
     pub count: u64,
 }
 
@@ -53,8 +55,8 @@ pub struct Change {
     /// The second set.
     pub b: ComparedValues,
     /// The noise of the difference; `None` for a measured time with one run on each side.
-    pub noise: Option<Ns>,
-    /// Whether the difference exceeds the noise and [`Differences::least`].
+    pub noise: Option<u64>,
+    /// Whether the difference exceeds the noise and the least change.
     pub changed: bool,
 }
 
@@ -65,6 +67,21 @@ pub struct ChangedPlace {
     pub place: Finding,
     /// Its times.
     pub change: Change,
+}
+
+/// What changed of an event that all runs counted.
+#[derive(Debug, Default)]
+pub struct ChangedEvents {
+    /// The event.
+    pub event: String,
+    /// Changes below this are not reported.
+    pub least: u64,
+    /// The number in the whole run.
+    pub all: Change,
+    /// By function, the largest change first.
+    pub functions: Vec<(String, Change)>,
+    /// Likewise by region; none if only one set has regions.
+    pub regions: Vec<(String, Change)>,
 }
 
 /// The sums of a set: means of its runs.
@@ -110,6 +127,8 @@ pub struct Differences {
     pub regions: Vec<(String, Change)>,
     /// Whether [`Differences::regions`] are times in calls.
     pub regions_of_calls: bool,
+    /// The events that all runs counted.
+    pub events: Vec<ChangedEvents>,
 }
 
 /// The values of one thing in each run.
@@ -126,6 +145,7 @@ struct RunSums {
     /// Its places with their times, and the squares of the errors of these.
     places: Vec<(Finding, f64)>,
     samples: u64,
+    events: CountedEvents,
 }
 
 /// Compares two sets of runs.
@@ -137,24 +157,9 @@ pub fn differences(a: &[Run], b: &[Run]) -> Differences {
         sums.collect::<Vec<_>>()
     });
     let comparison = Comparison::new(&sums);
-    let one = |value: &dyn Fn(&RunSums) -> Ns| {
-        let mut series = Series::default();
-        for (set, runs) in sums.iter().enumerate() {
-            for (index, run) in runs.iter().enumerate() {
-                series.add(
-                    set,
-                    index,
-                    ComparedValues {
-                        ns: value(run),
-                        count: 0,
-                    },
-                    0.0,
-                );
-            }
-        }
-        comparison.change(&series)
-    };
+    let one = |value: &dyn Fn(&RunSums) -> Ns| comparison.one(&sums, |run| (time(value(run)), 0.0));
     let (regions, regions_of_calls) = regions(sets, &sums, &comparison);
+    let events = events(sets, &sums, &comparison);
     let [a, b] = [&sums[0], &sums[1]].map(|runs| set_summary(runs));
     Differences {
         least: comparison.least,
@@ -168,9 +173,25 @@ pub fn differences(a: &[Run], b: &[Run]) -> Differences {
         calls: comparison.rows(&sums, |run| run.summary.calls.iter().map(call).collect()),
         regions,
         regions_of_calls,
+        events,
         a,
         b,
     }
+}
+
+/// The events that each recording of both sets counted, in the order of the first.
+pub fn counted_by_all(sets: [&[Run]; 2]) -> Vec<String> {
+    let mut profiles = sets.into_iter().flatten().flat_map(|run| &run.profiles);
+    let counted = |p: &Profile| {
+        let counted = p.header.options.counted.iter();
+        counted.map(|e| e.event.clone()).collect::<Vec<String>>()
+    };
+    let mut events = profiles.next().map(counted).unwrap_or_default();
+    for profile in profiles {
+        let other = counted(profile);
+        events.retain(|event| other.contains(event));
+    }
+    events
 }
 
 /// Whether the functions of a run are known.
@@ -179,23 +200,40 @@ fn is_sampled(run: &Run) -> bool {
     profiles.all(|p| p.header.options.samples.is_some())
 }
 
-/// A name with its time and number.
-type Row<'r> = (&'r str, ComparedValues);
+/// A name with its values, and the square of their error of sampling.
+type Row<'r> = (Cow<'r, str>, ComparedValues, f64);
+
+/// A time alone.
+fn time(ns: Ns) -> ComparedValues {
+    ComparedValues {
+        amount: ns,
+        count: 0,
+    }
+}
 
 fn call(group: &CallGroup) -> Row<'_> {
     let values = ComparedValues {
-        ns: group.time(),
+        amount: group.time(),
         count: group.count,
     };
-    (&group.name, values)
+    (group.name.as_str().into(), values, 0.0)
 }
 
 fn region(region: &Region) -> Row<'_> {
     let values = ComparedValues {
-        ns: region.exclusive,
+        amount: region.exclusive,
         count: region.entries,
     };
-    (&region.name, values)
+    (region.name.as_str().into(), values, 0.0)
+}
+
+/// Whether both sets have regions, or neither.
+fn regions_are_comparable(sets: Sets<'_>) -> bool {
+    let [a, b] = sets.map(|runs| {
+        let mut profiles = runs.iter().flat_map(|run| &run.profiles);
+        profiles.any(|p| p.header.has_regions())
+    });
+    a == b
 }
 
 /// The regions, and whether they are times in calls. None if only one set has regions.
@@ -210,15 +248,52 @@ fn regions(
         true => comparison.rows(sums, |run| run.summary.regions.iter().map(call).collect()),
         false => comparison.rows(sums, |run| run.summary.times.iter().map(region).collect()),
     };
-    let has_regions = |runs: &[Run]| {
-        let mut profiles = runs.iter().flat_map(|run| &run.profiles);
-        profiles.any(|p| p.header.has_regions())
-    };
-    let comparable = has_regions(sets[0]) == has_regions(sets[1]);
+    let comparable = regions_are_comparable(sets);
     match comparable && rows.iter().any(|(name, _)| name != OUTSIDE) {
         true => (rows, of_calls),
         false => (Vec::new(), of_calls),
     }
+}
+
+/// The events that all runs of both sets counted.
+fn events(sets: Sets<'_>, sums: &[Vec<RunSums>; 2], comparison: &Comparison) -> Vec<ChangedEvents> {
+    let regions = regions_are_comparable(sets);
+    let change = |event: &String| {
+        let of =
+            |run: &RunSums, counts: &[Estimate]| run.events.of(event, counts).unwrap_or_default();
+        let all = |run: &RunSums| of(run, &run.events.all);
+        let most = sums.iter().flatten().map(|run| all(run).events).max();
+        let comparison = comparison.with_least(most.unwrap_or(0));
+        let row = |run: &RunSums, counts: &[Estimate]| {
+            let (all, count) = (all(run), of(run, counts));
+            let (whole, events) = (all.events as f64, count.events as f64);
+            let values = ComparedValues {
+                amount: count.events,
+                count: count.samples,
+            };
+            (values, square(whole, whole / all.samples as f64, events))
+        };
+        let rows = |places: &dyn Fn(&RunSums) -> &[EventPlace]| {
+            comparison.rows(sums, |run| {
+                let rows = places(run).iter().map(|place| {
+                    let (values, square) = row(run, &place.counts);
+                    (place.shown().into(), values, square)
+                });
+                rows.filter(|(_, values, _)| values.count > 0).collect()
+            })
+        };
+        ChangedEvents {
+            event: event.clone(),
+            least: comparison.least,
+            all: comparison.one(sums, |run| row(run, &run.events.all)),
+            functions: rows(&|run| &run.events.functions),
+            regions: match regions {
+                true => rows(&|run| &run.events.regions),
+                false => Vec::new(),
+            },
+        }
+    };
+    counted_by_all(sets).iter().map(change).collect()
 }
 
 /// The places of both sets.
@@ -247,14 +322,10 @@ fn places(sums: &[Vec<RunSums>; 2], comparison: &Comparison) -> Vec<ChangedPlace
                         .filter(|_| place.function.is_empty()),
                     place.caller.as_deref(),
                 );
-                let values = ComparedValues {
-                    ns: place.ns,
-                    count: 0,
-                };
                 let (shown, series) = by_place.entry(key).or_insert((place, Series::default()));
                 // The line of the last run is that of the newer program.
                 *shown = place;
-                series.add(set, index, values, *square);
+                series.add(set, index, time(place.ns), *square);
             }
         }
     }
@@ -286,6 +357,7 @@ fn run_sums(run: &Run, sampled: bool) -> RunSums {
         summary,
         places,
         samples,
+        events: counted_events(run),
     }
 }
 
@@ -374,12 +446,17 @@ impl Periods {
     /// The square of the error of a time that samples of a part gave to a place.
     pub(crate) fn square(&self, part: TimePart, ns: Ns) -> f64 {
         let (all, period) = self.parts[part as usize];
-        if all == 0.0 {
-            return 0.0;
-        }
-        let others = (1.0 - ns as f64 / all).max(0.0);
-        period * ns as f64 * others + period * period
+        square(all, period, ns as f64)
     }
+}
+
+/// The square of the error of a place's amount, of `all`, of which a sample stands for `period`.
+fn square(all: f64, period: f64, amount: f64) -> f64 {
+    if all == 0.0 {
+        return 0.0;
+    }
+    let others = (1.0 - amount / all).max(0.0);
+    period * amount * others + period * period
 }
 
 /// How series are compared.
@@ -388,18 +465,40 @@ pub(crate) struct Comparison {
     /// Number of runs of each set.
     pub(crate) runs: [usize; 2],
     /// The least change.
-    pub(crate) least: Ns,
+    pub(crate) least: u64,
 }
 
 impl Comparison {
     fn new(sums: &[Vec<RunSums>; 2]) -> Comparison {
         let runs = sums.iter().flatten();
         let longest = runs.map(|run| run.summary.elapsed).max().unwrap_or(0);
-        let several = sums.iter().any(|runs| runs.len() > 1);
+        let runs = [sums[0].len(), sums[1].len()];
+        Comparison { runs, least: 0 }.with_least(longest)
+    }
+
+    /// The same for amounts whose largest whole is this.
+    fn with_least(self, whole: u64) -> Comparison {
+        let several = self.runs.iter().any(|runs| *runs > 1);
         Comparison {
-            runs: [sums[0].len(), sums[1].len()],
-            least: (longest / 1000).saturating_mul(LEAST[usize::from(several)]),
+            least: (whole / 1000).saturating_mul(LEAST[usize::from(several)]),
+            ..self
         }
+    }
+
+    /// The change of one value of each run.
+    fn one(
+        &self,
+        sums: &[Vec<RunSums>; 2],
+        value: impl Fn(&RunSums) -> (ComparedValues, f64),
+    ) -> Change {
+        let mut series = Series::default();
+        for (set, runs) in sums.iter().enumerate() {
+            for (index, run) in runs.iter().enumerate() {
+                let (values, square) = value(run);
+                series.add(set, index, values, square);
+            }
+        }
+        self.change(&series)
     }
 
     /// The changes of rows with names.
@@ -408,18 +507,18 @@ impl Comparison {
         sums: &'r [Vec<RunSums>; 2],
         rows: impl Fn(&'r RunSums) -> Vec<Row<'r>>,
     ) -> Vec<(String, Change)> {
-        let mut by_name: BTreeMap<&str, Series> = BTreeMap::new();
+        let mut by_name: BTreeMap<Cow<'r, str>, Series> = BTreeMap::new();
         for (set, runs) in sums.iter().enumerate() {
             for (index, run) in runs.iter().enumerate() {
-                for (name, values) in rows(run) {
+                for (name, values, square) in rows(run) {
                     let series = by_name.entry(name).or_default();
-                    series.add(set, index, values, 0.0);
+                    series.add(set, index, values, square);
                 }
             }
         }
         let changes = by_name.into_iter();
         let mut changes: Vec<(String, Change)> = changes
-            .map(|(name, series)| (name.to_owned(), self.change(&series)))
+            .map(|(name, series)| (name.into_owned(), self.change(&series)))
             .collect();
         changes.sort_by_key(|(_, change)| std::cmp::Reverse(change.size()));
         changes
@@ -430,7 +529,7 @@ impl Comparison {
         let mean = |set: usize| {
             let values = &series.values[set];
             ComparedValues {
-                ns: mean(values.iter().map(|v| v.ns), self.runs[set]),
+                amount: mean(values.iter().map(|v| v.amount), self.runs[set]),
                 count: mean(values.iter().map(|v| v.count), self.runs[set]),
             }
         };
@@ -446,7 +545,7 @@ impl Comparison {
         change
     }
 
-    /// The noise of the difference of the means, in nanoseconds.
+    /// The noise of the difference of the means.
     fn noise(&self, series: &Series) -> Option<f64> {
         let runs = self.runs.map(|runs| runs as f64);
         let sampling = (0..2).map(|set| series.squares[set] / (runs[set] * runs[set]).max(1.0));
@@ -480,13 +579,13 @@ fn mean(values: impl Iterator<Item = u64>, runs: usize) -> u64 {
     u64::try_from(mean).unwrap_or(u64::MAX)
 }
 
-/// The variance of the times of several runs; `None` of one.
+/// The variance of the amounts of several runs; `None` of one.
 fn square_of_spread(values: &[ComparedValues], runs: usize) -> Option<f64> {
     let several = runs > 1;
-    let times = || values.iter().map(|v| v.ns as f64);
-    let mean = times().sum::<f64>() / runs as f64;
+    let amounts = || values.iter().map(|v| v.amount as f64);
+    let mean = amounts().sum::<f64>() / runs as f64;
     let missing = runs.saturating_sub(values.len()) as f64;
-    let squares: f64 = times().map(|ns| (ns - mean) * (ns - mean)).sum();
+    let squares: f64 = amounts().map(|n| (n - mean) * (n - mean)).sum();
     several.then(|| (squares + missing * mean * mean) / (runs as f64 - 1.0))
 }
 
@@ -510,7 +609,7 @@ impl Series {
             runs.resize(run + 1, ComparedValues::default());
         }
         let sum = &mut runs[run];
-        sum.ns = sum.ns.saturating_add(values.ns);
+        sum.amount = sum.amount.saturating_add(values.amount);
         sum.count = sum.count.saturating_add(values.count);
         self.squares[set] += square;
     }
@@ -518,8 +617,8 @@ impl Series {
 
 impl Change {
     /// The size of the difference.
-    pub fn size(&self) -> Ns {
-        self.b.ns.abs_diff(self.a.ns)
+    pub fn size(&self) -> u64 {
+        self.b.amount.abs_diff(self.a.amount)
     }
 }
 
@@ -561,7 +660,10 @@ mod tests {
         };
         for (set, times) in [a, b].into_iter().enumerate() {
             for (run, ns) in times.iter().enumerate() {
-                let values = ComparedValues { ns: *ns, count: 1 };
+                let values = ComparedValues {
+                    amount: *ns,
+                    count: 1,
+                };
                 series.add(set, run, values, 0.0);
             }
         }
@@ -572,7 +674,7 @@ mod tests {
     #[test]
     fn a_set_is_its_mean() {
         let change = change(&[100, 200], &[u64::MAX, u64::MAX], [0.0; 2]);
-        assert_eq!((change.a.ns, change.b.ns), (150, u64::MAX));
+        assert_eq!((change.a.amount, change.b.amount), (150, u64::MAX));
         assert_eq!((change.a.count, change.b.count), (1, 1));
     }
 

@@ -132,23 +132,33 @@ fn sleepers<S: Serializer>(sleepers: &[Sleeper], to: S) -> Result<S::Ok, S::Erro
 /// The differences between two sets of runs as one line.
 pub fn json_diff(a: &[Run], b: &[Run]) -> String {
     let differences = differences(a, b);
-    let sides = |change: &Change| {
-        let side = |values: ComparedValues| json!({ "time": values.ns, "count": values.count });
+    // The changes of amounts and numbers with these names.
+    let sides = |change: &Change, [amount, count]: [&str; 2]| {
+        let side = |values: ComparedValues| json!({ amount: values.amount, count: values.count });
         json!({
             "a": side(change.a), "b": side(change.b), "noise": change.noise, "changed": change.changed,
         })
     };
-    let rows = |rows: &[(String, Change)]| -> Vec<Value> {
+    let rows = |rows: &[(String, Change)], names: [&str; 2]| -> Vec<Value> {
         let row = rows.iter().map(|(name, change)| {
-            let mut row = sides(change);
+            let mut row = sides(change, names);
             row["name"] = name.clone().into();
             row
         });
         row.collect()
     };
+    let times = ["time", "count"];
+    let events = differences.events.iter().map(|row| {
+        let events = ["events", "samples"];
+        let changes = json!({
+            "least": row.least, "all": sides(&row.all, events), "functions": rows(&row.functions, events),
+            "regions": rows(&row.regions, events),
+        });
+        (row.event.clone(), changes)
+    });
     let places = differences.places.iter().map(|row| {
         let mut place = place(&row.place);
-        let mut change = sides(&row.change);
+        let mut change = sides(&row.change, times);
         for side in ["a", "b"] {
             change[side] = json!({ "time": change[side]["time"] });
         }
@@ -189,8 +199,9 @@ pub fn json_diff(a: &[Run], b: &[Run]) -> String {
         "least": differences.least,
         "notes": notes(a, b),
         "places": places.collect::<Vec<_>>(),
-        "calls": rows(&differences.calls),
-        "regions": rows(&differences.regions),
+        "calls": rows(&differences.calls, times),
+        "regions": rows(&differences.regions, times),
+        "events": events.collect::<Map<String, Value>>(),
     });
     out.to_string() + "\n"
 }

@@ -27,14 +27,18 @@ fn profile(options: &[&str], command: &[&str]) -> String {
     String::from_utf8(spile.unwrap().stderr).unwrap()
 }
 
+/// Whether a place has that name; regions have their lines behind it.
+fn is_named(found: &Value, name: &str) -> bool {
+    let found = found.as_str().unwrap();
+    found == name || found.starts_with(&format!("{name} ("))
+}
+
 /// The number of an event in the place of that name, and its samples.
 fn number(places: &Value, key: &str, name: &str, event: &str) -> (u64, u64) {
-    let of_name = |place: &&Value| {
-        let found = place[key].as_str().unwrap();
-        found == name || found.starts_with(&format!("{name} ("))
-    };
     let places = places.as_array().unwrap().iter();
-    let count = places.filter(of_name).map(|place| &place["counts"][event]);
+    let count = places
+        .filter(|place| is_named(&place[key], name))
+        .map(|place| &place["counts"][event]);
     let number = |count: &Value, key: &str| count[key].as_u64().unwrap();
     count.fold((0, 0), |sum, count| {
         (
@@ -68,6 +72,88 @@ fn page_faults_are_counted_by_function_and_region() {
         "{events}"
     );
     assert!(!events["all"]["context-switches"].is_null(), "{events}");
+}
+
+/// The change of a place in the comparison of two recordings.
+fn change<'v>(rows: &'v Value, name: &str) -> &'v Value {
+    let mut all = rows.as_array().unwrap().iter();
+    all.find(|row| is_named(&row["name"], name))
+        .unwrap_or_else(|| panic!("{name}: {rows}"))
+}
+
+/// The output of `spile diff`.
+fn diff(args: &[&str]) -> String {
+    let spile = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .arg("diff")
+        .args(args)
+        .output();
+    String::from_utf8(spile.unwrap().stdout).unwrap()
+}
+
+/// Only `thrice` has more page faults in B, by 40 %.
+#[test]
+fn places_whose_events_changed_are_found() {
+    let program = compiled("touches", "touches-changed", &["-g", &include()]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let record = |name: &str, others: &str, list: &str, runs: &[&str]| {
+        let to = path(name);
+        let options = [runs, &["--event", list, "-o", &to]].concat();
+        profile(&options, &[program.to_str().unwrap(), "100", others]);
+        to
+    };
+    let list = "cpu-clock,page-faults,context-switches";
+    for (set, runs) in [("one", [].as_slice()), ("set", &["-r", "3"])] {
+        let a = record(&format!("{set}-a"), "100", list, runs);
+        let b = record(&format!("{set}-b"), "140", list, runs);
+        let text = diff(&["--json", &a, &b]);
+        let compared: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let faults = &compared["events"]["page-faults"];
+        for places in ["functions", "regions"] {
+            let (once, thrice) = (
+                change(&faults[places], "once"),
+                change(&faults[places], "thrice"),
+            );
+            let close = |side: &Value, rounds: u64| {
+                let events = side["events"].as_u64().unwrap();
+                events.abs_diff(3 * PAGES * rounds) < 3 * PAGES * rounds / 10
+            };
+            assert!(
+                close(&thrice["a"], 100) && close(&thrice["b"], 140),
+                "{thrice}"
+            );
+            assert_eq!(
+                (&thrice["changed"], &once["changed"]),
+                (&true.into(), &false.into()),
+                "{faults}"
+            );
+            assert!(thrice["noise"].as_u64() > Some(0), "{thrice}");
+        }
+        assert_eq!(faults["all"]["changed"], true, "{faults}");
+        let text = diff(&[&a, &b]);
+        let (_, by_function) = text.split_once("page-faults by function\n").expect(&text);
+        let (table, _) = by_function.split_once("\n\n").expect(&text);
+        assert!(
+            table.contains("\nthrice ") && !table.contains("\nonce"),
+            "{text}"
+        );
+        let page = path("page.html");
+        diff(&["--html", &page, &a, &b]);
+        assert!(
+            std::fs::read_to_string(page)
+                .unwrap()
+                .contains("page-faults by region")
+        );
+    }
+    // Events that one side lacks are not compared.
+    let (a, c) = (
+        path("one-a"),
+        record("c", "100", "cpu-clock,page-faults", &[]),
+    );
+    let text = diff(&[&a, &c]).replace("\n  ", " ");
+    let note = "NOTE: only events that all recordings counted are compared: A context-switches page-faults; B page-faults";
+    assert!(text.contains(note), "{text}");
+    assert!(!text.contains("context-switches by"), "{text}");
 }
 
 #[test]

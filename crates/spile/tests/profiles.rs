@@ -107,11 +107,14 @@ fn sets_of_runs_are_compared() {
     assert!((3_700_000..3_820_000).contains(&noise), "{noise}");
     let page = format!("{}/page.html", path(&a));
     good(&["diff", "--html", &page, &path(&a), &path(&b)]);
-    assert!(
-        std::fs::read_to_string(page)
-            .expect("text")
-            .contains("A (3 runs)")
+    let page = std::fs::read_to_string(page).expect("text");
+    assert!(page.contains("A (3 runs)"));
+    assert_eq!(
+        page.matches("./pi 100000000").count(),
+        2,
+        "the title and the heading"
     );
+    assert!(!page.contains("@TITLE@"));
 }
 
 /// A number of an object.

@@ -35,7 +35,7 @@ pub fn html_diff(a: &[Run], b: &[Run]) -> String {
         }
     }
     let whole = comparison.change(&root.series);
-    let narrowest = whole.a.ns.max(whole.b.ns) / NARROWEST;
+    let narrowest = whole.a.amount.max(whole.b.amount) / NARROWEST;
     let tree = root.json(
         "all threads",
         "",
@@ -47,10 +47,12 @@ pub fn html_diff(a: &[Run], b: &[Run]) -> String {
     let data = tree.to_string().replace('<', "\\u003c");
     let command = b.first().and_then(|run| run.profiles.first());
     let title = command.map_or_else(String::new, |p| p.header.command_line());
+    let title = escape(&title);
     filled(
         include_str!("diff.html"),
         &[
-            ("@TITLE@", escape(&title)),
+            ("@TITLE@", title.clone()),
+            ("@TITLE@", title),
             ("@TEXT@", escape(&report::diff(a, b, TEXT.0, TEXT.1))),
             ("@DATA@", data),
             ("@PROGRAM@", include_str!("diff.js").to_owned()),
@@ -69,7 +71,7 @@ struct ComparedNode {
 impl ComparedNode {
     fn add(&mut self, set: usize, run: usize, sample: &PathSample, square: f64) {
         let values = ComparedValues {
-            ns: sample.ns,
+            amount: sample.ns,
             count: sample.count,
         };
         let mut node = self;
@@ -100,7 +102,7 @@ impl ComparedNode {
     ) -> Value {
         let children = self.children.iter().filter_map(|(at, node)| {
             let own = change(&node.series);
-            let wide = own.a.ns.max(own.b.ns) > narrowest;
+            let wide = own.a.amount.max(own.b.amount) > narrowest;
             wide.then(|| {
                 let module = at.module.as_deref().map(crate::run::last);
                 let name = match (at.kind, module) {
@@ -111,7 +113,7 @@ impl ComparedNode {
             })
         });
         json!({
-            "n": name, "k": kind, "a": own.a.ns, "b": own.b.ns, "e": own.noise, "x": own.changed,
+            "n": name, "k": kind, "a": own.a.amount, "b": own.b.amount, "e": own.noise, "x": own.changed,
             "ch": children.collect::<Vec<_>>(),
         })
     }

@@ -1,13 +1,18 @@
 //! Compares two sets of runs: what changed by more than the noise, the largest change first.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
+use super::events::number;
 use super::places::{doing, name};
 use super::table::{TextTable, clauses, escape, paragraph, section};
-use super::units::{counted, percent, signed, time};
+use super::units::{counted, percent, time};
 use crate::answer::matters;
-use crate::changes::{CONFIDENCE, Change, ChangedPlace, Differences, SetSummary, differences};
-use crate::model::{Ns, Profile, difference};
+use crate::changes::{
+    CONFIDENCE, Change, ChangedEvents, ChangedPlace, Differences, SetSummary, counted_by_all,
+    differences,
+};
+use crate::model::Profile;
 use crate::run::{Run, WITHIN};
 
 /// Number of sentences at most.
@@ -40,6 +45,18 @@ pub fn notes(a: &[Run], b: &[Run]) -> Vec<String> {
             notes.push(format!("recorded with different {what}: A {a}; B {b}"));
         }
     }
+    let [in_a, in_b] = [a, b].map(counted_events);
+    if in_a.len().max(in_b.len()) > counted_by_all([a, b]).len() {
+        let names = |events: BTreeSet<&str>| match events.is_empty() {
+            true => "none".to_owned(),
+            false => events.into_iter().collect::<Vec<_>>().join(" "),
+        };
+        notes.push(format!(
+            "only events that all recordings counted are compared: A {}; B {}",
+            names(in_a),
+            names(in_b)
+        ));
+    }
     for (set, runs) in [("A", a), ("B", b)] {
         let commands: BTreeSet<String> = runs.iter().map(command).collect();
         if commands.len() > 1 {
@@ -51,6 +68,13 @@ pub fn notes(a: &[Run], b: &[Run]) -> Vec<String> {
         }
     }
     notes
+}
+
+/// The events that some recording counted.
+fn counted_events(runs: &[Run]) -> BTreeSet<&str> {
+    let profiles = runs.iter().flat_map(|run| &run.profiles);
+    let counted = profiles.flat_map(|p| &p.header.options.counted);
+    counted.map(|e| &*e.event).collect()
 }
 
 fn command(run: &Run) -> String {
@@ -77,21 +101,15 @@ pub fn diff(a: &[Run], b: &[Run], width: usize, top: usize) -> String {
     out += &places(&differences, width, top);
     out += &unchanged(&differences, width);
     out += &parts(&differences, width);
-    out += &rows(
-        "Calls",
-        ["call", "calls A", "calls B"],
-        &differences.calls,
-        width,
-        top,
-    );
+    let calls = Rows::new("call", ["calls A", "calls B"], &time);
+    out += &calls.changed("Calls", &differences.calls, width, top);
     let (title, heads) = match differences.regions_of_calls {
-        true => (
-            "Regions (their time in calls)",
-            ["region", "calls A", "calls B"],
-        ),
-        false => ("Regions (their own time)", ["region", "count A", "count B"]),
+        true => ("Regions (their time in calls)", ["calls A", "calls B"]),
+        false => ("Regions (their own time)", ["count A", "count B"]),
     };
-    out += &rows(title, heads, &differences.regions, width, top);
+    let regions = Rows::new("region", heads, &time);
+    out += &regions.changed(title, &differences.regions, width, top);
+    out += &events(&differences.events, width, top);
     for (name, set) in [("A", &differences.a), ("B", &differences.b)] {
         for (what, n) in &set.lost {
             out += &format!("\nLost in {name}: {n} {}\n", escape(what));
@@ -107,12 +125,12 @@ fn head(differences: &Differences, width: usize) -> String {
         1 => String::new(),
         runs => format!(" ({})", counted(runs as u64, "run")),
     };
-    let whole = differences.wall.a.ns.max(differences.wall.b.ns);
+    let whole = differences.wall.a.amount.max(differences.wall.b.amount);
     let from_to = |change: &Change| {
         let mut in_brackets = Vec::new();
         // A percentage of next to nothing says nothing.
-        let (a, b) = (change.a.ns, change.b.ns);
-        if a > 0 && matters(a.max(b), whole.min(differences.elapsed.a.ns)) {
+        let (a, b) = (change.a.amount, change.b.amount);
+        if a > 0 && matters(a.max(b), whole.min(differences.elapsed.a.amount)) {
             let sign = if b >= a { "+" } else { "" };
             let share = percent(b as f64 - a as f64, a as f64);
             in_brackets.push(format!("{sign}{share}"));
@@ -145,15 +163,15 @@ fn head(differences: &Differences, width: usize) -> String {
 
 /// A sentence for each large change.
 fn sentences(differences: &Differences, width: usize) -> String {
-    let whole = differences.wall.a.ns.max(differences.wall.b.ns);
+    let whole = differences.wall.a.amount.max(differences.wall.b.amount);
     let places = changed(&differences.places);
     let large = places.filter(|p| matters(p.change.size(), whole));
     let sentence = |place: &ChangedPlace| {
         let text = format!(
             "{} ({} -> {}): {}",
-            signed_change(&place.change),
-            time(place.change.a.ns),
-            time(place.change.b.ns),
+            signed(&place.change, &time),
+            time(place.change.a.amount),
+            time(place.change.b.amount),
             place.place.sentence()
         );
         paragraph(&text, "  ", width)
@@ -179,7 +197,7 @@ fn places(differences: &Differences, width: usize, top: usize) -> String {
     ]);
     for ChangedPlace { place, change } in changed(&differences.places).take(top) {
         let dash = || "-".to_owned();
-        let [a, b, size, noise] = cells(change);
+        let [a, b, size, noise] = cells(change, &time);
         let line = place
             .location
             .clone()
@@ -250,58 +268,106 @@ fn parts(differences: &Differences, width: usize) -> String {
         ("noise", 1),
     ]);
     for (name, change) in parts.chain([("wall time", &differences.wall)]) {
-        if change.a.ns > 0 || change.b.ns > 0 {
+        if change.a.amount > 0 || change.b.amount > 0 {
             let mut row = vec![name.to_owned()];
-            row.extend(cells(change));
+            row.extend(cells(change, &time));
             table.rows.push(row);
         }
     }
     section("Where the time went", &table, width, 0)
 }
 
-/// A table of the rows that changed, with the heads of their names and numbers.
-fn rows(
-    title: &str,
-    [name, in_a, in_b]: [&'static str; 3],
-    rows: &[(String, Change)],
-    width: usize,
-    top: usize,
-) -> String {
-    let mut table = TextTable::new(&[
-        (name, 0),
-        ("A", 0),
-        ("B", 0),
-        ("change", 0),
-        ("noise", 1),
-        (in_a, 2),
-        (in_b, 2),
-    ]);
-    table.narrow = 24;
-    let changed = || rows.iter().filter(|(_, change)| change.changed);
-    for (name, change) in changed().take(top) {
-        let short = name.rsplit(WITHIN).next().unwrap_or_default();
-        let mut row = vec![short.to_owned()];
-        row.extend(cells(change));
-        row.push(change.a.count.to_string());
-        row.push(change.b.count.to_string());
-        table.rows.push(row);
+/// The events of the whole run, and the functions and regions whose events changed.
+fn events(events: &[ChangedEvents], width: usize, top: usize) -> String {
+    let samples = ["samples A", "samples B"];
+    let mut all = Rows::new("event", samples, &time).table();
+    let mut out = String::new();
+    for row in events {
+        let shown = |events| number(&row.event, events);
+        let rows = |first| Rows::new(first, samples, &shown);
+        if row.all.a.amount > 0 || row.all.b.amount > 0 {
+            all.rows.push(rows("event").row(&row.event, &row.all));
+        }
+        for (by, places) in [("function", &row.functions), ("region", &row.regions)] {
+            let title = format!("{} by {by}", row.event);
+            out += &rows(by).changed(&title, places, width, top);
+        }
     }
-    section(title, &table, width, changed().count().saturating_sub(top))
+    section("Events", &all, width, 0) + &out
 }
 
-/// Both times, the difference and the noise.
-fn cells(change: &Change) -> [String; 4] {
+/// A table of changes.
+struct Rows<'a> {
+    /// The heads of the first and of the last columns.
+    first: &'static str,
+    counts: [&'static str; 2],
+    /// Amounts as texts.
+    shown: &'a dyn Fn(u64) -> String,
+}
+
+impl<'a> Rows<'a> {
+    fn new(
+        first: &'static str,
+        counts: [&'static str; 2],
+        shown: &'a dyn Fn(u64) -> String,
+    ) -> Self {
+        Rows {
+            first,
+            counts,
+            shown,
+        }
+    }
+
+    fn table(&self) -> TextTable {
+        let [in_a, in_b] = self.counts;
+        let mut table = TextTable::new(&[
+            (self.first, 0),
+            ("A", 0),
+            ("B", 0),
+            ("change", 0),
+            ("noise", 1),
+            (in_a, 2),
+            (in_b, 2),
+        ]);
+        table.narrow = 24;
+        table
+    }
+
+    fn row(&self, name: &str, change: &Change) -> Vec<String> {
+        let short = name.rsplit(WITHIN).next().unwrap_or_default();
+        let mut row = vec![short.to_owned()];
+        row.extend(cells(change, self.shown));
+        row.push(change.a.count.to_string());
+        row.push(change.b.count.to_string());
+        row
+    }
+
+    /// The rows that changed.
+    fn changed(&self, title: &str, rows: &[(String, Change)], width: usize, top: usize) -> String {
+        let changed = || rows.iter().filter(|(_, change)| change.changed);
+        let mut table = self.table();
+        let shown = changed().take(top);
+        table.rows = shown.map(|(name, change)| self.row(name, change)).collect();
+        section(title, &table, width, changed().count().saturating_sub(top))
+    }
+}
+
+/// Both amounts, the difference and the noise.
+fn cells(change: &Change, shown: &dyn Fn(u64) -> String) -> [String; 4] {
     [
-        time(change.a.ns),
-        time(change.b.ns),
-        signed_change(change),
-        change.noise.map_or_else(|| "-".to_owned(), time),
+        shown(change.a.amount),
+        shown(change.b.amount),
+        signed(change, shown),
+        change.noise.map_or_else(|| "-".to_owned(), shown),
     ]
 }
 
 /// The difference with its sign.
-fn signed_change(change: &Change) -> String {
-    let (a, b): (Ns, Ns) = (change.a.ns, change.b.ns);
-    let sign = if b > a { "+" } else { "" };
-    format!("{sign}{}", signed(difference(b, a)))
+fn signed(change: &Change, shown: &dyn Fn(u64) -> String) -> String {
+    let sign = match change.b.amount.cmp(&change.a.amount) {
+        Ordering::Greater => "+",
+        Ordering::Equal => "",
+        Ordering::Less => "-",
+    };
+    format!("{sign}{}", shown(change.size()))
 }
