@@ -679,3 +679,34 @@ fn wrong_commands_are_refused_with_a_reason() {
         "/nonexistent/folder/p",
     );
 }
+
+/// The disk is full before the first checkpoint, or within the trace: the command goes on, and the report is printed.
+#[test]
+fn a_full_disk_costs_the_file_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, spile) = (dir.path().display(), env!("CARGO_BIN_EXE_spile"));
+    for options in ["", "--trace"] {
+        let command = format!(
+            "mount -t tmpfs -o size=8k none {dir} && {spile} profile {options} -o {dir}/p.spile -- \
+             sh -c 'for i in 1 2 3; do ls -R /usr/include > /dev/null; done; echo end'; \
+             echo $?; {spile} report {dir}/p.spile"
+        );
+        let output = Command::new("unshare")
+            .args(["-m", "sh", "-c", &command])
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let (out, said) = (text(&output.stdout), text(&output.stderr));
+        assert!(
+            out.starts_with("end\n1\n") && out.contains("nothing was recorded"),
+            "{out}{said}"
+        );
+        let (report, rest) = said.split_once("ERROR: ").expect(&said);
+        assert!(report.contains("Where the time went"), "{said}");
+        assert!(rest.contains("p.spile: No space left on device"), "{said}");
+        assert!(
+            rest.contains("WARNING: ") && rest.contains("p.spile: is truncated before"),
+            "{said}"
+        );
+    }
+}

@@ -274,6 +274,50 @@ fn all_exports_and_the_page_are_written() {
     }
 }
 
+/// A copy that ended early, or a file of a recorder that was killed.
+#[test]
+fn a_file_that_is_cut_is_reported_with_a_reason() {
+    let folder = run(1);
+    let path = folder.path().to_str().expect("a path");
+    let file = std::fs::read_dir(folder.path()).expect("a folder").next();
+    let file = file.expect("a file").expect("a file").path();
+    let whole = std::fs::read(&file).expect("a file");
+    let page = format!("{path}/page.html");
+    for (length, why) in [
+        (0, "is empty"),
+        (10, "has a damaged first line"),
+        (
+            whole.len() / 2,
+            "is truncated before its first complete checkpoint",
+        ),
+        (
+            whole.len() - 10,
+            "is truncated (is the recorder still running?); its last complete checkpoint",
+        ),
+    ] {
+        std::fs::write(&file, &whole[..length]).expect("a file");
+        for args in [
+            ["report", path].as_slice(),
+            &["report", path, "--json"],
+            &["report", path, "--html", &page],
+            &["report", path, "--export", "folded"],
+            &["diff", path, path],
+        ] {
+            let out = spile(args);
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(said.contains(why), "{length} {args:?}: {said}");
+            // Without an account there is nothing to compare.
+            let fails = length <= 10 || (args[0] == "diff" && why.ends_with("checkpoint"));
+            let fails = fails && !why.contains("last complete");
+            assert_eq!(
+                out.status.code(),
+                Some(i32::from(fails)),
+                "{length} {args:?}: {said}"
+            );
+        }
+    }
+}
+
 #[test]
 fn an_empty_folder_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -112,7 +112,8 @@ pub fn diff(a: &[Run], b: &[Run], width: usize, top: usize) -> String {
     out += &events(&differences.events, width, top);
     for (name, set) in [("A", &differences.a), ("B", &differences.b)] {
         for (what, n) in &set.lost {
-            out += &format!("\nLost in {name}: {n} {}\n", escape(what));
+            let lost = format!("Lost in {name}: {n} {}", escape(what));
+            out += &format!("\n{}", paragraph(&lost, "  ", width));
         }
     }
     out

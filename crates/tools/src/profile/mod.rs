@@ -211,16 +211,18 @@ pub fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failure> {
     }
     if let Some(runs) = cli.repeat {
         return repeat::run(cli.output.as_deref(), runs, header, &mut |header, to| {
-            recorded(cli, header, Some(to), passes)
+            let (profile, written) = recorded(cli, header, Some(to), passes)?;
+            written.map(|()| profile)
         });
     }
     let to = destination(cli, &header);
-    let profile = recorded(cli, header, to.as_deref(), passes)?;
+    let (profile, written) = recorded(cli, header, to.as_deref(), passes)?;
     let status = profile.end.as_ref().and_then(|end| end.status);
     let of_launcher = profile.header.rank.is_some();
     if !of_launcher || cli.threads {
         show(cli, profile);
     }
+    written?;
     let signal = status.map_or(0, |status| status & 0x7f);
     if of_launcher && signal != 0 {
         // Launchers end the other ranks when one ends by a signal, and wait otherwise.
@@ -232,13 +234,13 @@ pub fn run(cli: &ProfileCommand, passes: Passes<'_>) -> Result<u8, Failure> {
     })
 }
 
-/// Records once, also to the file or folder `to`.
+/// Records once, also to the file or folder `to`; the second result is why that could not be written.
 fn recorded(
     cli: &ProfileCommand,
     mut header: Header,
     to: Option<&Path>,
     passes: Passes<'_>,
-) -> Result<Account, Failure> {
+) -> Result<(Account, Result<(), Failure>), Failure> {
     let running = cli.running()?.map(Rc::new);
     let (mut tool, folder) = prepare(cli, running.as_ref(), &mut header)?;
     let file = to.map(|to| RecordingFile::new(to, &header)).transpose()?;
@@ -285,11 +287,11 @@ fn recorded(
     if let Some(running) = looked_at {
         running.add_waiting(&mut profile.data, passes);
     }
-    if let Some(mut file) = file {
+    let written = file.map_or(Ok(()), |mut file| {
         file.events(&mut rows);
-        file.end(&profile)?;
-    }
-    Ok(profile)
+        file.end(&profile)
+    });
+    Ok((profile, written))
 }
 
 /// The run of the script that the options ask for, and the folder in which programs count their
