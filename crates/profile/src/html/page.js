@@ -55,9 +55,10 @@ function doing(place) {
 function searchFor(place) {
   const part = data.parts.find(p => p.key === place.part);
   const name = place.function || place.location || place.call || `(${part.name})`;
-  const text = (name || "").replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
-  return place.function ? `^${text}$` : text;
+  return place.function ? exactly(name) : literal(name || "");
 }
+const literal = text => text.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
+const exactly = name => `^${literal(name)}$`;
 
 // The meaning of each colour with its share, at the top of the screen always. A click hides or shows a state in
 // the flame graph.
@@ -136,7 +137,7 @@ const GROUP = [
 function pieces(rows, states) {
   const longest = Math.max(1, ...rows.map(u => u.time));
   return ["", u => u.time, () => "", (cell, u) => {
-    const times = states?.get(u.title?.trim()) ?? data.parts.reduce((all, p) => {
+    const times = u.times ?? states?.get(u.title?.trim()) ?? data.parts.reduce((all, p) => {
       all[stateOf(p.key)] += u.parts[p.key];
       return all;
     }, Array(STATES.length).fill(0));
@@ -175,6 +176,27 @@ function remarks() {
   for (const [what, n] of lost) make("div", fold, `${figures(n)} ${what}`);
 }
 
+// Each function with its own time and that of what it called, on and off a processor, of the threads in the sentences. A
+// function that called itself has its time once.
+function functions() {
+  const { flame } = data, S = STATES.length;
+  const tree = sumUp(flame, flame.threads.filter(t => !t.asleep), -1);
+  const of = (i, from) => sum(from.subarray(i * S, i * S + S));
+  const rows = flame.frames.map(([name, kind, module, line]) => ({ name, kind, module, line, own: 0, time: 0, times: Array(S).fill(0) }));
+  for (let i = 1; i < tree.at.length; i++) rows[tree.at[i]].own += of(i, tree.sums);
+  for (let i = tree.at.length - 1; i > 0; i--) for (let s = 0; s < S; s++) tree.sums[tree.parents[i] * S + s] += tree.sums[i * S + s];
+  for (let i = 1; i < tree.at.length; i++) {
+    let up = tree.parents[i];
+    while (up && tree.at[up] !== tree.at[i]) up = tree.parents[up];
+    if (up) continue;
+    const row = rows[tree.at[i]];
+    for (let s = 0; s < S; s++) row.times[s] += tree.sums[i * S + s];
+  }
+  for (const row of rows) row.time = sum(row.times);
+  const all = of(0, tree.sums);
+  return { all, rows: rows.filter(r => r.kind === "function" && r.time).sort((a, b) => b.time - a.time) };
+}
+
 // The counted events by function and by region, in the order in which they were asked for.
 function events() {
   const { all, functions, regions } = report.events;
@@ -211,6 +233,17 @@ function tables() {
     ["line", p => p.function ? p.location ?? "" : ""],
     ["called by", p => p.caller ?? ""],
   ], { note: graph && "A click on a row shows the place in the flame graph.", act: (line, p) => line.addEventListener("click", () => graph?.show(searchFor(p))) });
+  const { all, rows } = functions();
+  table("Functions", graph ? rows : [], [
+    ["function", f => f.name],
+    pieces(rows, null),
+    ["time (ns)", f => f.time],
+    ["share", f => ratio(f.time, all), percent],
+    ["own (ns)", f => f.own],
+    ["own share", f => ratio(f.own, all), percent],
+    ["line", f => f.line ?? ""],
+    ["module", f => f.module ?? ""],
+  ], { note: "With what they called, on and off a processor. A click on a row shows the function in the flame graph.", act: (line, f) => line.addEventListener("click", () => graph?.show(exactly(f.name))) });
   events();
   table("Calls", report.calls, [["call", g => g.name], ...GROUP]);
   table("Regions", report.regions, [

@@ -127,6 +127,7 @@ fn everything_is_there_and_works() {
         [
             "Time line",
             "All wall time by call path",
+            "Functions",
             "Calls",
             "Regions",
             "Calls by region",
@@ -136,8 +137,8 @@ fn everything_is_there_and_works() {
             "Threads",
         ]
     );
-    // Of a node or a rank each, and of a thread.
-    assert_eq!(found["bars"], 2 + 4 + 16);
+    // Of a node or a rank each, of a thread, and of a function in the stacks.
+    assert_eq!(found["bars"], 2 + 4 + 16 + 8);
     let summary = run.summary();
     let by_time: Vec<_> = summary.calls.iter().map(|c| c.name.as_str()).collect();
     assert_eq!(strings(&found["calls"]), by_time);

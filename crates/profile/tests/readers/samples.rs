@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use spile_profile::model::*;
 
 use super::firefox::Firefox;
+use super::page::visit_by;
 use super::*;
 
 const S: Ns = 1_000_000_000;
@@ -223,6 +224,40 @@ fn pprof_has_samples() {
     for mapping in ["1: 0x0/0x0/0x0 busy ", " 0x0/0x0/0x0 [kernel] "] {
         assert!(raw.contains(mapping), "{mapping} in {raw}");
     }
+}
+
+/// What the page's table of functions has, and the first row as it is shown.
+const FUNCTIONS: &str = r##"
+found.functions = functions().rows.map(f => [f.name, f.own, f.time]);
+const table = [...document.querySelectorAll("section")].find(s => s.firstChild.textContent === "Functions");
+found.rows = Number(table.querySelector("table").dataset.rows);
+table.querySelector("tbody tr").click();
+found.search = document.querySelector("#flame input").value;
+"##;
+
+#[test]
+fn the_page_has_functions_with_what_they_called() {
+    let found = visit_by(&sampled(), FUNCTIONS, 1280);
+    assert_eq!(found["errors"], serde_json::json!([]));
+    let rows = found["functions"].as_array().expect("a list");
+    assert_eq!(found["rows"], rows.len());
+    let row = |name: &str| rows.iter().find(|row| row[0] == name);
+    let mut compared = 0;
+    for (index, (name, ns)) in own().into_iter().map(|row| (1, row)).chain(
+        WITHIN
+            .iter()
+            .map(|(name, ns)| (2, ((*name).to_owned(), *ns))),
+    ) {
+        // The table has functions of the program; states are colours.
+        let Some(row) = row(&name) else { continue };
+        assert_eq!(row[index], ns, "{name}: {found}");
+        compared += 1;
+    }
+    assert!(compared >= 4, "{found}");
+    assert_eq!(
+        found["search"],
+        format!("^{}$", rows[0][0].as_str().expect("text"))
+    );
 }
 
 #[test]
