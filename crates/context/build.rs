@@ -1,6 +1,13 @@
 //! Compiles `context/` to a shared object that needs no library.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+
+#[path = "src/fingerprint.rs"]
+mod fingerprint;
 
 const SOURCES: [&str; 7] = [
     "context.c",
@@ -53,7 +60,7 @@ fn main() {
     let out = out.join("context.so");
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("set by cargo");
     if !["x86_64", "aarch64"].contains(&arch.as_str()) {
-        std::fs::write(out, "").expect("writable");
+        pack(&out, &[]);
         return;
     }
     let compiler = cc::Build::new().no_default_flags(true).get_compiler();
@@ -72,4 +79,16 @@ fn main() {
     // Some linkers have no such scripts.
     let done = built(&[format!("-Wl,-T,{}", script.display())]).or_else(|_| built(&[]));
     done.unwrap_or_else(|why| panic!("{why}"));
+    pack(&out, &std::fs::read(&out).expect("readable"));
+}
+
+/// Writes the library as spile contains it: compressed, and its length and number. Few starts need its bytes.
+fn pack(out: &Path, library: &[u8]) {
+    let mut packed = DeflateEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(library).expect("memory");
+    std::fs::write(out.with_extension("z"), packed.finish().expect("memory")).expect("writable");
+    let mut number = fingerprint::Fingerprint::new();
+    number.add(library);
+    let text = format!("({}, {:#x})", library.len(), number.finish());
+    std::fs::write(out.with_extension("rs"), text).expect("writable");
 }

@@ -13,8 +13,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The shared object; empty for processors without support.
-pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/context.so"));
+mod fingerprint;
+
+use flate2::read::DeflateDecoder;
+
+use self::fingerprint::Fingerprint;
+
+/// The shared object, compressed.
+const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/context.z"));
+
+/// Its length in bytes, 0 for processors without support, and its number.
+const VERSION: (u64, u64) = include!(concat!(env!("OUT_DIR"), "/context.rs"));
+
+/// The bytes of the shared object; none for processors without support.
+pub fn library() -> Vec<u8> {
+    let mut library = Vec::new();
+    // The build script wrote them.
+    let _ = DeflateDecoder::new(PACKED).read_to_end(&mut library);
+    library
+}
 
 /// `spile/region.h`, with which C and C++ programs name their regions.
 pub const HEADER: &str = include_str!("../../../include/spile/region.h");
@@ -96,7 +113,7 @@ fn cache(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, NoLibra
 
 /// Name of the library's file, by which stacks recognise functions outside of the program.
 pub fn file_name() -> String {
-    format!("{:016x}.so", fingerprint(LIBRARY))
+    format!("{:016x}.so", VERSION.1)
 }
 
 /// The library's file in a directory, under a name derived from its content.
@@ -104,13 +121,13 @@ fn install(
     folder: &Path,
     own: impl FnOnce(&Path) -> std::io::Result<PathBuf>,
 ) -> Result<PathBuf, NoLibrary> {
-    if LIBRARY.is_empty() {
+    if VERSION.0 == 0 {
         return Err(NoLibrary::Processor);
     }
     let path = readable(folder.join(file_name()))?;
     let folder = own(folder).map_err(|error| NoLibrary::Unwritable(path, error))?;
     let path = readable(folder.join(file_name()))?;
-    // Compared completely: only our library may be loaded into programs.
+    // Read completely: only our library may be loaded into programs.
     if !is_valid(&path).unwrap_or(false) {
         write(&folder, &path).map_err(|error| NoLibrary::Unwritable(path.clone(), error))?;
     }
@@ -126,8 +143,8 @@ fn readable(path: PathBuf) -> Result<PathBuf, NoLibrary> {
     }
 }
 
-/// Whether the file has the library's content, and nobody else can write to it. Compares piece by
-/// piece, because memory for the whole content would have to be paged in.
+/// Whether the file has the library's content, and nobody else can write to it. Its number is compared, not each byte:
+/// who may write to it can also change spile.
 fn is_valid(path: &Path) -> std::io::Result<bool> {
     let named = path.symlink_metadata()?;
     let folder = path.parent().unwrap_or(Path::new("/")).metadata()?;
@@ -136,33 +153,25 @@ fn is_valid(path: &Path) -> std::io::Result<bool> {
     }
     let mut file = std::fs::File::open(path)?;
     let mut piece = [0; 16 << 10];
-    for part in LIBRARY.chunks(piece.len()) {
-        let piece = &mut piece[..part.len()];
-        file.read_exact(piece)?;
-        if piece != part {
-            return Ok(false);
-        }
+    let mut number = Fingerprint::new();
+    let mut rest = VERSION.0;
+    while rest > 0 {
+        let length = usize::try_from(rest).unwrap_or(usize::MAX).min(piece.len());
+        file.read_exact(&mut piece[..length])?;
+        number.add(&piece[..length]);
+        rest -= length as u64;
     }
-    Ok(file.read(&mut piece)? == 0)
+    Ok(file.read(&mut piece)? == 0 && number.finish() == VERSION.1)
 }
 
 /// Writes the file atomically: another session may do the same.
 fn write(folder: &Path, path: &Path) -> std::io::Result<()> {
     let mut new = tempfile::NamedTempFile::new_in(folder)?;
-    new.write_all(LIBRARY)?;
+    new.write_all(&library())?;
     new.as_file()
         .set_permissions(std::fs::Permissions::from_mode(0o555))?;
     new.persist(path)?;
     Ok(())
-}
-
-/// FNV-1a over words. The hash only distinguishes versions; the file's content is compared.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |hash, chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]
@@ -198,7 +207,7 @@ mod tests {
         let fresh = environment(with(&[("HOME", home), ("LD_PRELOAD", "")])).expect("variables");
         let library = text(&fresh, "LD_PRELOAD");
         assert_eq!(text(&fresh, "OMP_TOOL_LIBRARIES"), library);
-        assert_eq!(std::fs::read(&library).expect("the file"), LIBRARY);
+        assert_eq!(std::fs::read(&library).expect("the file"), super::library());
         assert!(library.starts_with(&format!("{home}/.cache/spile/context/")));
 
         std::fs::remove_file(&library).expect("there");
@@ -215,7 +224,7 @@ mod tests {
         assert_eq!(tools, format!("/c.so:{library}"));
         let sanitizer = text(&set, "ASAN_OPTIONS");
         assert_eq!(sanitizer, "detect_leaks=0:verify_asan_link_order=0");
-        assert_eq!(std::fs::read(&library).expect("the file"), LIBRARY);
+        assert_eq!(std::fs::read(&library).expect("the file"), super::library());
     }
 
     #[test]
@@ -231,6 +240,14 @@ mod tests {
         std::fs::set_permissions(&path, open).expect("set");
         assert_eq!(library(), path);
         assert_eq!(path.metadata().expect("there").mode() & 0o777, 0o555);
+
+        // Nor is another content of the same length.
+        let mut damaged = super::library();
+        damaged[12345] ^= 1;
+        std::fs::remove_file(&path).expect("removed");
+        std::fs::write(&path, damaged).expect("written");
+        assert_eq!(library(), path);
+        assert_eq!(std::fs::read(&path).expect("the file"), super::library());
 
         // A link to the same bytes is not accepted.
         let elsewhere = path.with_file_name("elsewhere");

@@ -10,7 +10,7 @@ pub(crate) const CLANGS: [&str; 3] = ["clang", "clang-14", "clang-19"];
 /// The directory that all tests of a run share, with the library and the watcher.
 static SHARED: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let dir = tempfile::tempdir().expect("a folder");
-    std::fs::write(dir.path().join("context.so"), spile_context::LIBRARY).expect("writable");
+    std::fs::write(dir.path().join("context.so"), spile_context::library()).expect("writable");
     let watcher = dir.path().join("watch");
     compile("gcc", &["-O1", "-Wall"], "context-watch.c", &watcher).expect("gcc");
     dir
