@@ -9,6 +9,9 @@ mod timeline;
 
 pub use diff::html_diff;
 
+use std::io::Read;
+
+use flate2::read::DeflateDecoder;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -19,14 +22,8 @@ use crate::model::TimePart;
 use crate::report::{failed, head};
 use crate::run::{Run, Summary};
 
-/// The page's program, in the order of its parts.
-const PROGRAM: [&str; 5] = [
-    include_str!("html/base.js"),
-    include_str!("html/table.js"),
-    include_str!("html/timeline.js"),
-    include_str!("html/flame.js"),
-    include_str!("html/page.js"),
-];
+/// The page with its styles and its program (`html/`), compressed by the build script. The title and the data are missing.
+const PAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page.z"));
 
 /// Maximum number of places in the table of places.
 const PLACES: usize = 1000;
@@ -70,16 +67,17 @@ pub fn html(run: &Run) -> String {
     let title = run.profiles.first().map(|p| p.header.command_line());
     let parts = [
         ("@TITLE@", escape(&title.unwrap_or_default())),
-        ("@STYLE@", include_str!("html/page.css").to_owned()),
         ("@DATA@", data),
-        ("@PROGRAM@", PROGRAM.concat()),
     ];
-    filled(include_str!("html/page.html"), &parts)
+    filled(PAGE, &parts)
 }
 
-/// A page with these texts in place of its marks, in one pass, because texts may contain such words.
-fn filled(page: &str, parts: &[(&str, String)]) -> String {
-    let (mut out, mut rest) = (String::new(), page);
+/// A compressed page with these texts in place of its marks, in one pass, because texts may contain such words.
+fn filled(packed: &[u8], parts: &[(&str, String)]) -> String {
+    let mut page = String::new();
+    // The build script wrote it.
+    let _ = DeflateDecoder::new(packed).read_to_string(&mut page);
+    let (mut out, mut rest) = (String::new(), &*page);
     for (mark, text) in parts {
         let (before, behind) = rest.split_once(mark).unwrap_or((rest, ""));
         out += before;

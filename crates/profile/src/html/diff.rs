@@ -49,13 +49,12 @@ pub fn html_diff(a: &[Run], b: &[Run]) -> String {
     let title = command.map_or_else(String::new, |p| p.header.command_line());
     let title = escape(&title);
     filled(
-        include_str!("diff.html"),
+        include_bytes!(concat!(env!("OUT_DIR"), "/diff.z")),
         &[
             ("@TITLE@", title.clone()),
             ("@TITLE@", title),
             ("@TEXT@", escape(&report::diff(a, b, TEXT.0, TEXT.1))),
             ("@DATA@", data),
-            ("@PROGRAM@", include_str!("diff.js").to_owned()),
         ],
     )
 }
