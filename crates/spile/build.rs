@@ -1,4 +1,4 @@
-//! Builds the library's table in the binary: the files of `tapset/`, and an index of the names that
+//! Builds the library's table in the binary: the files of `tapset/`, compressed, and an index of the names that
 //! they define. With it, spile reads only the files that a script needs.
 //!
 //! The index is made without parsing. It relies on the form that `spile fmt` gives files:
@@ -7,7 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
 
 fn main() {
     write("tapset", indexed(&scripts("tapset")));
@@ -21,15 +25,18 @@ fn main() {
 
 /// The tables: the library's files, and for each name the files that define a function, a global or
 /// an alias of that name.
-fn indexed(files: &[(String, String, String)]) -> String {
+fn indexed(files: &[(String, String)]) -> String {
     let mut table = String::from("/// The files.\npub(crate) static FILES: &[TapsetFile] = &[\n");
-    for (name, path, _) in files {
-        let row = format!("    TapsetFile {{ name: {name:?}, text: include_str!({path:?}) }},");
+    for (name, text) in files {
+        let row = format!(
+            "    TapsetFile {{ name: {name:?}, packed: include_bytes!({:?}) }},",
+            packed(name, text)
+        );
         writeln!(table, "{row}").expect("a string");
     }
     for (n, (kind, what)) in KINDS.into_iter().enumerate() {
         let mut names: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
-        for (at, (.., text)) in files.iter().enumerate() {
+        for (at, (_, text)) in files.iter().enumerate() {
             for name in &defined(text)[n] {
                 names.entry(name).or_default().insert(at);
             }
@@ -84,8 +91,18 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|w| w.starts_with(|c: char| !c.is_ascii_digit()))
 }
 
-/// The scripts of a folder: name, path, text.
-fn scripts(folder: &str) -> Vec<(String, String, String)> {
+/// Compresses a file of the library; returns its path. Each start needs few of them.
+fn packed(name: &str, text: &str) -> String {
+    let mut packed = DeflateEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(text.as_bytes()).expect("memory");
+    let out = std::env::var("OUT_DIR").expect("set by cargo");
+    let path = Path::new(&out).join(format!("{name}.z"));
+    std::fs::write(&path, packed.finish().expect("memory")).expect("writable");
+    path.display().to_string()
+}
+
+/// The scripts of a folder: name and text.
+fn scripts(folder: &str) -> Vec<(String, String)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .join(folder);
@@ -101,7 +118,7 @@ fn scripts(folder: &str) -> Vec<(String, String, String)> {
         let path = dir.join(&name);
         println!("cargo:rerun-if-changed={}", path.display());
         let text = std::fs::read_to_string(&path).expect("a script");
-        (name, path.display().to_string(), text)
+        (name, text)
     };
     names.into_iter().map(read).collect()
 }

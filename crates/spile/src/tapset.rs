@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use flate2::read::DeflateDecoder;
 use spile_plain::files;
 use spile_sema::library::{FileReader, Library, NameKind};
 use spile_sema::missing::Missing;
@@ -20,7 +21,18 @@ use crate::report::{Failure, fail};
 /// A file of the tapset.
 struct TapsetFile {
     name: &'static str,
-    text: &'static str,
+    /// The text, compressed by the build script.
+    packed: &'static [u8],
+}
+
+/// The text of a file of the tapset, by its number in the table.
+fn text(number: usize) -> String {
+    let mut text = String::new();
+    if let Some(file) = built_in::FILES.get(number) {
+        // The build script wrote it.
+        let _ = DeflateDecoder::new(file.packed).read_to_string(&mut text);
+    }
+    text
 }
 
 mod built_in {
@@ -104,8 +116,8 @@ pub(crate) fn open(
             false => tapset.scripts.push(file),
         }
     }
-    for file in built_in::FILES {
-        let id = sources.add_built_in(format!("tapset/{}", file.name), file.text.as_bytes());
+    for (number, file) in built_in::FILES.iter().enumerate() {
+        let id = sources.add_packed(format!("tapset/{}", file.name), text, number);
         tapset.built_in.push(id);
     }
     let limits: String = LIMITS
@@ -252,9 +264,9 @@ mod tests {
         let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
         let env = crate::passes::parse::preproc_env("6.18.0");
         let mut names = Vec::new();
-        for file in built_in::FILES {
+        for (number, file) in built_in::FILES.iter().enumerate() {
             if file.name.ends_with(".stpm") {
-                let id = sources.add_built_in(file.name, file.text.as_bytes());
+                let id = sources.add_packed(file.name, text, number);
                 let macros = parse_macros(&mut sources, id, &env, &mut diags);
                 names.extend(macros.names().map(str::to_owned));
             }

@@ -55,12 +55,16 @@ impl Span {
     }
 }
 
+/// The text of a built-in file that is unpacked when it is first read: a function and its argument, the file's number.
+type Unpack = (fn(usize) -> String, usize);
+
 /// One source file.
 #[derive(Debug, Clone)]
 pub struct SourceFile {
     name: String,
     built_in: bool,
-    text: Cow<'static, str>,
+    text: OnceLock<Cow<'static, str>>,
+    unpack: Unpack,
     bad_utf8: bool,
     lines: OnceLock<Vec<u32>>,
 }
@@ -82,7 +86,8 @@ impl SourceFile {
 
     /// The text; bytes that are not UTF-8 are [`BAD_BYTE`].
     pub fn text(&self) -> &str {
-        &self.text
+        let (unpack, number) = self.unpack;
+        self.text.get_or_init(|| Cow::Owned(unpack(number)))
     }
 
     /// Whether some bytes were replaced by [`BAD_BYTE`].
@@ -93,7 +98,7 @@ impl SourceFile {
     /// Offsets of the first byte of each line.
     pub fn line_starts(&self) -> &[u32] {
         self.lines.get_or_init(|| {
-            let newlines = self.text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
+            let newlines = self.text().bytes().enumerate().filter(|(_, b)| *b == b'\n');
             std::iter::once(0)
                 .chain(newlines.map(|(i, _)| i.fit::<u32>() + 1))
                 .collect()
@@ -113,7 +118,9 @@ impl SourceFile {
         let offset = self.floor_char(offset as usize);
         let starts = self.line_starts();
         let line = starts.partition_point(|&s| s as usize <= offset).max(1);
-        let col = self.text[starts[line - 1] as usize..offset].chars().count();
+        let col = self.text()[starts[line - 1] as usize..offset]
+            .chars()
+            .count();
         LineCol {
             line: line.fit(),
             col: col.fit::<u32>() + 1,
@@ -122,8 +129,9 @@ impl SourceFile {
 
     /// The nearest character boundary at or before `offset`.
     pub fn floor_char(&self, offset: usize) -> usize {
-        let mut boundary = offset.min(self.text.len());
-        while !self.text.is_char_boundary(boundary) {
+        let text = self.text();
+        let mut boundary = offset.min(text.len());
+        while !text.is_char_boundary(boundary) {
             boundary -= 1;
         }
         boundary
@@ -171,10 +179,33 @@ impl Sources {
                 Err(e) => (Cow::Owned(replace_bad(e.as_bytes())), true),
             },
         };
+        let unpack: Unpack = (|_| String::new(), 0);
+        self.add_file(name, (text.into(), unpack), bad_utf8, built_in)
+    }
+
+    /// As [`Self::add_built_in`] for a file whose text `unpack` gives, from the number, when it is first read.
+    pub fn add_packed(
+        &mut self,
+        name: impl Into<String>,
+        unpack: fn(usize) -> String,
+        number: usize,
+    ) -> FileId {
+        let text = (OnceLock::new(), (unpack, number));
+        self.add_file(name.into(), text, false, true)
+    }
+
+    fn add_file(
+        &mut self,
+        name: String,
+        (text, unpack): (OnceLock<Cow<'static, str>>, Unpack),
+        bad_utf8: bool,
+        built_in: bool,
+    ) -> FileId {
         self.files.push(SourceFile {
             name,
             built_in,
             text,
+            unpack,
             bad_utf8,
             lines: OnceLock::new(),
         });
