@@ -1,16 +1,19 @@
-//! Loads the objects into the running kernel with libbpf. Skipped if BPF is not allowed.
+//! Loads the objects into the running kernel with libbpf, and runs instructions as machine code, too. Skipped if BPF is not allowed.
 
 #[macro_use]
 extern crate spile_testing;
 spile_testing::main!();
 
 mod common;
+#[path = "common/process.rs"]
+mod process;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use common::{COUNTER, RESULTS, line, program, spec};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, ObjectBuilder, PrintLevel, ProgramInput};
 use libbpf_rs::{Object, RingBufferBuilder};
+use process::Process;
 use spile_bpf::object::elf::{LICENSE, ObjectSpec};
 use spile_ebpf::isa::asm::{Asm, AsmFunction, Section};
 use spile_ebpf::isa::insn::Reg::*;
@@ -267,7 +270,7 @@ impl Checks {
         self.wanted.push((what, wanted));
     }
 
-    /// Runs the code and compares.
+    /// Runs the code in the kernel, and as machine code, and compares.
     fn check(mut self) {
         self.asm.mov(R0, 0);
         self.asm.exit();
@@ -280,9 +283,17 @@ impl Checks {
         };
         let mut object = load(&spec).unwrap_or_else(|e| panic!("{e}\n{}", log()));
         run(&mut object, "checks", [0, 0]);
-        let bss = state(&object);
-        for (i, (what, wanted)) in self.wanted.iter().enumerate() {
-            assert_eq!(word(&bss, 8 + 8 * i as u32), *wanted, "{what}");
+        let process = Process::new(&spec).unwrap_or_else(|why| panic!("{why}"));
+        process.run("checks", &mut [0, 0]);
+        let hosts = [
+            ("kernel", state(&object)),
+            ("process", process.state_bytes()),
+        ];
+        for (host, bss) in hosts {
+            for (i, (what, wanted)) in self.wanted.iter().enumerate() {
+                let got = word(&bss, 8 + 8 * i as u32);
+                assert_eq!(got, *wanted, "{what}, {host}");
+            }
         }
     }
 }

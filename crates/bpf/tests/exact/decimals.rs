@@ -5,10 +5,10 @@
 use std::fmt::Write;
 
 use spile_ir::interp::string_to_fp;
-use spile_ir::reader;
 use spile_ir::testgen::Rng;
+use spile_ir::{Program, reader};
 
-use crate::machine::{Kernel, go_to};
+use crate::machine::HostKind;
 
 const WRITTEN: &[&str] = &[
     "",
@@ -184,9 +184,15 @@ fn compare(texts: &[String], limit: usize) {
          r2 = intr str_to_fp(r1)\n    print out f0(r2)\n    ret\n}}\n"
     );
     let program = reader::read(&script).unwrap_or_else(|e| panic!("{e}\n{script}"));
-    let mut kernel = Kernel::new(&program).unwrap_or_else(|why| panic!("{why}"));
+    for host in HostKind::ALL {
+        compare_in(host, &program, texts);
+    }
+}
+
+fn compare_in(host: HostKind, program: &Program, texts: &[String]) {
+    let mut kernel = host.load(program);
     for n in 0..texts.len() as u64 {
-        go_to(n);
+        host.go_to(n);
         kernel.run(&[n, 0]);
     }
     let outcome = kernel.outcome();

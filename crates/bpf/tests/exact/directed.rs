@@ -8,7 +8,7 @@ use spile_ir::stats::Stat;
 use spile_ir::{Program, reader};
 use spile_layout::GlobalLocation;
 
-use crate::machine::{Contents, Kernel, Outcome, go_to, options};
+use crate::machine::{Contents, HostKind, Kernel, Outcome, options};
 use crate::random::{comparable, difference};
 use crate::world::World;
 
@@ -18,19 +18,29 @@ pub(crate) fn run(text: &str, args: &[[i64; 2]]) -> Outcome {
 }
 
 fn run_with(text: &str, args: &[[i64; 2]], options: &Target) -> Outcome {
+    let [kernel, process] = HostKind::ALL.map(|host| run_in(host, text, args, options));
+    assert_eq!(kernel, process);
+    kernel
+}
+
+fn run_in(host: HostKind, text: &str, args: &[[i64; 2]], options: &Target) -> Outcome {
     let program = reader::read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let mut kernel = load_with(&program, options);
+    let mut kernel = host.load_with(&program, options);
     let mut world = World::new(&program);
     for (n, args) in args.iter().enumerate() {
         let args = args.map(|a| a as u64);
-        go_to(n as u64);
+        host.go_to(n as u64);
         kernel.run(&args);
         world.run(&args);
     }
     let got = comparable(&program, kernel.outcome());
     let want = comparable(&program, world.outcome());
     let same = got.out == want.out && got.errors == want.errors && got.globals == want.globals;
-    assert!(same, "{}", difference(&got, &want, kernel.errors()));
+    assert!(
+        same,
+        "{host:?}: {}",
+        difference(&got, &want, kernel.errors())
+    );
     got
 }
 

@@ -6,10 +6,9 @@ use spile_bpf::target::{Features, Target};
 use spile_ir::interp::Cell;
 use spile_ir::reader;
 use spile_layout::{GlobalLocation, LargeLayout, PerCpuArray};
-use spile_runtime::shared::maps::HostTables;
 
-use crate::directed::{load_with, script};
-use crate::machine::{Contents, Kernel, Outcome, go_to, options};
+use crate::directed::script;
+use crate::machine::{Contents, HostKind, Kernel, Outcome, options};
 
 /// The number of elements that makes an array large, plus one.
 const MAX: u32 = 4097;
@@ -55,8 +54,8 @@ fn keys(kind: u64, seed: &mut u64) -> Vec<u64> {
     (0..u64::from(MAX)).map(one).collect()
 }
 
-/// Target with loops that the verifier bounds itself, and with those of older kernels.
-fn both() -> [Target; 2] {
+/// The hosts, and for the kernel also loops as kernels before `may_goto` have them.
+fn on_hosts() -> [(HostKind, Target); 3] {
     let old = Target {
         features: Features {
             may_goto: false,
@@ -64,7 +63,11 @@ fn both() -> [Target; 2] {
         },
         ..options()
     };
-    [options(), old]
+    [
+        (HostKind::Kernel, options()),
+        (HostKind::Kernel, old),
+        (HostKind::Process, options()),
+    ]
 }
 
 fn array<'k>(kernel: &'k Kernel<'_>, g: usize) -> (&'k PerCpuArray, LargeLayout) {
@@ -91,15 +94,15 @@ fn added(outcome: &Outcome, g: usize, at: usize) -> BTreeMap<i64, i64> {
 #[test]
 fn sums_are_complete() {
     let program = reader::read(&text()).expect("a program");
-    for options in both() {
-        let mut kernel = load_with(&program, &options);
+    for (host, options) in on_hosts() {
+        let mut kernel = host.load_with(&program, &options);
         let mut seed = 88_172_645_463_325_252;
         let mut want: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
         let keys = keys(6, &mut seed);
         for n in 0..30_000u64 {
             // On all processors, in no particular order; generations of all sizes.
             if n % 64 == 0 {
-                go_to(n / 64);
+                host.go_to(n / 64);
             }
             let chance = random(&mut seed);
             if chance.is_multiple_of(3000) {
@@ -126,8 +129,8 @@ fn sums_are_complete() {
 #[test]
 fn keys_are_in_their_cells() {
     let program = reader::read(&text()).expect("a program");
-    for (kind, options) in (0..7).flat_map(|kind| both().map(|o| (kind, o))) {
-        let mut kernel = load_with(&program, &options);
+    for (kind, (host, options)) in (0..7).flat_map(|kind| on_hosts().map(move |o| (kind, o))) {
+        let mut kernel = host.load_with(&program, &options);
         let keys = keys(kind, &mut 4711);
         for _ in 0..2 {
             for key in &keys {
@@ -136,7 +139,7 @@ fn keys_are_in_their_cells() {
         }
         for g in 0..4 {
             let (array, large) = array(&kernel, g);
-            let mut map = kernel.loaded.table(&array.maps[0]).expect("a map");
+            let mut map = kernel.host.table(&array.maps[0]);
             let memory = map.get(&[0; 4]).expect("memory").expect("memory");
             let half = |at: u32| {
                 let bytes = memory[at as usize..][..4].try_into();

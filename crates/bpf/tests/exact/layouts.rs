@@ -4,7 +4,7 @@ use spile_bpf::target::Target;
 use spile_ir::*;
 use spile_layout::counters;
 
-use crate::machine::{Contents, Kernel, options};
+use crate::machine::{Contents, HostKind, options};
 
 /// Counters of many handlers, and many globals. Handlers that do nothing have no code, unless times
 /// are recorded.
@@ -29,12 +29,15 @@ fn counters_of_many_handlers_are_exact() {
         );
     }
     let program = reader::read(&text).expect("reads");
-    for timing in [false, true] {
+    for (host, timing) in HostKind::ALL
+        .into_iter()
+        .flat_map(|host| [(host, false), (host, true)])
+    {
         let options = Target {
             timing,
             ..options()
         };
-        let mut kernel = Kernel::with(&program, &options).unwrap_or_else(|why| panic!("{why}"));
+        let mut kernel = host.load_with(&program, &options);
         kernel.run(&[]);
         kernel.run(&[]);
         for h in 0..HANDLERS {
@@ -72,13 +75,15 @@ fn many_histograms_are_exact() {
          r0 = intr ctx_arg(0)\n{code}    ret\n}}\n"
     );
     let program = reader::read(&text).expect("reads");
-    let mut kernel = Kernel::new(&program).unwrap_or_else(|why| panic!("{why}"));
-    [0, 4, 5, 2000].iter().for_each(|n| kernel.run(&[*n]));
-    for contents in kernel.outcome().globals {
-        let Some(Contents::One(interp::Cell::Stats(stat))) = contents else {
-            panic!("{contents:?}")
-        };
-        assert_eq!(stat.buckets[..4], [0, 1, 2, 0]);
-        assert_eq!(stat.buckets.iter().sum::<u64>(), 4);
+    for host in HostKind::ALL {
+        let mut kernel = host.load(&program);
+        [0, 4, 5, 2000].iter().for_each(|n| kernel.run(&[*n]));
+        for contents in kernel.outcome().globals {
+            let Some(Contents::One(interp::Cell::Stats(stat))) = contents else {
+                panic!("{contents:?}")
+            };
+            assert_eq!(stat.buckets[..4], [0, 1, 2, 0]);
+            assert_eq!(stat.buckets.iter().sum::<u64>(), 4);
+        }
     }
 }

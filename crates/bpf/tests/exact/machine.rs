@@ -2,9 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
 
+use crate::process::{self, Process};
 use rustix::thread::CpuSet;
-use spile_bpf::compiled::Object;
+use spile_bpf::compiled::{Object, RING};
 use spile_bpf::target::{Features, KernelOffsets, Target};
 use spile_ir::interp::{Cell, Value};
 use spile_ir::{ElemTy, Global, GlobalId, GlobalKind, Init, Program, SiteId, StatsSpec};
@@ -75,13 +77,101 @@ pub(crate) fn options() -> Target {
     }
 }
 
-/// A loaded program.
+/// Where a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HostKind {
+    /// In the kernel, as eBPF.
+    Kernel,
+    /// In this process, as machine code.
+    Process,
+}
+
+impl HostKind {
+    pub(crate) const ALL: [HostKind; 2] = [HostKind::Kernel, HostKind::Process];
+
+    /// Compiles, and puts the program into the host.
+    pub(crate) fn load(self, program: &Program) -> Kernel<'_> {
+        self.load_with(program, &options())
+    }
+
+    /// The same with other options.
+    pub(crate) fn load_with<'p>(self, program: &'p Program, options: &Target) -> Kernel<'p> {
+        let kernel = Kernel::in_host(self, program, options);
+        kernel.unwrap_or_else(|why| panic!("{self:?}: {why}\n{program}"))
+    }
+
+    /// Moves to the `n`th processor, or to the `n`th of as many areas.
+    pub(crate) fn go_to(self, n: u64) {
+        match self {
+            HostKind::Kernel => go_to(n),
+            HostKind::Process => process::go_to(n % online_cpus().len() as u64),
+        }
+    }
+}
+
+/// A host with a program in it.
+pub(crate) enum Host {
+    /// With the ring, if it has one.
+    Kernel(LoadedObject, RefCell<Option<Ring>>),
+    Process(Process),
+}
+
+impl Host {
+    fn run(&self, name: &str, context: &mut [u64]) {
+        match self {
+            Host::Kernel(loaded, _) => loaded
+                .with_program(name, |fd| test_run(fd, context, None))
+                .expect("program")
+                .map(drop)
+                .expect("test run"),
+            Host::Process(process) => process.run(name, context),
+        }
+    }
+
+    /// A map as the controller's table.
+    pub(crate) fn table(&self, name: &str) -> Box<dyn ByteTable> {
+        match self {
+            Host::Kernel(loaded, _) => loaded.table(name).expect("map"),
+            Host::Process(process) => process.table(name),
+        }
+    }
+
+    fn memory(&self, name: &str) -> OwnedFd {
+        match self {
+            Host::Kernel(loaded, _) => loaded.map_fd(name).expect("map"),
+            Host::Process(process) => process.memory(name),
+        }
+    }
+
+    /// Takes the records that were sent since the last call.
+    fn take_records(&self) -> Vec<Vec<u8>> {
+        match self {
+            Host::Kernel(_, ring) => {
+                let mut all = Vec::new();
+                if let Some(ring) = &mut *ring.borrow_mut() {
+                    ring.consume(usize::MAX, |record| all.push(record.to_vec()));
+                }
+                all
+            }
+            Host::Process(process) => process.take_records(RING),
+        }
+    }
+
+    /// The object in the kernel.
+    pub(crate) fn loaded(&self) -> &LoadedObject {
+        match self {
+            Host::Kernel(loaded, _) => loaded,
+            Host::Process(_) => panic!("the program is in this process"),
+        }
+    }
+}
+
+/// A program in a host.
 pub(crate) struct Kernel<'p> {
     program: &'p Program,
     object: Object,
-    pub loaded: LoadedObject,
+    pub host: Host,
     pub state: StateMemory,
-    ring: RefCell<Option<Ring>>,
     base: Vec<Option<Contents>>,
 }
 
@@ -94,22 +184,41 @@ impl<'p> Kernel<'p> {
 
     /// Compiles and loads with other options.
     pub(crate) fn with(program: &'p Program, options: &Target) -> Result<Kernel<'p>, String> {
+        Kernel::in_host(HostKind::Kernel, program, options)
+    }
+
+    /// Compiles for a host, and puts the program into it.
+    pub(crate) fn in_host(
+        kind: HostKind,
+        program: &'p Program,
+        options: &Target,
+    ) -> Result<Kernel<'p>, String> {
         let object = spile_bpf::compile(program, options).map_err(|e| format!("compiler: {e}"))?;
-        let (loaded, state) = match LoadedObject::new(&object, program) {
-            Ok(loaded) => loaded,
-            Err(e @ (spile_runtime::Error::Privileges | spile_runtime::Error::NoBpf)) => {
-                spile_testing::skip(e)
+        let (host, state) = match kind {
+            HostKind::Kernel => match LoadedObject::new(&object, program) {
+                Ok((loaded, state)) => {
+                    let ring = RefCell::new(loaded.ring().expect("ring buffer"));
+                    (Host::Kernel(loaded, ring), state)
+                }
+                Err(e @ (spile_runtime::Error::Privileges | spile_runtime::Error::NoBpf)) => {
+                    spile_testing::skip(e)
+                }
+                Err(e) => return Err(format!("verifier: {e}")),
+            },
+            HostKind::Process => {
+                let process =
+                    Process::new(&object.spec).map_err(|e| format!("machine code: {e}"))?;
+                let (fd, bytes) = (process.state().as_fd(), object.spec.bss_size as usize);
+                let state = StateMemory::map(&object.layout, fd, bytes).expect("state memory");
+                (Host::Process(process), state)
             }
-            Err(e) => return Err(format!("verifier: {e}")),
         };
-        let ring = RefCell::new(loaded.ring().expect("ring buffer"));
         let kernel = Kernel {
             base: program.globals.iter().map(|g| empty(program, g)).collect(),
             program,
             object,
-            loaded,
+            host,
             state,
-            ring,
         };
         kernel.initialise();
         kernel.state.set_running(true);
@@ -133,10 +242,7 @@ impl<'p> Kernel<'p> {
     pub(crate) fn run(&self, args: &[u64]) {
         let mut context = args.to_vec();
         let name = &self.object.programs[0].name;
-        self.loaded
-            .with_program(name, |fd| test_run(fd, &mut context, None))
-            .expect("program")
-            .expect("test run");
+        self.host.run(name, &mut context);
     }
 
     /// The location of a global.
@@ -166,15 +272,6 @@ impl<'p> Kernel<'p> {
         info.expect("in the kernel")
     }
 
-    /// Takes the records that were sent since the last call.
-    fn take_records(&self) -> Vec<Vec<u8>> {
-        let mut all = Vec::new();
-        if let Some(ring) = &mut *self.ring.borrow_mut() {
-            ring.consume(usize::MAX, |record| all.push(record.to_vec()));
-        }
-        all
-    }
-
     /// Adds the deltas of one generation to the base.
     pub(crate) fn drain(&mut self, generation: u32) {
         for (i, layout) in self.object.layout.globals.iter().enumerate() {
@@ -191,7 +288,7 @@ impl<'p> Kernel<'p> {
             if let GlobalLocation::PerCpuArray(array) = &layout.location
                 && let Some(large) = &array.large
             {
-                let map = self.loaded.map_fd(&maps[0]).expect("map");
+                let map = self.host.memory(&maps[0]);
                 let elements = LargeElements::new(map, large, double);
                 let mut all = Vec::new();
                 let add = |key: &[u8], delta| all.push((key.to_vec(), delta));
@@ -203,7 +300,7 @@ impl<'p> Kernel<'p> {
             }
             let mut map = maps
                 .get(generation as usize)
-                .map(|name| self.loaded.table(name).expect("map"));
+                .map(|name| self.host.table(name));
             let table = map.as_mut().map(|m| &mut **m as &mut dyn ByteTable);
             let deltas = drain::take(
                 &self.state,
@@ -241,7 +338,7 @@ impl<'p> Kernel<'p> {
                 ..
             } => {
                 let skip = if *seq { 8 } else { 0 };
-                let mut map = self.loaded.table(map).expect("map");
+                let mut map = self.host.table(map);
                 let entries = match *field {
                     Some(field) => {
                         let records = map;
@@ -289,7 +386,7 @@ impl<'p> Kernel<'p> {
             assert_eq!(held.unwrap_or(0), 0, "a lock is still held");
         }
         let mut out = Vec::new();
-        for record in self.take_records() {
+        for record in self.host.take_records() {
             self.read(&record, &mut out, &mut outcome);
         }
         outcome.out = String::from_utf8_lossy(&out).into_owned();

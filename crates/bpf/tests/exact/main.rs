@@ -14,6 +14,8 @@ mod large;
 mod layouts;
 mod listings;
 mod machine;
+#[path = "../common/process.rs"]
+mod process;
 mod races;
 mod random;
 mod regexes;

@@ -83,7 +83,7 @@ fn run(
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let program: Program = reader::read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let mut kernel = Kernel::new(&program).unwrap_or_else(|why| panic!("{why}"));
-    let links = kernel.loaded.attach().expect("attached");
+    let links = kernel.host.loaded().attach().expect("attached");
     let work = Work::default();
     let end = Instant::now() + PATIENCE;
     std::thread::scope(|s| {

@@ -9,7 +9,7 @@ use spile_ir::storage::Storage;
 use spile_ir::testgen::{self, Config};
 use spile_ir::{GlobalKind, Inst, Program, Term, opt, reader, verify};
 
-use crate::machine::{Contents, Kernel, Outcome, go_to, kept, options};
+use crate::machine::{Contents, HostKind, Kernel, Outcome, kept, options};
 use crate::world::World;
 
 /// Runs of each program.
@@ -51,16 +51,28 @@ pub(crate) fn comparable(program: &Program, mut outcome: Outcome) -> Outcome {
     outcome
 }
 
+/// Compares all hosts with the interpreter.
 fn compare(program: &Program, share: Option<bool>) -> Verdict {
+    for host in HostKind::ALL {
+        match compare_in(host, program, share) {
+            Verdict::Same => {}
+            Verdict::Wrong(why) => return Verdict::Wrong(format!("{host:?}: {why}")),
+            refused @ Verdict::Refused(_) => return refused,
+        }
+    }
+    Verdict::Same
+}
+
+fn compare_in(host: HostKind, program: &Program, share: Option<bool>) -> Verdict {
     let options = Target { share, ..options() };
-    let mut kernel = match Kernel::with(program, &options) {
+    let mut kernel = match Kernel::in_host(host, program, &options) {
         Ok(kernel) => kernel,
         Err(e) if e.starts_with("compiler") => return Verdict::Refused(e),
         Err(e) => return Verdict::Wrong(e),
     };
     let mut world = World::new(program);
     for n in 0..RUNS {
-        go_to(n);
+        host.go_to(n);
         kernel.run(&args(n));
         world.run(&args(n));
     }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use spile_ir::reader;
 use spile_ir::regex::Regex;
 
-use crate::machine::{Kernel, go_to};
+use crate::machine::HostKind;
 use crate::random::{comparable, difference};
 use crate::world::World;
 
@@ -112,17 +112,20 @@ fn script(patterns: &[String], texts: &[String], limits: &str) -> String {
 
 fn run(text: &str, count: usize) {
     let program = reader::read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let mut kernel = Kernel::new(&program).unwrap_or_else(|why| panic!("{why}\n{text}"));
-    let mut world = World::new(&program);
-    for n in 0..count as u64 {
-        go_to(n);
-        kernel.run(&[n, 0]);
-        world.run(&[n, 0]);
+    for host in HostKind::ALL {
+        let mut kernel = host.load(&program);
+        let mut world = World::new(&program);
+        for n in 0..count as u64 {
+            host.go_to(n);
+            kernel.run(&[n, 0]);
+            world.run(&[n, 0]);
+        }
+        let got = comparable(&program, kernel.outcome());
+        let want = comparable(&program, world.outcome());
+        let same = got.out == want.out && got.errors == want.errors;
+        let why = difference(&got, &want, kernel.errors());
+        assert!(same, "{host:?}: {why}\n{text}");
     }
-    let got = comparable(&program, kernel.outcome());
-    let want = comparable(&program, world.outcome());
-    let same = got.out == want.out && got.errors == want.errors;
-    assert!(same, "{}\n{text}", difference(&got, &want, kernel.errors()));
 }
 
 fn strings(list: &[&str]) -> Vec<String> {

@@ -180,7 +180,8 @@ impl Width {
     pub(crate) fn bits(self) -> u8 {
         if self == Width::W64 { 64 } else { 32 }
     }
-    pub(crate) fn size(self) -> Size {
+    /// The size of its values.
+    pub fn size(self) -> Size {
         [Size::W, Size::DW][self as usize]
     }
 }

@@ -16,7 +16,7 @@ use spile_syntax::pretty;
 use spile_syntax::source::Sources;
 
 use crate::generate::Script;
-use crate::machine::{Contents, Kernel, Outcome, go_to, kept};
+use crate::machine::{Contents, HostKind, Kernel, Outcome, kept, options};
 use crate::shrink::parse;
 use crate::world::World;
 
@@ -184,18 +184,30 @@ fn difference(program: &Program, got: &Outcome, want: &Outcome) -> String {
     text
 }
 
-/// Runs in the kernel and in the interpreter; returns the interpreter's outcome.
+/// Runs in each host and in the interpreter; returns the interpreter's outcome.
 fn both(program: &Program) -> Result<Outcome, Verdict> {
-    let wrong = |kind, text: String| Err(Verdict::Wrong(kind, text));
     let (mut want, failed) = interpret(program);
     comparable(program, &mut want);
-    let mut kernel = match Kernel::new(program) {
+    for host in HostKind::ALL {
+        in_host(host, program, (&want, failed))?;
+    }
+    Ok(want)
+}
+
+/// Compares the outcome in a host with the interpreter's, of which so many string cuts may be missing.
+fn in_host(
+    host: HostKind,
+    program: &Program,
+    (want, failed): (&Outcome, u64),
+) -> Result<(), Verdict> {
+    let wrong = |kind, text: String| Err(Verdict::Wrong(kind, text));
+    let mut kernel = match Kernel::in_host(host, program, &options()) {
         Ok(kernel) => kernel,
         Err(e) if e.starts_with("compiler") => return wrong(FailureKind::Refused, e),
         Err(e) => return wrong(FailureKind::Rejected, e),
     };
     for n in 0..RUNS {
-        go_to(n);
+        host.go_to(n);
         kernel.run(&args(n));
     }
     let mut got = kernel.outcome();
@@ -217,13 +229,13 @@ fn both(program: &Program) -> Result<Outcome, Verdict> {
     let errors = kernel.errors();
     if got != seen || errors != want.errors.len() as u64 {
         let text = difference(program, &got, &seen);
-        let told = told(program, &want);
+        let told = told(program, want);
         return wrong(
             FailureKind::Kernel,
-            format!("{text}{errors} errors counted, wanted {told:#?}\n"),
+            format!("{host:?}: {text}{errors} errors counted, wanted {told:#?}\n"),
         );
     }
-    Ok(want)
+    Ok(())
 }
 
 /// Compares the outcomes of two programs of one script. Only the number of string cuts may differ

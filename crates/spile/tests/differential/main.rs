@@ -1,4 +1,4 @@
-//! Random scripts in the interpreter and in the kernel, optimised and not: all have the same
+//! Random scripts in the interpreter, in the kernel and as machine code, optimised and not: all have the same
 //! behaviour, and the verifier accepts every one. `SPILE_SOAK=N` runs N scripts from the seed
 //! `SPILE_SEED` on (`cargo xtask soak`). A failing script is shrunk; the result belongs into
 //! `cases`, which always run.
@@ -9,6 +9,8 @@ mod generate;
 #[allow(dead_code, reason = "what only the code generator's own tests use")]
 #[path = "../../../bpf/tests/exact/machine.rs"]
 mod machine;
+#[path = "../../../bpf/tests/common/process.rs"]
+mod process;
 mod shrink;
 mod statements;
 mod switches;
