@@ -295,8 +295,7 @@ impl FunctionTranslator<'_> {
             .b
             .ins()
             .atomic_rmw(of_width(width), MEMORY, rmw, at, value);
-        let keeps = [AtomicOp::Add, AtomicOp::Or, AtomicOp::And, AtomicOp::Xor];
-        if !keeps.contains(&op) {
+        if op.fetches() {
             self.set_wide(src, old);
         }
     }

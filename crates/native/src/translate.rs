@@ -230,12 +230,7 @@ impl<'a> FunctionTranslator<'a> {
     }
 
     fn run(mut self) -> Result<(), TranslateError> {
-        let mut next = 0;
-        let by_slot = self.function.insns.iter().map(|insn| {
-            let slot = next;
-            next += insn.slots() as usize;
-            (slot, *insn)
-        });
+        let by_slot = self.function.by_slot().map(|(slot, insn)| (slot, *insn));
         let by_slot: Vec<(usize, Insn)> = by_slot.collect();
         for leader in leaders(&by_slot) {
             let block = self.b.create_block();

@@ -120,7 +120,7 @@ impl AsmFunction {
     }
 
     /// The instructions with their slots.
-    fn by_slot(&self) -> impl Iterator<Item = (usize, &Insn)> {
+    pub fn by_slot(&self) -> impl Iterator<Item = (usize, &Insn)> {
         self.insns.iter().scan(0, |next, insn| {
             let slot = *next;
             *next += insn.slots() as usize;

@@ -555,7 +555,7 @@ impl Size {
 
 impl AtomicOp {
     /// Whether the operation gives the old value.
-    fn fetches(self) -> bool {
+    pub fn fetches(self) -> bool {
         use AtomicOp::{Add, And, Or, Xor};
         !matches!(self, Add | Or | And | Xor)
     }

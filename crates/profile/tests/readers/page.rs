@@ -429,7 +429,7 @@ fn there_is_a_picture() {
     assert!(bytes.len() > 50_000, "{} bytes", bytes.len());
 }
 
-/// The rows of the tables of counted events as texts, and what is said above them.
+/// Returns the rows of the tables of counted events, and the text above the tables.
 const EVENTS: &str = r##"
 const sections = [...document.querySelectorAll("section")].filter(s => s.firstChild.textContent.startsWith("Events"));
 found.tables = sections.map(s => [s.firstChild.textContent, ...[...s.querySelectorAll("tr")].map(r => [...r.cells].map(c => c.textContent).join("|"))]);

@@ -194,7 +194,7 @@ fn both(program: &Program) -> Result<Outcome, Verdict> {
     Ok(want)
 }
 
-/// Compares the outcome in a host with the interpreter's, of which so many string cuts may be missing.
+/// Compares the outcome in a host with the interpreter's. A host may lack up to `failed` of its string cuts.
 fn in_host(
     host: HostKind,
     program: &Program,
