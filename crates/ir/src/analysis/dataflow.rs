@@ -115,11 +115,20 @@ pub fn backward<A: Backward>(body: &Body, analysis: &A) -> Vec<A::Fact> {
     let mut starts = vec![analysis.end_fact(); body.blocks.len()];
     let nothing = analysis.end_fact();
     let mut fact = nothing.clone();
+    // A block is visited again only if a fact that it reads has changed since.
+    let (mut clock, mut visited, mut changed) =
+        (0u32, vec![0; body.blocks.len()], vec![0; body.blocks.len()]);
     let order = backwards(body);
     let mut again = true;
     while std::mem::take(&mut again) {
         for &id in &order {
             let block = &body.blocks[id.index()];
+            let last = visited[id.index()];
+            if last != 0 && block.successors().all(|to| changed[to.index()] < last) {
+                continue;
+            }
+            clock += 1;
+            visited[id.index()] = clock;
             fact.clone_from(&nothing);
             block
                 .term
@@ -131,7 +140,10 @@ pub fn backward<A: Backward>(body: &Body, analysis: &A) -> Vec<A::Fact> {
             if let Some(catch) = block.catch {
                 fact.join(&starts[catch.index()]);
             }
-            again |= starts[id.index()].join(&fact);
+            if starts[id.index()].join(&fact) {
+                changed[id.index()] = clock;
+                again = true;
+            }
         }
     }
     starts

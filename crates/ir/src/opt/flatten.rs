@@ -16,8 +16,8 @@ use super::inline::{calls, clear_registers, direct_calls, reached, shift_inst, s
 use crate::analysis::liveness::Liveness;
 use crate::*;
 
-/// Runs the pass on all kernel handlers; returns whether there was a call to flatten.
-pub fn run(program: &mut Program) -> bool {
+/// Runs the pass on all kernel handlers; returns the numbers of those that had a call to flatten.
+pub fn run(program: &mut Program) -> Vec<usize> {
     let todo: Vec<usize> = (0..program.handlers.len())
         .filter(|h| {
             let handler = &program.handlers[*h];
@@ -25,7 +25,7 @@ pub fn run(program: &mut Program) -> bool {
         })
         .collect();
     if todo.is_empty() {
-        return false;
+        return todo;
     }
     let empty = program.intern(b"");
     let reach = reachable_calls(program);
@@ -33,7 +33,7 @@ pub fn run(program: &mut Program) -> bool {
         let body = std::mem::take(&mut program.handlers[*h].body);
         program.handlers[*h].body = FlatBody::new(body, program, &reach, empty).add_dispatch();
     }
-    true
+    todo
 }
 
 /// By function: the functions that it can reach through one or more calls.

@@ -58,16 +58,15 @@ pub fn optimise(program: &mut Program, on: bool) {
         check(program, valid, "constants");
         drop_captures::run(program);
         check(program, valid, "keep");
-        rounds(program, valid);
+        let all = program.handlers.len() + program.funcs.len();
+        rounds(program, (0..all).collect(), valid);
     }
     let flat = flatten::run(program);
     check(program, valid, "flatten");
     if !on {
         return;
     }
-    if flat {
-        rounds(program, valid);
-    }
+    rounds(program, flat, valid);
     constants::drop_disabled_handlers(program, &read);
     for i in 0..program.handlers.len() {
         let mut body = std::mem::take(&mut program.handlers[i].body);
@@ -77,10 +76,9 @@ pub fn optimise(program: &mut Program, on: bool) {
     check(program, valid, "narrow");
 }
 
-/// The passes on single bodies, each until nothing changes in it: what they do to one depends on no
-/// other.
-fn rounds(program: &mut Program, valid: bool) {
-    let mut open: Vec<usize> = (0..program.handlers.len() + program.funcs.len()).collect();
+/// The passes on the bodies with these numbers ([`body`]), each until nothing changes in it: what they do to one
+/// depends on no other.
+fn rounds(program: &mut Program, mut open: Vec<usize>, valid: bool) {
     for round in 0..ROUNDS {
         let before: Vec<Body> = open.iter().map(|i| body(program, *i).clone()).collect();
         // The first round has replaced reads of what registers hold at the start.

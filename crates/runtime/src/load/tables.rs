@@ -98,6 +98,8 @@ pub struct KernelMap {
 
 /// Limits on the elements and bytes of one batch, which bound the memory for a large array.
 const BATCH: usize = 4096;
+/// Elements of the first batch: most tables have few, and the memory of a large batch costs more than they do.
+const FIRST_BATCH: usize = 64;
 const BATCH_BYTES: usize = 2 << 20;
 
 impl KernelMap {
@@ -113,11 +115,9 @@ impl KernelMap {
     fn fetch(&mut self, delete: bool) -> io::Result<Entries> {
         let (key_len, value_len) = (self.map.key_len(), self.map.value_len());
         let most = self.map.info().max_entries as usize;
+        let largest = (BATCH_BYTES / (key_len + value_len).max(1)).clamp(FIRST_BATCH, BATCH);
         // A whole bucket must fit; ENOSPC asks for a larger buffer.
-        let mut size = most.clamp(
-            64,
-            (BATCH_BYTES / (key_len + value_len).max(1)).clamp(64, BATCH),
-        );
+        let mut size = FIRST_BATCH;
         let (mut entries, mut cursor) = (Vec::new(), Vec::new());
         loop {
             let (keys, values) = &mut self.batch;
@@ -133,8 +133,9 @@ impl KernelMap {
                     if batch.done {
                         return Ok(entries);
                     }
+                    size = largest.max(size);
                 }
-                Err(e) if is_errno(&e, Errno::NOSPC) && size <= most.max(64) => size *= 2,
+                Err(e) if is_errno(&e, Errno::NOSPC) && size <= most.max(FIRST_BATCH) => size *= 2,
                 Err(e) => return Err(to_io_error(e)),
             }
         }
