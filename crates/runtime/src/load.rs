@@ -157,7 +157,7 @@ impl LoadedObject {
         let mut mapped = MappedObject::new(object, ahead).map_err(refused)?;
         let bss = mapped.state.take();
         let bss = bss.ok_or_else(|| Error::Internal("the object has no state memory".into()))?;
-        let state = StateMemory::map(&object.layout, bss.as_fd(), object.spec.bss_size as usize)?;
+        let state = StateMemory::map(&object.layout, &bss.into(), object.spec.bss_size as usize)?;
         if let Some(prepare) = prepare {
             prepare(&state);
         }

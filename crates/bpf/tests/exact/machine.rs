@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
 
 use crate::process::{self, Process};
 use rustix::thread::CpuSet;
@@ -20,7 +19,9 @@ use spile_runtime::shared::drain::{self, GlobalDeltas};
 use spile_runtime::shared::large_arrays::LargeElements;
 use spile_runtime::shared::maps::{ByteTable, FieldTable, HostTables};
 use spile_runtime::shared::ring_record::{self, FieldValue};
-use spile_runtime::shared::state::{StateMemory, cell_bytes, read_cell, read_keys, word_of};
+use spile_runtime::shared::state::{
+    HostMemory, StateMemory, cell_bytes, read_cell, read_keys, word_of,
+};
 
 /// The content of a global: one value, or elements by key.
 #[derive(Debug, Clone, PartialEq)]
@@ -136,10 +137,10 @@ impl Host {
         }
     }
 
-    fn memory(&self, name: &str) -> OwnedFd {
+    fn memory(&self, name: &str) -> HostMemory {
         match self {
-            Host::Kernel(loaded, _) => loaded.map_fd(name).expect("map"),
-            Host::Process(process) => process.memory(name),
+            Host::Kernel(loaded, _) => loaded.map_fd(name).expect("map").into(),
+            Host::Process(process) => process.memory(name).into(),
         }
     }
 
@@ -208,8 +209,10 @@ impl<'p> Kernel<'p> {
             HostKind::Process => {
                 let process =
                     Process::new(&object.spec).map_err(|e| format!("machine code: {e}"))?;
-                let (fd, bytes) = (process.state().as_fd(), object.spec.bss_size as usize);
-                let state = StateMemory::map(&object.layout, fd, bytes).expect("state memory");
+                let memory = process.state().try_clone().expect("a descriptor").into();
+                let bytes = object.spec.bss_size as usize;
+                let state = StateMemory::map(&object.layout, &memory, bytes);
+                let state = state.expect("state memory");
                 (Host::Process(process), state)
             }
         };

@@ -179,7 +179,7 @@ fn make_table(spec: MapSpec, words: &[u64]) -> io::Result<OwnedFd> {
         ..spec
     };
     let map = map_prealloc::create_map(&spec, None).map_err(to_io_error)?;
-    write(&map, 0, words.iter().copied())?;
+    write(&map.try_clone()?.into(), 0, words.iter().copied())?;
     Ok(map)
 }
 

@@ -12,6 +12,7 @@ use crate::error::{Error, to_io_error};
 use crate::load::LoadedObject;
 use crate::shared::grace::GracePeriod;
 use crate::shared::maps::{ByteTable, Entries, HostTables, SectionRunner};
+use crate::shared::state::HostMemory;
 
 impl HostTables for LoadedObject {
     fn table(&self, name: &str) -> Result<Box<dyn ByteTable>, Error> {
@@ -21,8 +22,8 @@ impl HostTables for LoadedObject {
         ))
     }
 
-    fn memory(&self, name: &str) -> Result<OwnedFd, Error> {
-        self.map_fd(name)
+    fn memory(&self, name: &str) -> Result<HostMemory, Error> {
+        self.map_fd(name).map(HostMemory::from)
     }
 
     fn critical_section(&self, layout: &CriticalLayout) -> Result<Option<SectionRunner>, Error> {

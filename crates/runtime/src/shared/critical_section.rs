@@ -2,7 +2,6 @@
 //! `crates/bpf/src/programs/critical_section.rs`): consistent copies of globals, made without this
 //! thread ever holding their locks.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -64,7 +63,7 @@ impl CriticalSection {
             };
             let bytes = (ENTRY + *key + *value) as usize * *max as usize;
             let bytes = bytes.next_multiple_of(rustix::param::page_size());
-            let memory = WordMemory::map(tables.memory(to)?.as_fd(), 0, bytes);
+            let memory = tables.memory(to)?.map(0, bytes);
             let memory = memory.map_err(|e| Error::System("mapping copies of arrays", e))?;
             Ok(Some(memory))
         };

@@ -27,6 +27,8 @@ pub enum GracePeriod {
     Visit,
     /// Calls `membarrier`.
     Barrier,
+    /// Watches the marks that handlers set: in processes, handlers can be preempted.
+    Busy,
 }
 
 impl GracePeriod {
@@ -42,9 +44,14 @@ impl GracePeriod {
     /// Waits until every handler that started before the call has ended. Returns false if that is
     /// not certain.
     pub fn wait(self, state: &StateMemory) -> bool {
-        (self == GracePeriod::Visit && visit().is_ok() && quiescent(state))
-            || barrier()
-            || by_busy(state)
+        match self {
+            GracePeriod::Visit => {
+                (visit().is_ok() && quiescent(state)) || barrier() || by_busy(state)
+            }
+            GracePeriod::Barrier => barrier() || by_busy(state),
+            // The barrier orders the caller's words before the look at the marks.
+            GracePeriod::Busy => barrier() && by_busy(state),
+        }
     }
 }
 

@@ -3,21 +3,20 @@
 
 use std::cell::OnceCell;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spile_cast::Cast;
 use spile_ir::interp::Cell;
 use spile_layout::{LargeLayout, PerCpuArray, ValueLayout};
 
-use crate::shared::state::{StateMemory, WordMemory, read_cell};
+use crate::shared::state::{HostMemory, StateMemory, WordMemory, read_cell};
 
 /// If at most one of this many groups of cells has a key, cells are cleared one by one.
 const FEW: u32 = 8;
 
 /// The elements of one array.
 pub struct LargeElements {
-    map: OwnedFd,
+    map: HostMemory,
     /// Bytes of one generation, and of all.
     size: usize,
     bytes: usize,
@@ -25,9 +24,9 @@ pub struct LargeElements {
 }
 
 impl LargeElements {
-    /// The elements in this map, whose memory is mapped when it is first needed; `double` means two
+    /// The elements in this memory, which is mapped when it is first needed; `double` means two
     /// generations.
-    pub fn new(map: OwnedFd, large: &LargeLayout, double: bool) -> LargeElements {
+    pub fn new(map: HostMemory, large: &LargeLayout, double: bool) -> LargeElements {
         let size = large.size().fit::<usize>();
         LargeElements {
             map,
@@ -42,7 +41,7 @@ impl LargeElements {
             Some(memory) => memory,
             None => {
                 let bytes = self.bytes.next_multiple_of(rustix::param::page_size());
-                let memory = WordMemory::map(&self.map, 0, bytes)?;
+                let memory = self.map.map(0, bytes)?;
                 self.memory.get_or_init(|| memory)
             }
         };
@@ -53,11 +52,12 @@ impl LargeElements {
     /// read it, and most arrays have few elements.
     fn map_used(&self, large: &LargeLayout) -> io::Result<WordMemory> {
         let page = rustix::param::page_size();
-        let head = WordMemory::map(&self.map, 0, page)?;
+        let head = self.map.map(0, page)?;
         let given = head.words()[LargeLayout::GIVEN as usize / 8].load(Ordering::Acquire);
         let given = given.min(large.slots.into()).fit::<usize>();
         let bytes = large.slots_offset() as usize + given * large.slot_size as usize;
-        WordMemory::map(&self.map, 0, bytes.min(self.bytes).next_multiple_of(page))
+        self.map
+            .map(0, bytes.min(self.bytes).next_multiple_of(page))
     }
 
     /// Calls back with each key and its delta, in the order of insertion, and zeroes them unless no

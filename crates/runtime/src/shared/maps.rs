@@ -2,14 +2,13 @@
 //! rest of the runtime. [`HostTables`] is what a host gives out: a kernel gives its maps, a simulated host plain memory.
 
 use std::io;
-use std::os::fd::OwnedFd;
 
 use spile_layout::ThreadField;
 use spile_layout::critical::CriticalLayout;
 
 use crate::error::Error;
 use crate::shared::grace::GracePeriod;
-use crate::shared::state::word_of;
+use crate::shared::state::{HostMemory, word_of};
 
 /// Elements as byte strings. The value of a per-CPU map has one value for each possible CPU, one
 /// after the other, each padded to a multiple of 8 bytes.
@@ -64,11 +63,11 @@ pub trait HostTables {
     /// There is no such table, or this process has no descriptor left.
     fn table(&self, name: &str) -> Result<Box<dyn ByteTable>, Error>;
 
-    /// A descriptor that maps the elements of an array of the layout.
+    /// The elements of an array of the layout.
     ///
     /// # Errors
     /// The same as for [`HostTables::table`].
-    fn memory(&self, name: &str) -> Result<OwnedFd, Error>;
+    fn memory(&self, name: &str) -> Result<HostMemory, Error>;
 
     /// The controller's critical section; `None` if the host refused it.
     ///

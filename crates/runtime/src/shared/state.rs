@@ -3,7 +3,7 @@
 //! atomic; only the mapping itself needs unsafe code.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -163,13 +163,34 @@ pub fn word_of(bytes: &[u8], offset: u32) -> u64 {
 /// Memory that contains the words: the elements of an array of the kernel.
 pub(crate) struct WordMemory(MappedPages);
 
-impl WordMemory {
-    /// Maps `bytes` bytes of an array map's elements, from offset `from` on; both are multiples of
-    /// the page size.
-    pub(crate) fn map(fd: impl AsFd, from: u64, bytes: usize) -> io::Result<WordMemory> {
-        MappedPages::new(fd, from, bytes, MapAccess::Write).map(WordMemory)
+/// Memory that a host shares: the elements of an array map, or a part of a file in memory.
+#[derive(Debug)]
+pub struct HostMemory {
+    file: OwnedFd,
+    /// Where it begins in the file, a multiple of the page size.
+    start: u64,
+}
+
+impl HostMemory {
+    /// The memory from an offset of a file on, which is a multiple of the page size.
+    pub fn new(file: OwnedFd, start: u64) -> HostMemory {
+        HostMemory { file, start }
     }
 
+    /// Maps `bytes` bytes from offset `from` on; both are multiples of the page size.
+    pub(crate) fn map(&self, from: u64, bytes: usize) -> io::Result<WordMemory> {
+        MappedPages::new(&self.file, self.start + from, bytes, MapAccess::Write).map(WordMemory)
+    }
+}
+
+/// The elements of an array map.
+impl From<OwnedFd> for HostMemory {
+    fn from(map: OwnedFd) -> HostMemory {
+        HostMemory::new(map, 0)
+    }
+}
+
+impl WordMemory {
     /// The words.
     pub(crate) fn words(&self) -> &[AtomicU64] {
         let (start, words) = (self.0.start().cast(), self.0.bytes() / 8);
@@ -193,15 +214,16 @@ impl StateMemory {
         layout.shared_size as usize + layout.cpu_stride as usize * layout.cpus as usize
     }
 
-    /// Maps the memory of the map `fd`, whose element has `len` bytes.
+    /// Maps memory with `len` bytes.
     ///
     /// # Errors
     /// The layout is invalid, or the memory cannot be mapped.
-    pub fn map(layout: &Layout, fd: BorrowedFd<'_>, len: usize) -> Result<StateMemory, Error> {
+    pub fn map(layout: &Layout, memory: &HostMemory, len: usize) -> Result<StateMemory, Error> {
         check(layout, len)?;
-        // The kernel maps whole pages of the array.
+        // The kernel maps whole pages.
         let bytes = len.next_multiple_of(rustix::param::page_size());
-        let memory = WordMemory::map(fd, 0, bytes)
+        let memory = memory
+            .map(0, bytes)
             .map_err(|e| Error::System("mapping the state memory", e))?;
         Ok(StateMemory {
             memory,

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -12,21 +11,21 @@ use crate::error::Error;
 use crate::shared::kernel_state::{BoxedTable, KernelState};
 use crate::shared::large_arrays::LargeElements;
 use crate::shared::maps::{ByteTable, Entries};
-use crate::shared::state::StateMemory;
+use crate::shared::state::{HostMemory, StateMemory};
 
 /// Memory of that many bytes, all zero.
-fn memory(bytes: usize) -> OwnedFd {
+fn memory(bytes: usize) -> HostMemory {
     let fd = memfd_create("test", MemfdFlags::CLOEXEC).expect("a descriptor");
     let bytes = bytes.next_multiple_of(rustix::param::page_size());
     ftruncate(&fd, bytes as u64).expect("memory");
-    fd
+    fd.into()
 }
 
 impl StateMemory {
     /// Memory of the right size, all zero.
     pub(crate) fn in_memory(layout: &Layout) -> Result<StateMemory, Error> {
         let bytes = StateMemory::size(layout);
-        StateMemory::map(layout, memory(bytes).as_fd(), bytes)
+        StateMemory::map(layout, &memory(bytes), bytes)
     }
 }
 

@@ -18,7 +18,7 @@ pub mod reader;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -36,6 +36,7 @@ use crate::error::Error;
 use crate::machine::parallel::compute;
 use crate::shared::maps::{ByteTable, HostTables};
 use crate::shared::ring_record::FieldValue;
+use crate::shared::state::HostMemory;
 use copies::StackCopies;
 pub use jit_names::JitNames;
 use names::{NameTables, linked_at, loaded_size, symbol_at};
@@ -89,7 +90,7 @@ struct KnownFile {
 /// The known files, and the tables that handlers search.
 pub struct UserFiles {
     files: Box<dyn ByteTable>,
-    rows: OwnedFd,
+    rows: HostMemory,
     /// Whether stacks are unwound, which needs rows. Without them none are loaded.
     unwinds: bool,
     /// The symbols that kernel handlers inspect.

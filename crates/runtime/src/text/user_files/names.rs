@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -15,7 +14,7 @@ use spile_layout::{BEHIND, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MA
 use crate::error::Error;
 use crate::machine::parallel::compute;
 use crate::shared::maps::{ByteTable, HostTables};
-use crate::shared::state::WordMemory;
+use crate::shared::state::HostMemory;
 
 /// Bit 31 of a position: it is in memory behind the file's content.
 const BEHIND_BIT: u64 = 1 << 31;
@@ -38,9 +37,9 @@ pub struct FileTables {
 /// The tables that handlers search.
 pub struct NameTables {
     files: Box<dyn ByteTable>,
-    rows: OwnedFd,
-    names: OwnedFd,
-    lines: Option<OwnedFd>,
+    rows: HostMemory,
+    names: HostMemory,
+    lines: Option<HostMemory>,
     rows_used: usize,
     words_used: usize,
     lines_used: usize,
@@ -221,7 +220,7 @@ fn push(words: &mut Vec<u64>, base: u64, size: u64, name: &str) {
 /// Writes words to a table's memory. Only the affected pages are mapped, and only for this time: the whole table
 /// would count as the session's memory.
 pub(crate) fn write(
-    map: &OwnedFd,
+    map: &HostMemory,
     first: usize,
     words: impl Iterator<Item = u64>,
 ) -> io::Result<()> {
@@ -232,7 +231,7 @@ pub(crate) fn write(
     let page = rustix::param::page_size() / 8;
     let from = first / page * page;
     let to = (first + words.len()).next_multiple_of(page);
-    let memory = WordMemory::map(map.as_fd(), 8 * from as u64, 8 * (to - from))?;
+    let memory = map.map(8 * from as u64, 8 * (to - from))?;
     for (to, word) in memory.words()[first - from..].iter().zip(words) {
         // Handlers look here once the file is in the map of files, which takes a system call.
         to.store(word, Ordering::Relaxed);

@@ -34,7 +34,7 @@ use crate::options::{ExternalSource, SessionOptions};
 use crate::shared::grace::GracePeriod;
 use crate::shared::kernel_state::KernelState;
 use crate::shared::maps::{ByteTable, Entries, HostTables, SectionRunner};
-use crate::shared::state::StateMemory;
+use crate::shared::state::{HostMemory, StateMemory};
 use crate::shared::tests::PlainMap;
 use crate::{Outcome, Session};
 
@@ -237,7 +237,7 @@ impl HostTables for Tables {
         Ok(Box::new(self.0[name].clone()))
     }
 
-    fn memory(&self, name: &str) -> Result<OwnedFd, Error> {
+    fn memory(&self, name: &str) -> Result<HostMemory, Error> {
         panic!("large arrays are not simulated: {name}");
     }
 
