@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// What code refers to outside of itself. The host has an address for each.
+/// What code refers to outside of itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostSymbol {
     /// The state memory (`.bss`).
     State,
     /// Constants (`.rodata`).
     Constants,
-    /// A map: the value that helpers get for it.
+    /// A map: the description that the library gets for it.
     Map(Arc<str>),
-    /// A helper, by the kernel's number: a function of the C convention with five words and one as the result.
-    Helper(u32),
 }
 
 impl fmt::Display for HostSymbol {
@@ -23,7 +21,6 @@ impl fmt::Display for HostSymbol {
             HostSymbol::State => f.write_str("the state memory"),
             HostSymbol::Constants => f.write_str("constants"),
             HostSymbol::Map(name) => write!(f, "the map {name}"),
-            HostSymbol::Helper(number) => write!(f, "the helper {number}"),
         }
     }
 }
@@ -46,10 +43,6 @@ pub struct NativeCode {
     pub(crate) references: Vec<Reference>,
 }
 
-/// A way to a function that can be anywhere: `jmp *(%rip)`, and its address.
-const FAR_JUMP: [u8; 6] = [0xff, 0x25, 0, 0, 0, 0];
-const FAR: usize = FAR_JUMP.len() + size_of::<u64>();
-
 impl NativeCode {
     /// The position of a function.
     #[must_use]
@@ -57,55 +50,37 @@ impl NativeCode {
         self.functions.get(name).copied()
     }
 
-    /// The helpers that it calls.
-    fn helpers(&self) -> BTreeMap<u32, usize> {
-        let numbers = self.references.iter().filter_map(|r| match r.to {
-            HostSymbol::Helper(number) => Some((number, 0)),
-            _ => None,
-        });
-        let mut helpers: BTreeMap<u32, usize> = numbers.collect();
-        let end = self.bytes.len().next_multiple_of(16);
-        for (position, at) in helpers.values_mut().zip((end..).step_by(FAR)) {
-            *position = at;
-        }
-        helpers
+    /// Puts a function behind the others; returns its position.
+    pub(crate) fn function_at_end(&mut self, name: &str, code: &[u8]) -> usize {
+        let start = self.bytes.len().next_multiple_of(16);
+        self.bytes.resize(start, 0xcc);
+        self.bytes.extend_from_slice(code);
+        self.functions.insert(name.into(), start);
+        start
     }
 
-    /// Length in bytes of what [`NativeCode::link`] gives.
+    /// Length in bytes.
     #[must_use]
     pub fn length(&self) -> usize {
-        self.bytes.len().next_multiple_of(16) + self.helpers().len() * FAR
+        self.bytes.len()
     }
 
-    /// The code for the address `base`, with a way to each helper behind it. `address` has the addresses of symbols.
+    /// The code, for symbols at these distances from its first byte. It has no addresses of its own, so it is the
+    /// same at any place.
     ///
     /// # Errors
-    /// A symbol has no address, or is more than 2 GB away and no helper.
-    pub fn link(
-        &self,
-        base: u64,
-        address: impl Fn(&HostSymbol) -> Option<u64>,
-    ) -> Result<Vec<u8>, Unlinked> {
-        let helpers = self.helpers();
-        let address = |symbol: &HostSymbol| address(symbol).ok_or_else(|| Unlinked(symbol.clone()));
+    /// A symbol has no distance, or is more than 2 GB away.
+    pub fn link(&self, distance: impl Fn(&HostSymbol) -> Option<i64>) -> Result<Vec<u8>, Unlinked> {
         let mut bytes = self.bytes.clone();
-        bytes.resize(self.length(), 0xcc);
-        for (number, at) in &helpers {
-            let to = address(&HostSymbol::Helper(*number))?;
-            let jump = [&FAR_JUMP[..], &to.to_le_bytes()].concat();
-            bytes[*at..*at + FAR].copy_from_slice(&jump);
-        }
         for Reference { at, addend, to } in &self.references {
-            let target = match to {
-                HostSymbol::Helper(number) => base + helpers[number] as u64,
-                symbol => address(symbol)?,
-            };
-            let from = base + *at as u64;
-            let distance = target
-                .wrapping_sub(from)
-                .cast_signed()
-                .wrapping_add(*addend);
-            let distance = i32::try_from(distance).map_err(|_| Unlinked(to.clone()))?;
+            let unlinked = || Unlinked(to.clone());
+            let target = distance(to).ok_or_else(unlinked)?;
+            let distance = i64::try_from(*at)
+                .ok()
+                .and_then(|at| target.checked_sub(at));
+            let distance = distance.and_then(|d| d.checked_add(*addend));
+            let distance = distance.and_then(|d| i32::try_from(d).ok());
+            let distance = distance.ok_or_else(unlinked)?;
             bytes[*at..*at + 4].copy_from_slice(&distance.to_le_bytes());
         }
         Ok(bytes)

@@ -6,6 +6,8 @@ use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, MemFlagsData, Type, Value}
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Callee, Cond, Insn, Reg, Size, Src, Swap, Width};
 
+use crate::library::Primitive;
+use crate::thread::at;
 use crate::translate::{FunctionTranslator, TranslateError};
 
 /// Any access may fault; none is known to be aligned.
@@ -66,6 +68,10 @@ impl FunctionTranslator<'_> {
                 target,
             } if target.cast_unsigned() == Helper::Loop as u32 => self.repeat(),
             Insn::Call { callee, target } => {
+                if let Some(result) = self.immediate(callee, target) {
+                    self.set(Reg::R0, result);
+                    return Ok(true);
+                }
                 let function = self.called(slot, insn, callee, target)?;
                 let arguments = [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5].map(|r| self.get(r));
                 let call = self.b.ins().call(function, &arguments);
@@ -75,6 +81,55 @@ impl FunctionTranslator<'_> {
             insn => self.value(insn),
         }
         Ok(true)
+    }
+
+    /// The result of a call that is a few instructions: of a primitive, or of a helper that loads from the thread's
+    /// record.
+    fn immediate(&mut self, callee: Callee, target: i32) -> Option<Value> {
+        let helper = |helper: Helper| helper.id() == target.cast_unsigned();
+        let record = |this: &mut Self| this.b.ins().get_pinned_reg(I64);
+        let mut field = |ty: Type, at: i32| {
+            let record = record(self);
+            self.b.ins().load(ty, MEMORY, record, at)
+        };
+        Some(match (callee, Primitive::of(target)) {
+            (Callee::Kfunc, Some(Primitive::Thread)) => record(self),
+            (Callee::Kfunc, Some(Primitive::Load)) => {
+                let address = self.get(Reg::R1);
+                self.b.ins().atomic_load(I64, MEMORY, address)
+            }
+            (Callee::Kfunc, Some(Primitive::Call)) => {
+                let function = self.get(Reg::R1);
+                let mut arguments =
+                    [Reg::R2, Reg::R3, Reg::R4, Reg::R5, Reg::R5].map(|r| self.get(r));
+                arguments[4] = self.b.ins().iconst(I64, 0);
+                let convention = self.convention();
+                let call = self.b.ins().call_indirect(convention, function, &arguments);
+                self.b.inst_results(call)[0]
+            }
+            (Callee::Helper, _) if helper(Helper::GetSmpProcessorId) => {
+                let slot = field(I32, at::SLOT);
+                self.b.ins().uextend(I64, slot)
+            }
+            (Callee::Helper, _) if helper(Helper::GetCurrentPidTgid) => field(I64, at::TID),
+            (Callee::Helper, _) if helper(Helper::GetCurrentUidGid) => field(I64, at::UID),
+            (Callee::Helper, _) if helper(Helper::GetAttachCookie) => field(I64, at::COOKIE),
+            (Callee::Helper, _)
+                if helper(Helper::GetCurrentTask) || helper(Helper::GetCurrentTaskBtf) =>
+            {
+                record(self)
+            }
+            (Callee::Helper, _) if helper(Helper::GetCurrentComm) => {
+                // Handlers have space for a name, and ask for all of it.
+                let words = [0, 8].map(|offset| field(I64, at::COMM + offset));
+                let to = self.get(Reg::R1);
+                for (word, offset) in words.into_iter().zip([0, 8]) {
+                    self.b.ins().store(MEMORY, word, to, offset);
+                }
+                self.b.ins().iconst(I64, 0)
+            }
+            _ => return None,
+        })
     }
 
     /// Translates an instruction that only computes, or accesses memory.

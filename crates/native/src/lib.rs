@@ -1,18 +1,25 @@
 //! Machine code from compiled handlers: a process as a host beside the kernel.
 //!
 //! ```text
-//! functions of eBPF ──translate──► Code: machine code, positions, references
-//!                                  ──link──► the bytes for one address of one process
+//! functions of eBPF ──translate──► machine code, positions, references ──link──► the text of an image
+//! maps, .bss, .rodata ─────────────────────────────────────────────────────────► the rest of the image
 //! ```
-//! In: the functions that the compiler hands to the loader. Out: code with the same results. It is position-independent,
-//! calls no library, and reaches the host (its state, tables and helpers) within 2 GB of itself, so that the code of one
-//! session serves all processes that map it. What the host is, and how code gets into a process, is not decided here.
+//! In: what the compiler hands to the loader. Out: one file that any process can map at any address, whose functions
+//! have the results that programs have in the kernel. They call no C library, allocate nothing, and use general
+//! registers only. Helpers are functions of the image, from the run-time library ([`spile_lir::library::host`]). How an
+//! image gets into a process, and what calls its functions, is not decided here.
 //!
 //! | module | its one job |
 //! |---|---|
+//! | [`image`] | the file: text, constants, state, tables, records of threads |
+//! | [`table`] | hash tables and arrays, for the controller |
+//! | [`ring`] | the reader of records |
+//! | [`thread`] | the record of a thread |
+//! | `memory` | an image that is mapped, as atomic words |
 //! | [`code`] | machine code with references, and their places |
-//! | `instructions` | what single instructions do |
 //! | [`translate`] | functions of eBPF as Cranelift's functions, and those as code |
+//! | `instructions` | what single instructions do |
+//! | `library` | helpers as functions, primitives as instructions |
 
 #![cfg_attr(not(test), warn(clippy::cast_lossless))]
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
@@ -20,5 +27,11 @@
 #![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
 
 pub mod code;
+pub mod image;
 mod instructions;
+mod library;
+mod memory;
+pub mod ring;
+pub mod table;
+pub mod thread;
 pub mod translate;

@@ -22,8 +22,10 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use spile_cast::Cast;
 use spile_ebpf::isa::asm::{AsmFunction, RelocTarget, Section};
 use spile_ebpf::isa::insn::{Callee, Insn, Reg};
+use spile_lir::library::host;
 
 use crate::code::{HostSymbol, NativeCode, Reference};
+use crate::library::{self, Primitive};
 
 /// Bytes of an eBPF stack.
 const STACK: u32 = 512;
@@ -70,6 +72,8 @@ fn machine() -> Result<OwnedTargetIsa, String> {
         ("opt_level", "speed"),
         ("is_pic", "false"),
         ("enable_probestack", "false"),
+        // The current thread's record.
+        ("enable_pinned_reg", "true"),
     ] {
         flags.set(name, value).map_err(|e| e.to_string())?;
     }
@@ -78,16 +82,21 @@ fn machine() -> Result<OwnedTargetIsa, String> {
     isa.map_err(|e| e.to_string())
 }
 
-/// The machine code of an object's functions.
+/// The machine code of an object's functions, and of the library that answers its helpers.
 ///
 /// # Errors
 /// See [`TranslateError`].
 pub fn translate<'f>(
     functions: impl IntoIterator<Item = &'f AsmFunction>,
 ) -> Result<NativeCode, TranslateError> {
-    let functions: Vec<_> = functions.into_iter().collect();
+    let refused = |why| TranslateError::Refused("the library".into(), why);
+    let library = library::functions().map_err(|e| refused(e.to_string()))?;
+    let functions = functions.into_iter();
+    let functions: Vec<&AsmFunction> = functions.map(|f| f as &_).chain(&library).collect();
     let isa = machine().map_err(|why| TranslateError::Refused("the processor".into(), why))?;
-    let numbers: BTreeMap<&str, u32> = functions.iter().map(|f| &*f.name).zip(0..).collect();
+    let stub = [host::SYSTEM_CALL];
+    let names: Vec<&str> = functions.iter().map(|f| &*f.name).chain(stub).collect();
+    let numbers: BTreeMap<&str, u32> = names.iter().copied().zip(0..).collect();
     let mut builder = FunctionBuilderContext::new();
     let mut context = Context::new();
     let mut code = NativeCode::default();
@@ -110,10 +119,7 @@ pub fn translate<'f>(
         let compiled = context
             .compiled_code()
             .ok_or_else(|| refused("no code".into()))?;
-        let start = code.bytes.len().next_multiple_of(16);
-        code.bytes.resize(start, 0xcc);
-        code.bytes.extend_from_slice(compiled.code_buffer());
-        code.functions.insert(function.name.clone(), start);
+        let start = code.function_at_end(&function.name, compiled.code_buffer());
         for reloc in compiled.buffer.relocs() {
             let at = start + reloc.offset as usize;
             let FinalizedRelocTarget::ExternalName(ExternalName::User(name)) = reloc.target else {
@@ -133,9 +139,10 @@ pub fn translate<'f>(
             }
         }
     }
+    code.function_at_end(host::SYSTEM_CALL, &library::SYSTEM_CALL);
     for (at, addend, number) in inner {
-        let name = &functions[number as usize].name;
-        let too_far = || TranslateError::Refused(name.clone(), "it is too far away".into());
+        let name = names[number as usize];
+        let too_far = || TranslateError::Refused(name.into(), "it is too far away".into());
         let distance = i32::try_from(code.functions[name].cast_signed() - at.cast_signed());
         let distance = distance.ok().zip(i32::try_from(addend).ok());
         let distance = distance.and_then(|(n, addend)| n.checked_add(addend));
@@ -352,11 +359,12 @@ impl<'a> FunctionTranslator<'a> {
     ) -> Result<FuncRef, TranslateError> {
         match (callee, self.relocs.get(&slot).copied()) {
             (Callee::Subprogram, Some(RelocTarget::Call(name))) => self.object_function(name),
-            (Callee::Helper, None) => {
-                let number = self
-                    .symbols
-                    .number(HostSymbol::Helper(target.cast_unsigned()));
-                Ok(self.callee(UserExternalName::new(SYMBOLS, number)))
+            (Callee::Helper, None) => match library::answer(target.cast_unsigned()) {
+                Some(name) => self.object_function(name),
+                None => Err(self.unknown(slot, insn)),
+            },
+            (Callee::Kfunc, None) if Primitive::of(target) == Some(Primitive::SystemCall) => {
+                self.object_function(host::SYSTEM_CALL)
             }
             _ => Err(self.unknown(slot, insn)),
         }
@@ -427,12 +435,11 @@ mod tests {
             asm.mov(R0, R1);
         });
         let code = translate([&reads]).expect("machine code");
-        let base = 1 << 40;
-        let near = code.link(base, |_| Some(base - (1 << 30)));
+        let near = code.link(|_| Some(-(1 << 30)));
         assert_eq!(near.map(|bytes| bytes.len()), Ok(code.length()));
-        for address in [None, Some(base + (1 << 32)), Some(0)] {
-            let refused = code.link(base, |_| address);
-            assert_eq!(refused, Err(Unlinked(HostSymbol::State)), "{address:?}");
+        for distance in [None, Some(1 << 32), Some(i64::MIN)] {
+            let refused = code.link(|_| distance);
+            assert_eq!(refused, Err(Unlinked(HostSymbol::State)), "{distance:?}");
         }
     }
 }

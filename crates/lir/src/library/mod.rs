@@ -32,6 +32,7 @@
 //! | `usermem` | memory of the program that is not mapped, from the page cache |
 //! | `unwind` | unwinding of user stacks |
 //! | `arguments` | arguments of system calls as text, a module of its own that knows the host's layout |
+//! | `host` | what a process answers in place of the kernel: tables, the ring, reads, time |
 //! | `routine` | the requests of hosts as values |
 //!
 //! A new function that is the same for all callers is a row of `FUNCTIONS`; one that has a layout is a
@@ -63,6 +64,7 @@ pub mod decimal;
 pub mod defer;
 pub mod eviction;
 pub mod heap;
+pub mod host;
 pub mod iterations;
 pub mod large;
 pub mod lock;
