@@ -28,6 +28,7 @@ TEST_DEPS := pkg-config libelf-dev zlib1g-dev libc6-dev-arm64-cross \
 	qemu-system-x86 \
 	zsh fish systemd rpm \
 	python3-venv chromium-headless-shell linux-perf \
+	musl-tools \
 	clang libomp-dev gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev \
 	slurmctld slurmd slurm-client \
 	ruby php-cli

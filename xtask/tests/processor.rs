@@ -18,6 +18,10 @@ const HOMES: &[(&str, &str)] = &[
         "crates/kernel/src/cycles.rs",
         "an instruction without a system call",
     ),
+    (
+        "crates/inject/src/processor/",
+        "writes and moves instructions",
+    ),
     ("crates/sdt/src/", "assembler text of markers"),
     (
         "crates/syntax/src/preproc/env.rs",

@@ -20,6 +20,7 @@ const UNSAFE: &[&str] = &[
     "crates/kernel/src",
     "crates/runtime/src",
     "crates/debuginfo/src",
+    "crates/inject/src",
     "crates/sdt/src",
     "crates/tools/src",
 ];

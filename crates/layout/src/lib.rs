@@ -16,6 +16,7 @@
 //! | `records` | what handlers send: output, errors, requests |
 //! | `symbolic` | forms of texts in records and strings that only the controller can render |
 //! | [`critical`] | consistent copies of globals for the controller |
+//! | [`thread_record`] | who a thread is, for handlers that run in a process |
 //!
 //! # Tables
 //! | name | what |
@@ -41,6 +42,7 @@ pub mod plan;
 mod records;
 mod symbolic;
 mod tables;
+pub mod thread_record;
 mod words;
 
 use spile_ir::HandlerId;

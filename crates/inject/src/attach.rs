@@ -1,0 +1,386 @@
+//! Attaches hooks to a process, and detaches them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use spile_cast::Cast;
+
+use crate::error::{Error, Refusal};
+use crate::image::{FunctionHook, ProcessImage};
+use crate::mapped::Mapper;
+use crate::place::Place;
+use crate::process::{Mapping, Memory, Status, mappings};
+use crate::processor::relocate::{self, Displaced, JUMP, Moves};
+use crate::processor::{entry, find, frames};
+use crate::ptrace;
+use crate::remote::{self, Remote};
+use crate::threads::Stopped;
+
+/// Entry code of a hook is not longer, nor is the routine that finds a record.
+const ENTRY: u64 = 640;
+const FIND: u64 = 2048;
+const ALIGNED: u64 = 16;
+
+/// How often and how long to wait for threads to leave entry code.
+const TRIES: u32 = 1000;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A place in a process, and what it has instead of its first instructions.
+#[derive(Debug)]
+struct Patch {
+    at: u64,
+    before: Vec<u8>,
+    after: Vec<u8>,
+    moves: Moves,
+}
+
+/// A process with hooks. They stay when this is dropped: only [`Attached::detach`] removes them.
+#[derive(Debug)]
+pub struct Attached {
+    pid: u32,
+    place: Place,
+    patches: Vec<Patch>,
+    refused: Vec<(u64, Refusal)>,
+    stopped: Duration,
+}
+
+impl Attached {
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Number of functions that are hooked.
+    #[must_use]
+    pub fn hooked(&self) -> usize {
+        self.patches.len()
+    }
+
+    /// The functions that are not, with the reasons.
+    #[must_use]
+    pub fn refused(&self) -> &[(u64, Refusal)] {
+        &self.refused
+    }
+
+    /// The address of the image in the process.
+    #[must_use]
+    pub fn image(&self) -> u64 {
+        self.place.image
+    }
+
+    /// How long all threads stood at once. One stood longer, to map the image.
+    #[must_use]
+    pub fn stopped(&self) -> Duration {
+        self.stopped
+    }
+
+    /// Removes the hooks and the image. Returns how long the threads stood at once at most.
+    ///
+    /// # Errors
+    /// The process has ended, or cannot be traced; or a thread stays in a handler.
+    pub fn detach(self) -> Result<Duration, Error> {
+        tracer(|| self.leave())
+    }
+
+    fn leave(&self) -> Result<Duration, Error> {
+        let memory = Memory::open(self.pid)?;
+        let at = remote::instruction(&outside(&self.place, mappings(self.pid)?), &memory)?;
+        let mut longest = Duration::ZERO;
+        let mut inside = None;
+        for _ in 0..TRIES {
+            let since = Instant::now();
+            let mut threads = Stopped::one(self.pid)?;
+            threads.stop_all(self.pid)?;
+            for patch in &self.patches {
+                // What somebody else wrote there stays.
+                if memory.read(patch.at, JUMP) == patch.after[..JUMP.fit()] {
+                    memory.write(patch.at, &patch.before)?;
+                }
+            }
+            inside = self.inside(&threads, &memory)?;
+            threads.keep_one();
+            longest = longest.max(since.elapsed());
+            if inside.is_none() {
+                // Nobody can come back there.
+                self.unmap(&threads, &memory, at)?;
+                return Ok(longest);
+            }
+            drop(threads);
+            std::thread::sleep(PAUSE);
+        }
+        Err(Error::Lingering(inside.unwrap_or(self.pid)))
+    }
+
+    /// A thread that will go on in what we mapped.
+    fn inside(&self, threads: &Stopped, memory: &Memory) -> Result<Option<u32>, Error> {
+        let maps = mappings(self.pid)?;
+        for tid in &threads.tids {
+            let all = frames::resumes(*tid, &maps, memory, |a| self.place.top(a))?;
+            if all.iter().any(|(_, address)| self.place.contains(*address)) {
+                return Ok(Some(*tid));
+            }
+        }
+        Ok(None)
+    }
+
+    fn unmap(&self, threads: &Stopped, memory: &Memory, at: u64) -> Result<(), Error> {
+        let remote = Remote::new(threads.tids[0], threads.seized)?;
+        let mapper = Mapper {
+            pid: self.pid,
+            remote: &remote,
+            at,
+            memory,
+            place: self.place,
+        };
+        mapper.unmap()?;
+        remote.finish()
+    }
+}
+
+/// Runs in a thread of its own: what it traces and cannot let go is let go by its end.
+fn tracer<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+    let work = || {
+        ptrace::sleep_precisely();
+        work()
+    };
+    std::thread::scope(
+        |scope| match std::thread::Builder::new().spawn_scoped(scope, work) {
+            Ok(thread) => thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(e) => Err(Error::System("start a thread", e)),
+        },
+    )
+}
+
+/// The mappings that are not ours.
+fn outside(place: &Place, maps: Vec<Mapping>) -> Vec<Mapping> {
+    maps.into_iter()
+        .filter(|m| !place.contains(m.start))
+        .collect()
+}
+
+/// Hooks functions of a running process.
+///
+/// # Errors
+/// It cannot be traced, has no room, or no function can be hooked. It then runs on as before.
+pub fn attach(pid: u32, image: &ProcessImage, hooks: &[FunctionHook]) -> Result<Attached, Error> {
+    let plan = Plan::new(pid, image, hooks)?;
+    tracer(|| {
+        let stopped = plan.carry_out(image, Stopped::one(pid)?)?;
+        Ok(plan.attached(stopped))
+    })
+}
+
+/// Hooks functions of a child that the calling thread traces, and that stands behind its `execve`. It still stands there
+/// afterwards.
+///
+/// # Errors
+/// See [`attach`].
+pub fn attach_at_start(
+    pid: u32,
+    image: &ProcessImage,
+    hooks: &[FunctionHook],
+) -> Result<Attached, Error> {
+    let plan = Plan::new(pid, image, hooks)?;
+    let stopped = plan.carry_out(image, Stopped::at_start(pid)?)?;
+    Ok(plan.attached(stopped))
+}
+
+/// All that can be known before the threads stop.
+struct Plan {
+    pid: u32,
+    memory: Memory,
+    /// The address of an instruction that calls the kernel.
+    call: u64,
+    place: Place,
+    patches: Vec<Patch>,
+    refused: Vec<(u64, Refusal)>,
+    code: OwnedFd,
+}
+
+impl Plan {
+    fn new(pid: u32, image: &ProcessImage, hooks: &[FunctionHook]) -> Result<Plan, Error> {
+        let (status, own) = (Status::read(pid), Status::read(std::process::id()));
+        match (status, own) {
+            (Err(_), _) => return Err(Error::Ended),
+            (Ok(status), _) if status.zombie => return Err(Error::Ended),
+            (Ok(status), Ok(own)) if status.filtered_more_than(&own) => {
+                return Err(Error::Filtered);
+            }
+            (Ok(_), _) => {}
+        }
+        let memory = Memory::open(pid)?;
+        let maps = mappings(pid)?;
+        let call = remote::instruction(&maps, &memory)?;
+        let mut refused = Vec::new();
+        let displaced = displaced(&memory, hooks, &mut refused);
+        let functions: Vec<u64> = displaced.iter().map(|(_, d)| d.at).collect();
+        if functions.is_empty() {
+            return Err(Error::Refused(refused));
+        }
+        let length = FIND + ENTRY * functions.len() as u64;
+        let place = Place::find(&maps, image, length, &functions)?;
+        let (code, patches) = assemble(&place, &displaced, &mut refused)?;
+        if patches.is_empty() {
+            return Err(Error::Refused(refused));
+        }
+        Ok(Plan {
+            pid,
+            memory,
+            call,
+            place,
+            patches,
+            refused,
+            code: sealed(&code).map_err(|e| Error::System("make a file in memory", e.into()))?,
+        })
+    }
+
+    /// Maps all by one stopped thread, then writes the jumps while all stand: all, or nothing. Returns how long all stood.
+    fn carry_out(&self, image: &ProcessImage, mut threads: Stopped) -> Result<Duration, Error> {
+        let with_one = |threads: &Stopped, work: &dyn Fn(&Mapper) -> Result<(), Error>| {
+            let remote = Remote::new(threads.tids[0], threads.seized)?;
+            let result = work(&Mapper {
+                pid: self.pid,
+                remote: &remote,
+                at: self.call,
+                memory: &self.memory,
+                place: self.place,
+            });
+            result.and(remote.finish())
+        };
+        with_one(&threads, &|mapper| mapper.map(image, self.code.as_fd()))?;
+        let since = Instant::now();
+        let written = threads
+            .stop_all(self.pid)
+            .and_then(|()| self.write(&threads));
+        if let Err(error) = written {
+            for patch in &self.patches {
+                // It had these bytes before.
+                let _ = self.memory.write(patch.at, &patch.before);
+            }
+            let _ = with_one(&threads, &|mapper| mapper.unmap());
+            return Err(error);
+        }
+        drop(threads);
+        Ok(since.elapsed())
+    }
+
+    /// Writes the jumps, and moves threads from instructions that are no more to their copies.
+    fn write(&self, threads: &Stopped) -> Result<(), Error> {
+        let maps = mappings(self.pid)?;
+        let mut moved = Vec::new();
+        for tid in &threads.tids {
+            for (which, address) in frames::resumes(*tid, &maps, &self.memory, |_| None)? {
+                let to = self
+                    .patches
+                    .iter()
+                    .flat_map(|p| &p.moves)
+                    .find(|(from, _)| *from == address);
+                moved.extend(to.map(|(_, to)| (*tid, which, *to)));
+            }
+        }
+        for patch in &self.patches {
+            if self.memory.read(patch.at, patch.before.len() as u64) != patch.before {
+                // Unless it has no memory any more.
+                mappings(self.pid)?;
+                return Err(Error::Changed(patch.at));
+            }
+        }
+        self.patches
+            .iter()
+            .try_for_each(|p| self.memory.write(p.at, &p.after))?;
+        moved
+            .into_iter()
+            .try_for_each(|(tid, which, to)| frames::move_to(tid, &self.memory, which, to))
+    }
+
+    fn attached(self, stopped: Duration) -> Attached {
+        Attached {
+            pid: self.pid,
+            place: self.place,
+            patches: self.patches,
+            refused: self.refused,
+            stopped,
+        }
+    }
+}
+
+/// What jumps replace in the functions that can be hooked.
+fn displaced<'h>(
+    memory: &Memory,
+    hooks: &'h [FunctionHook],
+    refused: &mut Vec<(u64, Refusal)>,
+) -> Vec<(&'h FunctionHook, Displaced)> {
+    let mut all: Vec<(&FunctionHook, Displaced)> = Vec::new();
+    let mut sorted: Vec<&FunctionHook> = hooks.iter().collect();
+    sorted.sort_by_key(|h| h.address);
+    for hook in sorted {
+        let length = hook.size.clamp(relocate::SHORT, relocate::READ);
+        let code = memory.read(hook.address, length);
+        match relocate::displaced(hook.address, hook.size, &code) {
+            Ok(found) if all.last().is_some_and(|(_, d)| d.end() > found.at) => {
+                refused.push((hook.address, Refusal::Overlap));
+            }
+            Ok(found) => all.push((hook, found)),
+            Err(why) => refused.push((hook.address, why)),
+        }
+    }
+    all
+}
+
+/// Entry code of all hooks, and the jumps to it.
+fn assemble(
+    place: &Place,
+    displaced: &[(&FunctionHook, Displaced)],
+    refused: &mut Vec<(u64, Refusal)>,
+) -> Result<(Vec<u8>, Vec<Patch>), Error> {
+    let mut code = find::find(place, place.code).map_err(unwritten)?;
+    debug_assert!(code.len() as u64 <= FIND);
+    let mut patches = Vec::new();
+    for (hook, displaced) in displaced {
+        code.resize(code.len().next_multiple_of(ALIGNED.fit()), relocate::INT3);
+        let at = place.code + code.len() as u64;
+        let entry = entry::entry(place, hook, at, place.code).map_err(unwritten)?;
+        let copied = match place.reaches(displaced.at) {
+            true => displaced.copied(at + entry.len() as u64),
+            false => Err(Refusal::Far),
+        };
+        match copied {
+            Err(why) => refused.push((hook.address, why)),
+            Ok(copied) => {
+                debug_assert!((entry.len() + copied.code.len()) as u64 <= ENTRY);
+                code.extend(entry);
+                code.extend(copied.code);
+                patches.push(Patch {
+                    at: displaced.at,
+                    before: displaced.bytes.clone(),
+                    after: displaced.jump(at),
+                    moves: copied.moves,
+                });
+            }
+        }
+    }
+    Ok((code, patches))
+}
+
+fn unwritten(error: impl std::fmt::Display) -> Error {
+    Error::System("write entry code", std::io::Error::other(error.to_string()))
+}
+
+/// A file in memory that nobody can change any more.
+fn sealed(bytes: &[u8]) -> rustix::io::Result<OwnedFd> {
+    let file = memfd_create(
+        "spile-entry",
+        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+    )?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        rest = &rest[rustix::io::write(&file, rest)?..];
+    }
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}

@@ -1,0 +1,49 @@
+//! Gets code into a process as an ordinary user, and hooks functions of it. It knows nothing of scripts.
+//!
+//! ```text
+//! an image: areas of a file in memory   ──┐
+//! hooks: function ► handler, cookie     ──┴─► attach ─► Attached ─► detach
+//! ```
+//! In: an [`ProcessImage`] of code and data, which several processes may share, and the places that lead there ([`FunctionHook`]).
+//! Out: a process that runs with the first instructions of its functions replaced by jumps; and later without.
+//!
+//! What happens at a hit: the jump goes to the function's *entry code*, which spile writes for each process. It keeps
+//! all registers and flags, finds the record of the thread, and calls the handler with `rdi` = the registers as `struct
+//! pt_regs` and `r15` = the record, on the record's own stack. Then it runs a copy of the instructions that the jump
+//! replaced, and jumps back. A hit within a handler is skipped and counted. A thread that finds no free record takes
+//! turns with others at the overflow record. A child of `fork` has all this, too, and shares the image; one of `execve`
+//! has nothing.
+//!
+//! | module | its one job |
+//! |---|---|
+//! | `error` | why a process cannot be entered, why a place cannot be hooked |
+//! | `image` | what is put into a process |
+//! | `process` | what `/proc` says of a process: state, mappings, memory |
+//! | `ptrace` | requests and stops of single threads |
+//! | `threads` | all threads of a process, stopped |
+//! | `remote` | system calls of another process |
+//! | `place` | where in its memory the image goes |
+//! | `mapped` | maps the image there |
+//! | `processor` | instructions, registers and frames |
+//! | `attach` | attaches and detaches |
+
+#![cfg_attr(not(test), warn(clippy::cast_lossless))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
+#![cfg_attr(not(test), warn(clippy::cast_possible_wrap))]
+#![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
+
+mod attach;
+mod error;
+mod image;
+mod mapped;
+mod place;
+mod process;
+mod processor;
+mod ptrace;
+mod remote;
+mod threads;
+
+pub use attach::{Attached, attach, attach_at_start};
+pub use error::{Error, Refusal};
+pub use image::{AreaAccess, FunctionHook, ImageArea, ProcessImage, RecordSlots};
+pub use processor::registers::PtRegs;

@@ -1,0 +1,185 @@
+//! What `/proc` says of a process: its state, its mappings, its memory.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use spile_cast::Cast;
+
+use crate::error::Error;
+
+/// Lines of `/proc/PID/status`.
+#[derive(Debug, Default)]
+pub(crate) struct Status {
+    /// The process of the thread.
+    pub(crate) process: u32,
+    pub(crate) parent: u32,
+    /// The process that traces it, or 0.
+    pub(crate) tracer: u32,
+    /// Whether it has ended, but was not waited for.
+    pub(crate) zombie: bool,
+    /// 1: only a few system calls; 2: filters.
+    seccomp: u32,
+    filters: u32,
+}
+
+impl Status {
+    pub(crate) fn read(pid: u32) -> io::Result<Status> {
+        Ok(Status::parse(&fs::read_to_string(format!(
+            "/proc/{pid}/status"
+        ))?))
+    }
+
+    fn parse(text: &str) -> Status {
+        let mut status = Status::default();
+        for (name, value) in text.lines().filter_map(|l| l.split_once(':')) {
+            let value = value.trim();
+            let number = || value.parse().unwrap_or(0);
+            match name {
+                "Tgid" => status.process = number(),
+                "PPid" => status.parent = number(),
+                "TracerPid" => status.tracer = number(),
+                "State" => status.zombie = value.starts_with(['Z', 'X']),
+                "Seccomp" => status.seccomp = number(),
+                "Seccomp_filters" => status.filters = number(),
+                _ => {}
+            }
+        }
+        status
+    }
+
+    /// Whether it has filters that another process does not have. Containers filter all their processes alike.
+    pub(crate) fn filtered_more_than(&self, other: &Status) -> bool {
+        self.seccomp == 1 || (self.seccomp == 2 && self.filters > other.filters)
+    }
+}
+
+/// Why `ptrace` refused a process.
+pub(crate) fn refusal(pid: u32) -> Error {
+    match Status::read(pid) {
+        Err(_) => return Error::Ended,
+        Ok(status) if status.zombie => return Error::Ended,
+        Ok(status) if status.tracer != 0 => return Error::Traced(status.tracer),
+        Ok(_) => {}
+    }
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
+    match scope.and_then(|s| s.trim().parse().ok()) {
+        Some(scope @ 1..) => Error::Yama(scope),
+        _ => Error::NotOwned,
+    }
+}
+
+/// Its threads.
+pub(crate) fn threads(pid: u32) -> Result<Vec<u32>, Error> {
+    let all = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| Error::Ended)?;
+    let names = all.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok());
+    Ok(names.collect())
+}
+
+/// A line of `/proc/PID/maps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) readable: bool,
+    pub(crate) executable: bool,
+    pub(crate) name: String,
+}
+
+/// Its mappings, by address.
+pub(crate) fn mappings(pid: u32) -> Result<Vec<Mapping>, Error> {
+    let text = fs::read(format!("/proc/{pid}/maps")).map_err(|e| match e.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => refusal(pid),
+        Some(libc::ENOENT | libc::ESRCH) => Error::Ended,
+        _ => Error::System("read its mappings", e),
+    })?;
+    let text = String::from_utf8_lossy(&text);
+    let all: Vec<Mapping> = text.lines().filter_map(mapping).collect();
+    // A process that has ended has no memory.
+    (!all.is_empty()).then_some(all).ok_or(Error::Ended)
+}
+
+fn mapping(line: &str) -> Option<Mapping> {
+    let mut words = line.splitn(6, ' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let access = words.next()?;
+    let name = words.nth(3).unwrap_or_default().trim();
+    Some(Mapping {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        readable: access.starts_with('r'),
+        executable: access.contains('x'),
+        name: name.to_owned(),
+    })
+}
+
+/// Its memory, also where it may not write itself.
+#[derive(Debug)]
+pub(crate) struct Memory(File);
+
+impl Memory {
+    pub(crate) fn open(pid: u32) -> Result<Memory, Error> {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/{pid}/mem"));
+        file.map(Memory).map_err(|e| match e.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => refusal(pid),
+            Some(libc::ENOENT | libc::ESRCH) => Error::Ended,
+            _ => Error::System("open its memory", e),
+        })
+    }
+
+    /// The bytes from an address on, as many as there are.
+    pub(crate) fn read(&self, address: u64, length: u64) -> Vec<u8> {
+        let mut bytes = vec![0; length.fit()];
+        let mut got = 0;
+        while got < bytes.len() {
+            match self.0.read_at(&mut bytes[got..], address + got as u64) {
+                Ok(n @ 1..) => got += n,
+                _ => break,
+            }
+        }
+        bytes.truncate(got);
+        bytes
+    }
+
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.0
+            .write_all_at(bytes, address)
+            .map_err(|e| match e.kind() {
+                // No address space is left.
+                io::ErrorKind::WriteZero => Error::Ended,
+                _ => Error::System("write to its memory", e),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_of_this_process() {
+        let all = mappings(std::process::id()).unwrap();
+        let here = mappings_of_this_process as *const () as u64;
+        let own = all
+            .iter()
+            .find(|m| (m.start..m.end).contains(&here))
+            .unwrap();
+        assert!(own.executable && own.readable && own.name.starts_with('/'));
+        assert!(all.iter().any(|m| m.name == "[stack]" && !m.executable));
+        assert!(matches!(mappings(0), Err(Error::Ended)));
+    }
+
+    #[test]
+    fn filters_count_where_they_are_more() {
+        let status =
+            Status::parse("Name:\tx\nState:\tS (sleeping)\nSeccomp:\t2\nSeccomp_filters:\t2\n");
+        let alike = Status::parse("Seccomp:\t2\nSeccomp_filters:\t2\n");
+        assert!(status.filtered_more_than(&Status::default()));
+        assert!(!status.filtered_more_than(&alike));
+        assert!(Status::parse("Seccomp:\t1\n").filtered_more_than(&alike));
+        assert!(!Status::default().filtered_more_than(&alike));
+    }
+}

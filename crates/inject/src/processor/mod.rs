@@ -1,0 +1,26 @@
+//! What is of one kind of processor, `x86_64`.
+//!
+//! In: addresses, hooks, bytes of functions. Out: code at these addresses, and where stopped threads stand.
+//!
+//! | module | its one job |
+//! |---|---|
+//! | `registers` | registers of threads and of handlers |
+//! | `relocate` | the instructions that a jump replaces, and their copy |
+//! | `entry` | what a hooked function jumps to |
+//! | `find` | the record of the thread that hits |
+//! | `frames` | where threads stand, and where signals interrupted them |
+
+pub(crate) mod entry;
+pub(crate) mod find;
+pub(crate) mod frames;
+pub(crate) mod registers;
+pub(crate) mod relocate;
+
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = 4096;
+
+/// Whether programs can read the address of their thread structure (`rdfsbase`).
+pub(crate) fn base_readable() -> bool {
+    // SAFETY: reads a word of this process's start.
+    unsafe { libc::getauxval(libc::AT_HWCAP2) & 2 != 0 }
+}

@@ -1,0 +1,78 @@
+//! Registers of stopped threads, and those that handlers get.
+
+use std::io;
+
+use spile_cast::Cast;
+
+pub(crate) use libc::user_regs_struct as Registers;
+
+/// The instruction that calls the kernel.
+pub(crate) const KERNEL_CALL: [u8; 2] = [0x0f, 0x05];
+
+/// The highest error number of the kernel.
+const ERRORS: u64 = 4095;
+
+/// A thread's registers for a system call by the instruction `at`.
+pub(crate) fn calling(before: &Registers, at: u64, number: i64, args: [u64; 6]) -> Registers {
+    let mut now = *before;
+    // Not a system call to be restarted.
+    now.orig_rax = u64::MAX;
+    now.rax = number.cast_unsigned();
+    now.rip = at;
+    [now.rdi, now.rsi, now.rdx, now.r10, now.r8, now.r9] = args;
+    now
+}
+
+/// The result of a system call.
+pub(crate) fn result(after: &Registers) -> io::Result<u64> {
+    match after.rax.wrapping_neg() {
+        e @ 1..=ERRORS => Err(io::Error::from_raw_os_error(e.fit())),
+        _ => Ok(after.rax),
+    }
+}
+
+/// Words of `struct pt_regs`, as handlers get it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum PtRegs {
+    R15,
+    R14,
+    R13,
+    R12,
+    Rbp,
+    Rbx,
+    R11,
+    R10,
+    R9,
+    R8,
+    Rax,
+    Rcx,
+    Rdx,
+    Rsi,
+    Rdi,
+    OrigRax,
+    Rip,
+    Cs,
+    Eflags,
+    Rsp,
+    Ss,
+}
+
+impl PtRegs {
+    /// Number of words.
+    pub const WORDS: usize = 21;
+    /// [`FunctionHook::reads`] of a handler that reads all.
+    pub const ALL: u32 = (1 << Self::WORDS) - 1;
+
+    /// Its bit in [`FunctionHook::reads`].
+    #[must_use]
+    pub fn bit(self) -> u32 {
+        1 << self as u8
+    }
+
+    /// Offset in bytes.
+    pub(crate) fn offset(self) -> i32 {
+        i32::from(self as u8) * 8
+    }
+}

@@ -1,0 +1,210 @@
+//! Counts, results and exit statuses in programs of every kind.
+
+use std::path::Path;
+
+use spile_inject::{attach, attach_at_start};
+
+use crate::image::Counting;
+use crate::target::{SOURCES, Target, compile, printed, try_compile, usual};
+
+const FUNCTIONS: [&str; 3] = ["plain", "relative", "floating"];
+
+/// Hooks a program that waits, and compares.
+fn running(program: &Path, words: &str, calls: u64) {
+    let expected = printed(program, words);
+    for handlers in [|c: &Counting| c.count, |c: &Counting| c.look] {
+        let counting = Counting::new();
+        let mut target = Target::start(program, words);
+        let mut hooks = target.hooks(&FUNCTIONS, handlers(&counting));
+        hooks.extend(target.hooks(&["bare"], handlers(&counting)));
+        let before = target.code(&hooks);
+        let attached = attach(target.pid(), &counting.image(), &hooks).unwrap();
+        assert_eq!(attached.refused(), []);
+        assert_ne!(target.code(&hooks), before);
+        target.go();
+        assert_eq!(target.until("signals"), expected);
+        assert_eq!(counting.hits(), calls * 3 + 2, "{words}");
+        assert_eq!((counting.skipped(), counting.strange()), (0, 0));
+        attached.detach().unwrap();
+        assert_eq!(target.code(&hooks), before);
+        assert_eq!(target.own_maps(), [""; 0]);
+        assert_eq!(target.end().code(), Some(7));
+    }
+}
+
+#[test]
+fn programs_of_every_kind() {
+    let kinds = [
+        "-O2",
+        "-O0",
+        "-O2 -static",
+        "-O2 -static-pie",
+        "-O2 -no-pie -fno-pie",
+        "-O2 -fcf-protection=full",
+    ];
+    for kind in kinds {
+        running(
+            &compile(&format!("gcc {kind} -pthread"), "hooked.c"),
+            "8 20000",
+            160_000,
+        );
+    }
+    if let Some(program) = try_compile("musl-gcc -O2 -static -pthread", "hooked.c") {
+        running(&program, "8 20000", 160_000);
+    }
+}
+
+#[test]
+fn programs_from_their_start() {
+    for kind in [
+        "-O2",
+        "-O2 -static",
+        "-O2 -static-pie",
+        "-O2 -no-pie -fno-pie",
+    ] {
+        let program = compile(&format!("gcc {kind} -pthread"), "hooked.c");
+        let expected = printed(&program, "4 10000");
+        let counting = Counting::new();
+        let mut target = Target::stopped(&program, "4 10000");
+        let mut hooks = target.hooks(&FUNCTIONS, counting.look);
+        hooks.extend(target.hooks(&["main", "_start"], counting.count));
+        let attached = attach_at_start(target.pid(), &counting.image(), &hooks).unwrap();
+        target.release();
+        assert!(target.line().starts_with("ready"));
+        target.go();
+        assert_eq!(target.until("signals"), expected);
+        let others = 2 - attached.refused().len() as u64;
+        assert_eq!(
+            counting.hits(),
+            120_000 + others,
+            "{kind}: {:?}",
+            attached.refused()
+        );
+        assert_eq!((counting.skipped(), counting.strange()), (0, 0));
+        attached.detach().unwrap();
+        assert_eq!(target.own_maps(), [""; 0]);
+        assert_eq!(target.end().code(), Some(7));
+    }
+}
+
+#[test]
+fn arguments_and_identities() {
+    let counting = Counting::new();
+    let mut target = Target::start(&usual(), "6 1000");
+    let hooks = target.hooks(&["plain"], counting.look);
+    let attached = attach(target.pid(), &counting.image(), &hooks).unwrap();
+    target.go();
+    target.until("signals");
+    assert_eq!(counting.hits(), 6000);
+    assert_eq!(counting.sum(), 6 * (0..1000).sum::<u64>());
+    // Threads whose structure was free again share a record.
+    let counts: Vec<u64> = counting.by_slot().into_iter().filter(|n| *n > 0).collect();
+    assert!(counts.iter().all(|n| n % 1000 == 0), "{counts:?}");
+    let records = counting.records();
+    let used = records.iter().filter(|r| r.owner != 0);
+    for record in used {
+        assert_eq!(record.tgid, target.pid());
+        assert_eq!(record.ppid, std::process::id());
+        assert_eq!((record.busy, record.cookie), (0, 7));
+        // SAFETY: no pointers.
+        assert_eq!(record.uid, unsafe { libc::getuid() });
+        assert!(record.comm.starts_with(b"program-"));
+        assert_ne!(record.random, 0);
+    }
+    attached.detach().unwrap();
+    target.end();
+}
+
+/// Children by each way have their own numbers.
+#[test]
+fn children_are_counted() {
+    for (words, exact) in [
+        ("fork", false),
+        ("rawfork", false),
+        ("vfork", true),
+        ("fork", true),
+    ] {
+        let mut counting = Counting::new();
+        if exact {
+            counting = counting.exact();
+        }
+        let mut target = Target::start(&usual(), &format!("2 100 {words}"));
+        let hooks = target.hooks(&["plain"], counting.look);
+        let attached = attach(target.pid(), &counting.image(), &hooks).unwrap();
+        target.go();
+        target.until("signals");
+        assert_eq!((counting.hits(), counting.strange()), (2200, 0), "{words}");
+        attached.detach().unwrap();
+        assert_eq!(target.end().code(), Some(7));
+    }
+}
+
+#[test]
+fn more_threads_than_records() {
+    let counting = Counting::with_slots(4);
+    let program = usual();
+    let expected = printed(&program, "100 2000");
+    let mut target = Target::start(&program, "100 2000");
+    let hooks = target.hooks(&FUNCTIONS, counting.look);
+    let attached = attach(target.pid(), &counting.image(), &hooks).unwrap();
+    target.go();
+    assert_eq!(target.until("signals"), expected);
+    assert_eq!(
+        (counting.hits(), counting.strange(), counting.skipped()),
+        (600_000, 0, 0)
+    );
+    attached.detach().unwrap();
+    assert_eq!(target.end().code(), Some(7));
+}
+
+#[test]
+fn signals_within_handlers() {
+    let program = usual();
+    let expected = printed(&program, "8 100000");
+    let counting = Counting::new();
+    let mut target = Target::start(&program, "8 100000 signals");
+    let mut hooks = target.hooks(&FUNCTIONS, counting.look);
+    let signalled = Counting::new();
+    let other = target.hooks(&["signalled"], signalled.count);
+    let attached = attach(target.pid(), &counting.image(), &hooks).unwrap();
+    let second = attach(target.pid(), &signalled.image(), &other).unwrap();
+    target.go();
+    let lines = target.until("signals");
+    assert_eq!(lines[0], expected[0]);
+    let signals: u64 = lines[1].split(' ').nth(1).unwrap().parse().unwrap();
+    assert_eq!(
+        (counting.hits(), counting.skipped(), counting.strange()),
+        (2_400_000, 0, 0)
+    );
+    assert!(signals > 100, "{signals}");
+    // Signals before it was hooked are not counted.
+    assert!(signalled.hits() + signalled.skipped() <= signals);
+    hooks.clear();
+    second.detach().unwrap();
+    attached.detach().unwrap();
+    assert_eq!(target.own_maps(), [""; 0]);
+    assert_eq!(target.end().code(), Some(7));
+}
+
+/// Go has small stacks that move, signals on a stack of their own, and no thread structure that tells a number.
+#[test]
+fn go_programs() {
+    if std::env::var_os(SOURCES).is_some() {
+        skip!("the other user compiles nothing with Go");
+    }
+    let program = compile("go build", "hooked.go");
+    let expected = printed(&program, "20 10000");
+    let counting = Counting::new();
+    let mut target = Target::start(&program, "20 10000");
+    let hooks = target.hooks(&["main.plain"], counting.look);
+    let attached = attach(target.pid(), &counting.image(), &hooks).unwrap();
+    target.go();
+    assert_eq!(target.until("signals"), expected);
+    assert_eq!(
+        (counting.hits(), counting.strange(), counting.skipped()),
+        (200_000, 0, 0)
+    );
+    attached.detach().unwrap();
+    assert_eq!(target.own_maps(), [""; 0]);
+    assert_eq!(target.end().code(), Some(7));
+}
