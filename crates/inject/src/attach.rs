@@ -10,7 +10,7 @@ use crate::error::{Error, Refusal};
 use crate::image::{FunctionHook, ProcessImage};
 use crate::mapped::Mapper;
 use crate::place::Place;
-use crate::process::{Mapping, Memory, Status, mappings};
+use crate::process::{Mapping, Memory, Status, mappings, traced_by};
 use crate::processor::relocate::{self, Displaced, JUMP, Moves};
 use crate::processor::{entry, find, frames};
 use crate::ptrace;
@@ -81,7 +81,7 @@ impl Attached {
     /// # Errors
     /// The process has ended, or cannot be traced; or a thread stays in a handler.
     pub fn detach(self) -> Result<Duration, Error> {
-        tracer(|| self.leave())
+        self.leave()
     }
 
     fn leave(&self) -> Result<Duration, Error> {
@@ -90,27 +90,32 @@ impl Attached {
         let mut longest = Duration::ZERO;
         let mut inside = None;
         for _ in 0..TRIES {
-            let since = Instant::now();
-            let mut threads = Stopped::one(self.pid)?;
-            threads.stop_all(self.pid)?;
-            for patch in &self.patches {
-                // What somebody else wrote there stays.
-                if memory.read(patch.at, JUMP) == patch.after[..JUMP.fit()] {
-                    memory.write(patch.at, &patch.before)?;
-                }
-            }
-            inside = self.inside(&threads, &memory)?;
-            threads.keep_one();
-            longest = longest.max(since.elapsed());
+            let (took, found) = tracer(self.pid, || self.restore(&memory))?;
+            longest = longest.max(took);
+            inside = found;
             if inside.is_none() {
                 // Nobody can come back there.
-                self.unmap(&threads, &memory, at)?;
+                tracer(self.pid, || self.unmap(&memory, at))?;
                 return Ok(longest);
             }
-            drop(threads);
             std::thread::sleep(PAUSE);
         }
         Err(Error::Lingering(inside.unwrap_or(self.pid)))
+    }
+
+    /// Takes the jumps back while all threads stand. Returns how long, and a thread that is inside.
+    fn restore(&self, memory: &Memory) -> Result<(Duration, Option<u32>), Error> {
+        let since = Instant::now();
+        let mut threads = Stopped::one(self.pid)?;
+        threads.stop_all(self.pid)?;
+        for patch in &self.patches {
+            // What somebody else wrote there stays.
+            if memory.read(patch.at, JUMP) == patch.after[..JUMP.fit()] {
+                memory.write(patch.at, &patch.before)?;
+            }
+        }
+        let inside = self.inside(&threads, memory)?;
+        Ok((since.elapsed(), inside))
     }
 
     /// A thread that will go on in what we mapped.
@@ -125,7 +130,8 @@ impl Attached {
         Ok(None)
     }
 
-    fn unmap(&self, threads: &Stopped, memory: &Memory, at: u64) -> Result<(), Error> {
+    fn unmap(&self, memory: &Memory, at: u64) -> Result<(), Error> {
+        let threads = Stopped::one(self.pid)?;
         let remote = Remote::new(threads.tids[0], threads.seized)?;
         let mapper = Mapper {
             pid: self.pid,
@@ -139,20 +145,25 @@ impl Attached {
     }
 }
 
-/// Runs in a thread of its own: what it traces and cannot let go is let go by its end.
-fn tracer<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+/// Runs in a thread of its own, whose end lets go what it traces: all threads at once, whatever happened. One by one would
+/// take long, because each that runs on takes the processor.
+fn tracer<T: Send>(pid: u32, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     let work = || {
-        ptrace::sleep_precisely();
-        work()
+        ptrace::run_promptly();
+        // SAFETY: a number.
+        (unsafe { libc::gettid() }.cast_unsigned(), work())
     };
-    std::thread::scope(
-        |scope| match std::thread::Builder::new().spawn_scoped(scope, work) {
-            Ok(thread) => thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Err(e) => Err(Error::System("start a thread", e)),
-        },
-    )
+    let (tid, result) = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, work);
+        let thread = thread.map_err(|e| Error::System("start a thread", e))?;
+        let joined = thread.join();
+        Ok(joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
+    // The kernel lets go a moment after the thread can be joined.
+    while traced_by(pid, tid) {
+        std::thread::sleep(Duration::from_micros(20));
+    }
+    result
 }
 
 /// The mappings that are not ours.
@@ -168,7 +179,7 @@ fn outside(place: &Place, maps: Vec<Mapping>) -> Vec<Mapping> {
 /// It cannot be traced, has no room, or no function can be hooked. It then runs on as before.
 pub fn attach(pid: u32, image: &ProcessImage, hooks: &[FunctionHook]) -> Result<Attached, Error> {
     let plan = Plan::new(pid, image, hooks)?;
-    tracer(|| {
+    tracer(pid, || {
         let stopped = plan.carry_out(image, Stopped::one(pid)?)?;
         Ok(plan.attached(stopped))
     })
@@ -264,7 +275,6 @@ impl Plan {
             let _ = with_one(&threads, &|mapper| mapper.unmap());
             return Err(error);
         }
-        drop(threads);
         Ok(since.elapsed())
     }
 

@@ -14,7 +14,7 @@ pub(crate) struct Status {
     /// The process of the thread.
     pub(crate) process: u32,
     pub(crate) parent: u32,
-    /// The process that traces it, or 0.
+    /// The thread that traces it, or 0.
     pub(crate) tracer: u32,
     /// Whether it has ended, but was not waited for.
     pub(crate) zombie: bool,
@@ -74,6 +74,15 @@ pub(crate) fn threads(pid: u32) -> Result<Vec<u32>, Error> {
     let all = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| Error::Ended)?;
     let names = all.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok());
     Ok(names.collect())
+}
+
+/// Whether a thread traces a process, all of whose threads it lets go at once.
+pub(crate) fn traced_by(pid: u32, tracer: u32) -> bool {
+    let all = threads(pid).unwrap_or_default();
+    let mut living = all
+        .into_iter()
+        .filter_map(|t| Status::read(t).ok().filter(|s| !s.zombie));
+    living.next().is_some_and(|s| s.tracer == tracer)
 }
 
 /// A line of `/proc/PID/maps`.

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::process::{Status, refusal, threads};
 use crate::ptrace::{self, Stop};
 
-/// Stopped threads, which run on when this is dropped.
+/// Stopped threads. Those that were running run on when the thread ends that stopped them.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     /// At least one.
@@ -14,7 +14,7 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
-    /// Stops one thread. The calling thread must end soon: what it has not let go by then is let go by its end.
+    /// Stops one thread.
     pub(crate) fn one(pid: u32) -> Result<Stopped, Error> {
         let mut one = Stopped {
             tids: Vec::new(),
@@ -64,14 +64,6 @@ impl Stopped {
         Ok(())
     }
 
-    /// Lets all but one run on.
-    pub(crate) fn keep_one(&mut self) {
-        for tid in self.tids.drain(1..).filter(|_| self.seized) {
-            // It has ended otherwise.
-            let _ = ptrace::detach(tid);
-        }
-    }
-
     /// A child of this thread that stands at its start.
     pub(crate) fn at_start(pid: u32) -> Result<Stopped, Error> {
         ptrace::tell_calls(pid).map_err(Error::system("trace the command"))?;
@@ -79,15 +71,6 @@ impl Stopped {
             tids: vec![pid],
             seized: false,
         })
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        for tid in self.tids.iter().filter(|_| self.seized) {
-            // It has ended otherwise.
-            let _ = ptrace::detach(*tid);
-        }
     }
 }
 
