@@ -81,7 +81,7 @@ impl Attached {
     /// # Errors
     /// The process has ended, or cannot be traced; or a thread stays in a handler.
     pub fn detach(self) -> Result<Duration, Error> {
-        self.leave()
+        self.leave().map_err(|e| unless_ended(self.pid, e))
     }
 
     fn leave(&self) -> Result<Duration, Error> {
@@ -166,6 +166,14 @@ fn tracer<T: Send>(pid: u32, work: impl FnOnce() -> Result<T, Error> + Send) -> 
     result
 }
 
+/// An error, or the end of the process, which makes anything fail.
+fn unless_ended(pid: u32, error: Error) -> Error {
+    match mappings(pid) {
+        Err(Error::Ended) => Error::Ended,
+        _ => error,
+    }
+}
+
 /// The mappings that are not ours.
 fn outside(place: &Place, maps: Vec<Mapping>) -> Vec<Mapping> {
     maps.into_iter()
@@ -178,11 +186,10 @@ fn outside(place: &Place, maps: Vec<Mapping>) -> Vec<Mapping> {
 /// # Errors
 /// It cannot be traced, has no room, or no function can be hooked. It then runs on as before.
 pub fn attach(pid: u32, image: &ProcessImage, hooks: &[FunctionHook]) -> Result<Attached, Error> {
-    let plan = Plan::new(pid, image, hooks)?;
-    tracer(pid, || {
-        let stopped = plan.carry_out(image, Stopped::one(pid)?)?;
-        Ok(plan.attached(stopped))
-    })
+    let plan = Plan::new(pid, image, hooks).map_err(|e| unless_ended(pid, e))?;
+    let stopped = tracer(pid, || plan.carry_out(image, Stopped::one(pid)?));
+    let stopped = stopped.map_err(|e| unless_ended(pid, e))?;
+    Ok(plan.attached(stopped))
 }
 
 /// Hooks functions of a child that the calling thread traces, and that stands behind its `execve`. It still stands there
@@ -195,8 +202,9 @@ pub fn attach_at_start(
     image: &ProcessImage,
     hooks: &[FunctionHook],
 ) -> Result<Attached, Error> {
-    let plan = Plan::new(pid, image, hooks)?;
-    let stopped = plan.carry_out(image, Stopped::at_start(pid)?)?;
+    let plan = Plan::new(pid, image, hooks).map_err(|e| unless_ended(pid, e))?;
+    let stopped = Stopped::at_start(pid).and_then(|threads| plan.carry_out(image, threads));
+    let stopped = stopped.map_err(|e| unless_ended(pid, e))?;
     Ok(plan.attached(stopped))
 }
 
@@ -294,8 +302,6 @@ impl Plan {
         }
         for patch in &self.patches {
             if self.memory.read(patch.at, patch.before.len() as u64) != patch.before {
-                // Unless it has no memory any more.
-                mappings(self.pid)?;
                 return Err(Error::Changed(patch.at));
             }
         }

@@ -147,7 +147,7 @@ fn a_killed_program_leaves_its_count() {
 /// Processes that end while we attach.
 #[test]
 fn ends_in_the_middle() {
-    for delay in (0..40).map(|n| n * 50) {
+    for delay in (0..100).map(|n| n * 30) {
         let counting = Counting::new();
         let target = Target::start(&usual(), "4 0");
         let hooks = target.hooks(&FUNCTIONS, counting.count);
