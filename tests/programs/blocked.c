@@ -45,7 +45,7 @@ static void *reads(void *argument)
 
 static void *sleeps(void *argument)
 {
-    struct timespec time = { 0, 700000000 };
+    struct timespec time = { 2, 0 };
     (void)argument;
     return (void *)checked(nanosleep(&time, NULL));
 }

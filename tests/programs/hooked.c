@@ -141,6 +141,10 @@ int main(int count, char **argv)
     char line[64];
     calls = atol(argv[2]);
     endless = calls == 0;
+    printf("ready %d\n", getpid());
+    fflush(stdout);
+    if (!endless && !fgets(line, sizeof line, stdin))
+        return 1;
     if (has(argv, "signals")) {
         struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART | SA_ONSTACK };
         struct itimerval timer = { { 0, 50 }, { 0, 50 } };
@@ -150,10 +154,6 @@ int main(int count, char **argv)
         setitimer(ITIMER_PROF, &timer, NULL);
         setitimer(ITIMER_REAL, &timer, NULL);
     }
-    printf("ready %d\n", getpid());
-    fflush(stdout);
-    if (!endless && !fgets(line, sizeof line, stdin))
-        return 1;
     child(argv);
     long sum = 0;
     for (long i = 0; i < threads; i++)

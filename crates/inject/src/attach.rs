@@ -11,7 +11,7 @@ use crate::image::{FunctionHook, ProcessImage};
 use crate::mapped::Mapper;
 use crate::place::Place;
 use crate::process::{Mapping, Memory, Status, mappings, traced_by};
-use crate::processor::relocate::{self, Displaced, JUMP, Moves};
+use crate::processor::relocate::{self, Displaced, Moves};
 use crate::processor::{entry, find, frames};
 use crate::ptrace;
 use crate::remote::{self, Remote};
@@ -79,7 +79,8 @@ impl Attached {
     /// Removes the hooks and the image. Returns how long the threads stood at once at most.
     ///
     /// # Errors
-    /// The process has ended, or cannot be traced; or a thread stays in a handler.
+    /// The process has ended, or cannot be traced; a thread stays in a handler; or somebody else changed a place, such as a
+    /// debugger, so that what is mapped has to stay.
     pub fn detach(self) -> Result<Duration, Error> {
         self.leave().map_err(|e| unless_ended(self.pid, e))
     }
@@ -108,11 +109,17 @@ impl Attached {
         let since = Instant::now();
         let mut threads = Stopped::one(self.pid)?;
         threads.stop_all(self.pid)?;
+        let mut foreign = None;
         for patch in &self.patches {
-            // What somebody else wrote there stays.
-            if memory.read(patch.at, JUMP) == patch.after[..JUMP.fit()] {
-                memory.write(patch.at, &patch.before)?;
+            match memory.read(patch.at, patch.before.len() as u64) {
+                bytes if bytes == patch.after => memory.write(patch.at, &patch.before)?,
+                bytes if bytes == patch.before => {}
+                _ => foreign = Some(patch.at),
             }
+        }
+        // Somebody else's bytes stay, and may lead to ours later.
+        if let Some(at) = foreign {
+            return Err(Error::Changed(at));
         }
         let inside = self.inside(&threads, memory)?;
         Ok((since.elapsed(), inside))
@@ -336,7 +343,7 @@ fn displaced<'h>(
     for hook in sorted {
         let length = hook.size.clamp(relocate::SHORT, relocate::READ);
         let code = memory.read(hook.address, length);
-        match relocate::displaced(hook.address, hook.size, &code) {
+        match relocate::displaced(hook.address, hook.size, &code, &|at, n| memory.read(at, n)) {
             Ok(found) if all.last().is_some_and(|(_, d)| d.end() > found.at) => {
                 refused.push((hook.address, Refusal::Overlap));
             }

@@ -24,7 +24,7 @@ pub enum Error {
     NoRoom,
     /// No place can be hooked: the reason for each.
     Refused(Vec<(u64, Refusal)>),
-    /// A place had other instructions when the threads stood: its address.
+    /// A place has neither the instructions that it had nor our jump: its address.
     Changed(u64),
     /// A thread stayed in the entry code, so that the code stays; the places are restored.
     Lingering(u32),
@@ -61,7 +61,7 @@ impl fmt::Display for Error {
                 Some((at, why)) => write!(f, "no place can be hooked; {at:#x}: {why}"),
                 None => f.write_str("there is no place to hook"),
             },
-            Error::Changed(at) => write!(f, "the code at {at:#x} changed meanwhile"),
+            Error::Changed(at) => write!(f, "somebody else changed the code at {at:#x}"),
             Error::Lingering(tid) => write!(f, "thread {tid} stays in the entry code"),
             Error::System(what, e) => write!(f, "{what}: {e}"),
         }

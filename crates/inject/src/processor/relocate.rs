@@ -2,8 +2,10 @@
 
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction,
-    InstructionBlock, Mnemonic, OpKind,
+    InstructionBlock, Mnemonic, OpKind, Register,
 };
+use std::ops::Range;
+
 use spile_cast::Cast;
 
 use crate::error::Refusal;
@@ -18,6 +20,9 @@ pub(crate) const INT3: u8 = 0xcc;
 
 /// Longer than any instructions that a jump displaces, with what stands before them.
 pub(crate) const SHORT: u64 = 2 * JUMP + 4 + 15;
+
+/// Bytes of a table of jumps that are read.
+const TABLE: u64 = 8192;
 
 /// Code of functions is read no further.
 pub(crate) const READ: u64 = 1 << 20;
@@ -43,9 +48,17 @@ pub(crate) struct Copied {
     pub(crate) moves: Moves,
 }
 
+/// Reads the process's memory: so many bytes from an address on.
+pub(crate) type Read<'a> = &'a dyn Fn(u64, u64) -> Vec<u8>;
+
 /// What a jump at the beginning of a function replaces. `code` begins there and is as long as the function, or a few
 /// bytes longer if it is short.
-pub(crate) fn displaced(address: u64, size: u64, code: &[u8]) -> Result<Displaced, Refusal> {
+pub(crate) fn displaced(
+    address: u64,
+    size: u64,
+    code: &[u8],
+    read: Read,
+) -> Result<Displaced, Refusal> {
     if code.is_empty() {
         return Err(Refusal::NoCode);
     }
@@ -74,7 +87,7 @@ pub(crate) fn displaced(address: u64, size: u64, code: &[u8]) -> Result<Displace
     let function = code.get(..size.max(1).fit::<usize>()).unwrap_or(code);
     // A jump back to a first instruction behind `endbr64` is no call of the function.
     let inner = if at == address { at + 1..end } else { at..end };
-    if jumps_into(address, function, &inner) {
+    if jumps_into(address, function, &inner, read) {
         return Err(Refusal::JumpedTo);
     }
     let bytes = code[(at - address).fit()..(end - address).fit()].to_vec();
@@ -108,9 +121,8 @@ fn may_move(instruction: &Instruction) -> Result<(), Refusal> {
     }
 }
 
-/// Whether code jumps to one of these addresses, directly or by a table of distances.
-fn jumps_into(address: u64, code: &[u8], to: &std::ops::Range<u64>) -> bool {
-    let end = address + code.len() as u64;
+/// Whether code jumps to one of these addresses, directly or by a table, or keeps one.
+fn jumps_into(address: u64, code: &[u8], to: &Range<u64>, read: Read) -> bool {
     let all: Vec<Instruction> = Decoder::with_ip(64, code, address, DecoderOptions::NONE)
         .iter()
         .collect();
@@ -122,15 +134,50 @@ fn jumps_into(address: u64, code: &[u8], to: &std::ops::Range<u64>) -> bool {
         ];
         i.op_count() > 0 && near.contains(&i.op0_kind()) && to.contains(&i.near_branch_target())
     };
-    // Code that keeps an address of its own may jump there.
-    let taken = |i: &Instruction| {
-        let target = i.ip_rel_memory_address();
-        i.mnemonic() == Mnemonic::Lea
-            && i.is_ip_rel_memory_operand()
-            && (address..end).contains(&target)
-            && to.contains(&target)
+    // Position-independent code loads a table's address; other code has it in the jump.
+    let by_table = all
+        .iter()
+        .any(|i| i.flow_control() == FlowControl::IndirectBranch);
+    let used = |i: &Instruction| {
+        let at = i.memory_displacement64();
+        match i.mnemonic() {
+            Mnemonic::Lea if i.is_ip_rel_memory_operand() => {
+                to.contains(&at) || (by_table && of_distances(at, address, code, to, read))
+            }
+            Mnemonic::Jmp if i.memory_index() != Register::None => {
+                of_addresses(at, address, code, to, read)
+            }
+            _ => false,
+        }
     };
-    all.iter().any(|i| direct(i) || taken(i))
+    all.iter().any(|i| direct(i) || used(i))
+}
+
+/// Entries of a table lead into the function: the table ends where they no longer do.
+fn leads(entries: impl Iterator<Item = u64>, address: u64, code: &[u8], to: &Range<u64>) -> bool {
+    let function = address..address + code.len() as u64;
+    let mut entries = entries.take_while(|e| function.contains(e));
+    entries.any(|e| to.contains(&e))
+}
+
+fn of_distances(at: u64, address: u64, code: &[u8], to: &Range<u64>, read: Read) -> bool {
+    let bytes = read(at, TABLE);
+    let (words, _) = bytes.as_chunks::<4>();
+    let entries = words
+        .iter()
+        .map(|w| at.wrapping_add_signed(i32::from_le_bytes(*w).into()));
+    leads(entries, address, code, to)
+}
+
+fn of_addresses(at: u64, address: u64, code: &[u8], to: &Range<u64>, read: Read) -> bool {
+    let bytes = read(at, TABLE);
+    let (words, _) = bytes.as_chunks::<8>();
+    leads(
+        words.iter().map(|w| u64::from_le_bytes(*w)),
+        address,
+        code,
+        to,
+    )
 }
 
 impl Displaced {
@@ -174,6 +221,10 @@ impl Displaced {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn displaced(address: u64, size: u64, code: &[u8]) -> Result<Displaced, Refusal> {
+        super::displaced(address, size, code, &|_, _| Vec::new())
+    }
 
     fn refusal(code: &[u8]) -> Option<Refusal> {
         displaced(0x1000, code.len() as u64, code).err()
@@ -248,5 +299,33 @@ mod tests {
             refusal(&[0xcd, 0x80, 0x90, 0x90, 0x90, 0xc3]),
             Some(Refusal::SystemCall)
         );
+    }
+
+    #[test]
+    fn tables_of_jumps() {
+        // nop; nop; xor %eax,%eax; nop; nop; lea 0x2000(%rip),%rdx; jmp *%rax
+        let relative = [
+            0x90, 0x90, 0x31, 0xc0, 0x90, 0x90, 0x48, 0x8d, 0x15, 0xf3, 0x0f, 0, 0, 0xff, 0xe0,
+        ];
+        // The same with jmp *0x2000(,%rax,8)
+        let absolute = [
+            0x90, 0x90, 0x31, 0xc0, 0x90, 0x90, 0xff, 0x24, 0xc5, 0, 0x20, 0, 0,
+        ];
+        let table = |entry: u64, code: &[u8]| {
+            let read = |at: u64, _| match (at, code.len()) {
+                (0x2000, 13) => [0x1006, entry, 0].map(u64::to_le_bytes).concat(),
+                (0x2000, _) => [0x1006, entry, 0]
+                    .map(|e: u64| e.wrapping_sub(0x2000).low32().to_le_bytes())
+                    .concat(),
+                _ => Vec::new(),
+            };
+            super::displaced(0x1000, code.len() as u64, code, &read).err()
+        };
+        for code in [&relative[..], &absolute] {
+            assert_eq!(table(0x1002, code), Some(Refusal::JumpedTo));
+            assert_eq!(table(0x1005, code), None);
+            // Behind the table's end.
+            assert_eq!(table(0x5002, code), None);
+        }
     }
 }

@@ -75,7 +75,7 @@ fn interrupted_calls_go_on() {
     let counting = Counting::new();
     let hooks = target.hooks(&["plain"], counting.count);
     std::thread::sleep(Duration::from_millis(20));
-    for _ in 0..50 {
+    for _ in 0..20 {
         let attached = attach(target.pid(), &counting.image(), &hooks).unwrap();
         attached.detach().unwrap();
     }
@@ -203,6 +203,25 @@ fn refused_processes() {
     let error = attach(target.pid(), &counting.image(), &[nowhere]).unwrap_err();
     assert!(matches!(error, Error::Refused(all) if all == [(0x10, Refusal::NoCode)]));
     assert_eq!(target.end().code(), None.or(Some(1)));
+}
+
+/// A second hook leads to the first one, which stays until the second one is gone.
+#[test]
+fn two_hooks_of_a_function() {
+    let mut target = Target::start(&usual(), "2 100");
+    let (first, second) = (Counting::new(), Counting::new());
+    let hooks = target.hooks(&["plain"], first.count);
+    let before = target.code(&hooks);
+    let one = attach(target.pid(), &first.image(), &hooks).unwrap();
+    let two = attach(target.pid(), &second.image(), &hooks).unwrap();
+    let error = one.detach().unwrap_err();
+    assert!(matches!(error, Error::Changed(_)), "{error}");
+    target.go();
+    target.until("signals");
+    assert_eq!((first.hits(), second.hits()), (200, 200));
+    two.detach().unwrap();
+    assert_ne!(target.code(&hooks), before);
+    assert_eq!(target.end().code(), Some(7));
 }
 
 #[test]

@@ -23,6 +23,7 @@ const COUNT: u64 = 0;
 const SUM: u64 = 8;
 const STRANGE: u64 = 16;
 const BY_SLOT: u64 = 1024;
+const REGISTERS: u64 = 8192;
 
 /// A file in memory with three handlers.
 pub(crate) struct Counting {
@@ -36,6 +37,8 @@ pub(crate) struct Counting {
     pub(crate) count: u64,
     /// Sums the first argument, and counts by record, and hits whose record has another number than the kernel.
     pub(crate) look: u64,
+    /// Copies all registers.
+    pub(crate) copy: u64,
 }
 
 impl Counting {
@@ -49,7 +52,7 @@ impl Counting {
         let length = stacks + STACK * u64::from(slots + 1);
         let file = memfd_create("image", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, length).unwrap();
-        let (mut code, look) = code().unwrap();
+        let (mut code, look, copy) = code().unwrap();
         code.resize(CODE as usize, 0xcc);
         rustix::io::write(&file, &code).unwrap();
         let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -90,6 +93,7 @@ impl Counting {
             length: length as usize,
             count: 0,
             look,
+            copy,
         }
     }
 
@@ -134,6 +138,14 @@ impl Counting {
             .collect()
     }
 
+    /// The registers of the last hit of `copy`.
+    pub(crate) fn registers(&self) -> Vec<u64> {
+        let words = 0..PtRegs::WORDS as u64;
+        words
+            .map(|i| self.word(COUNTERS + REGISTERS + i * 8))
+            .collect()
+    }
+
     /// The records, the overflow record last.
     pub(crate) fn records(&self) -> Vec<ThreadRecord> {
         let first = self
@@ -159,8 +171,8 @@ impl Drop for Counting {
     }
 }
 
-/// The handlers, and the offset of the second one.
-fn code() -> Result<(Vec<u8>, u64), IcedError> {
+/// The handlers, and the offsets of the second and the third one.
+fn code() -> Result<(Vec<u8>, u64, u64), IcedError> {
     let mut count = CodeAssembler::new(64)?;
     let rip = |a: &mut CodeAssembler, code, offset: u64| {
         let at = MemoryOperand::with_base_displ(Register::RIP, (COUNTERS + offset) as i64);
@@ -205,5 +217,16 @@ fn code() -> Result<(Vec<u8>, u64), IcedError> {
     a.add(rax, rax)?;
     a.ret()?;
     code.extend(a.assemble(look)?);
-    Ok((code, look))
+    code.resize(code.len().next_multiple_of(16), 0xcc);
+    let copy = code.len() as u64;
+    let mut a = CodeAssembler::new(64)?;
+    rip(&mut a, Code::Lea_r64_m, REGISTERS)?;
+    a.mov(rsi, rdi)?;
+    a.mov(rdi, rcx)?;
+    a.mov(rcx, PtRegs::WORDS as u64)?;
+    a.rep().movsq()?;
+    rip(&mut a, Code::Inc_rm64, COUNT)?;
+    a.ret()?;
+    code.extend(a.assemble(copy)?);
+    Ok((code, look, copy))
 }
