@@ -142,6 +142,7 @@ fn options() -> Target {
         .next()
         .and_then(|n| n.parse::<u32>().ok());
     Target {
+        host: spile_ir::HostKind::Kernel,
         cpus: last.unwrap_or(0) + 1,
         ring_bytes: 1 << 18,
         timing: false,

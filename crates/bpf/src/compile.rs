@@ -9,7 +9,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::marks::{BodyId, Marks};
-use spile_ir::{Executor, Program, ProgramFacts, SiteId, Ty};
+use spile_ir::{HostKind, Program, ProgramFacts, SiteId, Ty};
 use spile_layout::{HandlerInfo, Layout, RecordKind, RecordShape, SymbolicForm};
 use spile_lir::Module;
 
@@ -101,7 +101,7 @@ pub fn compile_planned(
 fn allocate(program: &Program, marks: &Marks) -> Result<Vec<Option<Allocation>>, CompileError> {
     let mut bodies = Vec::new();
     for (i, handler) in program.handlers.iter().enumerate() {
-        if handler.event.executor() != Executor::Kernel {
+        if !handler.event.is_compiled() {
             bodies.push(None);
             continue;
         }
@@ -201,8 +201,12 @@ impl Programs<'_> {
         Ok(())
     }
 
-    /// The programs of spile's own.
+    /// The programs of spile's own. Only the kernel has them: a session that is in its target's processes sees their
+    /// forks and executions itself.
     fn own_programs(&mut self) -> Result<(), CompileError> {
+        if self.options.host == HostKind::Process {
+            return Ok(());
+        }
         let at_tracepoint = |name: &str| Attach::RawTracepoint(vec![name.into()]);
         if let Some(table) = self.plan.layout.tree {
             let tracker = process_tree::fork_tracker(table, &self.options.offsets);

@@ -14,7 +14,7 @@ use spile_ebpf::isa::asm::{Asm, Label, Section};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg};
 use spile_ir::marks::Marks;
-use spile_ir::{Program, ProgramFacts};
+use spile_ir::{HostKind, Program, ProgramFacts};
 use spile_layout::plan::{CriticalParams, HostParams, StateLayout, TableKind, TableSpec};
 
 use crate::attach::AttachPlan;
@@ -60,11 +60,13 @@ impl ObjectPlan {
     ) -> Res<ObjectPlan> {
         let features = &options.features;
         let interrupts_off = features.interrupts.is_some();
+        // In a process the controller takes the locks itself.
+        let critical = options.host == HostKind::Kernel && features.for_each && features.atomics;
         let host = HostParams {
             cpus: options.cpus,
             timing: options.timing,
             frame,
-            critical: (features.for_each && features.atomics).then_some(CriticalParams {
+            critical: critical.then_some(CriticalParams {
                 interrupts_off,
                 // In another processor's interrupt, iterating is the smallest part of the cost.
                 key_lists: interrupts_off && features.bpf_loop,

@@ -1,10 +1,17 @@
 //! The target machine as values: the compiler asks no system. The caller fills this in
-//! (`crates/spile/src/machine.rs` for the running kernel). The object and its contract with the
+//! (`crates/spile/src/machine.rs` for the running kernel); where processes are the host, it is [`Target::process`]. The object and its contract with the
 //! loader are in [`crate::compiled`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::mem::offset_of;
 
 use spile_abi::Abi;
+use spile_cast::Cast;
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::Size;
+use spile_ir::HostKind;
+use spile_ir::intrinsics::TaskNumber;
+use spile_layout::{THREAD_SLOTS, ThreadRecord};
 pub use spile_lir::library::mappings::MappingOffsets;
 pub use spile_lir::library::unwind::UnwindOffsets;
 pub use spile_lir::library::usermem::PageOffsets;
@@ -13,9 +20,11 @@ use spile_syscalls::Syscall;
 /// Properties of the machine that the object is for, and compiler options.
 #[derive(Debug, Clone)]
 pub struct Target {
+    /// What runs the handlers.
+    pub host: HostKind,
     /// The processor.
     pub abi: &'static Abi,
-    /// Number of possible CPUs (highest number plus one).
+    /// Number of possible CPUs (highest number plus one); in a process that of [`THREAD_SLOTS`].
     pub cpus: u32,
     /// Size of the ring buffer in bytes, a power of two and whole pages.
     pub ring_bytes: u32,
@@ -25,7 +34,7 @@ pub struct Target {
     pub lines: bool,
     /// Byte offsets of kernel structure fields that generated code reads.
     pub offsets: KernelOffsets,
-    /// Features of the kernel's BPF.
+    /// What code can use there.
     pub features: Features,
     /// The system calls, in the order of numbers.
     pub syscalls: &'static [Syscall],
@@ -37,6 +46,35 @@ pub struct Target {
     /// Whether user memory is read only if it is mapped: code that reads the page cache, or defers
     /// to the controller, takes the kernel milliseconds to check.
     pub resident: bool,
+}
+
+impl Target {
+    /// The target's processes, with a ring of that size.
+    pub fn process(abi: &'static Abi, syscalls: &'static [Syscall], ring_bytes: u32) -> Target {
+        Target {
+            host: HostKind::Process,
+            abi,
+            cpus: THREAD_SLOTS,
+            ring_bytes,
+            timing: false,
+            lines: false,
+            offsets: KernelOffsets::process(),
+            features: Features::PROCESS,
+            syscalls,
+            functions: BTreeMap::new(),
+            share: None,
+            // A process reads its own memory, and so makes it resident.
+            resident: true,
+        }
+    }
+
+    /// The helper that gives the number of the processor.
+    pub(crate) fn processor(&self) -> Helper {
+        match self.host {
+            HostKind::Kernel => Helper::GetSmpProcessorId,
+            HostKind::Process => Helper::Processor,
+        }
+    }
 }
 
 /// Offsets of fields that generated code reads through the current task's pointer, from the
@@ -54,36 +92,90 @@ pub struct KernelOffsets {
     /// `perf_event_ctxp`: the perf events of a thread, since 6.2; null for none.
     pub task_perf_events: Option<u32>,
     pub task_comm: Option<u32>,
-    pub task_real_parent: Option<u32>,
-    pub task_cred: Option<u32>,
     pub task_mm: Option<u32>,
-    pub task_signal: Option<u32>,
     /// `start_boottime`, and `self_exec_id`, which counts a task's `execve` calls.
     pub task_start: Option<u32>,
     pub task_exec_id: Option<u32>,
     pub mm_arg_start: Option<u32>,
     pub mm_arg_end: Option<u32>,
-    pub mm_task_size: Option<u32>,
-    /// `uid`, `gid`, `euid`, `egid` in `struct cred` (32-bit each).
-    pub cred_uid: Option<u32>,
-    pub cred_gid: Option<u32>,
-    pub cred_euid: Option<u32>,
-    pub cred_egid: Option<u32>,
-    /// `user_ns` in `struct cred`, and `level` in `struct user_namespace`.
-    pub cred_user_ns: Option<u32>,
-    pub user_ns_level: Option<u32>,
+    /// The ways to the numbers of the current task that [`KernelOffsets::number`] gives, but for its own ids.
+    pub numbers: HashMap<TaskNumber, NumberPath>,
     /// `thread_info.status` in task_struct, if the processor has 32-bit system calls that it marks there.
     pub task_ti_status: Option<u32>,
-    /// `signal_struct.pids[PIDTYPE_PGID]`, `[PIDTYPE_SID]`, and `struct pid.numbers[0].nr`.
-    pub signal_pgrp: Option<u32>,
-    pub signal_session: Option<u32>,
-    pub pid_nr: Option<u32>,
     /// Offsets for the cookie of the location that was hit, in trace events.
     pub uprobe: Option<UprobeOffsets>,
     /// Offsets for the search for a page in its file.
     pub pages: Option<PageOffsets>,
     /// Offsets for unwinds of user stacks.
     pub unwind: Option<UnwindOffsets>,
+}
+
+/// The way from the current task's structure to a number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumberPath {
+    /// Offsets: of pointers to follow, and of the number.
+    pub steps: Vec<u32>,
+    /// Size of the number in bytes: 4 or 8.
+    pub bytes: u8,
+}
+
+impl KernelOffsets {
+    /// Offsets in the record that a process keeps of each thread.
+    pub fn process() -> KernelOffsets {
+        let at = |offset: usize| Some(offset.fit::<u32>());
+        let [arguments, program] = [
+            offset_of!(ThreadRecord, arguments),
+            offset_of!(ThreadRecord, program),
+        ];
+        let number = |which, offset: usize, bytes| {
+            let steps = vec![offset.fit::<u32>()];
+            (which, NumberPath { steps, bytes })
+        };
+        KernelOffsets {
+            task_pid: at(offset_of!(ThreadRecord, tid)),
+            task_tgid: at(offset_of!(ThreadRecord, tgid)),
+            task_comm: at(offset_of!(ThreadRecord, comm)),
+            // The record is its own description of memory.
+            task_mm: at(offset_of!(ThreadRecord, own)),
+            mm_arg_start: at(arguments),
+            mm_arg_end: at(arguments + 8),
+            numbers: HashMap::from([
+                number(TaskNumber::Ppid, offset_of!(ThreadRecord, ppid), 4),
+                number(TaskNumber::Pgrp, offset_of!(ThreadRecord, pgrp), 4),
+                number(TaskNumber::Sid, offset_of!(ThreadRecord, session), 4),
+                number(TaskNumber::Uid, offset_of!(ThreadRecord, uid), 4),
+                number(TaskNumber::Euid, offset_of!(ThreadRecord, euid), 4),
+                number(TaskNumber::Gid, offset_of!(ThreadRecord, gid), 4),
+                number(TaskNumber::Egid, offset_of!(ThreadRecord, egid), 4),
+                number(
+                    TaskNumber::TaskSpace,
+                    offset_of!(ThreadRecord, task_size),
+                    8,
+                ),
+                number(TaskNumber::ExeDevice, program, 8),
+                number(TaskNumber::ExeInode, program + 8, 8),
+            ]),
+            ..KernelOffsets::default()
+        }
+    }
+
+    /// The way to a number of the current task; `None` if it is not known or out of a load's reach.
+    pub(crate) fn number(&self, which: TaskNumber) -> Option<(Vec<i16>, Size)> {
+        let own = |offset: Option<u32>| Some((vec![offset?], 4));
+        let (steps, bytes) = match which {
+            TaskNumber::Pid => own(self.task_tgid)?,
+            TaskNumber::Tid => own(self.task_pid)?,
+            _ => {
+                let path = self.numbers.get(&which)?;
+                (path.steps.clone(), path.bytes)
+            }
+        };
+        let steps = steps.into_iter().map(|step| i16::try_from(step).ok());
+        Some((
+            steps.collect::<Option<_>>()?,
+            Size::from_bytes(bytes.into())?,
+        ))
+    }
 }
 
 /// The path from the current task to the location of a trace event that was hit, and to the value of the
@@ -102,7 +194,7 @@ pub struct UprobeOffsets {
     pub argument_value: u32,
 }
 
-/// BPF features of the running kernel that generated code can use.
+/// What generated code can use: features of the running kernel's BPF, or of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Features {
     /// `may_goto` (6.9).
@@ -138,6 +230,13 @@ pub struct Features {
 }
 
 impl Features {
+    /// What code in a process can use: no kernel function, and one link for all locations of a file, because the
+    /// session sets breakpoints file by file.
+    pub const PROCESS: Features = Features {
+        kprobe_multi: false,
+        ..Features::SINCE_6_9
+    };
+
     /// All features since Linux 6.9, except for those that contain numbers of one kernel.
     pub const SINCE_6_9: Features = Features {
         may_goto: true,

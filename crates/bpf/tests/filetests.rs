@@ -8,13 +8,16 @@
 //!
 //! Each file in `crates/bpf/src/lower` has its file test, at the same path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use spile_bpf::compile;
-use spile_bpf::target::{Features, KernelOffsets, MappingOffsets, Target, UnwindOffsets};
+use spile_bpf::target::{
+    Features, KernelOffsets, MappingOffsets, NumberPath, Target, UnwindOffsets,
+};
 use spile_ebpf::isa::asm::AsmFunction;
+use spile_ir::intrinsics::TaskNumber;
 use spile_ir::{reader, verify};
 use spile_syscalls::fake::{arg, call};
 use spile_syscalls::{ArgKind, Syscall};
@@ -56,6 +59,7 @@ const WITHOUT: &[(&str, &str)] = &[
 fn options(share: Option<bool>) -> Target {
     Target {
         abi: &spile_abi::X86_64,
+        host: spile_ir::HostKind::Kernel,
         cpus: 2,
         ring_bytes: 1 << 20,
         timing: false,
@@ -64,7 +68,13 @@ fn options(share: Option<bool>) -> Target {
             task_pid: Some(1000),
             task_tgid: Some(1004),
             task_comm: Some(1200),
-            task_real_parent: Some(1016),
+            numbers: HashMap::from([(
+                TaskNumber::Ppid,
+                NumberPath {
+                    steps: vec![1016, 1004],
+                    bytes: 4,
+                },
+            )]),
             task_mm: Some(904),
             mm_arg_start: Some(376),
             mm_arg_end: Some(384),

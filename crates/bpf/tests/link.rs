@@ -142,6 +142,7 @@ fn an_object_with_every_part_links_as_by_libbpf() {
 
 fn options(lines: bool) -> Target {
     Target {
+        host: spile_ir::HostKind::Kernel,
         cpus: 4,
         ring_bytes: 1 << 18,
         timing: false,

@@ -5,6 +5,7 @@
 extern crate spile_testing;
 spile_testing::main!();
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libbpf_rs::{
@@ -14,9 +15,10 @@ use spile_bpf::compile;
 use spile_bpf::compiled::Attach;
 use spile_bpf::compiled::Object as Compiled;
 use spile_bpf::target::{
-    CastKfunc, Features, KernelOffsets, PreemptionKfuncs, SessionKfuncs, Target,
+    CastKfunc, Features, KernelOffsets, NumberPath, PreemptionKfuncs, SessionKfuncs, Target,
 };
 use spile_ir::interp::Value;
+use spile_ir::intrinsics::TaskNumber;
 use spile_ir::{Program, TraceEvent, Ty, reader};
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{Feature, has};
@@ -28,6 +30,15 @@ static LOG: Mutex<String> = Mutex::new(String::new());
 
 fn log() -> std::sync::MutexGuard<'static, String> {
     LOG.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The way to the number of the current task's parent.
+fn parent(real_parent: Option<u32>, tgid: Option<u32>) -> HashMap<TaskNumber, NumberPath> {
+    let steps = real_parent
+        .zip(tgid)
+        .map(|(parent, number)| vec![parent, number]);
+    let path = steps.map(|steps| (TaskNumber::Ppid, NumberPath { steps, bytes: 4 }));
+    path.into_iter().collect()
 }
 
 /// Fields of the running kernel's structures.
@@ -43,7 +54,7 @@ fn offsets() -> KernelOffsets {
         task_pid: of("task_struct", "pid"),
         task_tgid: of("task_struct", "tgid"),
         task_comm: of("task_struct", "comm"),
-        task_real_parent: of("task_struct", "real_parent"),
+        numbers: parent(of("task_struct", "real_parent"), of("task_struct", "tgid")),
         task_ti_status: of("thread_info", "status"),
         ..KernelOffsets::default()
     }
@@ -57,6 +68,7 @@ fn options() -> Target {
         .next()
         .and_then(|n| n.parse::<u32>().ok());
     Target {
+        host: spile_ir::HostKind::Kernel,
         cpus: last.unwrap_or(0) + 1,
         ring_bytes: 1 << 18,
         timing: false,
@@ -320,7 +332,10 @@ fn pointers_of_a_task_are_followed_from_a_cast() {
     let member = |of, name| Some(btf.member(btf.find_struct(of)?, name)?.bit_offset / 8);
     options.offsets.task_pid = member("task_struct", "pid");
     options.offsets.task_tgid = member("task_struct", "tgid");
-    options.offsets.task_real_parent = member("task_struct", "real_parent");
+    options.offsets.numbers = parent(
+        member("task_struct", "real_parent"),
+        member("task_struct", "tgid"),
+    );
     options.features.cast = Some(cast);
     for (number, casts) in [("ppid", 1), ("tid", 0)] {
         let p = program(&format!(

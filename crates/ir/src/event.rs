@@ -18,7 +18,7 @@ use crate::token::{Reader, Res};
 pub enum Executor {
     /// The kernel, as BPF programs.
     Kernel,
-    /// The probed process itself. No event has this executor yet.
+    /// The probed process itself, as machine code.
     Process,
     /// The controller, which interprets handlers.
     Controller,
@@ -38,9 +38,36 @@ impl Executor {
     }
 }
 
-/// A set of executors.
+/// The host of a session: what runs its compiled handlers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HostKind {
+    /// The kernel.
+    #[default]
+    Kernel,
+    /// The target's processes.
+    Process,
+}
+
+impl HostKind {
+    /// Its executor.
+    pub fn executor(self) -> Executor {
+        match self {
+            HostKind::Kernel => Executor::Kernel,
+            HostKind::Process => Executor::Process,
+        }
+    }
+}
+
+/// A set of executors.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExecutorSet(u8);
+
+pub(crate) const K: ExecutorSet = ExecutorSet::of(&[Executor::Kernel]);
+pub(crate) const P: ExecutorSet = ExecutorSet::of(&[Executor::Process]);
+pub(crate) const C: ExecutorSet = ExecutorSet::of(&[Executor::Controller]);
+pub(crate) const KC: ExecutorSet = ExecutorSet::of(&[Executor::Kernel, Executor::Controller]);
+pub(crate) const KP: ExecutorSet = ExecutorSet::of(&[Executor::Kernel, Executor::Process]);
+pub(crate) const KPC: ExecutorSet = ExecutorSet::of(&Executor::ALL);
 
 impl ExecutorSet {
     /// The set of these executors.
@@ -56,16 +83,14 @@ impl ExecutorSet {
         self.0 & ExecutorSet::of(&[executor]).0 != 0
     }
 
-    /// Adds an executor; returns whether it is new.
-    pub fn insert(&mut self, executor: Executor) -> bool {
-        let new = !self.contains(executor);
-        self.0 |= ExecutorSet::of(&[executor]).0;
-        new
+    /// Whether an executor is in both sets.
+    pub fn meets(self, other: ExecutorSet) -> bool {
+        self.0 & other.0 != 0
     }
 }
 
-/// What makes a handler run. The first group of variants runs in the controller, the rest in the
-/// kernel.
+/// What makes a handler run. Handlers of the first group of variants run in the controller, the rest is
+/// compiled and runs in the session's [`HostKind`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// Start of the session; handlers run in ascending order of the number.
@@ -134,23 +159,25 @@ pub enum Event {
     Netfilter(Netfilter),
     /// Decisions of Linux security modules (LSM), by the name of the hook.
     Lsm(Arc<str>),
+    /// A step in the life of a task, where the target's processes are the host. The kernel has tracepoints for it.
+    Task(TaskEvent),
 }
 
 macro_rules! events {
     ($($variant:ident $word:literal
         $(($item:ident))? $({ $($field:tt)* })? $(= { $($constant:tt)* })?,
-        $executor:ident $kind:literal [$($need:ident)*];
+        $executors:ident $kind:literal [$($need:ident)*];
     )*) => {
         form! { enum Event {
             $($variant $word $(($item))? $({ $($field)* })? $(= { $($constant)* })?),*
         } }
 
         impl Event {
-            /// The executor of the event's handlers.
-            pub fn executor(&self) -> Executor {
+            /// The executors that can run the event's handlers: the controller, or some hosts.
+            pub fn executors(&self) -> ExecutorSet {
                 #[allow(unreachable_patterns)]
                 match self {
-                    $(Event::$variant { .. } => Executor::$executor,)*
+                    $(Event::$variant { .. } => $executors,)*
                 }
             }
 
@@ -174,27 +201,28 @@ macro_rules! events {
 }
 
 events! {
-    Begin "begin" (order), Controller "begin_end" [];
-    End "end" (order), Controller "begin_end" [];
-    Error "error" (order), Controller "begin_end" [];
-    Never "never", Controller "begin_end" [];
-    Timer "timer" { period_ns ",", randomize_ns }, Controller "hrtimer" [];
-    Prometheus "prometheus", Controller "procfs" [];
-    InputLine "input_line", Controller "procfs" [];
-    InputChar "input_char", Controller "procfs" [];
-    Procfs "procfs" (file), Controller "procfs" [];
-    Present "present_processes" = { threads: false }, Controller "utrace" [];
-    Present "present_threads" = { threads: true }, Controller "utrace" [];
-    Counter "counter" { name ",", ty ",", config }, Controller "perf_event" [];
-    Tracepoint "tracepoint" (name), Kernel "kernel_tracepoint" [Argument];
-    TraceEvent "trace_event" (event), Kernel "kernel_tracepoint" [Record];
-    SysEnter "sys_enter" (calls), Kernel "kernel_tracepoint" [CallArgument SystemCall SystemCallEntry];
-    SysExit "sys_exit" (calls), Kernel "kernel_tracepoint" [CallArgument SystemCall SystemCallReturn CallReturn];
-    Perf "perf" { ty ",", config ",", sample, scope }, Kernel "perf_event" [Argument Registers];
-    Code "code" (probe), Kernel "kprobe" [Argument CallArgument CodeLocation Registers];
-    Watch "watch" (watch), Kernel "hardware_data_breakpoint" [Registers];
-    Netfilter "netfilter" (hook), Kernel "netfilter" [Argument Packet];
-    Lsm "lsm" (name), Kernel "kprobe" [Argument Decision];
+    Begin "begin" (order), C "begin_end" [];
+    End "end" (order), C "begin_end" [];
+    Error "error" (order), C "begin_end" [];
+    Never "never", C "begin_end" [];
+    Timer "timer" { period_ns ",", randomize_ns }, C "hrtimer" [];
+    Prometheus "prometheus", C "procfs" [];
+    InputLine "input_line", C "procfs" [];
+    InputChar "input_char", C "procfs" [];
+    Procfs "procfs" (file), C "procfs" [];
+    Present "present_processes" = { threads: false }, C "utrace" [];
+    Present "present_threads" = { threads: true }, C "utrace" [];
+    Counter "counter" { name ",", ty ",", config }, C "perf_event" [];
+    Tracepoint "tracepoint" (name), K "kernel_tracepoint" [Argument];
+    TraceEvent "trace_event" (event), K "kernel_tracepoint" [Record];
+    SysEnter "sys_enter" (calls), KP "kernel_tracepoint" [CallArgument SystemCall SystemCallEntry];
+    SysExit "sys_exit" (calls), KP "kernel_tracepoint" [CallArgument SystemCall SystemCallReturn CallReturn];
+    Perf "perf" { ty ",", config ",", sample, scope }, KP "perf_event" [Argument Registers];
+    Code "code" (probe), KP "kprobe" [Argument CallArgument CodeLocation Registers];
+    Watch "watch" (watch), K "hardware_data_breakpoint" [Registers];
+    Netfilter "netfilter" (hook), K "netfilter" [Argument Packet];
+    Lsm "lsm" (name), K "kprobe" [Argument Decision];
+    Task "task" (what), P "utrace" [];
 }
 
 form! {
@@ -210,6 +238,12 @@ form! {
 form! {
     enum SamplingRate { Period "period" (n), Freq "freq" (n) }
     enum PerfScope { Target "target", Process "pid" (pid), All "" }
+    enum TaskEvent {
+        ProcessBegin "process_begin",
+        ProcessEnd "process_end",
+        ThreadBegin "thread_begin",
+        ThreadEnd "thread_end",
+    }
     enum WatchOwner { Process "pid" (pid), Program "of" (path), Kernel "" }
     enum OptionalSites { Group "some", All "optional", Single "" }
     enum NrSet { All "all", List "" (calls) }
@@ -257,6 +291,19 @@ impl Display for Event {
 }
 
 impl Event {
+    /// Whether its handlers are compiled, for the session's host; the controller interprets all others.
+    pub fn is_compiled(&self) -> bool {
+        !self.executors().contains(Executor::Controller)
+    }
+
+    /// The executor of its handlers in a session of this host.
+    pub fn executor(&self, host: HostKind) -> Executor {
+        match self.is_compiled() {
+            true => host.executor(),
+            false => Executor::Controller,
+        }
+    }
+
     /// Whether the event is a location in a program's code.
     pub fn in_user_code(&self) -> bool {
         matches!(self, Event::Code(probe) if probe.space == Space::User)
@@ -297,6 +344,39 @@ pub struct Netfilter {
     pub hook: u32,
     /// Priority; hooks with lower ones run first.
     pub priority: i32,
+}
+
+/// A step in the life of a task of the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskEvent {
+    /// A process begins, by fork or by executing a program.
+    ProcessBegin,
+    /// The last thread of a process ends.
+    ProcessEnd,
+    /// A thread begins that is not its process's first one.
+    ThreadBegin,
+    /// Such a thread ends.
+    ThreadEnd,
+}
+
+impl TaskEvent {
+    /// All steps.
+    pub const ALL: [TaskEvent; 4] = [
+        TaskEvent::ProcessBegin,
+        TaskEvent::ProcessEnd,
+        TaskEvent::ThreadBegin,
+        TaskEvent::ThreadEnd,
+    ];
+
+    /// Its name, as in the text form.
+    pub fn name(self) -> &'static str {
+        match self {
+            TaskEvent::ProcessBegin => "process_begin",
+            TaskEvent::ProcessEnd => "process_end",
+            TaskEvent::ThreadBegin => "thread_begin",
+            TaskEvent::ThreadEnd => "thread_end",
+        }
+    }
 }
 
 /// The processes whose events a perf event counts.
@@ -539,6 +619,8 @@ mod tests {
         "watch(write 16400 8 of \"/bin/a\")",
         "netfilter(2, 1, -2147483647)",
         "lsm(\"file_open\")",
+        "task(process_begin)",
+        "task(thread_end)",
         "code(kernel)",
         "code(kernel return pid 3 tree some, symbol \"\" \"f\" 0, symbol \"ext4\" \"g\" 4 number 7)",
         "code(kernel optional, address 4096, traced 8192)",

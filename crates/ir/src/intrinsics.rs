@@ -9,7 +9,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use crate::event::{Event, Executor, ExecutorSet};
+use crate::event::{C, Event, ExecutorSet, K, KC, KP, KPC, P};
 use crate::form::{Form, Printer};
 use crate::program::types::Space;
 use crate::token::{Reader, Res};
@@ -89,7 +89,7 @@ needs! {
 impl EventNeed {
     /// Whether an event has the property.
     pub fn is_met(self, event: &Event) -> bool {
-        if event.executor() == Executor::Controller {
+        if !event.is_compiled() {
             // Stacks of existing processes are not read. Other handlers of the controller stand at
             // no location in code, and their stacks are empty.
             return self != EventNeed::Stack || !matches!(event, Event::Present { .. });
@@ -152,12 +152,6 @@ pub struct IntrinsicInfo {
     pub doc: &'static str,
 }
 
-const K: ExecutorSet = ExecutorSet::of(&[Executor::Kernel]);
-const C: ExecutorSet = ExecutorSet::of(&[Executor::Controller]);
-const KC: ExecutorSet = ExecutorSet::of(&[Executor::Kernel, Executor::Controller]);
-const KP: ExecutorSet = ExecutorSet::of(&[Executor::Kernel, Executor::Process]);
-const KPC: ExecutorSet = ExecutorSet::of(&Executor::ALL);
-
 /// A row without a result, flags and needs.
 const PLAIN: IntrinsicInfo = IntrinsicInfo {
     name: "",
@@ -214,10 +208,10 @@ impl Form for Intrinsic {
 const CUT_QUOTES: usize = 5;
 
 impl Intrinsic {
-    /// Whether handlers of an event can run it.
+    /// Whether handlers of an event can run it, in some host.
     pub fn is_available(self, event: &Event) -> bool {
         let info = self.info();
-        info.executors.contains(event.executor()) && info.need.is_none_or(|n| n.is_met(event))
+        info.executors.meets(event.executors()) && info.need.is_none_or(|n| n.is_met(event))
     }
 
     /// Whether its first operand is a constant in a kernel handler's code.
@@ -368,19 +362,19 @@ intrinsics! {
         NextTid "next_tid" () -> Long, K, pure_, early of NextTask; "Thread id of the task that is switched to. `Tracepoint` `sched_switch` only."
         NextPid "next_pid" () -> Long, K, pure_, early of NextTask; "Process id of the task that is switched to. `Tracepoint` `sched_switch` only."
         PerfCount "perf_count" (Long, Long) -> Long, K, fails of ThreadCounter; "Number of occurrences of a perf event (type and config, constants) in the current thread since the session began."
-        UserMode "user_mode" () -> Long, K, pure_, early; "1 if a perf event interrupted user mode; 0 otherwise, and in other events."
+        UserMode "user_mode" () -> Long, KP, pure_, early; "1 if a perf event interrupted user mode; 0 otherwise, and in other events."
         Verdict "verdict" () -> Long, K of Packet; "1 if the packet is accepted, 0 if it is dropped. `Netfilter` only."
         VerdictSet "verdict_set" (Long), K, fails, effect of Packet; "Drops (0) or accepts (1) the packet when the handler ends; any other value fails. `Netfilter` only."
         Decision "decision" () -> Long, K of Decision; "The decision of the security hook so far: 0 allows."
     }
     Syscall SyscallOp "System calls, and arguments by their convention." {
-        SysNr "sys_nr" () -> Long, K, pure_, early of SystemCall; "System call number as in `NrSet`: the native number, or COMPAT plus the 32-bit number. System call events only."
-        SysArg "sys_arg" (Long) -> Long, K, pure_, early, task of SystemCall const 0..=11; "Argument n (constant, 0 to 5) of the system call, at its entry and return. 32-bit calls: zero-extended."
+        SysNr "sys_nr" () -> Long, KP, pure_, early of SystemCall; "System call number as in `NrSet`: the native number, or COMPAT plus the 32-bit number. System call events only."
+        SysArg "sys_arg" (Long) -> Long, KP, pure_, early, task of SystemCall const 0..=11; "Argument n (constant, 0 to 5) of the system call, at its entry and return. 32-bit calls: zero-extended."
         SysRet "sys_ret" () -> Long, KP, pure_, early of CallReturn; "Return value of the system call or function. Returns only."
-        SysName "sys_name" () -> Str[31], K, pure_ of SystemCall; "Name of the system call; `syscall_N` if the table has none."
-        SysArgstr "sys_argstr" () -> Str, K, task of SystemCallEntry; "The system call's arguments as text, decoded by the system call table. `SysEnter` only, because it reads user memory."
-        SysArgtext "sys_argtext" (Long) -> Str, K, task of SystemCallEntry; "Argument n (constant, 0 to 5) of the system call, as text like in `sys_argstr`. `SysEnter` only."
-        SysRetstr "sys_retstr" () -> Str[47], K, pure_ of SystemCallReturn; "The system call's return value as text: a number, hex, or `-2 (ENOENT)`. `SysExit` only."
+        SysName "sys_name" () -> Str[31], KP, pure_ of SystemCall; "Name of the system call; `syscall_N` if the table has none."
+        SysArgstr "sys_argstr" () -> Str, KP, task of SystemCallEntry; "The system call's arguments as text, decoded by the system call table. `SysEnter` only, because it reads user memory."
+        SysArgtext "sys_argtext" (Long) -> Str, KP, task of SystemCallEntry; "Argument n (constant, 0 to 5) of the system call, as text like in `sys_argstr`. `SysEnter` only."
+        SysRetstr "sys_retstr" () -> Str[47], KP, pure_ of SystemCallReturn; "The system call's return value as text: a number, hex, or `-2 (ENOENT)`. `SysExit` only."
         RegArg "reg_arg" (Long) -> Long, KP, pure_, early, task of CallArgument const 1..=6; "Register argument n (constant, from 1) by the calling convention of system calls or functions, for `int_arg(n)`. At a system call's return, 1 is the return value. System call events and code only."
     }
     TaskNumber TaskNumber "Numbers in the structures of the current task." {
@@ -393,8 +387,10 @@ intrinsics! {
         Euid "euid" () -> Long, KPC, pure_, early, task; "Effective user id."
         Gid "gid" () -> Long, KPC, pure_, early, task; "Real group id."
         Egid "egid" () -> Long, KPC, pure_, early, task; "Effective group id."
-        TaskSpace "task_space" () -> Long, KC, pure_, early, task; "End of the current process's address space: at most 4 GB for 32-bit programs. 0 in kernel threads, and in the controller for itself."
+        TaskSpace "task_space" () -> Long, KPC, pure_, early, task; "End of the current process's address space: at most 4 GB for 32-bit programs. 0 in kernel threads, and in the controller for itself."
         UserNsLevel "user_ns_level" () -> Long, KC, pure_, early, task; "Depth of the current task's user namespace below the initial one. In the controller 0 for itself, because its user ids are those of its own namespace."
+        ExeDevice "exe_device" () -> Long, P, pure_, early; "Device of the file that the current process runs, in the kernel's own form."
+        ExeInode "exe_inode" () -> Long, P, pure_, early; "Inode number of the file that the current process runs."
     }
     Task TaskOp "The current task and its processor." {
         Execname "execname" () -> Str[15], KPC, pure_, task; "Name of the current task (comm)."
@@ -419,7 +415,7 @@ intrinsics! {
         Exit "exit" (), KPC, effect; "Asks the session to end after this handler."
         Target "target" () -> Long, KPC, pure_, early; "Process id given with -x or started with -c; otherwise 0."
         InTree "in_tree" (Long) -> Long, KPC, pure_, early; "Whether the process with this id is the target or one of its descendants; 0 if there is no target."
-        TreeAdd "tree_add" (Long), K, effect; "Makes the process with this id one that `in_tree` is true for, and its later descendants."
+        TreeAdd "tree_add" (Long), KP, effect; "Makes the process with this id one that `in_tree` is true for, and its later descendants."
         InputText "input_text" () -> Str, C, pure_; "The line or character of an input probe."
         ValueText "value_text" () -> Str, C; "What was written to the file of a `procfs` probe, or the text for its reader so far."
         ValueSet "value_set" (Str), C, effect; "Sets the text for the reader of the file."
@@ -468,15 +464,15 @@ intrinsics! {
         SymData "sym_data" (Long) -> Str, KC, pure_; "`name+0xoff/0xsize [module]` of a kernel address, `[kernel]` for the kernel image; or the address in hex."
         KernelStack "kernel_stack" (Long) -> Str, KC, pure_, registers of Stack; "Addresses of the kernel stack at the event, in hex with `0x`, separated by spaces: at most n; all if -1; all, each followed by a space, if -2. Frames of the probe's own machinery are left out."
         KernelFrame "kernel_frame" (Long) -> Long, KC, pure_, registers of Stack; "Address n of the kernel stack at the event, from 0; 0 past its end."
-        UserStack "user_stack" (Long) -> Str, KPC, pure_, symbolic, registers of Stack; "Addresses of the current program's stack, in the forms of `kernel_stack`. Empty if there is no program. A part that only the controller can unwind is a mark."
-        UserFrame "user_frame" (Long) -> Long, KPC, pure_, registers of Stack; "Address n of the current program's stack, from 0; 0 past its end."
+        UserStack "user_stack" (Long) -> Str, KC, pure_, symbolic, registers of Stack; "Addresses of the current program's stack, in the forms of `kernel_stack`. Empty if there is no program. A part that only the controller can unwind is a mark."
+        UserFrame "user_frame" (Long) -> Long, KC, pure_, registers of Stack; "Address n of the current program's stack, from 0; 0 past its end."
         StackWords "stack_words" (Str) -> Str, KPC, pure_, stack_marks; "A text of addresses, for uses that accept a mark for the rest of the stack as its last word."
         StackMark "stack_mark" (Str) -> Long, KPC, pure_, stack_marks; "Whether a word of a text of addresses is a mark for the rest of the stack."
         StackRest "stack_rest" (Str, Str) -> Str, KPC, pure_, stack_marks; "For such a mark, the first argument, in the text given second: the mark for one line for each further address, with its symbol."
-        UserSymbolic "user_symbolic" (Long, Long) -> Str, KPC, pure_, symbolic, registers of Stack; "Symbolic text of the current program's stack: from frame n, at most 16 frames, in a form that lists frames; or of frame n alone (the form is a constant, see `spile_layout::SymbolicForm`). A mark, as `symbolic` makes it."
-        UserSymbolicFrom "user_symbolic_from" (Long, Long, Long, Long, Long) -> Str, KPC, pure_, symbolic, registers of Stack; "As `user_symbolic`, for forms that list frames, with the program counter, stack pointer and frame pointer given as third to fifth argument."
+        UserSymbolic "user_symbolic" (Long, Long) -> Str, KC, pure_, symbolic, registers of Stack; "Symbolic text of the current program's stack: from frame n, at most 16 frames, in a form that lists frames; or of frame n alone (the form is a constant, see `spile_layout::SymbolicForm`). A mark, as `symbolic` makes it."
+        UserSymbolicFrom "user_symbolic_from" (Long, Long, Long, Long, Long) -> Str, KC, pure_, symbolic, registers of Stack; "As `user_symbolic`, for forms that list frames, with the program counter, stack pointer and frame pointer given as third to fifth argument."
         KernelSymbolic "kernel_symbolic" (Long, Long) -> Str, KC, pure_, symbolic, registers of Stack; "Symbolic text of the kernel stack from frame n, at most 16 frames, in a form (constant, see `spile_layout::SymbolicForm`). A mark, as `symbolic` makes it."
-        SymbolicForm "symbolic" (Long, Str) -> Str, KPC, pure_, symbolic, registers; "Text of a stack that only the controller can produce: a form (constant, see `spile_layout::SymbolicForm`) and the addresses. In kernel handlers it is a mark; equal stacks have equal marks."
+        SymbolicForm "symbolic" (Long, Str) -> Str, KC, pure_, symbolic, registers; "Text of a stack that only the controller can produce: a form (constant, see `spile_layout::SymbolicForm`) and the addresses. In kernel handlers it is a mark; equal stacks have equal marks."
         Interrupted "interrupted" () -> Str, K, pure_, symbolic; "Name of the function that a perf event or a watched memory access interrupted: a kernel function as text, a program's function as a mark. The address in hex if there is no symbol."
     }
 }
@@ -484,12 +480,13 @@ intrinsics! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Executor;
 
     #[test]
     fn a_process_has_no_operation_of_the_kernel() {
         let of_kernel = |need| {
             use EventNeed::*;
-            let own = [NextTask, Packet, Decision, TaskStruct, Record, SystemCall];
+            let own = [NextTask, Packet, Decision, TaskStruct, Record];
             own.contains(&need)
         };
         for info in Intrinsic::ALL.iter().map(|f| f.info()) {

@@ -126,7 +126,7 @@ impl FlowGraph {
                 program,
                 BodyId::Handler(i),
                 &handler.body,
-                handler.event.executor() == Executor::Kernel,
+                handler.event.is_compiled(),
                 fit,
             );
         }

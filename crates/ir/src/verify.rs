@@ -24,6 +24,8 @@
 //! 10. A match is captured only by a regular expression that was compiled with captures.
 //! 11. `load` has a size of 1, 2, 4 or 8. `catch_msg` writes a string.
 
+use std::collections::BTreeSet;
+
 use spile_cast::Cast;
 
 use crate::intrinsics::ValueKind;
@@ -88,7 +90,7 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
         let mut c = Checker {
             program,
             body: &h.body,
-            executors: ExecutorSet::of(&[h.event.executor()]),
+            executors: [h.event.executors()].into(),
             ret: None,
             errors: Vec::new(),
         };
@@ -102,16 +104,16 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
     }
 }
 
-/// By function: the executors of the handlers that reach it.
-fn func_executors(program: &Program) -> Vec<ExecutorSet> {
-    let mut sets = vec![ExecutorSet::default(); program.funcs.len()];
+/// By function: for each handler that reaches it, the executors that can run that handler.
+fn func_executors(program: &Program) -> Vec<BTreeSet<ExecutorSet>> {
+    let mut sets = vec![BTreeSet::default(); program.funcs.len()];
     for h in &program.handlers {
         let mut stack = vec![&h.body];
         while let Some(body) = stack.pop() {
             for inst in body.insts() {
                 if let Inst::Call { func, .. } = inst
                     && let Some(f) = program.funcs.get(func.index())
-                    && sets[func.index()].insert(h.event.executor())
+                    && sets[func.index()].insert(h.event.executors())
                 {
                     stack.push(&f.body);
                 }
@@ -163,8 +165,8 @@ fn global(g: &Global) -> CheckResult {
 struct Checker<'p> {
     program: &'p Program,
     body: &'p Body,
-    /// The executors that run the body.
-    executors: ExecutorSet,
+    /// For each handler that reaches the body, the executors that can run that handler.
+    executors: BTreeSet<ExecutorSet>,
     /// Result type of a function; `None` in a handler.
     ret: Option<Option<Ty>>,
     errors: Vec<(Option<BlockId>, String)>,
@@ -437,10 +439,17 @@ impl Checker<'_> {
 
     fn intrinsic(&self, dst: Option<Reg>, f: Intrinsic, args: &[Val]) -> CheckResult {
         let info = f.info();
-        let runs = |e: &Executor| self.executors.contains(*e);
-        let lacks = |e: &Executor| !info.executors.contains(*e);
-        if let Some(e) = Executor::ALL.into_iter().filter(runs).find(lacks) {
-            return Err(format!("not in {} handlers", e.name()));
+        let runs = |e: Executor| self.executors.iter().any(|set| set.contains(e));
+        if let Some(set) = self
+            .executors
+            .iter()
+            .find(|set| !info.executors.meets(**set))
+        {
+            let lacking = Executor::ALL.into_iter().find(|e| set.contains(*e));
+            return Err(format!(
+                "not in {} handlers",
+                lacking.map_or("", Executor::name)
+            ));
         }
         ensure(info.params.len() == args.len(), "wrong number of arguments")?;
         for (k, a) in info.params.iter().zip(args) {
@@ -448,7 +457,8 @@ impl Checker<'_> {
         }
         if f.wants_constant() {
             let ok = matches!(args.first(), Some(Val::Imm(_)));
-            ensure(ok || !runs(&Executor::Kernel), "argument is not a constant")?;
+            let compiled = runs(Executor::Kernel) || runs(Executor::Process);
+            ensure(ok || !compiled, "argument is not a constant")?;
         }
         match (dst, info.ret) {
             (None, _) => Ok(()),

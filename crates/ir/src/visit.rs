@@ -141,9 +141,7 @@ impl Program {
 
     /// The handlers that run in the kernel.
     pub fn kernel_handlers(&self) -> impl Iterator<Item = &Handler> + Clone {
-        self.handlers
-            .iter()
-            .filter(|h| h.event.executor() == Executor::Kernel)
+        self.handlers.iter().filter(|h| h.event.is_compiled())
     }
 
     /// All instructions of these handlers.

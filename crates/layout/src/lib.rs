@@ -15,8 +15,8 @@
 //! | `tables` | tables that the controller fills in for handlers |
 //! | `records` | what handlers send: output, errors, requests |
 //! | `symbolic` | forms of texts in records and strings that only the controller can render |
+//! | [`thread_record`] | the threads of processes, where these are the host |
 //! | [`critical`] | consistent copies of globals for the controller |
-//! | [`thread_record`] | who a thread is, for handlers that run in a process |
 //!
 //! # Tables
 //! | name | what |
@@ -52,6 +52,7 @@ pub use location::*;
 pub use records::*;
 pub use symbolic::{SymbolicForm, takes_kernel_stack};
 pub use tables::*;
+pub use thread_record::*;
 pub use words::*;
 
 /// What a host keeps for a script. The default has no globals and no handlers.

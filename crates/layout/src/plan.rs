@@ -24,8 +24,7 @@ use spile_cast::Cast;
 use spile_ir::marks::Marks;
 use spile_ir::storage::Storage;
 use spile_ir::{
-    BodyFacts, Executor, Global, GlobalKind, Handler, HandlerId, Intrinsic, Program, ProgramFacts,
-    StatsSpec,
+    BodyFacts, Global, GlobalKind, Handler, HandlerId, Intrinsic, Program, ProgramFacts, StatsSpec,
 };
 
 use crate::{GlobalLayout, HandlerInfo, Layout, TREE_BYTES, counters, percpu};
@@ -250,7 +249,7 @@ fn handler_counters(
         false => counters::HITS + 8,
     };
     let location = |(i, h): (usize, &Handler)| {
-        (h.event.executor() == Executor::Kernel).then(|| HandlerInfo {
+        (h.event.is_compiled()).then(|| HandlerInfo {
             id: HandlerId(i.fit()),
             counters: cpu.alloc(size),
             others: Vec::new(),

@@ -1,9 +1,17 @@
-//! The record of a thread: who it is, for handlers that run in a process. Entry code finds or makes it, in the memory
-//! that all processes of a session share, and handlers get its address.
+//! The record of a thread, where handlers run in processes: it takes the place of the kernel's `task_struct` and of a
+//! processor's number. Entry code finds or makes it, in the memory that all processes of a session share, and handlers
+//! get its address.
+
+/// Threads that have a record of their own at the same time; a power of two.
+pub const THREAD_SLOTS: u32 = 64;
+
+/// All records. Threads without one of their own take turns at the last one. Each has an area in the place of a
+/// processor's ([`crate::Layout::cpus`]).
+pub const THREAD_RECORDS: u32 = THREAD_SLOTS + 1;
 
 /// A thread. Its `owner` is the only lock: whoever puts [`ThreadRecord::CLAIMED`] there by compare-and-exchange fills
-/// in the rest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// in the rest. Ids are those that the process itself sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C, align(256))]
 pub struct ThreadRecord {
     /// 0: free; [`ThreadRecord::CLAIMED`]; otherwise the thread's key: the address of its thread structure plus 1, or
@@ -16,20 +24,22 @@ pub struct ThreadRecord {
     pub stack: u64,
     /// Address of a word that is equal to `tid` as long as the record tells the truth.
     pub proof: u64,
+    /// Address of the record itself, in the address space of its process.
+    pub own: u64,
     /// Number of the record, in place of a processor's.
     pub slot: u32,
-    /// Number of the thread.
-    pub tid: u32,
-    /// Number of its process.
-    pub tgid: u32,
     /// Number of the process's parent.
     pub ppid: u32,
+    /// Number of the thread.
+    pub tid: u32,
+    /// Number of its process. `tid` and this are read as one word.
+    pub tgid: u32,
     /// Real user.
     pub uid: u32,
+    /// Real group. `uid` and this are read as one word.
+    pub gid: u32,
     /// Effective user.
     pub euid: u32,
-    /// Real group.
-    pub gid: u32,
     /// Effective group.
     pub egid: u32,
     /// Process group.
@@ -46,6 +56,14 @@ pub struct ThreadRecord {
     pub random: u64,
     /// Hits that were skipped because a handler was running.
     pub skipped: u64,
+    /// Address of the vDSO's `clock_gettime` in the thread's process, or 0 to call the kernel.
+    pub clock: u64,
+    /// End of the address space of the process.
+    pub task_size: u64,
+    /// Where the arguments of the command line begin and end.
+    pub arguments: [u64; 2],
+    /// The file that the process runs: its device in the kernel's form, and its inode.
+    pub program: [u64; 2],
 }
 
 impl ThreadRecord {

@@ -79,6 +79,9 @@ helpers! {
     Output = "output", 4, true;
     /// `(ring, 0)`: the number of bytes in the ring that were not consumed yet.
     Waiting = "waiting", 2, true;
+    /// `(holder)`: 0; gives the processor to others, while `holder` has the lock that this thread waits for. Only in
+    /// processes: a handler of the kernel is not switched out while it holds a lock.
+    Yield = "yield", 1, true;
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ static ONE: Mutex<()> = Mutex::new(());
 /// The machine of the tests without kernel BTF, so that helpers are used.
 fn machine() -> Machine {
     Machine {
+        host: spile_ir::HostKind::Kernel,
         cpus: spile_kernel::machine::possible_cpus()
             .last()
             .map_or(1, |c| c + 1),

@@ -111,7 +111,7 @@ fn bodies(
     }
     sink::sink(&mut tree);
     regexes::compile(&mut tree, diags);
-    check::check(&mut tree, diags, &is_user);
+    check::check(&mut tree, inputs.facts.host(), diags, &is_user);
     absent::replace(&mut tree);
     if diags.has_errors() {
         return Err(AnalysisFailed);

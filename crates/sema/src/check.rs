@@ -4,10 +4,11 @@
 
 use rustc_hash::FxHashSet;
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{Event, Executor};
+use spile_ir::{Event, Executor, HostKind, Space};
 use spile_syntax::ast::Span;
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 
+use crate::families::ONLY_KERNEL;
 use crate::types::hir::*;
 use crate::types::{absent, codes};
 
@@ -27,7 +28,12 @@ const MOVE_TEXT: &str = "save the number in a global here, and convert it in `pr
 ///
 /// A probe for new processes also has a handler for existing ones. If that handler uses an
 /// operation that only new processes have, it does not run, with a warning.
-pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool) {
+pub fn check(
+    tree: &mut Tree,
+    host: HostKind,
+    diags: &mut Diagnostics,
+    is_user: &dyn Fn(Span) -> bool,
+) {
     let mut seen = FxHashSet::default();
     let mut unfit = Vec::new();
     let recursive = recursive(tree);
@@ -40,6 +46,7 @@ pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) ->
         }
         let mut walk = BodyCheck {
             tree,
+            host,
             event,
             point,
             chain: Vec::new(),
@@ -127,6 +134,7 @@ struct FunctionVisit {
 
 struct BodyCheck<'a> {
     tree: &'a Tree,
+    host: HostKind,
     event: &'a Event,
     point: &'a str,
     /// Calls that lead to the current function.
@@ -156,7 +164,7 @@ impl BodyCheck<'_> {
     }
 
     fn body(&mut self, body: &[HirStmt]) {
-        let kernel = self.event.executor() == Executor::Kernel;
+        let compiled = self.event.is_compiled();
         let mut exprs = Vec::new();
         walk_exprs(body, &mut |e| exprs.push(e));
         let assigned = exprs.iter().filter_map(|e| e.changed_local()).collect();
@@ -168,13 +176,22 @@ impl BodyCheck<'_> {
                 }
                 HirExprKind::Intr { f, args } => {
                     self.intrinsic(*f, e.span);
-                    if kernel {
+                    if compiled {
                         self.constant_operand(*f, args, &assigned, e.span);
                     }
                 }
+                HirExprKind::Load {
+                    space: Space::Kernel,
+                    ..
+                } if compiled && self.host == HostKind::Process => {
+                    self.only_kernel(
+                        e.span,
+                        "a process does not reach the kernel's memory".into(),
+                    );
+                }
                 HirExprKind::PrintHist {
                     to_string: true, ..
-                } if kernel => {
+                } if compiled => {
                     let text = "a kernel handler cannot make the text of a histogram".into();
                     self.report(codes::KERNEL_UNAVAILABLE, e.span, text, MOVE_HISTOGRAM);
                 }
@@ -257,9 +274,24 @@ impl BodyCheck<'_> {
         self.report(codes::KERNEL_CONSTANT, span, text, "");
     }
 
+    /// The library function that the script calls, for messages.
+    fn library_function(&self) -> Option<&str> {
+        let open = self.open.iter().map(|u| &self.tree.units[u.0]);
+        open.into_iter().find(|u| !u.user).map(|u| &*u.name)
+    }
+
+    /// The error of an operation that only the kernel has: of the library function that the script calls, or else
+    /// this text.
+    fn only_kernel(&mut self, span: Span, text: String) {
+        let function = self.library_function();
+        let of_function = function.map(|f| format!("`{f}()` is only available in the kernel"));
+        let text = of_function.unwrap_or(text);
+        self.report(codes::ONLY_KERNEL, span, text, ONLY_KERNEL);
+    }
+
     fn intrinsic(&mut self, f: Intrinsic, span: Span) {
         let info = f.info();
-        let executor = self.event.executor();
+        let executor = self.event.executor(self.host);
         if executor == Executor::Controller {
             if !f.is_available(self.event) {
                 self.fails_here(f, span);
@@ -267,13 +299,11 @@ impl BodyCheck<'_> {
             return;
         }
         if !info.executors.contains(executor) {
-            // The message names the library function that the script calls.
-            let library = self
-                .open
-                .iter()
-                .map(|u| &self.tree.units[u.0])
-                .find(|u| !u.user);
-            let name = library.map_or(info.name, |u| &*u.name);
+            if self.host == HostKind::Process && info.executors.contains(Executor::Kernel) {
+                let text = format!("`{}` is only available in the kernel", info.name);
+                return self.only_kernel(span, text);
+            }
+            let name = self.library_function().unwrap_or(info.name);
             let text = format!("`{name}` is not available in a {} handler", executor.name());
             self.report(codes::KERNEL_UNAVAILABLE, span, text, MOVE_TEXT);
             return;

@@ -21,6 +21,8 @@ code_table! { PROBE_CODES:
     NO_LOCATION = "E0312", "A function, statement or marker that a program or the kernel does not have.";
     NO_MODULE = "E0313", "A program, process, library or kernel module that does not exist.";
 
+    UNSEEN = "E0314", "A probe point whose events a session in its target's processes does not see (`--runtime=process`).";
+
     NO_TARGET = "E0320", "A context variable that the probe point does not have.";
     NO_CONTEXT = "E0321", "A context variable at a probe point that has none.";
     BAD_ENTRY = "E0322", "`@entry` outside of the return probe of a system call or a function.";

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use spile_ir::{Space, WatchOwner};
+use spile_ir::{HostKind, Space, WatchOwner};
 use spile_syscalls::Syscall;
 
 use crate::ctype::CTy;
@@ -305,6 +305,8 @@ pub trait MachineFacts {
 
 /// The session that the script is compiled for.
 pub trait SessionFacts {
+    /// What runs the session's compiled handlers.
+    fn host(&self) -> HostKind;
     /// Whether the session has a target, from `-c` or `-x`.
     fn has_target(&self) -> bool;
     /// The process id that handlers see for a process; the two differ in a PID namespace.

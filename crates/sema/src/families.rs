@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use spile_ir::Event;
+use spile_ir::{Event, HostKind};
 use spile_syntax::ast::Component;
 use spile_syntax::diag::{DiagResult, Diagnostic};
 use spile_syntax::pretty::point_text;
 use spile_syscalls::Syscall;
 
 pub(crate) use code::{CodeMatch, MatchedLocation};
-pub use kinds::{ArgSpec, ComponentName, ComponentSpec, Family};
+pub use kinds::{ArgSpec, ComponentName, ComponentSpec, Family, SeenBy};
 pub(crate) use kinds::{EventMaker, PointMatch};
 pub(crate) use table::CALL_FAMILIES;
 pub use table::FAMILIES;
@@ -30,6 +30,9 @@ mod kinds;
 pub(crate) mod perf;
 mod procfs;
 mod table;
+
+/// The way out for what only the kernel has, in a session that runs in its target's processes.
+pub(crate) const ONLY_KERNEL: &str = "run as root, with --runtime=kernel";
 
 /// Maximum of `.maxactive`.
 const MAX_ACTIVE: i64 = 65_535;
@@ -117,6 +120,32 @@ impl Family {
             },
             [c, ..] => FamilyMatch::Extra(c),
         }
+    }
+
+    /// The error of a point of the family whose events nobody sees in this session.
+    pub(crate) fn unseen(&self, facts: &dyn Facts, comps: &[Component]) -> Option<Diagnostic> {
+        if facts.host() == HostKind::Kernel || self.seen == SeenBy::Session {
+            return None;
+        }
+        let text = point_text(comps);
+        let seen = match self.seen {
+            SeenBy::Session | SeenBy::Both => true,
+            SeenBy::Named => comps.iter().any(|c| &*c.name == "process"),
+            SeenBy::Kernel => false,
+        };
+        let (message, help) = match (seen, facts.has_target()) {
+            (true, true) => return None,
+            (true, false) => (
+                format!("`{text}` is seen by the target's processes, and there is no target"),
+                "name it with `-c COMMAND` or `-x PID`; root sees all processes, with --runtime=kernel",
+            ),
+            (false, _) if self.seen == SeenBy::Named => (
+                format!("`{text}` of all processes is only seen by the kernel"),
+                "add `.process`, or run as root, with --runtime=kernel",
+            ),
+            (false, _) => (format!("`{text}` is only seen by the kernel"), ONLY_KERNEL),
+        };
+        Some(Diagnostic::error(codes::UNSEEN, message).help(help))
     }
 
     /// The points of the family, of its own words and with one option, that a pattern with `**`
@@ -220,13 +249,13 @@ impl Family {
                     randomize_ns: 0,
                 })
             }
-            EventMaker::Tick => event(perf::cpu_clock(facts.hz().max(1))),
-            EventMaker::ProfileHz => event(perf::cpu_clock(positive(last)?)),
+            EventMaker::Tick => event(perf::cpu_clock(facts, facts.hz().max(1))),
+            EventMaker::ProfileHz => event(perf::cpu_clock(facts, positive(last)?)),
             EventMaker::Points(f) => f(facts, comps),
             EventMaker::Trace => tracepoints(facts, comps, last),
             EventMaker::Code => code::resolve(facts, comps, suggest),
             // Resolution takes the alias instead.
-            EventMaker::Process(_) => Ok(Vec::new()),
+            EventMaker::Process(..) => Ok(Vec::new()),
             EventMaker::SyscallAny(ret) => Ok(vec![PointMatch::SyscallAny { ret }]),
             EventMaker::Syscall(ret) => {
                 let Some(name) = comps.get(1) else {

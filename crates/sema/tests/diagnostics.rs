@@ -2,9 +2,10 @@
 
 mod support;
 
+use spile_machine::FakeMachine;
 use spile_sema::analyse::AnalysisOptions;
 use spile_sema::types::codes::BODY_CODES;
-use support::{run, run_lib, run_with};
+use support::{TAPSET, run, run_lib, run_on, run_with};
 
 /// A script and the code that it must give.
 const CASES: &[(&str, &str)] = &[
@@ -127,7 +128,7 @@ fn every_code_has_a_case() {
     }
     // These come from the command line, from several files or from library files.
     let others = [
-        "E0508", "E0522", "E0526", "W0505", "W0506", "W0507", "W0511",
+        "E0508", "E0522", "E0526", "E0605", "W0505", "W0506", "W0507", "W0511",
     ];
     for c in BODY_CODES {
         let has_case = CASES.iter().any(|(code, _)| *code == c.code) || others.contains(&c.code);
@@ -140,6 +141,26 @@ fn diagnostics_are_shown_as_blessed() {
     let mut out = String::new();
     for script in CASES.iter().map(|(_, s)| s).chain(MORE) {
         let r = run(script);
+        out.push_str(&r.diags.render(&r.sources, false));
+        out.push('\n');
+    }
+    insta::assert_snapshot!(out);
+}
+
+#[test]
+fn what_only_the_kernel_has_is_refused_in_processes() {
+    let mut out = String::new();
+    for script in [
+        "probe syscall.read { println(task_pid(1)) }",
+        "probe syscall.read { println(kernel_string(1)) }",
+        "function name() { return kernel_string(1) } probe syscall.read { println(name()) }",
+        "probe syscall.read { println(@cast(1, \"task_struct\")->pid) }",
+        "probe syscall.read { println(pid(), tid(), execname(), argstr(), user_long(1), now()) }",
+        // The controller may.
+        "probe begin { println(kernel_string(1)) }",
+    ] {
+        let machine = FakeMachine::new().in_process();
+        let r = run_on(&machine, TAPSET, script, &AnalysisOptions::default());
         out.push_str(&r.diags.render(&r.sources, false));
         out.push('\n');
     }

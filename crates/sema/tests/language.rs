@@ -6,7 +6,7 @@ mod support;
 use spile_ir::interp::Value;
 use spile_ir::interp::testenv::TestEnv;
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{Event, Executor, HandlerId, Program};
+use spile_ir::{Event, HandlerId, Program};
 use spile_sema::analyse::AnalysisOptions;
 use support::{run, run_with};
 
@@ -612,7 +612,7 @@ fn returns_without_entries_run_nothing() {
         let at = p
             .handlers
             .iter()
-            .position(|h| h.event.executor() == Executor::Kernel && is(h));
+            .position(|h| h.event.is_compiled() && is(h));
         HandlerId(at.unwrap_or(usize::MAX) as u32)
     };
     let mut env = TestEnv::new(&p);
@@ -629,10 +629,7 @@ fn structures_print_as_blessed() {
         "probe kernel.trace(\"sched_switch\") { println($prev$); println($prev->comm$); println($$parms$$) }",
     );
     let p = r.analysis.map(|a| a.program).unwrap_or_default();
-    let at = p
-        .handlers
-        .iter()
-        .position(|h| h.event.executor() == Executor::Kernel);
+    let at = p.handlers.iter().position(|h| h.event.is_compiled());
     let mut env = TestEnv::new(&p);
     let addr = Value::Long(0x10_0000);
     env.answers.push((Intrinsic::CtxArg, addr));

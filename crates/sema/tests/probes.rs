@@ -2,7 +2,7 @@
 
 mod fake;
 
-use fake::{FakeMachine, resolve};
+use fake::{FakeMachine, resolve, resolve_on};
 use spile_sema::probe::list;
 
 fn handlers(script: &str) -> String {
@@ -251,6 +251,52 @@ fn wrong_points_are_reported_as_blessed() {
         out.push('\n');
     }
     insta::assert_snapshot!(out);
+}
+
+#[test]
+fn a_session_in_processes_sees_their_events() {
+    let scripts = [
+        "probe kernel.trace(\"sched_switch\") {}",
+        "probe kernel.function(\"vfs_read\").return {}",
+        "probe scheduler.cpu_on {}",
+        "probe netfilter.hook(\"NF_INET_LOCAL_IN\").pf(\"NFPROTO_IPV4\") {}",
+        "probe lsm(\"file_open\") {}",
+        "probe kernel.data(4096).write {}",
+        "probe process(1).data(4096).write {}",
+        "probe perf.sw.cpu_clock {}",
+        "probe perf.sw.cpu_clock.sample(7), perf.hw.cpu_cycles {}",
+        "probe perf.type(1).config(2) {}",
+        "probe kernel.trace(\"sched_switch\")? {}",
+    ];
+    let processes = FakeMachine::new().in_process();
+    let mut out = String::new();
+    for s in scripts {
+        out.push_str(&resolve_on(&processes, s).errors());
+        out.push('\n');
+    }
+    for s in [
+        "probe begin, timer.s(1), timer.profile, procfs(\"x\").read, input.line {}",
+        "probe syscall.read, syscall.read.return, syscall_any {}",
+        "probe perf.sw.cpu_clock.process(7) {}",
+    ] {
+        let script = resolve_on(&processes, s);
+        out.push_str(&script.errors());
+        let events = script.derived.iter();
+        events.for_each(|d| out.push_str(&format!("{}: {}\n", d.point, d.event)));
+    }
+    insta::assert_snapshot!(out);
+}
+
+#[test]
+fn a_session_in_processes_needs_a_target() {
+    let machine = FakeMachine::new().in_process().without_target();
+    let errors = |text: &str| resolve_on(&machine, text).errors();
+    let text = errors("probe syscall.read {}");
+    assert!(
+        text.contains("E0314") && text.contains("`-c COMMAND`"),
+        "{text}"
+    );
+    assert_eq!(errors("probe begin, timer.s(1), end {}"), "");
 }
 
 #[test]

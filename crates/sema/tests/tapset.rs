@@ -7,6 +7,8 @@
 mod constructs;
 #[path = "tapset/coverage.rs"]
 mod coverage;
+#[path = "tapset/in_process.rs"]
+mod in_process;
 #[path = "tapset/reference.rs"]
 mod reference;
 mod support;
@@ -14,7 +16,7 @@ mod support;
 use std::collections::BTreeSet;
 
 use spile_ir::intrinsics::IntrinsicClass;
-use spile_ir::{Body, Executor, Inst};
+use spile_ir::{Body, Inst};
 use spile_machine::{ANY_PTR, FakeCode, FakeMachine};
 use spile_sema::analyse::{Analysis, AnalysisOptions, Inputs, analyse};
 use spile_sema::facts::*;
@@ -184,6 +186,11 @@ struct Parsed {
 }
 
 fn parsed(files: &[(String, String)]) -> Parsed {
+    parsed_in(files, &environment())
+}
+
+/// The library, parsed for an environment.
+fn parsed_in(files: &[(String, String)], env: &PreprocEnv) -> Parsed {
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let macros = macros(files, &mut sources, &mut diags);
     let mut library = Library::new();
@@ -191,7 +198,7 @@ fn parsed(files: &[(String, String)]) -> Parsed {
     let mut items = Vec::new();
     for (name, text) in files.iter().filter(|(n, _)| n.ends_with(".stp")) {
         let id = sources.add_built_in(name.as_str(), text.clone().into_bytes());
-        let file = parse_file(&mut sources, id, &environment(), &macros, &mut diags);
+        let file = parse_file(&mut sources, id, env, &macros, &mut diags);
         items.extend(file.items.iter().map(|item| (id, item.clone())));
         library.add(id, file, false);
     }
@@ -248,10 +255,7 @@ fn compile(a: Analysis, script: &str) {
     spile_ir::opt::optimise(&mut p, true);
     spile_ir::storage::classify(&mut p);
     spile_ir::verify::verify(&p).unwrap_or_else(|e| panic!("{script}: {e:?}"));
-    if p.handlers
-        .iter()
-        .any(|h| h.event.executor() == Executor::Kernel)
-    {
+    if p.handlers.iter().any(|h| h.event.is_compiled()) {
         spile_bpf::compile(&p, &bpf_options()).unwrap_or_else(|e| panic!("{script}: {e}"));
     }
 }

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use spile_ir::HostKind;
 use spile_runtime::io::series::SeriesLimits;
 
 /// Runs SystemTap scripts on the live kernel by compiling them straight to eBPF.
@@ -82,6 +83,14 @@ pub(crate) struct Cli {
     /// Set the size of the output buffer in megabytes
     #[arg(short = 's', value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=2048))]
     pub buffer_mb: Option<u32>,
+    /// Run handlers in the kernel, or in the target's processes (compiles only: -p4 at most)
+    #[arg(
+        long,
+        value_name = "HOST",
+        default_value = "kernel",
+        hide_default_value = true
+    )]
+    pub runtime: Runtime,
     /// Enable guru mode
     #[arg(short = 'g')]
     pub guru: bool,
@@ -210,6 +219,26 @@ impl Cli {
     }
 }
 
+/// What runs the session's compiled handlers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Runtime {
+    // SystemTap's other name is that of its smaller eBPF back-end.
+    #[default]
+    #[value(alias = "bpf")]
+    Kernel,
+    Process,
+}
+
+impl Runtime {
+    /// The compiler's host.
+    pub(crate) fn host(self) -> HostKind {
+        match self {
+            Runtime::Kernel => HostKind::Kernel,
+            Runtime::Process => HostKind::Process,
+        }
+    }
+}
+
 /// A form of the code that `--dump` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Stage {
@@ -249,6 +278,14 @@ pub(crate) struct Lsp {
     /// Set a limit, e.g. MAXMAPENTRIES=10000
     #[arg(short = 'D', value_name = "NAME=VALUE")]
     pub defines: Vec<String>,
+    /// Run handlers in the kernel, or in the target's processes (compiles only: -p4 at most)
+    #[arg(
+        long,
+        value_name = "HOST",
+        default_value = "kernel",
+        hide_default_value = true
+    )]
+    pub runtime: Runtime,
     /// Enable guru mode
     #[arg(short = 'g')]
     pub guru: bool,

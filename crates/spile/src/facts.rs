@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use spile_ir::{Space, WatchOwner};
+use spile_ir::{HostKind, Space, WatchOwner};
 use spile_kernel::btf::{Btf, Type};
 use spile_kernel::features::{self, Feature};
 use spile_kernel::functions;
@@ -58,6 +58,7 @@ pub(crate) struct KernelFacts {
     /// The subsystems of all tracepoints, read after many queries.
     systems: OnceLock<HashMap<String, Arc<str>>>,
     programs: user::Programs,
+    host: HostKind,
 }
 
 /// Number of single queries after which all subsystems are listed at once.
@@ -78,6 +79,7 @@ impl KernelFacts {
             asked: AtomicUsize::new(0),
             systems: OnceLock::new(),
             programs: user::Programs::new(TargetProcess::None, None, release),
+            host: HostKind::Kernel,
         }
     }
 
@@ -93,6 +95,11 @@ impl KernelFacts {
         self.programs = user::Programs::new(target, root, &self.release);
         self.programs.returns.take_risks = unsafe_returns;
         self
+    }
+
+    /// Sets what runs the session's handlers.
+    pub(crate) fn with_host(self, host: HostKind) -> KernelFacts {
+        KernelFacts { host, ..self }
     }
 
     /// Locations that match but are left out or have inexact hits: what that is about, and the locations with
@@ -510,6 +517,10 @@ impl MachineFacts for KernelFacts {
 }
 
 impl SessionFacts for KernelFacts {
+    fn host(&self) -> HostKind {
+        self.host
+    }
+
     fn take_warnings(&self) -> Vec<String> {
         self.programs.take_warnings()
     }

@@ -1,13 +1,14 @@
 //! The properties of the running machine that the code generator needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use spile_abi::HOST;
 use spile_bpf::target::{
-    CastKfunc, Features, InterruptKfuncs, KernelOffsets, MappingOffsets, PageOffsets,
+    CastKfunc, Features, InterruptKfuncs, KernelOffsets, MappingOffsets, NumberPath, PageOffsets,
     PreemptionKfuncs, SessionKfuncs, TypedFunction, UnwindOffsets, UprobeOffsets,
 };
 use spile_cast::Cast;
+use spile_ir::intrinsics::TaskNumber;
 use spile_ir::{CodeLocation, CodeProbe, Event, Handler, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
@@ -85,10 +86,6 @@ pub(crate) fn offsets(btf: &Btf, facts: &ProgramFacts) -> KernelOffsets {
     let numbers = || Some(btf.numbers(btf.find_struct("task_struct")?));
     let task_numbers = facts.takes_task().then(numbers).flatten();
     let task = |path: &[&str]| offset(btf, "task_struct", path);
-    let cred = |path: &[&str]| offset(btf, "cred", path);
-    let pointer = 8;
-    let pids = offset(btf, "signal_struct", &["pids"]);
-    let pid_type = |name| Some(u32::try_from(btf.constant("pid_type", name)?).ok()? * pointer);
     KernelOffsets {
         task_pid: task(&["pid"]),
         task_numbers: task_numbers.unwrap_or_default(),
@@ -96,31 +93,58 @@ pub(crate) fn offsets(btf: &Btf, facts: &ProgramFacts) -> KernelOffsets {
         task_utask: task(&["utask"]),
         task_perf_events: task(&["perf_event_ctxp"]),
         task_comm: task(&["comm"]),
-        task_real_parent: task(&["real_parent"]),
-        task_cred: task(&["cred"]),
         task_mm: task(&["mm"]),
-        task_signal: task(&["signal"]),
         task_start: task(&["start_boottime"]),
         task_exec_id: task(&["self_exec_id"]),
         mm_arg_start: offset(btf, "mm_struct", &["arg_start"]),
         mm_arg_end: offset(btf, "mm_struct", &["arg_end"]),
-        mm_task_size: offset(btf, "mm_struct", &["task_size"]),
-        cred_uid: cred(&["uid"]),
-        cred_gid: cred(&["gid"]),
-        cred_euid: cred(&["euid"]),
-        cred_egid: cred(&["egid"]),
-        cred_user_ns: cred(&["user_ns"]),
-        user_ns_level: offset(btf, "user_namespace", &["level"]),
+        numbers: numbers_of_tasks(btf),
         task_ti_status: task(&["thread_info", "status"]),
-        signal_pgrp: pids.zip(pid_type("PIDTYPE_PGID")).map(|(a, b)| a + b),
-        signal_session: pids.zip(pid_type("PIDTYPE_SID")).map(|(a, b)| a + b),
-        pid_nr: offset(btf, "pid", &["numbers"])
-            .zip(offset(btf, "upid", &["nr"]))
-            .map(|(a, b)| a + b),
         uprobe: uprobe_offsets(btf),
         unwind: stacks.then(|| unwind_offsets(btf)).flatten(),
         pages: user.then(|| page_offsets(btf)).flatten(),
     }
+}
+
+/// The ways to numbers of the current task.
+fn numbers_of_tasks(btf: &Btf) -> HashMap<TaskNumber, NumberPath> {
+    let task = |name| offset(btf, "task_struct", &[name]);
+    let cred = |name| [task("cred"), offset(btf, "cred", &[name])];
+    let pid = |kind| {
+        let pointer = 8;
+        let kind = u32::try_from(btf.constant("pid_type", kind)?).ok()? * pointer;
+        Some(offset(btf, "signal_struct", &["pids"])? + kind)
+    };
+    let number = offset(btf, "pid", &["numbers"])
+        .zip(offset(btf, "upid", &["nr"]))
+        .map(|(numbers, nr)| numbers + nr);
+    let level = offset(btf, "user_namespace", &["level"]);
+    let [cred_pointer, user_ns] = cred("user_ns");
+    let size = offset(btf, "mm_struct", &["task_size"]);
+    let ways: [(_, &[_], _); 9] = [
+        (TaskNumber::Ppid, &[task("real_parent"), task("tgid")], 4),
+        (
+            TaskNumber::Pgrp,
+            &[task("signal"), pid("PIDTYPE_PGID"), number],
+            4,
+        ),
+        (
+            TaskNumber::Sid,
+            &[task("signal"), pid("PIDTYPE_SID"), number],
+            4,
+        ),
+        (TaskNumber::Uid, &cred("uid"), 4),
+        (TaskNumber::Euid, &cred("euid"), 4),
+        (TaskNumber::Gid, &cred("gid"), 4),
+        (TaskNumber::Egid, &cred("egid"), 4),
+        (TaskNumber::UserNsLevel, &[cred_pointer, user_ns, level], 4),
+        (TaskNumber::TaskSpace, &[task("mm"), size], 8),
+    ];
+    let known = ways.into_iter().filter_map(|(which, steps, bytes)| {
+        let steps = steps.iter().copied().collect::<Option<_>>()?;
+        Some((which, NumberPath { steps, bytes }))
+    });
+    known.collect()
 }
 
 /// The offsets for the cookie of a location in a trace event.

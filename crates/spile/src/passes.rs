@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 use spile_bpf::object::elf::MapSpec;
 use spile_cast::Cast;
-use spile_ir::ProgramFacts;
+use spile_ir::{HostKind, ProgramFacts};
 use spile_kernel::{process, resources};
 use spile_runtime::io::child::WatchedProcess;
 use spile_runtime::load::map_prealloc::PremadeMaps;
@@ -117,7 +117,7 @@ pub(crate) fn run_script(
     let facts = Rc::new(ProgramFacts::new(&program));
     let mut ahead = None;
     let planned = |maps: &[MapSpec], state| {
-        ahead = (last == 5).then(|| PremadeMaps::begin(maps, state));
+        ahead = (last == 5 && is_in_kernel(cli)).then(|| PremadeMaps::begin(maps, state));
     };
     let compiled = compile(cli, &program, &facts, planned)?;
     let object = compiled.as_ref().map(|(object, _)| object);
@@ -192,11 +192,16 @@ fn begin_early(cli: &Cli) -> Option<WatchedProcess> {
         _ => None,
     };
     process::large_heap();
-    // With -r, types of another kernel are needed.
-    if cli.release.is_none() {
+    // With -r, types of another kernel are needed, and in processes none.
+    if cli.release.is_none() && is_in_kernel(cli) {
         process::spawn_masked(machine::preread);
     }
     held
+}
+
+/// Whether compiled handlers run in the kernel.
+fn is_in_kernel(cli: &Cli) -> bool {
+    cli.runtime.host() == HostKind::Kernel
 }
 
 /// Whether the command line asks for a session.

@@ -62,7 +62,6 @@ const LOCATIONS: &str = "locations of variables come from the debugging informat
 const NO_BUILD: &str = "there is no kernel module to build";
 const PRIVILEGES: &str =
     "the kernel decides what a user may do: CAP_BPF and CAP_PERFMON are needed";
-const ONE_RUNTIME: &str = "the one runtime is eBPF, with the whole language";
 const ELSEWHERE: &str =
     "it compiles for the running kernel, or with -r for a kernel of the same architecture";
 
@@ -122,9 +121,9 @@ const OPTIONS: &[(&str, Arg, Meaning)] = {
         ("--rlimit-nproc", Needed, Limit(Resource::Nproc)),
         ("--rlimit-stack", Needed, Limit(Resource::Stack)),
         ("--rlimit-fsize", Needed, Limit(Resource::Fsize)),
-        ("--runtime", Needed, Only(&["kernel", "bpf"], ONE_RUNTIME)),
-        ("--bpf", No, NoEffect(ONE_RUNTIME)),
-        ("--dyninst", No, Refused("the one runtime is eBPF, which probes programs as well")),
+        ("--runtime", Needed, Same),
+        ("--bpf", No, NoEffect("handlers in the kernel are eBPF, with the whole language")),
+        ("--dyninst", No, Refused("handlers in the kernel, which are eBPF, probe programs as well")),
         ("--monitor", Optional, Refused(NO_MONITOR)),
         ("--language-server", No, Refused("the language server is `spile lsp`")),
         ("--tmpdir", Needed, NoEffect("there are no temporary files")),
@@ -523,7 +522,7 @@ mod tests {
         );
         assert_eq!(
             same(&["s", "--use-server=x", "--runtime=bpf", "-"]),
-            Some(words(&["s", "-"]))
+            Some(words(&["s", "--runtime=bpf", "-"]))
         );
         assert_eq!(
             same(&["s", "-a", HOST.script_name, "-ZÄ", "f"]),

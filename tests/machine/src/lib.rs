@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use spile_ir::{NrSet, Space, WatchOwner};
+use spile_ir::{HostKind, NrSet, Space, WatchOwner};
 use spile_syscalls::{ArgKind, Syscall, SyscallArg, fake};
 
 use spile_sema::ctype::CTy;
@@ -73,6 +73,8 @@ pub struct FakeMachine {
     code: Option<Box<dyn FakeCode>>,
     /// Whether every tracepoint, hook, type, member and constant exists.
     every_name: bool,
+    host: HostKind,
+    target: bool,
 }
 
 impl Default for FakeMachine {
@@ -96,6 +98,24 @@ impl FakeMachine {
             calls: spile_syscalls::of(spile_abi::HOST).to_vec(),
             code: Some(Box::new(code)),
             every_name: true,
+            ..FakeMachine::new()
+        }
+    }
+
+    /// The same machine for a session that runs in its target's processes.
+    pub fn in_process(self) -> FakeMachine {
+        FakeMachine {
+            host: HostKind::Process,
+            target: true,
+            ..self
+        }
+    }
+
+    /// The same machine for a session without a target.
+    pub fn without_target(self) -> FakeMachine {
+        FakeMachine {
+            target: false,
+            ..self
         }
     }
 
@@ -126,6 +146,8 @@ impl FakeMachine {
         FakeMachine {
             code: None,
             every_name: false,
+            host: HostKind::Kernel,
+            target: false,
             calls: vec![
                 call(0, "read", "read", &read(ulong)),
                 call(1, "write", "write", &read(ulong)),
@@ -524,8 +546,11 @@ impl MachineFacts for FakeMachine {
 }
 
 impl SessionFacts for FakeMachine {
+    fn host(&self) -> HostKind {
+        self.host
+    }
     fn has_target(&self) -> bool {
-        false
+        self.target
     }
     fn process_number(&self, pid: u32) -> u32 {
         pid

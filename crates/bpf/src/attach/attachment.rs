@@ -17,7 +17,8 @@ use crate::target::{Target, TypedFunction};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attach {
     /// Raw tracepoints: usually one, or several with the same handlers' code. The program's
-    /// handlers are those of the first tracepoint, and count the hits of all.
+    /// handlers are those of the first tracepoint, and count the hits of all. A process as host has `sys_enter`,
+    /// `sys_exit`, and the names of [`spile_ir::TaskEvent`].
     RawTracepoint(Vec<String>),
     /// A trace event.
     TraceEvent(TraceEvent),
@@ -229,6 +230,7 @@ impl Attach {
             Event::TraceEvent(event) => Attach::TraceEvent(event.clone()),
             Event::SysEnter(_) => syscalls("sys_enter", false),
             Event::SysExit(_) => syscalls("sys_exit", true),
+            Event::Task(step) => Attach::RawTracepoint(vec![step.name().into()]),
             Event::Perf {
                 ty,
                 config,

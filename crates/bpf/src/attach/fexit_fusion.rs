@@ -284,6 +284,7 @@ handler "f.return" points 1 code(kernel return, symbol "" "f" 0) @0 {
             returns: true,
         };
         let options = Target {
+            host: spile_ir::HostKind::Kernel,
             cpus: 1,
             ring_bytes: 4096,
             timing: false,

@@ -78,6 +78,7 @@ mod tests {
     fn options(functions: &[(&str, TypedFunction)]) -> Target {
         let named = |(name, typed): &(&str, TypedFunction)| ((*name).to_owned(), *typed);
         Target {
+            host: spile_ir::HostKind::Kernel,
             cpus: 1,
             ring_bytes: 4096,
             timing: false,

@@ -98,13 +98,11 @@ impl BodyContext<'_> {
     }
 
     fn intrinsic_shape(&self, f: Intrinsic, task: bool) -> Shape {
-        let offsets = &self.options.offsets;
-        let reachable = |off: Option<u32>| off.is_some_and(|off| i16::try_from(off).is_ok());
+        let loaded = |which| task && self.options.offsets.number(which).is_some();
         match f.class() {
-            IntrinsicClass::TaskNumber(TaskNumber::Pid) if task && reachable(offsets.task_tgid) => {
-                Shape::Value
-            }
-            IntrinsicClass::TaskNumber(TaskNumber::Tid) if task && reachable(offsets.task_pid) => {
+            IntrinsicClass::TaskNumber(which @ (TaskNumber::Pid | TaskNumber::Tid))
+                if loaded(which) =>
+            {
                 Shape::Value
             }
             IntrinsicClass::Clock(ClockOp::TzOffset) => Shape::Value,

@@ -179,6 +179,7 @@ fn options() -> Target {
         returns: Some([2896, 8, 24, 32, 48]),
     };
     Target {
+        host: spile_ir::HostKind::Kernel,
         cpus: 6,
         ring_bytes: 1 << 20,
         timing: false,

@@ -60,6 +60,7 @@ fn version() -> (u32, u32) {
 /// Compiler options for the running kernel.
 pub(crate) fn options() -> Target {
     Target {
+        host: spile_ir::HostKind::Kernel,
         cpus: possible_cpus().last().map_or(1, |c| c + 1),
         ring_bytes: 1 << 23,
         timing: false,

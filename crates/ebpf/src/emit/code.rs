@@ -103,7 +103,7 @@ fn size(s: op::Size) -> Size {
     }
 }
 
-/// The kernel's helper for one of LIR, and whether its result is an int, of which kernels before 6.4
+/// The helper of eBPF for one of LIR, and whether its result is an int, of which kernels before 6.4
 /// leave the upper half zero.
 fn helper(helper: LirHelper) -> (Helper, bool) {
     match helper {
@@ -128,6 +128,7 @@ fn helper(helper: LirHelper) -> (Helper, bool) {
         LirHelper::ParseNumber => (Helper::Strtoul, false),
         LirHelper::Output => (Helper::RingbufOutput, false),
         LirHelper::Waiting => (Helper::RingbufQuery, false),
+        LirHelper::Yield => (Helper::Yield, false),
     }
 }
 
@@ -361,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn helpers_have_the_kernel_s_arguments() {
+    fn helpers_have_the_same_arguments() {
         for h in LirHelper::ALL {
             let info = helper(*h).0.info();
             assert_eq!(h.info().args, usize::from(info.args), "{}", h.name());

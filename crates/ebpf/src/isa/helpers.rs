@@ -1,4 +1,4 @@
-//! The kernel's BPF helpers: number, name, and number of arguments.
+//! The kernel's BPF helpers: number, name, and number of arguments. Behind them are those that only processes have.
 //!
 //! Source of facts: `__BPF_FUNC_MAPPER` and the helper descriptions in `include/uapi/linux/bpf.h`
 //! (Linux 6.2 and later; the list has been closed since, new functions are kfuncs).
@@ -254,7 +254,42 @@ helpers! {
     UserRingbufDrain = 209, "bpf_user_ringbuf_drain", 4;
     CgrpStorageGet = 210, "bpf_cgrp_storage_get", 4;
     CgrpStorageDelete = 211, "bpf_cgrp_storage_delete", 2;
+    // Only in processes: the kernel has none of these numbers.
+    Yield = 212, "yield", 1;
+    Processor = 213, "processor", 0;
 }
+
+/// Number of the kernel's helpers.
+pub const OF_KERNEL: u32 = 211;
+
+/// The helpers that a process has: all that its handlers may call.
+pub const OF_PROCESS: &[Helper] = &[
+    Helper::MapLookupElem,
+    Helper::MapUpdateElem,
+    Helper::MapDeleteElem,
+    Helper::KtimeGetNs,
+    Helper::GetPrandomU32,
+    Helper::GetSmpProcessorId,
+    Helper::GetCurrentPidTgid,
+    Helper::GetCurrentTask,
+    Helper::ProbeWriteUser,
+    Helper::ProbeReadUser,
+    Helper::ProbeReadKernel,
+    Helper::ProbeReadUserStr,
+    Helper::ProbeReadKernelStr,
+    Helper::SendSignalThread,
+    Helper::Jiffies64,
+    Helper::RingbufOutput,
+    Helper::RingbufQuery,
+    Helper::GetCurrentTaskBtf,
+    Helper::ForEachMapElem,
+    Helper::GetFuncIp,
+    Helper::GetAttachCookie,
+    Helper::TaskPtRegs,
+    Helper::Loop,
+    Helper::Yield,
+    Helper::Processor,
+];
 
 impl Helper {
     /// The helper's number.
@@ -284,8 +319,9 @@ mod tests {
             assert!(h.args <= 5);
             assert_eq!(by_id(h.id), Some(h));
         }
-        assert_eq!(TABLE.len(), 211);
-        assert_eq!((by_id(0), by_id(212)), (None, None));
+        let kernel = TABLE.iter().filter(|h| h.name.starts_with("bpf_"));
+        assert_eq!(kernel.count() as u32, OF_KERNEL);
+        assert_eq!((by_id(0), by_id(OF_KERNEL + 3)), (None, None));
         assert_eq!(Helper::RingbufOutput.id(), 130);
         assert_eq!(Helper::ForEachMapElem.info().args, 4);
     }

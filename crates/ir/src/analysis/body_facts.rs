@@ -2,7 +2,6 @@
 //! where state lies, and what a handler's entry and exit do. Facts that need data flow or control
 //! flow are not here.
 
-use crate::event::Executor;
 use crate::intrinsics::{Intrinsic, IntrinsicClass};
 use crate::program::*;
 
@@ -115,8 +114,8 @@ impl BodyFacts {
 /// The facts of each body of a program.
 #[derive(Debug, Clone, Default)]
 pub struct ProgramFacts {
-    /// Of each handler, with its executor.
-    handlers: Vec<(Executor, BodyFacts)>,
+    /// Of each handler, with whether it is compiled.
+    handlers: Vec<(bool, BodyFacts)>,
     /// The facts of each function.
     funcs: Vec<BodyFacts>,
 }
@@ -128,7 +127,7 @@ impl ProgramFacts {
         let handlers = program.handlers.iter();
         ProgramFacts {
             handlers: handlers
-                .map(|h| (h.event.executor(), facts(&h.body)))
+                .map(|h| (h.event.is_compiled(), facts(&h.body)))
                 .collect(),
             funcs: program.funcs.iter().map(|f| facts(&f.body)).collect(),
         }
@@ -156,7 +155,7 @@ impl ProgramFacts {
 
     /// The facts of the handlers that run in the kernel.
     pub fn kernel_handlers(&self) -> impl Iterator<Item = &BodyFacts> {
-        let kernel = self.handlers.iter().filter(|(e, _)| *e == Executor::Kernel);
+        let kernel = self.handlers.iter().filter(|(compiled, _)| *compiled);
         kernel.map(|(_, facts)| facts)
     }
 

@@ -22,7 +22,7 @@ pub(crate) fn drop_disabled_handlers(program: &mut Program, read: &[bool]) {
     let idle = |h: &Handler| {
         let start = h.body.blocks.first();
         let nothing = |(i, _): &(Inst, SiteId)| matches!(i, Inst::Tick { .. });
-        h.event.executor() == Executor::Kernel
+        h.event.is_compiled()
             && start
                 .is_some_and(|b| matches!(b.term, Term::Ret(None)) && b.insts.iter().all(nothing))
     };

@@ -21,7 +21,7 @@ pub fn run(program: &mut Program) -> Vec<usize> {
     let todo: Vec<usize> = (0..program.handlers.len())
         .filter(|h| {
             let handler = &program.handlers[*h];
-            handler.event.executor() == Executor::Kernel && !calls(&handler.body).is_empty()
+            handler.event.is_compiled() && !calls(&handler.body).is_empty()
         })
         .collect();
     if todo.is_empty() {

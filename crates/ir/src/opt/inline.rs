@@ -105,7 +105,7 @@ pub fn inline(program: &mut Program) {
         }
     }
     for i in 0..program.handlers.len() {
-        let size = if program.handlers[i].event.executor() == Executor::Kernel {
+        let size = if program.handlers[i].event.is_compiled() {
             usize::MAX
         } else {
             SMALL

@@ -52,7 +52,7 @@ struct HandlerUse<'p> {
 
 impl HandlerUse<'_> {
     fn kernel(&self) -> bool {
-        self.handler.event.executor() == Executor::Kernel
+        self.handler.event.is_compiled()
     }
 
     fn running(&self) -> bool {

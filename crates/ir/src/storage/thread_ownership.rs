@@ -44,11 +44,7 @@ impl Ownership {
         let unique_thread =
             matches!(event, Event::SysEnter(_) | Event::SysExit(_)) || event.in_user_code();
         // A kernel handler stays on its processor, and no other one runs there meanwhile.
-        let unique = unique_at_start(
-            body,
-            &holds,
-            [unique_thread, false, event.executor() == Executor::Kernel],
-        );
+        let unique = unique_at_start(body, &holds, [unique_thread, false, event.is_compiled()]);
         Ownership { holds, unique }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use spile_ir::storage::{access_sets, takes};
-use spile_ir::{Event, Executor, GlobalId, Program};
+use spile_ir::{Event, GlobalId, Program};
 
 use super::allocator::Areas;
 use super::host::CriticalParams;
@@ -70,8 +70,7 @@ fn copied_globals(program: &Program, locations: &[Option<GlobalLayout>]) -> BTre
     let locked =
         |g: &GlobalId| matches!(locations.get(g.index()), Some(Some(l)) if l.lock.is_some());
     let handlers = program.handlers.iter();
-    let running =
-        handlers.filter(|h| h.event.executor() == Executor::Controller && !alone(&h.event));
+    let running = handlers.filter(|h| !h.event.is_compiled() && !alone(&h.event));
     let mut copied = BTreeSet::new();
     for handler in running {
         let (globals, changed) = access_sets(program, &handler.body);

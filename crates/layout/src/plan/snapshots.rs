@@ -1,6 +1,6 @@
 //! The memory of iterators: maps of copies, and the number of slots that are in use at once.
 
-use spile_ir::{Executor, GlobalKind, Program};
+use spile_ir::{GlobalKind, Program};
 
 use super::arrays::map_name;
 use super::host::{PlanError, Res};
@@ -24,9 +24,9 @@ pub struct SnapshotMap {
 
 /// The iterators of all kernel handlers.
 pub(crate) fn all_iterators(program: &Program) -> Res<Vec<Vec<Option<IteratorLayout>>>> {
-    let of_handler = |h: &spile_ir::Handler| match h.event.executor() {
-        Executor::Kernel => iterators::iterators(program, &h.body),
-        _ => Ok(Vec::new()),
+    let of_handler = |h: &spile_ir::Handler| match h.event.is_compiled() {
+        true => iterators::iterators(program, &h.body),
+        false => Ok(Vec::new()),
     };
     program.handlers.iter().map(of_handler).collect()
 }

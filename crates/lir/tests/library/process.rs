@@ -7,7 +7,7 @@ use spile_lir::func::{LoopForm, MemoryOperand};
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Host, Memory, RegionKind, Trap};
 use spile_lir::library::cmdline::{CmdlineLayout, cmdline};
-use spile_lir::library::lock::{GOT, OWN, WAIT_LOCK, wait_lock};
+use spile_lir::library::lock::{GOT, OWN, WAIT_LOCK, Waiters, wait_lock};
 use spile_lir::library::output::{FLUSH, FlushLayout, flush};
 
 use super::forms::{Reads, forms, properties};
@@ -17,17 +17,25 @@ struct Holders {
     /// The address of the shared state, and of the lock in it.
     state: u64,
     word: u64,
-    process: u64,
+    /// Process and thread of those who wait.
+    ids: u64,
+    waiters: Waiters,
     time: u64,
     /// Attempts that find the lock held.
     held: u32,
     attempts: u32,
+    /// What the waiter said of the holder, each time that it gave the processor away.
+    yields: Vec<u64>,
 }
 
 impl Host for Holders {
-    fn helper(&mut self, _: &mut Memory, helper: Helper, _: &[u64]) -> Result<u64, Trap> {
+    fn helper(&mut self, _: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Trap> {
         match helper {
-            Helper::PidTgid => Ok(self.process << 32 | 9),
+            Helper::PidTgid => Ok(self.ids),
+            Helper::Yield if self.waiters == Waiters::Threads => {
+                self.yields.push(args[0]);
+                Ok(0)
+            }
             Helper::TimeNs => {
                 self.time += 10;
                 Ok(self.time)
@@ -264,16 +272,31 @@ properties! {
         held in 0..12u32,
         form in prop_oneof![Just(LoopForm::Open), Just(LoopForm::Callback), Just(LoopForm::Inline)],
         lock in 0..5u64,
+        waiters in prop_oneof![Just(Waiters::Processors), Just(Waiters::Threads)],
     ) {
-        let forms = forms(&format!("{form:?}"), || wait_lock(55, form, 4));
-        let (result, attempts, content) = forms.same(3_000, |mut machine| {
+        let ids = match waiters {
+            Waiters::Processors => process << 32 | 9,
+            Waiters::Threads => 9 << 32 | process,
+        };
+        let name = format!("{form:?} {waiters:?}");
+        let forms = forms(&name, || wait_lock(55, form, 4, waiters));
+        let (result, (attempts, yields), content) = forms.same(3_000, |mut machine| {
             let words = [holder.to_le_bytes(); 4].concat();
             let state = machine.memory.add(words, RegionKind::Memory);
             let mut host =
-                Holders { state, word: state + 8 * lock, process, time: 1_000, held, attempts: 0 };
+                Holders {
+                    state,
+                    word: state + 8 * lock,
+                    ids,
+                    waiters,
+                    time: 1_000,
+                    held,
+                    attempts: 0,
+                    yields: Vec::new(),
+                };
             let result = machine.run(WAIT_LOCK, &[lock, 0x1234, holder], &mut host).expect("it runs");
             let content = machine.memory.region(state).expect("stays").to_vec();
-            (result, host.attempts, content)
+            (result, (host.attempts, host.yields), content)
         });
         // At 1010, the end is 1065; the looks are at 1020 ... 1070.
         let most = 6;
@@ -284,7 +307,12 @@ properties! {
             _ => (0, most),
         };
         prop_assert_eq!((result, attempts), (expected as u64, tried));
+        // Each attempt that fails gives the processor to the holder.
+        let failed = if expected == GOT { held } else { tried };
+        let given = if waiters == Waiters::Threads { failed } else { 0 };
+        prop_assert_eq!(yields, vec![holder; given as usize]);
         let word = |n: u64| match expected == GOT && n == lock {
+            true if waiters == Waiters::Threads => process << 32 | 0x1234,
             true => 0x1234u64,
             false => holder,
         };

@@ -327,7 +327,10 @@ fn own_number(which: TaskNumber) -> i64 {
         TaskNumber::Euid => i64::from(p::geteuid().as_raw()),
         TaskNumber::Gid => i64::from(p::getgid().as_raw()),
         TaskNumber::Egid => i64::from(p::getegid().as_raw()),
-        TaskNumber::TaskSpace | TaskNumber::UserNsLevel => 0,
+        TaskNumber::TaskSpace
+        | TaskNumber::UserNsLevel
+        | TaskNumber::ExeDevice
+        | TaskNumber::ExeInode => 0,
     }
 }
 

@@ -2,7 +2,7 @@
 //! it. Each is said once, below the first error.
 
 use spile_ir::interp::{AGGREGATE_OVERFLOW, ARRAY_OVERFLOW};
-use spile_ir::{Executor, GlobalKind, HandlerId, Program, SiteId};
+use spile_ir::{GlobalKind, HandlerId, Program, SiteId};
 
 use crate::controller::{Controller, message};
 
@@ -31,10 +31,7 @@ impl Controller {
 fn way_out(error: &str, site: SiteId, handler: HandlerId, program: &Program) -> Option<String> {
     if error == message::MAXACTION {
         let event = program.handlers.get(handler.index()).map(|h| &h.event);
-        return Some(actions(
-            program,
-            event.is_none_or(|e| e.executor() == Executor::Kernel),
-        ));
+        return Some(actions(program, event.is_none_or(|e| e.is_compiled())));
     }
     if error == message::MAXNESTING {
         let limit = program.limits.maxnesting;

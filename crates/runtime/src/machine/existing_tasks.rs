@@ -241,6 +241,7 @@ impl ExistingTask {
             TaskNumber::Euid => &[o.cred, euid],
             TaskNumber::Gid => &[o.cred, gid],
             TaskNumber::Egid => &[o.cred, egid],
+            TaskNumber::ExeDevice | TaskNumber::ExeInode => return None,
         };
         let last = path
             .iter()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spile_ir::Space;
+use spile_ir::{HostKind, Space};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 use spile_syntax::pretty::{literal, point_text};
@@ -135,7 +135,8 @@ pub(super) fn resolve(
     Ok(vec![PointMatch::Code(CodeMatch {
         space: if user { Space::User } else { Space::Kernel },
         ret,
-        tree: user && !one && facts.has_target(),
+        // A host of processes is in no others.
+        tree: user && !one && facts.has_target() && facts.host() == HostKind::Kernel,
         several: locations.len() > 1 || comps.iter().any(matches_several),
         word: what.name.as_ref().into(),
         tail,

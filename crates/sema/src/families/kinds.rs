@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spile_ir::Event;
+use spile_ir::{Event, TaskEvent};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::DiagResult;
 
@@ -113,8 +113,23 @@ pub struct Family {
     pub(crate) make: EventMaker,
     /// The location where its handlers run, and their variables.
     pub context: HandlerKind,
+    /// What sees its events.
+    pub seen: SeenBy,
     /// One line for `--dump-probe-types`.
     pub doc: &'static str,
+}
+
+/// What sees the events of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeenBy {
+    /// The session itself, whatever the host of its handlers.
+    Session,
+    /// The kernel, and the target's processes for themselves.
+    Both,
+    /// The kernel; processes for themselves, where the point names a process.
+    Named,
+    /// The kernel.
+    Kernel,
 }
 
 /// The way to make an event from a point.
@@ -145,8 +160,8 @@ pub(crate) enum EventMaker {
     /// Locations in code: made from all components.
     Code,
     /// Events of processes: this alias of the library, in the processes that the first component
-    /// names.
-    Process(&'static str),
+    /// names. Where processes are the host, the event itself, if there is one.
+    Process(&'static str, Option<TaskEvent>),
 }
 
 /// The meaning of a matched point.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use spile_ir::{Event, PerfScope, SamplingRate};
+use spile_ir::{Event, HostKind, PerfScope, SamplingRate};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 use spile_syntax::pretty::point_text;
@@ -17,12 +17,15 @@ use crate::probe::point::{bad_argument, modules, number_in, number_of, positive,
 use spile_glob::matches_point;
 
 /// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
-pub(super) fn cpu_clock(hz: u64) -> Event {
+pub(super) fn cpu_clock(facts: &dyn Facts, hz: u64) -> Event {
     Event::Perf {
         ty: 1,
         config: 0,
         sample: SamplingRate::Freq(hz),
-        scope: PerfScope::All,
+        scope: match facts.host() {
+            HostKind::Kernel => PerfScope::All,
+            HostKind::Process => PerfScope::Target,
+        },
     }
 }
 

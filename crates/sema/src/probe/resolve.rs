@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
-use spile_ir::{Event, Space};
+use spile_ir::{Event, HostKind, Space, TaskEvent};
 use spile_syntax::ast::{Component, Expr, FileId, Literal, Span};
 use spile_syntax::diag::{DiagResult, Diagnostic, suggest};
 use spile_syntax::pretty::point_text;
@@ -318,8 +318,12 @@ impl<'a> PointSearch<'a> {
         layer: &AliasLayer,
     ) -> DiagResult<()> {
         let shown = family.canonical(comps);
-        if let EventMaker::Process(alias) = family.make {
-            return self.process((family, alias), &shown, layer);
+        if let Some(d) = family.unseen(self.facts, &shown) {
+            return d.at(layer.span).err();
+        }
+        if let EventMaker::Process(alias, step) = family.make {
+            let step = step.filter(|_| self.facts.host() == HostKind::Process);
+            return self.process(family, (alias, step), &shown, layer);
         }
         let hits = family.resolve(self.facts, &shown, option, !layer.quiet);
         let texts = self.facts.take_warnings();
@@ -368,7 +372,8 @@ impl<'a> PointSearch<'a> {
     /// `process(...).begin` and similar points: an alias of the library with a filter in front.
     fn process(
         &mut self,
-        (family, alias): (&Family, &str),
+        family: &Family,
+        (alias, step): (&str, Option<TaskEvent>),
         comps: &[Component],
         layer: &AliasLayer,
     ) -> DiagResult<()> {
@@ -383,6 +388,11 @@ impl<'a> PointSearch<'a> {
         let text: Arc<str> = point_text(comps).into();
         inner.alias.get_or_insert_with(|| text.clone());
         inner.shown = Some(text.clone());
+        if let Some(step) = step {
+            let hit = PointMatch::plain(Event::Task(step), text.to_string(), family.context);
+            self.add_match(family, hit, comps, &inner);
+            return Ok(());
+        }
         if let Some((_, threads)) = PRESENT.iter().find(|(name, _)| *name == alias) {
             let event = Event::Present { threads: *threads };
             let present = PointMatch::plain(event, text.to_string(), family.context);

@@ -4,8 +4,8 @@
 //! Functions that kernel handlers also call are copied for the controller's.
 
 use rustc_hash::FxHashMap;
+use spile_ir::Event;
 use spile_ir::intrinsics::{EventNeed, Intrinsic};
-use spile_ir::{Event, Executor};
 
 use super::hir::*;
 
@@ -36,7 +36,7 @@ fn runs_without_event(u: &Unit) -> bool {
         event,
         Event::Present { .. } | Event::Never | Event::Counter { .. }
     );
-    event.executor() == Executor::Controller && !other
+    !event.is_compiled() && !other
 }
 
 /// For each unit, whether it or a function that it calls has an operation that no handler of the

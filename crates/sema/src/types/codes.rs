@@ -35,6 +35,7 @@ code_table! { BODY_CODES:
 
     KERNEL_UNAVAILABLE = "E0603", "An operation that only controller handlers can perform.";
     NO_EVENT = "E0604", "An operation that needs the current kernel event, in a handler that has none.";
+    ONLY_KERNEL = "E0605", "An operation that only the kernel has, in a handler that runs in a process (`--runtime=process`).";
     KERNEL_CONSTANT = "E0606", "An operand that has to be a constant in a kernel handler.";
 
     NEVER_ASSIGNED = "W0501", "A variable is read and never assigned.";

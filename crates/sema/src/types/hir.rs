@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spile_ir::fmt::{Conv, ConvKind, Count, Format};
 use spile_ir::intrinsics::{Intrinsic, IntrinsicClass};
-use spile_ir::{BinOp, CmpOp, Event, Executor, Extract, SortSpec, Space, StatsSpec, Stream, UnOp};
+use spile_ir::{BinOp, CmpOp, Event, Extract, SortSpec, Space, StatsSpec, Stream, UnOp};
 use spile_syntax::ast::{Literal, LiteralBytes, Name, Span};
 
 use super::unify::TyVar;
@@ -260,12 +260,9 @@ impl Unit {
         }
     }
 
-    /// The executor of a handler; `None` for a function.
-    pub fn executor(&self) -> Option<Executor> {
-        match &self.kind {
-            UnitKind::Handler { event, .. } => Some(event.executor()),
-            _ => None,
-        }
+    /// Whether it is a compiled handler.
+    pub fn is_compiled(&self) -> bool {
+        matches!(&self.kind, UnitKind::Handler { event, .. } if event.is_compiled())
     }
 }
 

@@ -8,7 +8,6 @@
 //! the first statement that reads them, after the tests before it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use spile_ir::Executor;
 use spile_ir::intrinsics::{Intrinsic, ResultLen};
 
 use super::dead_stores::effects;
@@ -53,7 +52,7 @@ pub fn sink(tree: &mut Tree) {
         }
         quiet = next;
     }
-    let in_kernel = |u: &&mut Unit| u.executor() == Some(Executor::Kernel);
+    let in_kernel = |u: &&mut Unit| u.is_compiled();
     for u in tree.units.iter_mut().filter(in_kernel) {
         handler(&mut u.body, &quiet);
     }

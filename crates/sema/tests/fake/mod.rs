@@ -66,6 +66,11 @@ pub(crate) struct Script {
 }
 
 pub(crate) fn resolve(text: &str) -> Script {
+    resolve_on(&FakeMachine::new(), text)
+}
+
+/// Resolves the probes of a script on a machine.
+pub(crate) fn resolve_on(facts: &FakeMachine, text: &str) -> Script {
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let env = PreprocEnv::new("6.12.0", "x86_64");
@@ -79,7 +84,7 @@ pub(crate) fn resolve(text: &str) -> Script {
     let file = parse_file(&mut sources, tapset, &env, &macros, &mut diags);
     lib.add(tapset, file, false);
     assert!(diags.is_empty(), "{}", diags.render(&sources, false));
-    let derived = resolve_script(&lib, &FakeMachine::new(), &mut diags);
+    let derived = resolve_script(&lib, facts, &mut diags);
     Script {
         lib,
         sources,

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use spile_bpf::target::{Features, KernelOffsets, Target as BpfOptions};
+use spile_bpf::target::{Features, KernelOffsets, NumberPath, Target as BpfOptions};
+use spile_ir::intrinsics::TaskNumber;
 use spile_ir::{Event, NrSet};
 use spile_machine::{FakeMachine, INT, STATE, TASK_PTR};
 use spile_sema::analyse::{Analysis, AnalysisOptions, Inputs, analyse_bodies};
@@ -64,6 +65,16 @@ pub(crate) fn run_with(script: &str, options: &AnalysisOptions) -> Run {
 
 /// Like [`run`], with another library.
 pub(crate) fn run_lib(tapset: &str, script: &str, options: &AnalysisOptions) -> Run {
+    run_on(&FakeMachine::new(), tapset, script, options)
+}
+
+/// Like [`run_lib`], on a machine.
+pub(crate) fn run_on(
+    facts: &FakeMachine,
+    tapset: &str,
+    script: &str,
+    options: &AnalysisOptions,
+) -> Run {
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let mut env = PreprocEnv::new("6.12.0", "x86_64");
@@ -88,7 +99,7 @@ pub(crate) fn run_lib(tapset: &str, script: &str, options: &AnalysisOptions) -> 
     let inputs = Inputs {
         library: &library,
         sources: &sources,
-        facts: &FakeMachine::new(),
+        facts,
         tables: &|name| {
             (name == "errno").then(|| {
                 ["", "EPERM", "ENOENT"]
@@ -202,9 +213,23 @@ fn event(p: &ast::ProbePoint) -> (Event, HandlerContext) {
     }
 }
 
+/// The ways to numbers of tasks on that machine.
+const TASK_NUMBERS: &[(TaskNumber, &[u32], u8)] = &[
+    (TaskNumber::Ppid, &[1272, 1260], 4),
+    (TaskNumber::Pgrp, &[1928, 360, 96], 4),
+    (TaskNumber::Sid, &[1928, 368, 96], 4),
+    (TaskNumber::Uid, &[1800, 8], 4),
+    (TaskNumber::Euid, &[1800, 24], 4),
+    (TaskNumber::Gid, &[1800, 12], 4),
+    (TaskNumber::Egid, &[1800, 28], 4),
+    (TaskNumber::UserNsLevel, &[1800, 136, 224], 4),
+    (TaskNumber::TaskSpace, &[1120, 336], 8),
+];
+
 /// A machine for the code generator.
 pub(crate) fn bpf_options() -> BpfOptions {
     BpfOptions {
+        host: spile_ir::HostKind::Kernel,
         cpus: 4,
         ring_bytes: 1 << 20,
         timing: false,
@@ -218,23 +243,17 @@ pub(crate) fn bpf_options() -> BpfOptions {
             task_utask: Some(2496),
             task_perf_events: Some(2400),
             task_comm: Some(1832),
-            task_real_parent: Some(1272),
-            task_cred: Some(1800),
             task_mm: Some(1120),
-            task_signal: Some(1928),
             mm_arg_start: Some(320),
             mm_arg_end: Some(328),
-            mm_task_size: Some(336),
-            cred_user_ns: Some(136),
-            user_ns_level: Some(224),
-            cred_uid: Some(8),
-            cred_gid: Some(12),
-            cred_euid: Some(24),
-            cred_egid: Some(28),
+            numbers: TASK_NUMBERS
+                .iter()
+                .map(|(which, steps, bytes)| {
+                    let (steps, bytes) = (steps.to_vec(), *bytes);
+                    (*which, NumberPath { steps, bytes })
+                })
+                .collect(),
             task_ti_status: Some(16),
-            signal_pgrp: Some(360),
-            signal_session: Some(368),
-            pid_nr: Some(96),
             pages: None,
             uprobe: Some(spile_bpf::target::UprobeOffsets {
                 task_utask: 2496,

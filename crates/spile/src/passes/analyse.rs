@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use spile_abi::names;
-use spile_ir::{Bytes, Executor, Program};
+use spile_ir::{Bytes, HostKind, Program};
 use spile_kernel::btf::{Btf, VMLINUX};
 use spile_kernel::nfs;
 use spile_kernel::process::IdRange;
@@ -83,6 +83,7 @@ pub(super) fn analyse(cli: &Cli, front: &mut Frontend) -> Result<Option<Analysis
 pub(super) fn check_types(cli: &Cli, front: &mut Frontend, color: bool) -> Result<(), Failure> {
     if front.diags.has_errors()
         && !front.other
+        && cli.runtime.host() == HostKind::Kernel
         && let Err(failure) = kernel_types()
     {
         let for_want = |d: &Diagnostic| WANT_TYPES.contains(&d.code);
@@ -185,9 +186,7 @@ pub(super) fn report_unused_parts(cli: &Cli, analysis: &Analysis, front: &Fronte
             report_left_out(why, &locations, verbose);
         }
     }
-    let limited = |h: &spile_ir::Handler| {
-        h.event.executor() == Executor::Kernel && h.point.contains(".maxactive(")
-    };
+    let limited = |h: &spile_ir::Handler| h.event.is_compiled() && h.point.contains(".maxactive(");
     if verbose && analysis.program.handlers.iter().any(limited) {
         print_stderr(
             ".maxactive(N) has no effect: the kernel decides how many calls can wait for their return at \

@@ -7,7 +7,7 @@ use spile_bpf::compiled::Object;
 use spile_bpf::object::dump;
 use spile_bpf::object::elf::MapSpec;
 use spile_bpf::target;
-use spile_ir::{Executor, Program, ProgramFacts};
+use spile_ir::{HostKind, Program, ProgramFacts};
 
 use super::analyse::kernel_types;
 use crate::cli::{Cli, Stage};
@@ -56,30 +56,40 @@ fn size(program: &Program) -> usize {
         .sum()
 }
 
-/// The compiler's target; `None` if no handler runs in the kernel.
+/// Whether code has the lines of its script. They cost time when the kernel loads them, so they are only in files and
+/// after a rejection.
+fn prints_lines(cli: &Cli) -> bool {
+    cli.pass == Some(4) || cli.dump.is_some()
+}
+
+/// The compiler's target; `None` if the session's host runs no handler.
 fn bpf_target(
     cli: &Cli,
     program: &Program,
     facts: &ProgramFacts,
 ) -> Result<Option<target::Target>, Failure> {
-    let in_kernel = program
-        .handlers
-        .iter()
-        .any(|h| h.event.executor() == Executor::Kernel);
-    if !in_kernel && !program.follows_target() {
+    let compiled = program.handlers.iter().any(|h| h.event.is_compiled());
+    if cli.runtime.host() == HostKind::Process {
+        let target = target::Target {
+            timing: cli.timing,
+            lines: prints_lines(cli),
+            ..target::Target::process(HOST, spile_syscalls::of(HOST), ring_bytes(cli))
+        };
+        return Ok(compiled.then_some(target));
+    }
+    if !compiled && !program.follows_target() {
         return Ok(None);
     }
     // Another thread is often still reading the kernel's types, and would do this next.
     let _ = spile_kernel::machine::preempts();
     let btf = kernel_types()?;
     Ok(Some(target::Target {
+        host: HostKind::Kernel,
         abi: HOST,
         cpus: machine::cpus(),
         ring_bytes: ring_bytes(cli),
         timing: cli.timing,
-        // Line information costs time when the kernel loads it, so it is only in files and after a
-        // rejection.
-        lines: cli.pass == Some(4) || cli.dump.is_some(),
+        lines: prints_lines(cli),
         offsets: machine::offsets(btf, facts),
         features: machine::bpf_features(btf, program, facts),
         syscalls: spile_syscalls::of(HOST),

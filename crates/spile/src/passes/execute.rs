@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use spile_ir::Program;
+use spile_bpf::compiled::Object;
+use spile_ir::{HostKind, Program};
 use spile_runtime::io::output;
 use spile_runtime::session;
 
@@ -21,6 +22,17 @@ fn objects(cli: &Cli) -> Result<Vec<PathBuf>, Failure> {
         Err(e) => Some(Err(fail(format_args!("-d {}: {e}", path.display())))),
     };
     cli.objects.iter().filter_map(file).collect()
+}
+
+/// The host of a session with an object.
+fn host<'o>(cli: &Cli, object: &'o Object) -> Result<spile_runtime::SessionHost<'o>, Failure> {
+    match cli.runtime.host() {
+        HostKind::Kernel => Ok(spile_runtime::SessionHost::kernel(object)),
+        HostKind::Process => Err(fail(
+            "--runtime=process: handlers are compiled for processes, and cannot run there yet; stop with -p4, or run \
+             them in the kernel, as root",
+        )),
+    }
 }
 
 pub(super) fn execute(
@@ -77,7 +89,10 @@ pub(super) fn execute(
         ..spile_runtime::SessionOptions::default()
     };
     change(&mut options);
-    let host = object.as_ref().map(spile_runtime::SessionHost::kernel);
+    let host = object
+        .as_ref()
+        .map(|object| host(cli, object))
+        .transpose()?;
     let mut session = session::Session::new(program, host, options).map_err(fail)?;
     if verbose {
         print_stderr_lines(session.attach_kinds());

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use spile_ir::HostKind;
 use spile_kernel::machine as host;
 use spile_sema::library::Library;
 use spile_syntax::ast::{File, FileId, Item, ProbePoint};
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{Definitions, parse_part, parse_pattern, parse_script};
-use spile_syntax::preproc::{KernelConfig, MacroLibrary, PreprocEnv};
+use spile_syntax::preproc::{KernelConfig, MacroLibrary, PreprocEnv, RUNTIME};
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
 
@@ -79,6 +80,10 @@ pub(crate) fn preproc_env(release: &str) -> PreprocEnv {
 fn script_env(cli: &Cli, release: &str, args: Vec<String>) -> Result<PreprocEnv, Failure> {
     let mut env = preproc_env(release).with_args(args);
     env.guru = cli.guru;
+    env.runtime = match cli.runtime.host() {
+        HostKind::Kernel => RUNTIME.into(),
+        HostKind::Process => "process".into(),
+    };
     env.check_version = cli.check_version;
     if let Some(version) = &cli.compatible {
         if !env.has_version(version) {
@@ -218,6 +223,7 @@ pub(crate) fn parse(cli: &Cli, script: Option<ScriptInput>) -> Result<Frontend, 
         library,
         facts: KernelFacts::new(&release)
             .with_target(target(cli)?, root(cli)?, cli.unsafe_returns)
+            .with_host(cli.runtime.host())
             .with_kernel(kernel)
             .map_err(fail)?,
         pretty,

@@ -5,7 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use spile_ir::storage;
-use spile_ir::{Bytes, Executor, Program, SiteId, opt, verify};
+use spile_ir::{Bytes, Program, SiteId, opt, verify};
 use spile_machine::FakeMachine;
 use spile_sema::analyse::{self, AnalysisOptions, Inputs};
 use spile_sema::library::Library;
@@ -114,9 +114,7 @@ pub(crate) fn analyse(script: &Script) -> Result<Program, String> {
 fn translate(mut program: Program, optimised: bool) -> Program {
     opt::optimise(&mut program, optimised);
     storage::classify(&mut program);
-    program
-        .handlers
-        .retain(|h| h.event.executor() == Executor::Kernel);
+    program.handlers.retain(|h| h.event.is_compiled());
     program
 }
 
@@ -265,8 +263,7 @@ fn in_all(script: &Script) -> Result<(), Verdict> {
         Err(e) => return wrong(FailureKind::Refused, e),
     };
     let mut raw = program.clone();
-    raw.handlers
-        .retain(|h| h.event.executor() == Executor::Kernel);
+    raw.handlers.retain(|h| h.event.is_compiled());
     if raw.handlers.is_empty() {
         return wrong(FailureKind::Refused, "no handler runs in the kernel".into());
     }

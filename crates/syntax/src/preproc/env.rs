@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::version::version_order;
 
-/// The value of `runtime`.
+/// The value of `runtime` where the kernel runs handlers; it is `process` where the target's processes do.
 ///
 /// SystemTap's own values are `kernel`, `dyninst` and `bpf`. Scripts and tapsets write `runtime ==
 /// "bpf"` for text restricted to SystemTap's BPF back-end, which supports a far smaller language

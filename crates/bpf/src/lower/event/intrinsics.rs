@@ -9,7 +9,7 @@ use spile_ir::intrinsics::{
     ClockOp, ContextOp, EventOp, Intrinsic, IntrinsicClass, MemoryOp, RunOp, SessionOp, SymbolOp,
     SyscallOp, TaskNumber, TaskOp, TextOp,
 };
-use spile_ir::{Event, Executor, IntTy, Reg as IrReg, Space, Ty, Val};
+use spile_ir::{Event, IntTy, Reg as IrReg, Space, Ty, Val};
 use spile_layout::{ErrorKind, Quote, shared};
 
 use crate::attach::attachment::Hook;
@@ -25,10 +25,10 @@ const CTX_ARGS: i64 = 12;
 /// Offset of the third argument of `sched_switch`: the next task of the processor.
 const NEXT: i16 = 16;
 
-/// The error for an operation that kernel handlers do not have.
+/// The error for an operation that handlers of this host do not have.
 fn unsupported(f: impl Into<Intrinsic>) -> Res {
     Err(LowerError::unsupported(format!(
-        "{} in a kernel handler",
+        "{} in a compiled handler",
         f.into().info().name
     )))
 }
@@ -45,7 +45,7 @@ impl HandlerCodegen<'_> {
                 args.len()
             )));
         }
-        if !info.executors.contains(Executor::Kernel) {
+        if !info.executors.contains(self.options.host.executor()) {
             return unsupported(f);
         }
         if dst.is_some() && info.ret.is_none() {
@@ -185,7 +185,7 @@ impl HandlerCodegen<'_> {
             TaskOp::TaskCurrent | TaskOp::TaskHere => Helper::GetCurrentTask,
             TaskOp::CgroupId => Helper::GetCurrentCgroupId,
             TaskOp::CgroupAncestor => Helper::GetCurrentAncestorCgroupId,
-            TaskOp::Cpu => Helper::GetSmpProcessorId,
+            TaskOp::Cpu => self.options.processor(),
         };
         let arg = match args {
             [] => None,
@@ -363,26 +363,7 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = a number of the current task, loaded through its pointer or with a helper.
     fn task_number(&mut self, dst: IrReg, which: TaskNumber) -> Res {
-        let o = &self.options.offsets;
-        // Pointers to follow, then the number; all but the last are 8 bytes.
-        let path: &[Option<u32>] = match which {
-            TaskNumber::Pid => &[o.task_tgid],
-            TaskNumber::Tid => &[o.task_pid],
-            TaskNumber::Ppid => &[o.task_real_parent, o.task_tgid],
-            TaskNumber::Pgrp => &[o.task_signal, o.signal_pgrp, o.pid_nr],
-            TaskNumber::Sid => &[o.task_signal, o.signal_session, o.pid_nr],
-            TaskNumber::Uid => &[o.task_cred, o.cred_uid],
-            TaskNumber::Euid => &[o.task_cred, o.cred_euid],
-            TaskNumber::Gid => &[o.task_cred, o.cred_gid],
-            TaskNumber::Egid => &[o.task_cred, o.cred_egid],
-            TaskNumber::UserNsLevel => &[o.task_cred, o.cred_user_ns, o.user_ns_level],
-            TaskNumber::TaskSpace => &[o.task_mm, o.mm_task_size],
-        };
-        let whole: Option<Vec<i16>> = path
-            .iter()
-            .map(|o| o.and_then(|o| i16::try_from(o).ok()))
-            .collect();
-        let Some(offsets) = whole else {
+        let Some((offsets, number)) = self.options.offsets.number(which) else {
             let number = self.task_number_by_helper(which)?;
             return self.def_int(dst, number);
         };
@@ -392,11 +373,7 @@ impl HandlerCodegen<'_> {
         }
         for (i, off) in offsets.iter().enumerate() {
             let last = i + 1 == offsets.len();
-            let size = if last && which != TaskNumber::TaskSpace {
-                Size::W
-            } else {
-                Size::DW
-            };
+            let size = if last { number } else { Size::DW };
             value = self.asm.read(size, value, *off);
         }
         self.def_int(dst, value)
@@ -414,7 +391,9 @@ impl HandlerCodegen<'_> {
             | TaskNumber::Euid
             | TaskNumber::Egid
             | TaskNumber::TaskSpace
-            | TaskNumber::UserNsLevel => {
+            | TaskNumber::UserNsLevel
+            | TaskNumber::ExeDevice
+            | TaskNumber::ExeInode => {
                 return Err(LowerError::unsupported(format!(
                     "{} needs a field of a kernel structure that this kernel does not have",
                     Intrinsic::from(which).info().name

@@ -5,11 +5,11 @@ use spile_cast::Cast;
 use spile_ebpf::isa::asm::Label;
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
-use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
-use spile_ir::{BlockId, Event, GlobalId, Space};
+use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
+use spile_ir::{BlockId, Event, GlobalId, HostKind, Space};
 use spile_layout::{GlobalLocation, HELD, counters, critical, percpu, shared};
 use spile_lir::func::LoopForm;
-use spile_lir::library::lock::{GOT, OWN, WAIT_LOCK, wait_lock};
+use spile_lir::library::lock::{GOT, OWN, WAIT_LOCK, Waiters, wait_lock};
 
 use crate::attach::attachment::Hook;
 use crate::error::Res;
@@ -229,19 +229,24 @@ impl HandlerCodegen<'_> {
         }
         let most = TRYLOCK_DELAY_NS * self.program.limits.maxtrylock.clamp(1, MAX_TRIES);
         let (features, plan) = (&self.options.features, self.plan);
+        let waiters = match self.options.host {
+            HostKind::Kernel => Waiters::Processors,
+            HostKind::Process => Waiters::Threads,
+        };
         let form = match (features.may_goto, features.bpf_loop) {
             (true, _) => LoopForm::Open,
             (_, true) => LoopForm::Callback,
             _ => LoopForm::Inline,
         };
         self.pool.define_once(WAIT_LOCK, Some(plan), || {
-            wait_lock(most, form, plan.layout.shared_size / 8)
+            wait_lock(most, form, plan.layout.shared_size / 8, waiters)
         })?;
         let result = self.asm.new_reg();
         let mut attempts = Vec::new();
         for lock in locks {
             let [held, taken, missed] = self.asm.labels();
-            let (word, holder) = (self.shared_address(*lock), self.asm.copy(HELD));
+            let holder = self.lock_holder();
+            let (word, holder) = (self.shared_address(*lock), self.asm.copy(holder));
             let was = self.asm.compare_exchange((word, 0), 0, holder);
             self.asm.jump_if(Cond::Ne, was, 0, held);
             self.asm.bind(taken);
@@ -275,6 +280,18 @@ impl HandlerCodegen<'_> {
         self.asm.jump(out);
         self.asm.bind(locked);
         Ok(())
+    }
+
+    /// What a handler stores in its locks. A thread can be switched out, end, or be interrupted by a signal while it
+    /// holds one, so its number is in the upper half.
+    fn lock_holder(&mut self) -> Src {
+        if self.options.host == HostKind::Kernel {
+            return HELD.into();
+        }
+        let thread = self.asm.call_with(Helper::GetCurrentPidTgid, &[]);
+        self.asm.alu(AluOp::Lsh, thread, 32);
+        self.asm.add(thread, HELD);
+        thread.into()
     }
 
     /// The counter for hits in the controller's own threads while it holds locks. Hits that an

@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use rustix::event::{EventfdFlags, eventfd};
-use spile_ir::{Executor, HandlerId, Program};
+use spile_ir::{HandlerId, Program};
 use spile_layout::critical::CriticalLayout;
 use spile_layout::{GlobalLocation, Layout, percpu};
 
@@ -320,7 +320,7 @@ impl SimulatedBackend {
     fn hit(&mut self, point: &str, process: Process, ring: &mut VecDeque<Vec<u8>>) {
         let hit: Vec<HandlerId> = (0..self.program.handlers.len() as u32)
             .map(HandlerId)
-            .filter(|id| self.program.handlers[id.index()].event.executor() == Executor::Kernel)
+            .filter(|id| self.program.handlers[id.index()].event.is_compiled())
             .filter(|id| self.program.handlers[id.index()].point.contains(point))
             .collect();
         assert!(!hit.is_empty(), "no handler at {point}");
