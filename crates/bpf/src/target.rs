@@ -11,7 +11,7 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Size;
 use spile_ir::HostKind;
 use spile_ir::intrinsics::TaskNumber;
-use spile_layout::{THREAD_SLOTS, ThreadRecord};
+use spile_layout::{THREAD_RECORDS, ThreadRecord};
 pub use spile_lir::library::mappings::MappingOffsets;
 pub use spile_lir::library::unwind::UnwindOffsets;
 pub use spile_lir::library::usermem::PageOffsets;
@@ -24,7 +24,7 @@ pub struct Target {
     pub host: HostKind,
     /// The processor.
     pub abi: &'static Abi,
-    /// Number of possible CPUs (highest number plus one); in a process that of [`THREAD_SLOTS`].
+    /// Number of possible CPUs (highest number plus one); in a process that of [`THREAD_RECORDS`].
     pub cpus: u32,
     /// Size of the ring buffer in bytes, a power of two and whole pages.
     pub ring_bytes: u32,
@@ -54,7 +54,7 @@ impl Target {
         Target {
             host: HostKind::Process,
             abi,
-            cpus: THREAD_SLOTS,
+            cpus: THREAD_RECORDS,
             ring_bytes,
             timing: false,
             lines: false,
