@@ -15,7 +15,7 @@ pub const THREAD_RECORDS: u32 = THREAD_SLOTS + 1;
 #[repr(C, align(256))]
 pub struct ThreadRecord {
     /// 0: free; [`ThreadRecord::CLAIMED`]; otherwise the thread's key: the address of its thread structure plus 1, or
-    /// its number.
+    /// its number and the highest bit.
     pub owner: u64,
     /// Not 0 while a handler runs: hits within it are skipped. In the overflow record, the number of the thread
     /// that holds it.

@@ -26,6 +26,9 @@ const SAVED: [AsmRegister64; 12] = [rdx, rsi, rdi, r8, r9, r10, r11, r12, r13, r
 /// Operation of `arch_prctl`.
 const ARCH_GET_FS: i32 = 0x1003;
 
+/// The bit of a key that is a thread's number. Addresses do not have it.
+const NUMBER_BIT: u32 = 63;
+
 /// How often threads without a record look for records of threads that have ended, or whose turn it is not, for an
 /// owner that has ended: once in this number plus one of times.
 const SELDOM: i32 = 63;
@@ -75,6 +78,7 @@ pub(crate) fn find(place: &Place, at: u64) -> Result<Vec<u8>, IcedError> {
     call(a, libc::SYS_gettid)?;
     a.mov(rbp, rax)?;
     a.mov(r12, rbp)?;
+    a.bts(r12, NUMBER_BIT)?;
     address(a, r13, place.zero())?;
     if !place.exact {
         prove(a, place, &labels)?;
@@ -210,8 +214,8 @@ fn probe(a: &mut CodeAssembler, place: &Place, labels: &Labels) -> Result<(), Ic
     a.cmp(rax, r12)?;
     a.jne(other)?;
     // Processes can have structures at the same address.
-    a.cmp(r12, rbp)?;
-    a.je(own)?;
+    a.test(r12, r12)?;
+    a.js(own)?;
     a.cmp(dword_ptr(r15 + field!(tgid)), r14d)?;
     a.jne(other)?;
     a.set_label(&mut own)?;
