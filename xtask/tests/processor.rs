@@ -22,6 +22,10 @@ const HOMES: &[(&str, &str)] = &[
         "crates/inject/src/processor/",
         "writes and moves instructions",
     ),
+    (
+        "crates/native/src/processor.rs",
+        "how functions of images are entered",
+    ),
     ("crates/sdt/src/", "assembler text of markers"),
     (
         "crates/syntax/src/preproc/env.rs",

@@ -21,6 +21,7 @@ const UNSAFE: &[&str] = &[
     "crates/runtime/src",
     "crates/debuginfo/src",
     "crates/inject/src",
+    "crates/native/src",
     "crates/sdt/src",
     "crates/tools/src",
 ];

@@ -64,6 +64,8 @@ pub struct ThreadRecord {
     pub arguments: [u64; 2],
     /// The file that the process runs: its device in the kernel's form, and its inode.
     pub program: [u64; 2],
+    /// Fills the record.
+    pub unused: [u64; 10],
 }
 
 impl ThreadRecord {

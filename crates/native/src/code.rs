@@ -11,6 +11,8 @@ pub enum HostSymbol {
     State,
     /// Constants (`.rodata`).
     Constants,
+    /// The description of the image.
+    Image,
     /// A map: the description that the library gets for it.
     Map(Arc<str>),
 }
@@ -20,6 +22,7 @@ impl fmt::Display for HostSymbol {
         match self {
             HostSymbol::State => f.write_str("the state memory"),
             HostSymbol::Constants => f.write_str("constants"),
+            HostSymbol::Image => f.write_str("the image's description"),
             HostSymbol::Map(name) => write!(f, "the map {name}"),
         }
     }

@@ -19,15 +19,15 @@ use spile_ebpf::isa::asm::AsmFunction;
 use spile_lir::library::host::{description as is, ring_words, words};
 
 use crate::code::{HostSymbol, NativeCode, Unlinked};
-use crate::memory::MappedImage;
-use crate::ring::{Ring, Space};
+use crate::memory::{Area, MappedImage, Protection};
+use crate::ring::{SharedRing, Space};
 use crate::table::{Elements, Table};
-use crate::thread::ThreadRecord;
+use spile_layout::ThreadRecord;
 use crate::translate::{TranslateError, translate};
 
 /// The kind of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TableKind {
+pub enum SharedTableKind {
     /// A hash table.
     Hash,
     /// An array, whose key is a number of 32 bits.
@@ -38,11 +38,11 @@ pub enum TableKind {
 
 /// A table that functions refer to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TableSpec {
+pub struct SharedTableSpec {
     /// Its name in the functions.
     pub name: String,
     /// Its kind.
-    pub kind: TableKind,
+    pub kind: SharedTableKind,
     /// Bytes of a key; of a hash table, a multiple of 8.
     pub key: u32,
     /// Bytes of a value.
@@ -60,36 +60,16 @@ pub struct ImageSpec<'a> {
     /// Bytes of `.bss`.
     pub state: usize,
     /// The tables.
-    pub tables: Vec<TableSpec>,
+    pub tables: Vec<SharedTableSpec>,
     /// The number of records of threads. The functions have blocks for as many "processors".
     pub records: u32,
-}
-
-/// What a process may do with an area. All but `Write` is mapped privately.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protection {
-    /// Read and execute.
-    Execute,
-    /// Read.
-    Read,
-    /// Read and write, shared.
-    Write,
-}
-
-/// A part of the file, in whole pages. Its offset in the file is that in memory, too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Area {
-    /// Offset of the first byte.
-    pub offset: usize,
-    /// Bytes.
-    pub bytes: usize,
-    /// What processes may do with it.
-    pub protection: Protection,
+    /// Bytes of the stack that handlers of each record run on, a multiple of 16; 0 for none.
+    pub stack: usize,
 }
 
 /// Bytes of the image, by their offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Region {
+pub struct ImageRegion {
     /// Offset of the first byte, in the file and in memory.
     pub offset: usize,
     /// Bytes.
@@ -130,13 +110,14 @@ enum Place {
 }
 
 /// The image, mapped in this process.
-pub struct Image {
+pub struct HostImage {
     file: OwnedFd,
     memory: Arc<MappedImage>,
     areas: [Area; 3],
     code: NativeCode,
-    state: Region,
-    records: Region,
+    state: ImageRegion,
+    records: ImageRegion,
+    stacks: ImageRegion,
     tables: BTreeMap<String, Place>,
 }
 
@@ -152,12 +133,12 @@ impl Allocator {
 }
 
 /// A table's place, from the allocator.
-fn place(table: &TableSpec, page: usize, next: &mut Allocator) -> Result<Place, ImageError> {
+fn place(table: &SharedTableSpec, page: usize, next: &mut Allocator) -> Result<Place, ImageError> {
     let [key, value, entries] = [table.key, table.value, table.entries].map(|n| n as usize);
     let refused = || Err(ImageError::Table(table.name.clone()));
     let padded = value.next_multiple_of(8);
     Ok(match table.kind {
-        TableKind::Ring => {
+        SharedTableKind::Ring => {
             if !entries.is_power_of_two() || entries < page {
                 return refused();
             }
@@ -168,7 +149,7 @@ fn place(table: &TableSpec, page: usize, next: &mut Allocator) -> Result<Place, 
                 position: Arc::default(),
             })
         }
-        TableKind::Array => Place::Elements(Elements {
+        SharedTableKind::Array => Place::Elements(Elements {
             entries,
             key,
             value,
@@ -176,10 +157,10 @@ fn place(table: &TableSpec, page: usize, next: &mut Allocator) -> Result<Place, 
             cells: 0,
             mask: 0,
             words: 0,
-            first: next.take(padded * entries, page),
+            first: next.take((padded * entries).next_multiple_of(page), page),
             hash: false,
         }),
-        TableKind::Hash => {
+        SharedTableKind::Hash => {
             if !key.is_multiple_of(8) || key == 0 || entries == 0 {
                 return refused();
             }
@@ -249,23 +230,25 @@ fn file(bytes: usize, parts: [(usize, &[u8]); 2]) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-impl Image {
+impl HostImage {
     /// Makes an image, and maps it in this process.
     ///
     /// # Errors
     /// See [`ImageError`].
-    pub fn new(spec: &ImageSpec<'_>) -> Result<Image, ImageError> {
+    pub fn new(spec: &ImageSpec<'_>) -> Result<HostImage, ImageError> {
         let functions = spec.functions.iter().copied();
         let code = translate(functions).map_err(ImageError::Translate)?;
         let page = rustix::param::page_size();
+        let pages = |bytes: usize| bytes.next_multiple_of(page);
         let mut next = Allocator(0);
         next.take(code.length(), 1);
         let constants = next.take(spec.constants.len(), page);
+        let own = next.take(2 * size_of::<u64>(), 8);
         let descriptions = next.take(is::BYTES * spec.tables.len(), 64);
         let constants_end = next.0;
         let shared = next.take(0, page);
-        let state = Region {
-            offset: next.take(spec.state, page),
+        let state = ImageRegion {
+            offset: next.take(pages(spec.state), page),
             bytes: spec.state,
         };
         let mut tables = BTreeMap::new();
@@ -280,15 +263,24 @@ impl Image {
             tables.insert(table.name.clone(), place);
         }
         let records = size_of::<ThreadRecord>() * spec.records as usize;
-        let records = Region {
+        let records = ImageRegion {
             offset: next.take(records, page),
             bytes: records,
         };
+        let stacks = spec.stack * spec.records as usize;
+        let stacks = ImageRegion {
+            offset: next.take(stacks, page),
+            bytes: stacks,
+        };
         let end = next.take(0, page);
+        // The distance to the beginning, and the length.
+        let words = [own.wrapping_neg(), end].map(|word| (word as u64).to_le_bytes());
+        data[own - constants..][..16].copy_from_slice(words.as_flattened());
         let text = code.link(|symbol| {
             let at = match symbol {
                 HostSymbol::State => state.offset,
                 HostSymbol::Constants => constants,
+                HostSymbol::Image => own,
                 HostSymbol::Map(name) => *described.get(&**name)?,
             };
             i64::try_from(at).ok()
@@ -308,13 +300,14 @@ impl Image {
         let file = file(end, [(0, &text), (constants, &data)]);
         let file = file.map_err(refused("the memory of processes"))?;
         let memory = MappedImage::new(file.as_fd(), &areas).map_err(refused("mapping it"))?;
-        let image = Image {
+        let image = HostImage {
             file,
             memory: Arc::new(memory),
             areas,
             code,
             state,
             records,
+            stacks,
             tables,
         };
         image.number_records();
@@ -357,17 +350,17 @@ impl Image {
         self.code.function(name)
     }
 
-    /// The state memory (`.bss`). It begins with a page, so that the file can be mapped from there.
+    /// The state memory (`.bss`). It has whole pages, so that the file can be mapped from there.
     #[must_use]
-    pub fn state(&self) -> Region {
+    pub fn state(&self) -> ImageRegion {
         self.state
     }
 
-    /// The elements of an array, each padded to a multiple of 8 bytes, from the beginning of a page on.
+    /// The elements of an array, each padded to a multiple of 8 bytes. They have whole pages.
     #[must_use]
-    pub fn array(&self, name: &str) -> Option<Region> {
+    pub fn array(&self, name: &str) -> Option<ImageRegion> {
         match self.tables.get(name)? {
-            Place::Elements(table) if !table.hash => Some(Region {
+            Place::Elements(table) if !table.hash => Some(ImageRegion {
                 offset: table.first,
                 bytes: table.stride * table.entries,
             }),
@@ -386,9 +379,9 @@ impl Image {
 
     /// The reader of a ring. There is one reader.
     #[must_use]
-    pub fn ring(&self, name: &str) -> Option<Ring> {
+    pub fn ring(&self, name: &str) -> Option<SharedRing> {
         match self.tables.get(name)? {
-            Place::Ring(space) => Some(Ring::new(Arc::clone(&self.memory), space.clone())),
+            Place::Ring(space) => Some(SharedRing::new(Arc::clone(&self.memory), space.clone())),
             Place::Elements(_) => None,
         }
     }
@@ -409,6 +402,18 @@ impl Image {
         (self.records.bytes / size_of::<ThreadRecord>()).fit()
     }
 
+    /// The records of threads, one behind the other.
+    #[must_use]
+    pub fn records(&self) -> ImageRegion {
+        self.records
+    }
+
+    /// The stacks of the records, in the same order.
+    #[must_use]
+    pub fn stacks(&self) -> ImageRegion {
+        self.stacks
+    }
+
     /// Offset of a thread's record.
     #[must_use]
     pub fn record_offset(&self, number: u32) -> Option<usize> {
@@ -419,28 +424,19 @@ impl Image {
     /// A thread's record, which the thread may change meanwhile.
     #[must_use]
     pub fn record(&self, number: u32) -> Option<ThreadRecord> {
-        let bytes = self
-            .memory
-            .read(self.record_offset(number)?, size_of::<ThreadRecord>())?;
-        let bytes: [u8; size_of::<ThreadRecord>()] = bytes.try_into().ok()?;
-        // SAFETY: a record consists of numbers, which have any bits, and fills all of its bytes.
-        Some(unsafe { std::mem::transmute::<[u8; size_of::<ThreadRecord>()], ThreadRecord>(bytes) })
+        self.memory.record(self.record_offset(number)?)
     }
 
     /// Writes a thread's record.
     pub fn set_record(&self, number: u32, record: &ThreadRecord) {
-        // SAFETY: the same.
-        let bytes = unsafe {
-            std::mem::transmute::<ThreadRecord, [u8; size_of::<ThreadRecord>()]>(*record)
-        };
         if let Some(at) = self.record_offset(number) {
-            self.memory.write(at, &bytes);
+            self.memory.set_record(at, record);
         }
     }
 }
 
 /// The file, for others who map it.
-impl AsFd for Image {
+impl AsFd for HostImage {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

@@ -6,6 +6,7 @@ use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, MemFlagsData, Type, Value}
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Callee, Cond, Insn, Reg, Size, Src, Swap, Width};
 
+use crate::code::HostSymbol;
 use crate::library::Primitive;
 use crate::thread::at;
 use crate::translate::{FunctionTranslator, TranslateError};
@@ -94,6 +95,7 @@ impl FunctionTranslator<'_> {
         };
         Some(match (callee, Primitive::of(target)) {
             (Callee::Kfunc, Some(Primitive::Thread)) => record(self),
+            (Callee::Kfunc, Some(Primitive::Image)) => self.symbol(HostSymbol::Image, 0),
             (Callee::Kfunc, Some(Primitive::Load)) => {
                 let address = self.get(Reg::R1);
                 self.b.ins().atomic_load(I64, MEMORY, address)

@@ -15,7 +15,8 @@
 //! | [`table`] | hash tables and arrays, for the controller |
 //! | [`ring`] | the reader of records |
 //! | [`thread`] | the record of a thread |
-//! | `memory` | an image that is mapped, as atomic words |
+//! | [`processor`] | how a handler is entered, system calls |
+//! | [`memory`] | the areas of an image; one that is mapped, as atomic words |
 //! | [`code`] | machine code with references, and their places |
 //! | [`translate`] | functions of eBPF as Cranelift's functions, and those as code |
 //! | `instructions` | what single instructions do |
@@ -30,7 +31,8 @@ pub mod code;
 pub mod image;
 mod instructions;
 mod library;
-mod memory;
+pub mod memory;
+pub mod processor;
 pub mod ring;
 pub mod table;
 pub mod thread;

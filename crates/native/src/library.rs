@@ -3,14 +3,14 @@
 use spile_ebpf::emit::{EmitError, ObjectSymbols, emit};
 use spile_ebpf::isa::asm::AsmFunction;
 use spile_ebpf::isa::helpers::Helper;
-use spile_lir::library::host;
+use spile_lir::library::host::{self, HostFacts};
 
-use crate::thread;
+use crate::{processor, thread};
 
 /// A primitive of the library. Its number takes the place of a kernel function's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Primitive {
-    /// [`SYSTEM_CALL`].
+    /// [`processor::SYSTEM_CALL`].
     SystemCall,
     /// A call of a function by its address.
     Call,
@@ -18,14 +18,17 @@ pub(crate) enum Primitive {
     Thread,
     /// A load that is never left out.
     Load,
+    /// The address of the image's description.
+    Image,
 }
 
 impl Primitive {
-    const ALL: [(Primitive, &str); 4] = [
+    const ALL: [(Primitive, &str); 5] = [
         (Primitive::SystemCall, host::SYSTEM_CALL),
         (Primitive::Call, host::CALL),
         (Primitive::Thread, host::THREAD),
         (Primitive::Load, host::LOAD),
+        (Primitive::Image, host::IMAGE),
     ];
 
     /// The primitive with this number, from 1 on.
@@ -34,18 +37,6 @@ impl Primitive {
         Primitive::ALL.get(index).map(|(primitive, _)| *primitive)
     }
 }
-
-/// A system call, in the C convention: its number, and the address of six words.
-///
-/// ```text
-/// mov %rdi,%rax; mov %rsi,%r11; mov (%r11),%rdi; mov 8(%r11),%rsi; mov 16(%r11),%rdx
-/// mov 24(%r11),%r10; mov 32(%r11),%r8; mov 40(%r11),%r9; syscall; ret
-/// ```
-#[rustfmt::skip]
-pub(crate) const SYSTEM_CALL: [u8; 32] = [
-    0x48, 0x89, 0xf8, 0x49, 0x89, 0xf3, 0x49, 0x8b, 0x3b, 0x49, 0x8b, 0x73, 0x08, 0x49, 0x8b, 0x53, 0x10,
-    0x4d, 0x8b, 0x53, 0x18, 0x4d, 0x8b, 0x43, 0x20, 0x4d, 0x8b, 0x4b, 0x28, 0x0f, 0x05, 0xc3,
-];
 
 /// The name of the function that answers a helper.
 pub(crate) fn answer(helper: u32) -> Option<&'static str> {
@@ -80,5 +71,9 @@ pub(crate) fn functions() -> Result<Vec<AsmFunction>, EmitError> {
         may_goto: true,
         ..ObjectSymbols::default()
     };
-    emit(&host::module(&thread::OFFSETS), &around)
+    let host = HostFacts {
+        record: thread::OFFSETS,
+        calls: processor::SYSTEM_CALLS,
+    };
+    emit(&host::module(&host), &around)
 }

@@ -1,4 +1,5 @@
-//! Memory that hostile processes write at any time: words that are read and written as atomics, with checked places.
+//! The areas of an image, and an image that is mapped here. Hostile processes write it at any time, so that it is words
+//! that are read and written as atomics, with checked places.
 
 use std::ffi::c_void;
 use std::io;
@@ -8,7 +9,29 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use crate::image::{Area, Protection};
+use crate::thread::ThreadRecord;
+
+/// What a process may do with an area. All but `Write` is mapped privately.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    /// Read and execute.
+    Execute,
+    /// Read.
+    Read,
+    /// Read and write, shared.
+    Write,
+}
+
+/// A part of the file, in whole pages. Its offset in the file is that in memory, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Area {
+    /// Offset of the first byte.
+    pub offset: usize,
+    /// Bytes.
+    pub bytes: usize,
+    /// What processes may do with it.
+    pub protection: Protection,
+}
 
 /// An image that is mapped in this process.
 pub(crate) struct MappedImage {
@@ -97,6 +120,25 @@ impl MappedImage {
             to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
         }
         Some(())
+    }
+}
+
+/// The bytes of a thread's record.
+const RECORD: usize = size_of::<ThreadRecord>();
+
+impl MappedImage {
+    /// A thread's record.
+    pub(crate) fn record(&self, at: usize) -> Option<ThreadRecord> {
+        let bytes: [u8; RECORD] = self.read(at, RECORD)?.try_into().ok()?;
+        // SAFETY: a record consists of numbers, which have any bits.
+        Some(unsafe { std::mem::transmute::<[u8; RECORD], ThreadRecord>(bytes) })
+    }
+
+    /// Writes a thread's record.
+    pub(crate) fn set_record(&self, at: usize, record: &ThreadRecord) -> Option<()> {
+        // SAFETY: the numbers of a record fill all of its bytes.
+        let bytes = unsafe { std::mem::transmute::<ThreadRecord, [u8; RECORD]>(*record) };
+        self.write(at, &bytes)
     }
 }
 

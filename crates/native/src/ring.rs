@@ -29,7 +29,7 @@ pub(crate) struct Space {
 }
 
 /// The reader of a ring.
-pub struct Ring {
+pub struct SharedRing {
     memory: Arc<MappedImage>,
     is: Space,
     /// The bytes of the last record: other processes can write the ring's.
@@ -51,9 +51,9 @@ enum Entry {
     Damaged,
 }
 
-impl Ring {
-    pub(crate) fn new(memory: Arc<MappedImage>, is: Space) -> Ring {
-        Ring {
+impl SharedRing {
+    pub(crate) fn new(memory: Arc<MappedImage>, is: Space) -> SharedRing {
+        SharedRing {
             memory,
             is,
             record: Vec::new(),

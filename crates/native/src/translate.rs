@@ -26,6 +26,7 @@ use spile_lir::library::host;
 
 use crate::code::{HostSymbol, NativeCode, Reference};
 use crate::library::{self, Primitive};
+use crate::processor;
 
 /// Bytes of an eBPF stack.
 const STACK: u32 = 512;
@@ -139,7 +140,7 @@ pub fn translate<'f>(
             }
         }
     }
-    code.function_at_end(host::SYSTEM_CALL, &library::SYSTEM_CALL);
+    code.function_at_end(host::SYSTEM_CALL, &processor::SYSTEM_CALL);
     for (at, addend, number) in inner {
         let name = names[number as usize];
         let too_far = || TranslateError::Refused(name.into(), "it is too far away".into());
@@ -292,7 +293,7 @@ impl<'a> FunctionTranslator<'a> {
     }
 
     /// The address of a symbol, with an offset.
-    fn symbol(&mut self, symbol: HostSymbol, offset: u32) -> Value {
+    pub(crate) fn symbol(&mut self, symbol: HostSymbol, offset: u32) -> Value {
         let name = UserExternalName::new(SYMBOLS, self.symbols.number(symbol));
         let name = self.b.func.declare_imported_user_function(name);
         let value = self.b.func.create_global_value(GlobalValueData::Symbol {
@@ -438,7 +439,11 @@ mod tests {
         let near = code.link(|_| Some(-(1 << 30)));
         assert_eq!(near.map(|bytes| bytes.len()), Ok(code.length()));
         for distance in [None, Some(1 << 32), Some(i64::MIN)] {
-            let refused = code.link(|_| distance);
+            let of_state = |symbol: &HostSymbol| match symbol {
+                HostSymbol::State => distance,
+                _ => Some(0),
+            };
+            let refused = code.link(of_state);
             assert_eq!(refused, Err(Unlinked(HostSymbol::State)), "{distance:?}");
         }
     }

@@ -141,7 +141,7 @@ impl Host {
     fn memory(&self, name: &str) -> HostMemory {
         match self {
             Host::Kernel(loaded, _) => loaded.map_fd(name).expect("map").into(),
-            Host::Process(process) => process.memory(name).into(),
+            Host::Process(process) => process.memory(name),
         }
     }
 
@@ -210,8 +210,7 @@ impl<'p> Kernel<'p> {
             HostKind::Process => {
                 let process =
                     Process::new(&object.spec).map_err(|e| format!("machine code: {e}"))?;
-                let memory = process.state().try_clone().expect("a descriptor").into();
-                let bytes = object.spec.bss_size as usize;
+                let (memory, bytes) = (process.state(), object.spec.bss_size as usize);
                 let state = StateMemory::map(&object.layout, &memory, bytes);
                 let state = state.expect("state memory");
                 (Host::Process(process), state)

@@ -2,7 +2,7 @@
 
 use spile_lir::library::host::errno;
 
-use crate::world::{ARRAY, ENTRIES, PAIRS, RING, RING_BYTES, TABLE, World, at};
+use crate::world::{ARRAY, ENTRIES, PAIRS, RING, RING_BYTES, TABLE, World, at, at_mut};
 
 const NOEXIST: u64 = 1;
 
@@ -195,25 +195,28 @@ fn memory_that_is_not_there_is_an_error() {
     let world = World::new();
     let text = b"text\0more";
     let mut to = [9u8; 8];
-    assert_eq!(world.run("read", [at(&mut to), 4, at(text)]), 0);
+    assert_eq!(world.run("read", [at_mut(&mut to), 4, at(text)]), 0);
     assert_eq!(&to, b"text\x09\x09\x09\x09");
-    assert_eq!(world.run("read", [at(&mut to), 8, 8]), code(errno::EFAULT));
-    assert_eq!(to, [0; 8]);
-    to = [9; 8];
-    for handler in ["read_text", "copy_text"] {
-        assert_eq!(world.run(handler, [at(&mut to), 8, at(text)]), 5);
-        assert_eq!(&to, b"text\0\x09\x09\x09", "bytes behind the NUL stay");
-        assert_eq!(world.run(handler, [at(&mut to), 3, at(text)]), 3);
-        assert_eq!(&to, b"te\0t\0\x09\x09\x09");
-        assert_eq!(world.run(handler, [at(&mut to), 0, at(text)]), 0);
-        to = [9; 8];
-    }
     assert_eq!(
-        world.run("read_text", [at(&mut to), 8, 8]),
+        world.run("read", [at_mut(&mut to), 8, 8]),
         code(errno::EFAULT)
     );
     assert_eq!(to, [0; 8]);
-    assert_eq!(world.run("copy", [at(&mut to), 7, at(text)]), 0);
+    to = [9; 8];
+    for handler in ["read_text", "copy_text"] {
+        assert_eq!(world.run(handler, [at_mut(&mut to), 8, at(text)]), 5);
+        assert_eq!(&to, b"text\0\x09\x09\x09", "bytes behind the NUL stay");
+        assert_eq!(world.run(handler, [at_mut(&mut to), 3, at(text)]), 3);
+        assert_eq!(&to, b"te\0t\0\x09\x09\x09");
+        assert_eq!(world.run(handler, [at_mut(&mut to), 0, at(text)]), 0);
+        to = [9; 8];
+    }
+    assert_eq!(
+        world.run("read_text", [at_mut(&mut to), 8, 8]),
+        code(errno::EFAULT)
+    );
+    assert_eq!(to, [0; 8]);
+    assert_eq!(world.run("copy", [at_mut(&mut to), 7, at(text)]), 0);
     assert_eq!(&to, b"text\0mo\0");
 }
 
@@ -240,16 +243,16 @@ fn texts_end_with_their_page() {
         (start.addr() + first) as u64
     };
     for length in [0, 1, 255, 256, 257, 600] {
-        let read = world.run("read_text", [at(&mut to), 1000, text(length)]);
+        let read = world.run("read_text", [at_mut(&mut to), 1000, text(length)]);
         assert_eq!(read, length as i64 + 1);
         assert!(to[..length].iter().all(|b| *b == b'x') && to[length] == 0);
     }
     let unended = text(600);
     // SAFETY: the same.
     unsafe { start.add(page - 1).write(b'x') };
-    let read = world.run("read_text", [at(&mut to), 1000, unended]);
+    let read = world.run("read_text", [at_mut(&mut to), 1000, unended]);
     assert_eq!((read, to), (code(errno::EFAULT), [0; 1000]));
-    let read = world.run("read_text", [at(&mut to), 300, unended]);
+    let read = world.run("read_text", [at_mut(&mut to), 300, unended]);
     assert_eq!((read, to[298], to[299]), (300, b'x', 0));
 }
 
@@ -264,9 +267,9 @@ fn records_of_threads_are_the_current_task() {
     assert_eq!(world.run_as(3, "processor", &mut words), 3);
     let address = world.image.address() + world.image.record_offset(3).expect("a record");
     assert_eq!(world.run_as(3, "task", &mut words), address as u64);
-    let name = [0u8; 16];
-    assert_eq!(world.run("name", [at(&name), 16]), 0);
-    assert_eq!(std::hint::black_box(name), record.comm);
+    let mut name = [0u8; 16];
+    assert_eq!(world.run("name", [at_mut(&mut name), 16]), 0);
+    assert_eq!(name, record.comm);
     assert_eq!(world.image.record(u32::MAX), None);
 }
 

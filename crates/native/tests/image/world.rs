@@ -1,5 +1,7 @@
 //! An image with a table of each kind, handlers that use them, and threads that run the handlers.
 
+use std::sync::atomic::AtomicU64;
+
 use spile_ebpf::emit::{ObjectSymbols, emit};
 use spile_ebpf::isa::asm::{Asm, AsmFunction};
 use spile_ebpf::isa::helpers::Helper;
@@ -9,8 +11,9 @@ use spile_lir::Module;
 use spile_lir::builder::{Builder, Scalar, build};
 use spile_lir::func::{LirFunc, MemoryOperand};
 use spile_lir::helpers::Helper as LirHelper;
-use spile_native::image::{Image, ImageSpec, TableKind, TableSpec};
-use spile_native::thread::{ThreadRecord, enter};
+use spile_native::image::{HostImage, ImageSpec, SharedTableKind, SharedTableSpec};
+use spile_native::processor::enter;
+use spile_native::thread::ThreadRecord;
 
 /// The number of records.
 pub(crate) const RECORDS: u32 = 16;
@@ -97,8 +100,8 @@ fn count() -> LirFunc {
     })
 }
 
-/// Adds up the values of a table, and removes them.
-fn visit() -> [LirFunc; 2] {
+/// Walks through a table: one adds up the values and removes them, one does nothing.
+fn visit() -> [LirFunc; 4] {
     let visit = build("visit", "", ["ctx"], |f, [ctx]| {
         let each = f.addr(MemoryOperand::Func("each".into()));
         let args = [map(f, TABLE), each, ctx, f.number(0)];
@@ -106,23 +109,31 @@ fn visit() -> [LirFunc; 2] {
         ctx.store_u64(8 * RESULT as i16, calls);
         f.ret(0);
     });
+    let look = build("look", "", ["ctx"], |f, [ctx]| {
+        let nothing = f.addr(MemoryOperand::Func("nothing".into()));
+        let args = [map(f, TABLE), nothing, ctx, f.number(0)];
+        let calls = f.helper(LirHelper::ForEach, &args);
+        ctx.store_u64(8 * RESULT as i16, calls);
+        f.ret(0);
+    });
     let params = ["table", "key", "value", "ctx"];
+    let nothing = build("nothing", "", params, |f, _| f.ret(0));
     let each = build("each", "", params, |f, [_, key, value, ctx]| {
         ctx.store_u64(0, ctx.load_u64(0) + value.load_u64(0));
         let removed = f.helper(LirHelper::MapDelete, &[map(f, TABLE), key]);
         ctx.store_u64(8, ctx.load_u64(8) + removed);
         f.ret(0);
     });
-    [visit, each]
+    [visit, each, look, nothing]
 }
 
 /// An image with all of it.
 pub(crate) struct World {
-    pub(crate) image: Image,
+    pub(crate) image: HostImage,
 }
 
-fn tables() -> Vec<TableSpec> {
-    let table = |name: &str, kind, key, value, entries| TableSpec {
+fn tables() -> Vec<SharedTableSpec> {
+    let table = |name: &str, kind, key, value, entries| SharedTableSpec {
         name: name.into(),
         kind,
         key,
@@ -130,10 +141,10 @@ fn tables() -> Vec<TableSpec> {
         entries,
     };
     vec![
-        table(TABLE, TableKind::Hash, 8, 8, ENTRIES),
-        table(PAIRS, TableKind::Hash, 16, 20, ENTRIES),
-        table(ARRAY, TableKind::Array, 4, 12, ENTRIES),
-        table(RING, TableKind::Ring, 0, 0, RING_BYTES),
+        table(TABLE, SharedTableKind::Hash, 8, 8, ENTRIES),
+        table(PAIRS, SharedTableKind::Hash, 16, 20, ENTRIES),
+        table(ARRAY, SharedTableKind::Array, 4, 12, ENTRIES),
+        table(RING, SharedTableKind::Ring, 0, 0, RING_BYTES),
     ]
 }
 
@@ -150,7 +161,7 @@ impl World {
             .into();
         let mut functions = emit(&module, &around).expect("code");
         functions.extend(HELPERS.iter().copied().map(calls));
-        let image = Image::new(&ImageSpec {
+        let image = HostImage::new(&ImageSpec {
             functions: functions.iter().collect(),
             constants: b"constants",
             state: 100,
@@ -207,4 +218,31 @@ impl World {
 /// An address as a word.
 pub(crate) fn at<T: ?Sized>(value: &T) -> u64 {
     std::ptr::from_ref(value).addr() as u64
+}
+
+/// The address of what a handler writes.
+pub(crate) fn at_mut<T: ?Sized>(value: &mut T) -> u64 {
+    std::ptr::from_mut(value).addr() as u64
+}
+
+/// A second mapping of the shared memory, which writes what it likes.
+pub(crate) struct Bytes(*mut u8, usize);
+
+impl Bytes {
+    pub(crate) fn of(world: &World) -> Bytes {
+        let [.., shared] = world.image.areas();
+        let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+        let flags = rustix::mm::MapFlags::SHARED;
+        let (none, from) = (std::ptr::null_mut(), shared.offset as u64);
+        // SAFETY: the kernel chooses the address.
+        let start =
+            unsafe { rustix::mm::mmap(none, shared.bytes, access, flags, &world.image, from) };
+        Bytes(start.expect("memory").cast(), shared.bytes)
+    }
+
+    /// The words, from the image's state on.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping has whole pages, and stays.
+        unsafe { std::slice::from_raw_parts(self.0.cast(), self.1 / 8) }
+    }
 }

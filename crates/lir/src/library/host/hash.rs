@@ -20,8 +20,8 @@
 //!   of what was given back) follows from the cells, and the controller computes it again before it releases the lock.
 
 use super::{
-    ATTEMPTS, CALL, DELETE, FOR_EACH, LOOKUP, RecordOffsets, THREAD, UPDATE, description as is,
-    errno, load, number, system_call, words,
+    ATTEMPTS, CALL, DELETE, FOR_EACH, HostFacts, LOOKUP, THREAD, UPDATE, description as is, errno,
+    load, system_call, words,
 };
 use crate::builder::{Builder, Scalar, Var, build};
 use crate::func::LirFunc;
@@ -148,18 +148,18 @@ impl<'b> Table<'b> {
     }
 
     /// Takes the table's lock, or returns from the function.
-    fn lock(&self, record: &RecordOffsets) {
+    fn lock(&self, host: &HostFacts) {
         let f = self.f;
         let thread = f.call(THREAD, &[]);
-        let slot = thread.load_bytes(Size::U32, record.slot) + 1;
-        let owner = (slot << 32) | thread.load_bytes(Size::U32, record.thread);
+        let slot = thread.load_bytes(Size::U32, host.record.slot) + 1;
+        let owner = (slot << 32) | thread.load_bytes(Size::U32, host.record.thread);
         let (words, memory) = (self.words(), f.slot(48));
         let left = f.var("left", ATTEMPTS);
         f.repeat_open(NO_BOUND, || {
             f.break_if(words.compare_exchange(words::LOCK, 0, owner).eq(0));
             left.set(left - 1);
             f.ret_if(left.eq(0), errno::EBUSY);
-            system_call(f, memory, number::SCHED_YIELD, &[]);
+            system_call(f, memory, host.calls.sched_yield, &[]);
         });
     }
 
@@ -235,7 +235,7 @@ Cost: about 30 instructions for a key of one word.";
     })
 }
 
-pub(super) fn update(record: &RecordOffsets) -> LirFunc {
+pub(super) fn update(host: &HostFacts) -> LirFunc {
     let contract = "\
 Sets the value of a key. flags: 1 to only insert. 0, `EEXIST`, `E2BIG` if the table is full, or `EBUSY`.";
     let params = ["table", "key", "value", "flags"];
@@ -247,7 +247,7 @@ Sets the value of a key. flags: 1 to only insert. 0, `EEXIST`, `E2BIG` if the ta
             table.copy(element, value, is::VALUE);
             f.ret(0);
         });
-        table.lock(record);
+        table.lock(host);
         let search = table.search(key);
         f.if_(search.element.ne(0), || {
             f.if_(flags.has(1), || table.unlock(errno::EEXIST));
@@ -268,12 +268,12 @@ Sets the value of a key. flags: 1 to only insert. 0, `EEXIST`, `E2BIG` if the ta
     })
 }
 
-pub(super) fn delete(record: &RecordOffsets) -> LirFunc {
+pub(super) fn delete(host: &HostFacts) -> LirFunc {
     let contract = "Removes a key: 0, `ENOENT`, or `EBUSY`.";
     build(DELETE, contract, ["table", "key"], |f, [at, key]| {
         let table = Table { f, at };
         f.ret_if(table.get(is::KIND).eq(is::ARRAY), errno::EINVAL);
-        table.lock(record);
+        table.lock(host);
         let search = table.search(key);
         f.if_(search.element.eq(0), || table.unlock(errno::ENOENT));
         let position = search.position;

@@ -1,7 +1,10 @@
 //! What a process answers in place of the kernel: tables, the ring, reads of memory, time and random numbers.
 //!
-//! The kernel's helpers have the same arguments and results. Code and tables are in memory that several processes
-//! share. Their threads run these functions at once, and each can be stopped or killed between any two instructions.
+//! In: where a thread's record has what the functions need, and numbers of system calls ([`HostFacts`]). Out: a module
+//! of functions with the arguments and results of the kernel's helpers.
+//!
+//! Code and tables are in memory that several processes share. Their threads run these functions at once, and each can
+//! be stopped or killed between any two instructions.
 //!
 //! | module | its functions |
 //! |---|---|
@@ -28,7 +31,13 @@ use crate::func::Module;
 use crate::op::Size;
 
 /// The functions that hosts have for this module, and the numbers of their parameters.
-pub const PRIMITIVES: &[(&str, usize)] = &[(SYSTEM_CALL, 2), (CALL, 5), (THREAD, 0), (LOAD, 1)];
+pub const PRIMITIVES: &[(&str, usize)] = &[
+    (SYSTEM_CALL, 2),
+    (CALL, 5),
+    (THREAD, 0),
+    (LOAD, 1),
+    (IMAGE, 0),
+];
 
 /// `(number, arguments)`: a system call; `arguments` is the address of six words.
 pub const SYSTEM_CALL: &str = "system_call";
@@ -38,6 +47,9 @@ pub const CALL: &str = "call";
 pub const THREAD: &str = "thread";
 /// `(address)`: the word at an address that others write. Other loads stay behind it, and it is never left out.
 pub const LOAD: &str = "load";
+
+/// The address of two words: the distance from there to the first byte of code and tables, and their bytes.
+pub const IMAGE: &str = "image";
 
 /// `(table, key)`: the address of the value, or 0.
 pub const LOOKUP: &str = "host_lookup";
@@ -51,9 +63,9 @@ pub const FOR_EACH: &str = "host_for_each";
 pub const OUTPUT: &str = "host_output";
 /// `(ring, flags)`: the number of bytes that the reader has not taken yet.
 pub const WAITING: &str = "host_waiting";
-/// `(to, size, from)`: copies memory that is there; 0.
+/// `(to, size, from)`: copies memory of the handler's own; other memory as [`READ`] does.
 pub const COPY: &str = "host_copy";
-/// `(to, size, from)`: copies a text from memory that is there; the number of bytes with the NUL.
+/// `(to, size, from)`: copies a text of the handler's own; another one as [`READ_TEXT`] does.
 pub const COPY_TEXT: &str = "host_copy_text";
 /// `(to, size, from)`: copies memory that may not be there; 0, or a negative errno.
 pub const READ: &str = "host_read";
@@ -75,6 +87,8 @@ pub struct RecordOffsets {
     pub process: i16,
     /// The state of the random numbers, never 0.
     pub random: i16,
+    /// The upper end of the stack, if it is the handlers' own, or 0.
+    pub stack: i16,
     /// The address of a function like `clock_gettime` that needs no library (the vDSO's), or 0.
     pub clock: i16,
 }
@@ -168,29 +182,40 @@ pub mod errno {
 /// that was killed without anybody to clean up after it must not stop the program.
 pub const ATTEMPTS: i32 = 1 << 20;
 
-/// Numbers of Linux's system calls on x86-64.
-mod number {
-    pub(super) const SCHED_YIELD: i32 = 24;
-    pub(super) const FUTEX: i32 = 202;
-    pub(super) const CLOCK_GETTIME: i32 = 228;
-    pub(super) const PROCESS_VM_READV: i32 = 310;
+/// Numbers of the processor's system calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct SystemCalls {
+    pub sched_yield: i32,
+    pub futex: i32,
+    pub clock_gettime: i32,
+    pub process_vm_readv: i32,
+}
+
+/// What the functions know of their host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostFacts {
+    /// The threads' records.
+    pub record: RecordOffsets,
+    /// System calls.
+    pub calls: SystemCalls,
 }
 
 /// The functions.
-pub fn module(record: &RecordOffsets) -> Module {
+pub fn module(host: &HostFacts) -> Module {
     let functions = vec![
         hash::lookup(),
-        hash::update(record),
-        hash::delete(record),
+        hash::update(host),
+        hash::delete(host),
         hash::for_each(),
-        ring::output(record),
+        ring::output(host),
         ring::waiting(),
-        read::copy(),
-        read::copy_text(),
-        read::read(record),
-        read::read_text(record),
-        time(record),
-        random(record),
+        read::copy(host),
+        read::copy_text(host),
+        read::read(host),
+        read::read_text(host),
+        time(host),
+        random(host),
     ];
     Module::from(functions).with_externs(PRIMITIVES)
 }
@@ -214,12 +239,12 @@ fn system_call<'b>(
 }
 
 /// The time of the process's own function for it, which is the kernel's, or that of a system call.
-fn time(record: &RecordOffsets) -> crate::func::LirFunc {
+fn time(host: &HostFacts) -> crate::func::LirFunc {
     /// `CLOCK_MONOTONIC`.
     const MONOTONIC: i32 = 1;
     const SECOND: i32 = 1_000_000_000;
     build(TIME, "Nanoseconds of the monotonic clock.", [], |f, []| {
-        let clock = f.call(THREAD, &[]).load_u64(record.clock);
+        let clock = f.call(THREAD, &[]).load_u64(host.record.clock);
         let (time, memory) = (f.slot(16), f.slot(48));
         let which = f.number(MONOTONIC);
         f.if_else(
@@ -228,7 +253,7 @@ fn time(record: &RecordOffsets) -> crate::func::LirFunc {
                 f.call(CALL, &[clock, which, time, time, time]);
             },
             || {
-                system_call(f, memory, number::CLOCK_GETTIME, &[which, time]);
+                system_call(f, memory, host.calls.clock_gettime, &[which, time]);
             },
         );
         // The function wrote it.
@@ -238,14 +263,14 @@ fn time(record: &RecordOffsets) -> crate::func::LirFunc {
 }
 
 /// Xorshift (Marsaglia, 2003) with the shifts 13, 7 and 17.
-fn random(record: &RecordOffsets) -> crate::func::LirFunc {
+fn random(host: &HostFacts) -> crate::func::LirFunc {
     build(RANDOM, "A random number of 32 bits.", [], |f, []| {
         let thread = f.call(THREAD, &[]);
-        let x = thread.load_u64(record.random);
+        let x = thread.load_u64(host.record.random);
         let x = x ^ (x << 13);
         let x = x ^ (x >> 7);
         let x = x ^ (x << 17);
-        thread.store_u64(record.random, x);
+        thread.store_u64(host.record.random, x);
         f.ret((x >> 16).ext(crate::op::ExtOp::Zext, Size::U32));
     })
 }

@@ -1,8 +1,8 @@
-//! Copies of memory. What may not be there is read by `process_vm_readv` of the process itself, which never faults.
+//! Copies of memory. What is the handler's own is there. What may not be there is read by `process_vm_readv` of the process itself, which never faults.
 
 use super::ring::copy as copy_bytes;
-use super::{COPY, COPY_TEXT, READ, READ_TEXT, RecordOffsets, THREAD, errno, number, system_call};
-use crate::builder::{Builder, Scalar, build};
+use super::{COPY, COPY_TEXT, HostFacts, IMAGE, READ, READ_TEXT, THREAD, errno, system_call};
+use crate::builder::{BlockExit, Builder, Scalar, build};
 use crate::func::LirFunc;
 use crate::library::{NO_BOUND, PAGE};
 use crate::op::Size;
@@ -10,55 +10,73 @@ use crate::op::Size;
 /// Bytes of a text that one system call reads.
 const PIECE: i32 = 256;
 
-pub(super) fn copy() -> LirFunc {
-    let contract = "Copies memory that is there; returns 0.";
-    build(
-        COPY,
-        contract,
-        ["to", "size", "from"],
-        |f, [to, size, from]| {
-            copy_bytes(f, to, from, size);
-            f.ret(0);
-        },
-    )
+/// Returns the result of another function unless memory is the handler's own: in the image, or in the used part of
+/// the handlers' stack.
+fn only_own<'b>(host: &HostFacts, [to, size, from]: [Scalar<'b>; 3], f: &'b Builder, other: &str) {
+    let is_in = |start: Scalar<'b>, bytes: Scalar<'b>, own: BlockExit<'b>| {
+        let offset = from - start;
+        f.if_(offset.lt(bytes), || own.leave_if((bytes - offset).ge(size)));
+    };
+    f.block(|own| {
+        let image = f.call(IMAGE, &[]);
+        is_in(image + image.load_u64(0), image.load_u64(8), own);
+        let (frame, end) = (f.slot(8), f.call(THREAD, &[]).load_u64(host.record.stack));
+        f.if_(frame.lt(end), || is_in(frame, end - frame, own));
+        f.ret(f.call(other, &[to, size, from]));
+    });
 }
 
-pub(super) fn copy_text() -> LirFunc {
+pub(super) fn copy(host: &HostFacts) -> LirFunc {
     let contract = "\
-Copies a text that is there, at most `size` bytes with its NUL, which is always written; the number of bytes.";
-    build(
-        COPY_TEXT,
-        contract,
-        ["to", "size", "from"],
-        |f, [to, size, from]| {
-            f.ret_if(size.eq(0), 0);
-            let (last, done) = (size - 1, f.var("done", 0));
-            f.repeat_open(NO_BOUND, || {
-                f.break_if(done.ge(last));
-                let byte = (from + done).load_u8(0);
-                f.break_if(byte.eq(0));
-                (to + done).store_u8(0, byte);
-                done.set(done + 1);
-            });
-            (to + done).store_u8(0, 0);
-            f.ret(done + 1);
-        },
-    )
+Copies memory of the handler's own, or other memory as `host_read` does: 0, or `EFAULT`.
+Cost: about 25 instructions, and 4 for each word.";
+    build(COPY, contract, ["to", "size", "from"], |f, args| {
+        let [to, size, from] = args;
+        only_own(host, args, f, READ);
+        copy_bytes(f, to, from, size);
+        f.ret(0);
+    })
+}
+
+pub(super) fn copy_text(host: &HostFacts) -> LirFunc {
+    let contract = "\
+Copies a text of the handler's own, or another one as `host_read_text` does, at most `size` bytes with its NUL, which is
+always written; the number of bytes, or `EFAULT`.";
+    build(COPY_TEXT, contract, ["to", "size", "from"], |f, args| {
+        let [to, size, from] = args;
+        f.ret_if(size.eq(0), 0);
+        only_own(host, args, f, READ_TEXT);
+        let (last, done) = (size - 1, f.var("done", 0));
+        f.repeat_open(NO_BOUND, || {
+            f.break_if(done.ge(last));
+            let byte = (from + done).load_u8(0);
+            f.break_if(byte.eq(0));
+            (to + done).store_u8(0, byte);
+            done.set(done + 1);
+        });
+        (to + done).store_u8(0, 0);
+        f.ret(done + 1);
+    })
 }
 
 /// The space for a call of `process_vm_readv`: two vectors, and six words.
 struct Reader<'b> {
     f: &'b Builder,
+    /// The number of the system call.
+    number: i32,
     process: Scalar<'b>,
     vectors: Scalar<'b>,
     words: Scalar<'b>,
 }
 
 impl<'b> Reader<'b> {
-    fn new(f: &'b Builder, record: &RecordOffsets) -> Reader<'b> {
+    fn new(f: &'b Builder, host: &HostFacts) -> Reader<'b> {
         Reader {
             f,
-            process: f.call(THREAD, &[]).load_bytes(Size::U32, record.process),
+            number: host.calls.process_vm_readv,
+            process: f
+                .call(THREAD, &[])
+                .load_bytes(Size::U32, host.record.process),
             vectors: f.slot(32),
             words: f.slot(48),
         }
@@ -72,7 +90,7 @@ impl<'b> Reader<'b> {
         }
         let one = f.number(1);
         let args = [self.process, vectors, one, vectors + 16, one, f.number(0)];
-        system_call(f, self.words, number::PROCESS_VM_READV, &args)
+        system_call(f, self.words, self.number, &args)
     }
 }
 
@@ -87,7 +105,7 @@ fn fault<'b>(f: &'b Builder, to: Scalar<'b>, size: Scalar<'b>) {
     f.ret(errno::EFAULT);
 }
 
-pub(super) fn read(record: &RecordOffsets) -> LirFunc {
+pub(super) fn read(host: &HostFacts) -> LirFunc {
     let contract = "\
 Copies memory that may not be there: 0, or `EFAULT`, and `to` is zeros then.
 Cost: a system call.";
@@ -97,14 +115,14 @@ Cost: a system call.";
         ["to", "size", "from"],
         |f, [to, size, from]| {
             f.ret_if(size.eq(0), 0);
-            let read = Reader::new(f, record).read(to, size, from);
+            let read = Reader::new(f, host).read(to, size, from);
             f.ret_if(read.eq(size), 0);
             fault(f, to, size);
         },
     )
 }
 
-pub(super) fn read_text(record: &RecordOffsets) -> LirFunc {
+pub(super) fn read_text(host: &HostFacts) -> LirFunc {
     let contract = "\
 Copies a text that may not be there, at most `size` bytes with its NUL, which is always written; the number of bytes,
 or `EFAULT`, and `to` is zeros then. Bytes behind the NUL stay.
@@ -115,7 +133,7 @@ Cost: a system call for each 256 bytes, and for each page.";
         ["to", "size", "from"],
         |f, [to, size, from]| {
             f.ret_if(size.eq(0), 0);
-            let (reader, piece) = (Reader::new(f, record), f.slot(PIECE.cast_unsigned()));
+            let (reader, piece) = (Reader::new(f, host), f.slot(PIECE.cast_unsigned()));
             let done = f.var("done", 0);
             f.block(|failed| {
                 f.repeat_open(NO_BOUND, || {

@@ -15,8 +15,8 @@
 //! Records are contiguous. In front of one that would pass the end, the rest of the ring is a discarded record.
 
 use super::{
-    OUTPUT, RecordOffsets, THREAD, WAITING, description as is, errno, load, number,
-    ring_words as at, system_call,
+    HostFacts, OUTPUT, THREAD, WAITING, description as is, errno, load, ring_words as at,
+    system_call,
 };
 use crate::builder::{Builder, Scalar, build};
 use crate::func::LirFunc;
@@ -31,7 +31,7 @@ const NO_WAKEUP: i32 = 1;
 const ATTEMPTS: i32 = 1 << 16;
 const LOWER: u64 = u32::MAX as u64;
 
-pub(super) fn output(record: &RecordOffsets) -> LirFunc {
+pub(super) fn output(host: &HostFacts) -> LirFunc {
     let contract = "\
 Puts a record into the ring: 0, `EAGAIN` if there is no space, `EINVAL` if it is empty. flags: 1 to not wake the reader.
 Cost: about 40 instructions, three atomic operations and the copy.";
@@ -46,7 +46,9 @@ Cost: about 40 instructions, three atomic operations and the copy.";
             ring + ring.load_u64(is::WORDS),
             ring + ring.load_u64(is::ELEMENTS),
         );
-        let thread = f.call(THREAD, &[]).load_bytes(Size::U32, record.thread);
+        let thread = f
+            .call(THREAD, &[])
+            .load_bytes(Size::U32, host.record.thread);
         let done = (thread << 32) | size;
         let (header, attempts) = (f.var("header", 0), f.var("attempts", 0));
         f.repeat_open(NO_BOUND, || {
@@ -85,16 +87,16 @@ Cost: about 40 instructions, three atomic operations and the copy.";
         f.ret_if(flags.has(NO_WAKEUP), 0);
         let reader = words + i32::from(at::READER);
         f.ret_if(load(f, reader).eq(0), 0);
-        f.if_(reader.exchange(0, 0).ne(0), || wake(f, reader));
+        f.if_(reader.exchange(0, 0).ne(0), || wake(f, reader, host));
         f.ret(0);
     })
 }
 
-fn wake<'b>(f: &'b Builder, word: Scalar<'b>) {
+fn wake<'b>(f: &'b Builder, word: Scalar<'b>, host: &HostFacts) {
     /// `FUTEX_WAKE`, and for one thread.
     const WAKE: i32 = 1;
     let args = [word, f.number(WAKE), f.number(1)];
-    system_call(f, f.slot(48), number::FUTEX, &args);
+    system_call(f, f.slot(48), host.calls.futex, &args);
 }
 
 /// Copies bytes that are there.
