@@ -1,6 +1,6 @@
 /* Calls functions a known number of times from several threads, at a word from its standard input:
  *
- *     hooked THREADS CALLS [signals] [fork|vfork|rawfork] [time]
+ *     hooked THREADS CALLS [signals] [fork|vfork|rawfork] [time] [exec]
  *
  * prints "ready", waits for a line, makes the calls, prints the numbers, waits for the end of the input, ends with 7. */
 #define _GNU_SOURCE
@@ -154,6 +154,8 @@ int main(int count, char **argv)
         setitimer(ITIMER_PROF, &timer, NULL);
         setitimer(ITIMER_REAL, &timer, NULL);
     }
+    if (has(argv, "exec"))
+        execl("/proc/self/exe", argv[0], argv[1], argv[2], NULL);
     child(argv);
     long sum = 0;
     for (long i = 0; i < threads; i++)

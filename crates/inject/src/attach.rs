@@ -1,5 +1,6 @@
 //! Attaches hooks to a process, and detaches them.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -10,17 +11,21 @@ use crate::error::{Error, Refusal};
 use crate::image::{FunctionHook, ProcessImage};
 use crate::mapped::Mapper;
 use crate::place::Place;
-use crate::process::{Mapping, Memory, Status, mappings, traced_by};
-use crate::processor::relocate::{self, Displaced, Moves};
+use crate::process::{Mapping, Memory, ProcessFacts, Status, mappings, traced_by};
+use crate::processor::relocate::{self, Displaced, FunctionPlace, Moves};
 use crate::processor::{entry, find, frames};
 use crate::ptrace;
 use crate::remote::{self, Remote};
 use crate::threads::Stopped;
 
-/// Entry code of a hook is not longer, nor is the routine that finds a record.
+/// Room for the entry code of a hook, and for the routine that finds a record.
 const ENTRY: u64 = 640;
+/// A further handler of a place adds at most this.
+const CALL: u64 = 32;
 const FIND: u64 = 2048;
 const ALIGNED: u64 = 16;
+/// The name of the file with entry code, which the process's mappings show.
+const ENTRY_FILE: &str = "spile-entry";
 
 /// How often and how long to wait for threads to leave entry code.
 const TRIES: u32 = 1000;
@@ -76,7 +81,8 @@ impl Attached {
         self.stopped
     }
 
-    /// Removes the hooks and the image. Returns how long the threads stood at once at most.
+    /// Removes the hooks and the image, unless the process runs another program by now. Returns how long all threads stood at
+    /// once at most.
     ///
     /// # Errors
     /// The process has ended, or cannot be traced; a thread stays in a handler; or somebody else changed a place, such as a
@@ -86,8 +92,14 @@ impl Attached {
     }
 
     fn leave(&self) -> Result<Duration, Error> {
+        let maps = mappings(self.pid)?;
+        let ours = |m: &Mapping| m.start == self.place.code && m.name.contains(ENTRY_FILE);
+        if !maps.iter().any(ours) {
+            // It runs another program.
+            return Ok(Duration::ZERO);
+        }
         let memory = Memory::open(self.pid)?;
-        let at = remote::instruction(&outside(&self.place, mappings(self.pid)?), &memory)?;
+        let at = remote::instruction(&outside(&self.place, maps), &memory)?;
         let mut longest = Duration::ZERO;
         let mut inside = None;
         for _ in 0..TRIES {
@@ -242,13 +254,14 @@ impl Plan {
         let maps = mappings(pid)?;
         let call = remote::instruction(&maps, &memory)?;
         let mut refused = Vec::new();
-        let displaced = displaced(&memory, hooks, &mut refused);
+        let displaced = displaced(&memory, &maps, hooks, &mut refused);
         let functions: Vec<u64> = displaced.iter().map(|(_, d)| d.at).collect();
         if functions.is_empty() {
             return Err(Error::Refused(refused));
         }
-        let length = FIND + ENTRY * functions.len() as u64;
-        let place = Place::find(&maps, image, length, &functions)?;
+        let length = FIND + ENTRY * functions.len() as u64 + CALL * hooks.len() as u64;
+        let facts = ProcessFacts::read(pid, &maps, image.clock);
+        let place = Place::find(&maps, image, length, &functions, facts)?;
         let (code, patches) = assemble(&place, &displaced, &mut refused)?;
         if patches.is_empty() {
             return Err(Error::Refused(refused));
@@ -331,25 +344,55 @@ impl Plan {
     }
 }
 
+/// The hooks of a place, and what a jump replaces there.
+type PlaceHooks<'h> = (Vec<&'h FunctionHook>, Displaced);
+
 /// What jumps replace in the functions that can be hooked.
 fn displaced<'h>(
     memory: &Memory,
+    maps: &[Mapping],
     hooks: &'h [FunctionHook],
     refused: &mut Vec<(u64, Refusal)>,
-) -> Vec<(&'h FunctionHook, Displaced)> {
-    let mut all: Vec<(&FunctionHook, Displaced)> = Vec::new();
+) -> Vec<PlaceHooks<'h>> {
+    let mut all: Vec<PlaceHooks<'_>> = Vec::new();
     let mut sorted: Vec<&FunctionHook> = hooks.iter().collect();
-    sorted.sort_by_key(|h| h.address);
-    for hook in sorted {
-        let length = hook.size.clamp(relocate::SHORT, relocate::READ);
-        let code = memory.read(hook.address, length);
-        match relocate::displaced(hook.address, hook.size, &code, &|at, n| memory.read(at, n)) {
+    sorted.sort_by_key(|h| h.place());
+    for group in sorted.chunk_by(|a, b| a.place() == b.place()) {
+        let first = group[0];
+        let length = (first.size.max(first.offset + relocate::SHORT)).min(relocate::READ);
+        let code = memory.read(first.address, length);
+        let place = FunctionPlace {
+            address: first.address,
+            size: first.size,
+            offset: first.offset,
+        };
+        match relocate::displaced(place, &code, &|at, n| memory.read(at, n)) {
             Ok(found) if all.last().is_some_and(|(_, d)| d.end() > found.at) => {
-                refused.push((hook.address, Refusal::Overlap));
+                refused.push((first.place(), Refusal::Overlap));
             }
-            Ok(found) => all.push((hook, found)),
-            Err(why) => refused.push((hook.address, why)),
+            Ok(found) => all.push((group.to_vec(), found)),
+            Err(why) => refused.push((first.place(), why)),
         }
+    }
+    for mapping in maps.iter().filter(|m| m.executable && m.readable) {
+        let here = |at: u64| (mapping.start..mapping.end).contains(&at);
+        let inner = all
+            .iter()
+            .filter(|(_, d)| here(d.at))
+            .map(|(_, d)| d.inner.clone());
+        let inner: Vec<Range<u64>> = inner.collect();
+        if inner.is_empty() {
+            continue;
+        }
+        let code = memory.read(mapping.start, mapping.end - mapping.start);
+        let mut jumped = relocate::jumped_into(&code, mapping.start, &inner).into_iter();
+        all.retain(|(hooks, displaced)| {
+            let keep = !here(displaced.at) || jumped.next() == Some(false);
+            if !keep {
+                refused.push((hooks[0].place(), Refusal::JumpedTo));
+            }
+            keep
+        });
     }
     all
 }
@@ -357,25 +400,32 @@ fn displaced<'h>(
 /// Entry code of all hooks, and the jumps to it.
 fn assemble(
     place: &Place,
-    displaced: &[(&FunctionHook, Displaced)],
+    displaced: &[PlaceHooks<'_>],
     refused: &mut Vec<(u64, Refusal)>,
 ) -> Result<(Vec<u8>, Vec<Patch>), Error> {
     let mut code = find::find(place, place.code).map_err(unwritten)?;
-    debug_assert!(code.len() as u64 <= FIND);
     let mut patches = Vec::new();
-    for (hook, displaced) in displaced {
+    for (hooks, displaced) in displaced {
         code.resize(code.len().next_multiple_of(ALIGNED.fit()), relocate::INT3);
         let at = place.code + code.len() as u64;
-        let entry = entry::entry(place, hook, at, place.code).map_err(unwritten)?;
+        let mut failed = None;
+        let entry = |at| {
+            let entry = entry::entry(place, hooks, at, place.code);
+            entry.map_err(|error| {
+                failed = Some(unwritten(error));
+                Refusal::Immovable
+            })
+        };
         let copied = match place.reaches(displaced.at) {
-            true => displaced.copied(at + entry.len() as u64),
+            true => displaced.around(at, entry),
             false => Err(Refusal::Far),
         };
+        if let Some(error) = failed {
+            return Err(error);
+        }
         match copied {
-            Err(why) => refused.push((hook.address, why)),
+            Err(why) => refused.push((hooks[0].place(), why)),
             Ok(copied) => {
-                debug_assert!((entry.len() + copied.code.len()) as u64 <= ENTRY);
-                code.extend(entry);
                 code.extend(copied.code);
                 patches.push(Patch {
                     at: displaced.at,
@@ -386,7 +436,10 @@ fn assemble(
             }
         }
     }
-    Ok((code, patches))
+    match code.len() as u64 <= place.image - place.code {
+        true => Ok((code, patches)),
+        false => Err(Error::NoRoom),
+    }
 }
 
 fn unwritten(error: impl std::fmt::Display) -> Error {
@@ -395,10 +448,7 @@ fn unwritten(error: impl std::fmt::Display) -> Error {
 
 /// A file in memory that nobody can change any more.
 fn sealed(bytes: &[u8]) -> rustix::io::Result<OwnedFd> {
-    let file = memfd_create(
-        "spile-entry",
-        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
-    )?;
+    let file = memfd_create(ENTRY_FILE, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut rest = bytes;
     while !rest.is_empty() {
         rest = &rest[rustix::io::write(&file, rest)?..];

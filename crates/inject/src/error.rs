@@ -79,7 +79,7 @@ pub enum Refusal {
     Invalid,
     /// The function is shorter than a jump.
     Short,
-    /// The function jumps to an instruction that the jump would replace.
+    /// Code jumps to an instruction that the jump would replace.
     JumpedTo,
     /// The jump would replace a call, whose return address would be in the copy.
     Call,
@@ -99,10 +99,12 @@ impl fmt::Display for Refusal {
             Refusal::NoCode => "there is no code",
             Refusal::Invalid => "it is no valid instruction",
             Refusal::Short => "the function is shorter than a jump",
-            Refusal::JumpedTo => "the function jumps into the first instructions",
-            Refusal::Call => "the first instructions contain a call",
-            Refusal::SystemCall => "the first instructions contain a system call",
-            Refusal::Immovable => "the first instructions cannot be moved",
+            Refusal::JumpedTo => "code jumps into the instructions that the jump replaces",
+            Refusal::Call => "there is a call in the instructions that the jump replaces",
+            Refusal::SystemCall => {
+                "there is a system call in the instructions that the jump replaces"
+            }
+            Refusal::Immovable => "the instructions that the jump replaces cannot be moved",
             Refusal::Far => "it is more than 2 GB from the others",
             Refusal::Overlap => "it overlaps with another place",
         })

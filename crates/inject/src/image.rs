@@ -47,6 +47,8 @@ pub struct ProcessImage<'a> {
     pub areas: &'a [ImageArea],
     /// Where it has the records of threads.
     pub threads: RecordSlots,
+    /// Offset of `clock_gettime` in the vDSO, if handlers may call it.
+    pub clock: Option<u64>,
     /// Whether each hit asks the kernel which thread it is. Otherwise a word of the C library tells, which is wrong in
     /// a child of `vfork` before its `execve`.
     pub exact: bool,
@@ -60,17 +62,27 @@ impl ProcessImage<'_> {
     }
 }
 
-/// A function that leads to a handler.
+/// A place in a function that leads to a handler. Several handlers of one place run in the order of their hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FunctionHook {
     /// Address of the function in the process.
     pub address: u64,
     /// Its length in bytes.
     pub size: u64,
+    /// Distance of the place from its first instruction: 0 for an entry.
+    pub offset: u64,
     /// Offset of the handler in the image.
     pub handler: u64,
     /// What the record of the thread has as `cookie` while the handler runs.
     pub cookie: u64,
     /// The registers that the handler reads, a bit for each word of [`PtRegs`](crate::PtRegs).
     pub reads: u32,
+}
+
+impl FunctionHook {
+    /// Address of the place in the process.
+    #[must_use]
+    pub fn place(&self) -> u64 {
+        self.address + self.offset
+    }
 }

@@ -11,8 +11,13 @@
 //! all registers and flags, finds the record of the thread, and calls the handler with `rdi` = the registers as `struct
 //! pt_regs` and `r15` = the record, on the record's own stack. Then it runs a copy of the instructions that the jump
 //! replaced, and jumps back. A hit within a handler is skipped and counted. A thread that finds no free record takes
-//! turns with others at the overflow record. A child of `fork` has all this, too, and shares the image; one of `execve`
-//! has nothing.
+//! turns with others at the overflow record. A child of `fork` has all this, too, and shares the image, but is not
+//! followed: detaching from its parent leaves its hooks. A program that the process executes has nothing.
+//!
+//! What it does not do: a function that begins with a call, or that other code jumps into, is refused, and so is one more
+//! than 2 GB from the others. A record keeps the name and the ids of its thread's first hit. Without
+//! [`ProcessImage::exact`] a child of `vfork` has its parent's record until its `execve`. A handler that a signal's handler
+//! left by `siglongjmp` keeps its record busy, so that later hits of the thread are skipped, and counted as such.
 //!
 //! | module | its one job |
 //! |---|---|

@@ -8,7 +8,7 @@
 
 use crate::error::Error;
 use crate::image::{ProcessImage, RecordSlots};
-use crate::process::Mapping;
+use crate::process::{Mapping, ProcessFacts};
 use crate::processor::{PAGE, base_readable};
 
 /// How far a jump reaches, less what the length of instructions may take.
@@ -30,6 +30,8 @@ pub(crate) struct Place {
     pub(crate) end: u64,
     pub(crate) threads: RecordSlots,
     pub(crate) exact: bool,
+    /// What records of its threads have.
+    pub(crate) facts: ProcessFacts,
     /// Whether programs can read the address of their thread structure.
     pub(crate) base_readable: bool,
 }
@@ -41,6 +43,7 @@ impl Place {
         image: &ProcessImage,
         code: u64,
         functions: &[u64],
+        facts: ProcessFacts,
     ) -> Result<Place, Error> {
         let code = code.next_multiple_of(PAGE);
         let length = PAGE + code + image.length().next_multiple_of(PAGE);
@@ -52,6 +55,7 @@ impl Place {
             end: base + length,
             threads: image.threads,
             exact: image.exact,
+            facts,
             base_readable: base_readable(),
         })
     }

@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use spile_cast::Cast;
 
 use crate::error::Error;
+use crate::processor::TASK_SIZE;
 
 /// Lines of `/proc/PID/status`.
 #[derive(Debug, Default)]
@@ -67,6 +68,51 @@ pub(crate) fn refusal(pid: u32) -> Error {
         Some(scope @ 1..) => Error::Yama(scope),
         _ => Error::NotOwned,
     }
+}
+
+/// What the records of a process's threads have, because only the kernel tells it and it does not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ProcessFacts {
+    /// Address of the vDSO's `clock_gettime`, or 0.
+    pub(crate) clock: u64,
+    /// End of the address space.
+    pub(crate) task_size: u64,
+    /// Where the arguments of the command line begin and end.
+    pub(crate) arguments: [u64; 2],
+    /// Device and inode of the program's file.
+    pub(crate) program: [u64; 2],
+}
+
+impl ProcessFacts {
+    /// Fields of `/proc/PID/stat` behind the name: the beginning of the arguments; the end follows.
+    const ARGUMENTS: usize = 48 - 3;
+
+    /// `clock` is the offset of `clock_gettime` in the vDSO.
+    pub(crate) fn read(pid: u32, maps: &[Mapping], clock: Option<u64>) -> ProcessFacts {
+        let vdso = maps.iter().find(|m| m.name == "[vdso]");
+        let clock = vdso.zip(clock).map(|(vdso, offset)| vdso.start + offset);
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let behind = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let field = |n: usize| {
+            let text = behind.split_whitespace().nth(n)?;
+            text.parse().ok()
+        };
+        let program = fs::metadata(format!("/proc/{pid}/exe"));
+        let program = program.map_or([0; 2], |file| [device(file.dev()), file.ino()]);
+        ProcessFacts {
+            clock: clock.unwrap_or(0),
+            task_size: TASK_SIZE,
+            arguments: [0, 1].map(|n| field(ProcessFacts::ARGUMENTS + n).unwrap_or(0)),
+            program,
+        }
+    }
+}
+
+/// A device's number as the kernel has it.
+fn device(of: u64) -> u64 {
+    /// Width of the minor part.
+    const MINOR: u32 = 20;
+    u64::from(rustix::fs::major(of)) << MINOR | u64::from(rustix::fs::minor(of))
 }
 
 /// Its threads.

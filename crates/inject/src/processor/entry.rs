@@ -60,10 +60,10 @@ const KEPT: [(PtRegs, AsmRegister64); 5] = [
 /// Registers that are pushed, by their distance from the stack pointer.
 const ON_STACK: [(PtRegs, i32); 3] = [(PtRegs::R15, 8), (PtRegs::Rax, 16), (PtRegs::Rcx, 24)];
 
-/// The entry code of a hook at an address. `find` is the address of the routine that finds a record.
+/// The entry code of a place's hooks at an address. `find` is the address of the routine that finds a record.
 pub(crate) fn entry(
     place: &Place,
-    hook: &FunctionHook,
+    hooks: &[&FunctionHook],
     at: u64,
     find: u64,
 ) -> Result<Vec<u8>, IcedError> {
@@ -91,7 +91,7 @@ pub(crate) fn entry(
     a.jne(labels.nested)?;
     a.mov(qword_ptr(r15 + field!(busy)), rsp)?;
     a.set_label(&mut labels.entered)?;
-    run(a, place, hook)?;
+    run(a, place, hooks)?;
     a.set_label(&mut labels.leave)?;
     a.pop(rax)?;
     a.pop(r15)?;
@@ -175,9 +175,10 @@ fn load(a: &mut CodeAssembler, code: Code, to: Register, address: u64) -> Result
     a.add_instruction(Instruction::with2(code, to, from)?)
 }
 
-/// Runs the handler. The stack pointer is at what was pushed, and again afterwards.
-fn run(a: &mut CodeAssembler, place: &Place, hook: &FunctionHook) -> Result<(), IcedError> {
-    let read = |register: PtRegs| hook.reads & register.bit() != 0;
+/// Runs the handlers. The stack pointer is at what was pushed, and again afterwards.
+fn run(a: &mut CodeAssembler, place: &Place, hooks: &[&FunctionHook]) -> Result<(), IcedError> {
+    let reads = hooks.iter().fold(0, |reads, hook| reads | hook.reads);
+    let read = |register: PtRegs| reads & register.bit() != 0;
     let word = |register: PtRegs| qword_ptr(rax - BLOCK + register.offset());
     a.mov(rax, qword_ptr(r15 + field!(stack)))?;
     for (register, from) in CHANGED {
@@ -198,8 +199,8 @@ fn run(a: &mut CodeAssembler, place: &Place, hook: &FunctionHook) -> Result<(), 
     for (register, value) in constants.into_iter().filter(|r| read(r.0)) {
         a.mov(word(register), value)?;
     }
-    if read(PtRegs::Rip) {
-        a.mov(rcx, hook.address)?;
+    if let (true, Some(hook)) = (read(PtRegs::Rip), hooks.first()) {
+        a.mov(rcx, hook.place())?;
         a.mov(word(PtRegs::Rip), rcx)?;
     }
     if read(PtRegs::Eflags) {
@@ -216,16 +217,18 @@ fn run(a: &mut CodeAssembler, place: &Place, hook: &FunctionHook) -> Result<(), 
     }
     a.lea(rcx, ptr(rsp + PUSHED + RED_ZONE))?;
     a.mov(word(PtRegs::Rsp), rcx)?;
-    match i32::try_from(hook.cookie.cast_signed()) {
-        Ok(cookie) => a.mov(qword_ptr(r15 + field!(cookie)), cookie)?,
-        Err(_) => {
-            a.mov(rcx, hook.cookie)?;
-            a.mov(qword_ptr(r15 + field!(cookie)), rcx)?;
-        }
-    }
     a.lea(rsp, ptr(rax - BLOCK))?;
-    a.mov(rdi, rsp)?;
-    a.call(place.image + hook.handler)?;
+    for hook in hooks {
+        match i32::try_from(hook.cookie.cast_signed()) {
+            Ok(cookie) => a.mov(qword_ptr(r15 + field!(cookie)), cookie)?,
+            Err(_) => {
+                a.mov(rcx, hook.cookie)?;
+                a.mov(qword_ptr(r15 + field!(cookie)), rcx)?;
+            }
+        }
+        a.mov(rdi, rsp)?;
+        a.call(place.image + hook.handler)?;
+    }
     for (register, to) in CHANGED {
         a.mov(to, qword_ptr(rsp + register.offset()))?;
     }

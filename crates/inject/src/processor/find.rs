@@ -330,6 +330,20 @@ fn fill(a: &mut CodeAssembler, place: &Place) -> Result<(), IcedError> {
     a.add(rax, rcx)?;
     a.mov(qword_ptr(r15 + field!(stack)), rax)?;
     a.mov(qword_ptr(r15 + field!(proof)), r13)?;
+    a.mov(qword_ptr(r15 + field!(own)), r15)?;
+    let facts = &place.facts;
+    let [[arguments, arguments_end], [device, inode]] = [facts.arguments, facts.program];
+    for (value, field) in [
+        (facts.clock, field!(clock)),
+        (facts.task_size, field!(task_size)),
+        (arguments, field!(arguments)),
+        (arguments_end, field!(arguments) + 8),
+        (device, field!(program)),
+        (inode, field!(program) + 8),
+    ] {
+        a.mov(rax, value)?;
+        a.mov(qword_ptr(r15 + field), rax)?;
+    }
     a.mov(qword_ptr(r15 + field!(start)), 0)?;
     a.rdtsc()?;
     a.shl(rdx, 32)?;

@@ -24,3 +24,6 @@ pub(crate) fn base_readable() -> bool {
     // SAFETY: reads a word of this process's start.
     unsafe { libc::getauxval(libc::AT_HWCAP2) & 2 != 0 }
 }
+
+/// End of the address space of a program, as the kernel has it.
+pub(crate) const TASK_SIZE: u64 = (1 << 47) - PAGE;

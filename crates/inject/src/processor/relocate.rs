@@ -21,6 +21,10 @@ pub(crate) const INT3: u8 = 0xcc;
 /// Longer than any instructions that a jump displaces, with what stands before them.
 pub(crate) const SHORT: u64 = 2 * JUMP + 4 + 15;
 
+/// How far a short jump reaches, and in how many bytes decoding falls into step.
+const NEAR: u64 = 136;
+const IN_STEP: u64 = 64;
+
 /// Bytes of a table of jumps that are read.
 const TABLE: u64 = 8192;
 
@@ -30,10 +34,16 @@ pub(crate) const READ: u64 = 1 << 20;
 /// The instructions that a jump replaces.
 #[derive(Debug)]
 pub(crate) struct Displaced {
-    /// Where the jump goes: the function, or behind its `endbr64`.
+    /// Where the jump stands.
     pub(crate) at: u64,
+    /// The instruction in front of which the handler runs.
+    place: u64,
     /// The instructions' bytes.
     pub(crate) bytes: Vec<u8>,
+    /// Addresses to which nothing may jump.
+    pub(crate) inner: Range<u64>,
+    /// Those in front of the place, and those from there on.
+    before: Vec<Instruction>,
     instructions: Vec<Instruction>,
 }
 
@@ -41,7 +51,7 @@ pub(crate) struct Displaced {
 pub(crate) type Moves = Vec<(u64, u64)>;
 
 /// A copy of displaced instructions.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Copied {
     pub(crate) code: Vec<u8>,
     /// For each but the first.
@@ -51,51 +61,106 @@ pub(crate) struct Copied {
 /// Reads the process's memory: so many bytes from an address on.
 pub(crate) type Read<'a> = &'a dyn Fn(u64, u64) -> Vec<u8>;
 
-/// What a jump at the beginning of a function replaces. `code` begins there and is as long as the function, or a few
-/// bytes longer if it is short.
+/// A place in a function.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FunctionPlace {
+    /// The function's address.
+    pub(crate) address: u64,
+    /// Its length in bytes.
+    pub(crate) size: u64,
+    /// The place's distance from its first instruction.
+    pub(crate) offset: u64,
+}
+
+/// What a jump replaces, so that a handler runs in front of the instruction at a place. `code` begins with the function
+/// and is as long, or a few bytes longer if it is short.
+///
+/// The jump stands at the place, if there is space behind it, or else in front of it: a return instruction is often
+/// followed by another function.
 pub(crate) fn displaced(
-    address: u64,
-    size: u64,
+    place: FunctionPlace,
     code: &[u8],
     read: Read,
 ) -> Result<Displaced, Refusal> {
+    let FunctionPlace {
+        address,
+        size,
+        offset,
+    } = place;
     if code.is_empty() {
         return Err(Refusal::NoCode);
     }
-    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
-    let mut instructions: Vec<Instruction> = Vec::new();
-    let (mut at, mut end) = (address, address);
-    while end < at + JUMP {
-        let Some(next) = decoder.iter().next() else {
-            return Err(Refusal::Short);
-        };
-        if next.is_invalid() {
-            return Err(Refusal::Invalid);
-        }
-        // Behind the function: only what nobody runs.
-        if next.ip() >= address + size.max(1) && !is_padding(&next) {
-            return Err(Refusal::Short);
-        }
-        end = next.next_ip();
-        if next.ip() == address && next.mnemonic() == Mnemonic::Endbr64 {
-            at = end;
-            continue;
-        }
-        may_move(&next)?;
-        instructions.push(next);
-    }
+    let decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    let near = address + offset + SHORT;
+    let all: Vec<Instruction> = decoder.into_iter().take_while(|i| i.ip() < near).collect();
+    let first = all.iter().position(|i| i.ip() == address + offset);
+    let first = first.ok_or(Refusal::Invalid)?;
+    let behind = address + size.max(1);
+    let (begin, end) = match forward(&all, first, (offset == 0, behind)) {
+        Err(_) if offset > 0 => backward(&all, first, behind)?,
+        range => range?,
+    };
+    let (at, to) = (all[begin].ip(), all[end - 1].next_ip());
     let function = code.get(..size.max(1).fit::<usize>()).unwrap_or(code);
     // A jump back to a first instruction behind `endbr64` is no call of the function.
-    let inner = if at == address { at + 1..end } else { at..end };
+    let inner = if begin > first { at..to } else { at + 1..to };
     if jumps_into(address, function, &inner, read) {
         return Err(Refusal::JumpedTo);
     }
-    let bytes = code[(at - address).fit()..(end - address).fit()].to_vec();
+    let split = first.clamp(begin, end);
     Ok(Displaced {
         at,
-        bytes,
-        instructions,
+        place: address + offset,
+        bytes: code[(at - address).fit()..(to - address).fit()].to_vec(),
+        inner,
+        before: all[begin..split].to_vec(),
+        instructions: all[split..end].to_vec(),
     })
+}
+
+/// The instructions from the place on that a jump replaces; behind its `endbr64`, if it is the beginning of a function.
+/// Behind the function only what nobody runs is replaced.
+fn forward(
+    all: &[Instruction],
+    first: usize,
+    (entry, behind): (bool, u64),
+) -> Result<(usize, usize), Refusal> {
+    let lands = entry && all[first].mnemonic() == Mnemonic::Endbr64;
+    let begin = first + usize::from(lands);
+    for (index, next) in all.iter().enumerate().skip(begin) {
+        if next.is_invalid() {
+            return Err(Refusal::Invalid);
+        }
+        if next.ip() >= behind && !is_padding(next) {
+            return Err(Refusal::Short);
+        }
+        may_move(next)?;
+        if next.next_ip() >= all[begin].ip() + JUMP {
+            return Ok((begin, index + 1));
+        }
+    }
+    Err(Refusal::Short)
+}
+
+/// The instructions in front of the place, and the one there if it can be moved.
+fn backward(all: &[Instruction], first: usize, behind: u64) -> Result<(usize, usize), Refusal> {
+    let end = first + usize::from(may_move(&all[first]).is_ok());
+    // Padding behind it needs not stay.
+    let padding = all[end..]
+        .iter()
+        .take_while(|i| i.ip() >= behind && is_padding(i));
+    let end = end + padding.count();
+    for begin in (0..first).rev() {
+        // The first instruction of a function may be one where calls land.
+        if all[begin].is_invalid() || all[begin].mnemonic() == Mnemonic::Endbr64 {
+            break;
+        }
+        may_move(&all[begin])?;
+        if all[end - 1].next_ip() >= all[begin].ip() + JUMP {
+            return Ok((begin, end));
+        }
+    }
+    Err(Refusal::Short)
 }
 
 fn is_padding(instruction: &Instruction) -> bool {
@@ -180,6 +245,40 @@ fn of_addresses(at: u64, address: u64, code: &[u8], to: &Range<u64>, read: Read)
     )
 }
 
+/// Those of `inner`, which is sorted, into which code jumps from anywhere: hand-written functions share parts. Short jumps
+/// are looked for around each, others everywhere. A distance of 32 bits that is none fits by chance hardly ever, so
+/// that these need no decoding.
+pub(crate) fn jumped_into(code: &[u8], base: u64, inner: &[Range<u64>]) -> Vec<bool> {
+    let mut found = vec![false; inner.len()];
+    for (at, window) in code.windows(5).enumerate() {
+        // call, jmp, and conditional jumps, which have two bytes
+        match window[0] {
+            0xe8 | 0xe9 => {}
+            0x80..=0x8f if at > 0 && code[at - 1] == 0x0f => {}
+            _ => continue,
+        }
+        let distance = i32::from_le_bytes([window[1], window[2], window[3], window[4]]);
+        let target = (base + at as u64 + JUMP).wrapping_add_signed(distance.into());
+        let next = inner.partition_point(|r| r.end <= target);
+        if inner.get(next).is_some_and(|r| r.contains(&target)) {
+            found[next] = true;
+        }
+    }
+    for (range, found) in inner.iter().zip(&mut found) {
+        // Decoding falls into step within a few instructions.
+        let from = range.start.saturating_sub(NEAR + IN_STEP).max(base);
+        let to = (range.end + NEAR).min(base + code.len() as u64);
+        let Some(near) = code.get((from - base).fit()..(to.max(from) - base).fit()) else {
+            continue;
+        };
+        let all = Decoder::with_ip(64, near, from, DecoderOptions::NONE);
+        *found |= all.into_iter().any(|i| {
+            i.is_jmp_short_or_near() || i.is_jcc_short_or_near() || i.is_jcx_short() || i.is_loop() || i.is_loopcc()
+        } && range.contains(&i.near_branch_target()));
+    }
+    found
+}
+
 impl Displaced {
     /// The address behind them.
     pub(crate) fn end(&self) -> u64 {
@@ -196,26 +295,49 @@ impl Displaced {
         bytes
     }
 
-    /// Their copy for another address, and a jump back.
-    pub(crate) fn copied(&self, to: u64) -> Result<Copied, Refusal> {
-        let mut all = self.instructions.clone();
-        let back = Instruction::with_branch(Code::Jmp_rel32_64, self.end());
-        all.push(back.map_err(|_| Refusal::Immovable)?);
-        let block = InstructionBlock::new(&all, to);
-        let options = BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
-        let result = BlockEncoder::encode(64, block, options).map_err(|_| Refusal::Far)?;
-        let offsets = &result.new_instruction_offsets[..self.instructions.len()];
-        // The encoder writes a branch to far away in another way.
-        if offsets.contains(&u32::MAX) {
-            return Err(Refusal::Far);
+    /// Copies for an address: of those in front of the place; then `entry`, the code of which is asked for by its
+    /// address; then of the others, with a jump back.
+    pub(crate) fn around(
+        &self,
+        to: u64,
+        entry: impl FnOnce(u64) -> Result<Vec<u8>, Refusal>,
+    ) -> Result<Copied, Refusal> {
+        let mut whole = copied(&self.before, to)?;
+        let at = to + whole.code.len() as u64;
+        whole.code.extend(entry(at)?);
+        if !self.before.is_empty() {
+            whole.moves.push((self.place, at));
         }
-        let moves = self.instructions.iter().zip(offsets);
-        let moves = moves.map(|(i, o)| (i.ip(), to + u64::from(*o)));
-        Ok(Copied {
-            code: result.code_buffer,
-            moves: moves.skip(1).collect(),
-        })
+        let back = Instruction::with_branch(Code::Jmp_rel32_64, self.end());
+        let mut rest = self.instructions.clone();
+        rest.push(back.map_err(|_| Refusal::Immovable)?);
+        let mut rest = copied(&rest, to + whole.code.len() as u64)?;
+        // The jump back is no copy.
+        rest.moves.pop();
+        whole.code.extend(rest.code);
+        whole.moves.extend(rest.moves);
+        Ok(whole)
     }
+}
+
+/// A copy of instructions for another address.
+fn copied(all: &[Instruction], to: u64) -> Result<Copied, Refusal> {
+    if all.is_empty() {
+        return Ok(Copied::default());
+    }
+    let block = InstructionBlock::new(all, to);
+    let options = BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
+    let result = BlockEncoder::encode(64, block, options).map_err(|_| Refusal::Far)?;
+    // The encoder writes a branch to far away in another way.
+    if result.new_instruction_offsets.contains(&u32::MAX) {
+        return Err(Refusal::Far);
+    }
+    let moves = all.iter().zip(&result.new_instruction_offsets);
+    let moves = moves.map(|(i, o)| (i.ip(), to + u64::from(*o)));
+    Ok(Copied {
+        code: result.code_buffer,
+        moves: moves.skip(1).collect(),
+    })
 }
 
 #[cfg(test)]
@@ -223,7 +345,54 @@ mod tests {
     use super::*;
 
     fn displaced(address: u64, size: u64, code: &[u8]) -> Result<Displaced, Refusal> {
-        super::displaced(address, size, code, &|_, _| Vec::new())
+        displaced_at((address, size, 0), code)
+    }
+
+    fn displaced_at(place: (u64, u64, u64), code: &[u8]) -> Result<Displaced, Refusal> {
+        let (address, size, offset) = place;
+        let place = FunctionPlace {
+            address,
+            size,
+            offset,
+        };
+        super::displaced(place, code, &|_, _| Vec::new())
+    }
+
+    impl Displaced {
+        /// A copy without code of an entry.
+        fn copied(&self, to: u64) -> Result<Copied, Refusal> {
+            self.around(to, |_| Ok(Vec::new()))
+        }
+    }
+
+    #[test]
+    fn a_jump_in_front_of_a_return_instruction() {
+        // xor %eax,%eax; add $1,%rax; ret, and the next function
+        let code = [
+            0x31, 0xc0, 0x48, 0x83, 0xc0, 0x01, 0xc3, 0x55, 0x55, 0x55, 0x55, 0x55,
+        ];
+        let found = displaced_at((0x1000, 7, 6), &code).unwrap();
+        assert_eq!((found.at, found.end()), (0x1002, 0x1007));
+        assert_eq!(found.inner, 0x1003..0x1007);
+        let copy = found.around(0x9000, |at| {
+            assert_eq!(at, 0x9004);
+            Ok(vec![0x90; 3])
+        });
+        let copy = copy.unwrap();
+        assert_eq!(
+            copy.code[..8],
+            [0x48, 0x83, 0xc0, 0x01, 0x90, 0x90, 0x90, 0xc3]
+        );
+        assert_eq!(copy.moves, [(0x1006, 0x9004)]);
+        // jmp to the return instruction
+        let code = [0xeb, 0x04, 0x48, 0x83, 0xc0, 0x01, 0xc3, 0x55, 0x55, 0x55];
+        let refused = displaced_at((0x1000, 7, 6), &code).unwrap_err();
+        assert_eq!(refused, Refusal::JumpedTo);
+        // A place within an instruction.
+        assert_eq!(
+            displaced_at((0x1000, 7, 3), &code).unwrap_err(),
+            Refusal::Invalid
+        );
     }
 
     fn refusal(code: &[u8]) -> Option<Refusal> {
@@ -319,7 +488,12 @@ mod tests {
                     .concat(),
                 _ => Vec::new(),
             };
-            super::displaced(0x1000, code.len() as u64, code, &read).err()
+            let place = FunctionPlace {
+                address: 0x1000,
+                size: code.len() as u64,
+                offset: 0,
+            };
+            super::displaced(place, code, &read).err()
         };
         for code in [&relative[..], &absolute] {
             assert_eq!(table(0x1002, code), Some(Refusal::JumpedTo));
@@ -327,5 +501,21 @@ mod tests {
             // Behind the table's end.
             assert_eq!(table(0x5002, code), None);
         }
+    }
+
+    #[test]
+    fn jumps_from_other_functions() {
+        let mut code = vec![0x90; 4096];
+        let inner = [0x1100..0x1105, 0x1801..0x1808];
+        assert_eq!(jumped_into(&code, 0x1000, &inner), [false, false]);
+        // jmp 0x1803, from 0x1010
+        code[0x10..0x15].copy_from_slice(&[0xe9, 0xee, 0x07, 0, 0]);
+        assert_eq!(jumped_into(&code, 0x1000, &inner), [false, true]);
+        // jmp 0x1800 is none
+        code[0x11] = 0xeb;
+        assert_eq!(jumped_into(&code, 0x1000, &inner), [false, false]);
+        // je 0x1104, from 0x1180
+        code[0x180..0x182].copy_from_slice(&[0x74, 0x82]);
+        assert_eq!(jumped_into(&code, 0x1000, &inner), [true, false]);
     }
 }

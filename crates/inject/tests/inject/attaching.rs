@@ -205,6 +205,22 @@ fn refused_processes() {
     assert_eq!(target.end().code(), None.or(Some(1)));
 }
 
+#[test]
+fn another_program_has_no_hooks() {
+    let mut target = Target::start(&usual(), "2 100 exec");
+    let counting = Counting::new();
+    let hooks = target.hooks(&FUNCTIONS, counting.count);
+    let attached = attach(target.pid(), &counting.image(), &hooks).unwrap();
+    target.go();
+    assert!(target.line().starts_with("ready"));
+    assert_eq!(target.own_maps(), [""; 0]);
+    assert_eq!(attached.detach().unwrap(), Duration::ZERO);
+    target.go();
+    target.until("signals");
+    assert_eq!(counting.hits(), 0);
+    assert_eq!(target.end().code(), Some(7));
+}
+
 /// A second hook leads to the first one, which stays until the second one is gone.
 #[test]
 fn two_hooks_of_a_function() {

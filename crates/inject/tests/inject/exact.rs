@@ -1,8 +1,9 @@
 //! Counts, results and exit statuses in programs of every kind.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use spile_inject::{PtRegs, attach, attach_at_start};
+use spile_inject::{PtRegs, Refusal, attach, attach_at_start};
 
 use crate::image::Counting;
 use crate::target::{SOURCES, Target, compile, printed, try_compile, usual};
@@ -54,8 +55,31 @@ fn programs_of_every_kind() {
     }
 }
 
+/// Hooks a program that stands at its start, and compares. Some functions are called once.
+fn from_the_start(program: &Path, words: &str, functions: (&[&str], u64), once: &[&str]) {
+    let expected = printed(program, words);
+    let counting = Counting::new();
+    let mut target = Target::stopped(program, words);
+    let mut hooks = target.hooks(functions.0, counting.look);
+    hooks.extend(target.hooks(once, counting.count));
+    let attached = attach_at_start(target.pid(), &counting.image(), &hooks).unwrap();
+    target.release();
+    assert!(target.line().starts_with("ready"));
+    target.go();
+    assert_eq!(target.until("signals"), expected);
+    let others = (once.len() - attached.refused().len()) as u64;
+    let refused = attached.refused();
+    assert_eq!(counting.hits(), functions.1 + others, "{refused:?}");
+    assert_eq!((counting.skipped(), counting.strange()), (0, 0));
+    attached.detach().unwrap();
+    assert_eq!(target.own_maps(), [""; 0]);
+    assert_eq!(target.end().code(), Some(7));
+}
+
 #[test]
 fn programs_from_their_start() {
+    let functions = (&FUNCTIONS[..], 120_000);
+    let once = ["main", "_start"];
     for kind in [
         "-O2",
         "-O2 -static",
@@ -63,28 +87,34 @@ fn programs_from_their_start() {
         "-O2 -no-pie -fno-pie",
     ] {
         let program = compile(&format!("gcc {kind} -pthread"), "hooked.c");
-        let expected = printed(&program, "4 10000");
-        let counting = Counting::new();
-        let mut target = Target::stopped(&program, "4 10000");
-        let mut hooks = target.hooks(&FUNCTIONS, counting.look);
-        hooks.extend(target.hooks(&["main", "_start"], counting.count));
-        let attached = attach_at_start(target.pid(), &counting.image(), &hooks).unwrap();
-        target.release();
-        assert!(target.line().starts_with("ready"));
-        target.go();
-        assert_eq!(target.until("signals"), expected);
-        let others = 2 - attached.refused().len() as u64;
-        assert_eq!(
-            counting.hits(),
-            120_000 + others,
-            "{kind}: {:?}",
-            attached.refused()
-        );
-        assert_eq!((counting.skipped(), counting.strange()), (0, 0));
-        attached.detach().unwrap();
-        assert_eq!(target.own_maps(), [""; 0]);
-        assert_eq!(target.end().code(), Some(7));
+        from_the_start(&program, "4 10000", functions, &once);
     }
+    for kind in ["-static", "-no-pie"] {
+        if let Some(program) = try_compile(&format!("musl-gcc -O2 {kind} -pthread"), "hooked.c") {
+            from_the_start(&program, "4 10000", functions, &once);
+        }
+    }
+}
+
+/// An image is near a program or near its libraries.
+#[test]
+fn libraries() {
+    let mut target = Target::start(&usual(), "5 100");
+    let (near, far) = (Counting::new(), Counting::new());
+    let function = target.hook_of("/libc.so", "pthread_create", far.copy);
+    let hooks = [target.hooks(&FUNCTIONS, near.count), vec![function]].concat();
+    let attached = attach(target.pid(), &near.image(), &hooks).unwrap();
+    assert_eq!(attached.refused(), [(function.address, Refusal::Far)]);
+    let second = attach(target.pid(), &far.image(), &[function]).unwrap();
+    assert!(second.image().abs_diff(function.address) < 1 << 31);
+    target.go();
+    target.until("signals");
+    assert_eq!((near.hits(), far.hits()), (1500, 5));
+    assert!(far.records().iter().any(|r| r.cookie == 1 << 40));
+    second.detach().unwrap();
+    attached.detach().unwrap();
+    assert_eq!(target.own_maps(), [""; 0]);
+    assert_eq!(target.end().code(), Some(7));
 }
 
 #[test]
@@ -122,6 +152,8 @@ fn children_are_counted() {
         ("fork", false),
         ("rawfork", false),
         ("vfork", true),
+        // Its child has the numbers of its parent.
+        ("vfork", false),
         ("fork", true),
     ] {
         let mut counting = Counting::new();
@@ -228,6 +260,40 @@ fn registers_of_handlers() {
     target.end();
 }
 
+/// All functions of a program and of its C library, with signals and children.
+#[test]
+fn all_functions() {
+    let program = compile("gcc -O2 -static -pthread", "hooked.c");
+    for words in ["8 2000", "8 20000 signals", "2 100 fork", "2 100 vfork"] {
+        let expected = printed(&program, words);
+        let counting = Counting::new();
+        let mut target = Target::start(&program, words);
+        let hooks = target.all_hooks(&FUNCTIONS, counting.count);
+        let before = target.code(&hooks);
+        let attached = attach(target.pid(), &counting.image(), &hooks).unwrap();
+        let mut reasons = BTreeMap::new();
+        for (_, why) in attached.refused() {
+            *reasons.entry(why.to_string()).or_insert(0) += 1;
+        }
+        println!(
+            "{} of {}, stopped {:?}: {reasons:?}",
+            attached.hooked(),
+            hooks.len(),
+            attached.stopped()
+        );
+        assert!(attached.hooked() * 10 > hooks.len() * 9);
+        target.go();
+        let lines = target.until("signals");
+        let sum = |lines: &[String]| lines.iter().find(|l| l.starts_with("sum")).cloned();
+        assert_eq!(sum(&lines), sum(&expected));
+        assert!(counting.hits() > 100);
+        println!("stopped {:?}", attached.detach().unwrap());
+        assert_eq!(target.code(&hooks), before);
+        assert_eq!(target.own_maps(), [""; 0]);
+        assert_eq!(target.end().code(), Some(7));
+    }
+}
+
 /// Go has small stacks that move, signals on a stack of their own, and no thread structure that tells a number.
 #[test]
 fn go_programs() {
@@ -235,6 +301,7 @@ fn go_programs() {
         skip!("the other user compiles nothing with Go");
     }
     let program = compile("go build", "hooked.go");
+    from_the_start(&program, "5 1000", (&["main.plain"], 5000), &[]);
     let expected = printed(&program, "20 10000");
     let counting = Counting::new();
     let mut target = Target::start(&program, "20 10000");

@@ -107,6 +107,7 @@ impl Counting {
             file: self.file.as_fd(),
             areas: &self.areas,
             threads: self.threads,
+            clock: None,
             exact: self.exact,
         }
     }

@@ -106,10 +106,15 @@ impl Target {
             });
         }
         let target = Target::spawn(program, command);
-        let mut status = 0;
-        // SAFETY: writes a number.
-        unsafe { libc::waitpid(target.child.id() as i32, &raw mut status, 0) };
-        assert!(libc::WIFSTOPPED(status), "{status:#x}");
+        // The session leaves the report of the stop, too.
+        let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
+        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: fills in the structure.
+        let info = unsafe {
+            libc::waitid(libc::P_PID, target.pid(), info.as_mut_ptr(), flags);
+            info.assume_init()
+        };
+        assert_eq!(info.si_code, libc::CLD_TRAPPED);
         target
     }
 
@@ -212,10 +217,55 @@ impl Target {
         FunctionHook {
             address: self.base() + number(symbol[0]),
             size,
+            offset: 0,
             handler,
             cookie: 7,
             reads: PtRegs::ALL,
         }
+    }
+
+    /// A hook of a function of a library.
+    pub(crate) fn hook_of(&self, library: &str, function: &str, handler: u64) -> FunctionHook {
+        let maps = self.maps();
+        let line = maps.lines().find(|l| l.contains(library)).unwrap();
+        let base = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+        let path = line.split(' ').next_back().unwrap();
+        let output = Command::new("nm")
+            .args(["-D", "-S", path])
+            .output()
+            .unwrap();
+        let listed = String::from_utf8(output.stdout).unwrap();
+        let start = format!("{function}@@");
+        let words = listed.lines().map(|l| l.split(' ').collect::<Vec<_>>());
+        let symbol = words
+            .into_iter()
+            .find(|w| w[w.len() - 1].starts_with(&start));
+        let symbol = symbol.unwrap();
+        let number = |word: &str| u64::from_str_radix(word, 16).unwrap();
+        FunctionHook {
+            address: base + number(symbol[0]),
+            size: number(symbol[1]),
+            offset: 0,
+            handler,
+            cookie: 1 << 40,
+            reads: PtRegs::ALL,
+        }
+    }
+
+    /// Hooks of all its functions that are not in `but`, the C library's as well if that is linked in.
+    pub(crate) fn all_hooks(&self, but: &[&str], handler: u64) -> Vec<FunctionHook> {
+        let mut all = BTreeMap::new();
+        for line in symbols(&self.program).lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [_, _, "T" | "t" | "W" | "i", name] = words[..] else {
+                continue;
+            };
+            if !but.contains(&name) {
+                let hook = self.hook(name, handler);
+                all.insert(hook.address, hook);
+            }
+        }
+        all.into_values().collect()
     }
 
     pub(crate) fn hooks(&self, functions: &[&str], handler: u64) -> Vec<FunctionHook> {

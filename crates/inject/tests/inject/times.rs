@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use spile_inject::{FunctionHook, PtRegs, attach};
+use spile_inject::{FunctionHook, PtRegs, attach, attach_at_start};
 
 use crate::image::Counting;
 use crate::target::{Target, usual};
@@ -60,8 +60,8 @@ fn nanoseconds_a_hit() {
 
 #[test]
 fn times_of_a_round() {
-    for threads in ["0", "64"] {
-        let target = Target::start(&usual(), &format!("{threads} 1"));
+    for (what, words) in [("a thread that waits", "0 1"), ("8 busy ones", "8 0")] {
+        let target = Target::start(&usual(), words);
         let counting = Counting::new();
         let hooks = target.hooks(&["plain", "relative", "floating"], counting.count);
         let mut all = Vec::new();
@@ -75,9 +75,29 @@ fn times_of_a_round() {
         }
         all.sort();
         println!(
-            "attach, stopped, detach, stopped: {:?} of {threads} threads",
+            "attach, stopped, detach, stopped: {:?}, {what}",
             all[all.len() / 4]
         );
         target.end();
     }
+}
+
+#[test]
+fn time_at_the_start() {
+    let mut all = Vec::new();
+    for _ in 0..20 {
+        let counting = Counting::new();
+        let mut target = Target::stopped(&usual(), "1 1");
+        let hooks = target.hooks(&["main"], counting.count);
+        let since = Instant::now();
+        let attached = attach_at_start(target.pid(), &counting.image(), &hooks).unwrap();
+        all.push(since.elapsed());
+        target.release();
+        assert!(target.line().starts_with("ready"));
+        assert_eq!(counting.hits(), 1);
+        attached.detach().unwrap();
+        target.kill();
+    }
+    all.sort();
+    println!("attach at the start: {:?}", all[all.len() / 2]);
 }
