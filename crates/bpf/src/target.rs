@@ -234,6 +234,7 @@ impl Features {
     /// session sets breakpoints file by file.
     pub const PROCESS: Features = Features {
         kprobe_multi: false,
+        write_registers: false,
         ..Features::SINCE_6_9
     };
 

@@ -439,7 +439,7 @@ intrinsics! {
         UserStore "user_store" (Long, Long, Long), KP, fails, effect of Process const 1..=8; "Writes n bytes (constant: 1, 2, 4 or 8) at a user address of the current process; fails where the page is not writable and in memory."
         UserStoreText "user_store_text" (Long, Str), KP, fails, effect of Process; "Writes the bytes of a string, without a NUL, at a user address of the current process; fails as `user_store`."
         DecisionSet "decision_set" (Long), K, fails, effect of Decision; "Sets the decision of a security hook: 0 allows, a negative error number denies; fails for other numbers."
-        RegisterStore "register_store" (Long, Long), KP, effect, registers of ProgramRegisters const 0..=64; "Sets register n (constant, DWARF number) of the program at the probed location. It goes on with that value."
+        RegisterStore "register_store" (Long, Long), K, effect, registers of ProgramRegisters const 0..=64; "Sets register n (constant, DWARF number) of the program at the probed location. It goes on with that value."
         SendSignal "send_signal" (Long), KP, fails, effect of Process; "Sends a signal to the current thread; fails if there is no such signal, and for kernel threads."
     }
     Text TextOp "Operations on texts, which depend on the operands alone." {

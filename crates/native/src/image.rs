@@ -22,14 +22,17 @@ use crate::code::{HostSymbol, NativeCode, Unlinked};
 use crate::memory::{Area, MappedImage, Protection};
 use crate::ring::{SharedRing, Space};
 use crate::table::{Elements, Table};
-use spile_layout::ThreadRecord;
 use crate::translate::{TranslateError, translate};
+use spile_layout::ThreadRecord;
 
 /// The kind of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SharedTableKind {
     /// A hash table.
     Hash,
+    /// A hash table in which each record has its own copy of a value. An insertion clears the other copies. For the
+    /// controller, a value is all copies in the order of the records, each padded to a multiple of 8 bytes.
+    HashByRecord,
     /// An array, whose key is a number of 32 bits.
     Array,
     /// A ring of records. `entries` are its bytes, a power of two.
@@ -133,7 +136,11 @@ impl Allocator {
 }
 
 /// A table's place, from the allocator.
-fn place(table: &SharedTableSpec, page: usize, next: &mut Allocator) -> Result<Place, ImageError> {
+fn place(
+    table: &SharedTableSpec,
+    (page, records): (usize, u32),
+    next: &mut Allocator,
+) -> Result<Place, ImageError> {
     let [key, value, entries] = [table.key, table.value, table.entries].map(|n| n as usize);
     let refused = || Err(ImageError::Table(table.name.clone()));
     let padded = value.next_multiple_of(8);
@@ -153,6 +160,7 @@ fn place(table: &SharedTableSpec, page: usize, next: &mut Allocator) -> Result<P
             entries,
             key,
             value,
+            own: 0,
             stride: padded,
             cells: 0,
             mask: 0,
@@ -160,15 +168,25 @@ fn place(table: &SharedTableSpec, page: usize, next: &mut Allocator) -> Result<P
             first: next.take((padded * entries).next_multiple_of(page), page),
             hash: false,
         }),
-        SharedTableKind::Hash => {
+        SharedTableKind::Hash | SharedTableKind::HashByRecord => {
+            let own = match table.kind {
+                SharedTableKind::HashByRecord => padded,
+                _ => 0,
+            };
+            let value = match own {
+                0 => value,
+                own => own * records as usize,
+            };
             if !key.is_multiple_of(8) || key == 0 || entries == 0 {
                 return refused();
             }
-            let (cells, stride) = ((2 * entries).next_power_of_two(), 8 + key + padded);
+            let cells = (2 * entries).next_power_of_two();
+            let stride = 8 + key + value.next_multiple_of(8);
             Place::Elements(Elements {
                 entries,
                 key,
                 value,
+                own,
                 stride,
                 words: next.take(words::BYTES, 64),
                 cells: next.take(8 * cells, 64),
@@ -193,7 +211,11 @@ fn description(place: &Place, at: usize) -> [u8; is::BYTES] {
             set(is::KIND, kind.fit());
             set(is::ENTRIES, table.entries);
             set(is::KEY, table.key);
-            set(is::VALUE, table.value.next_multiple_of(8));
+            let value = table.value.next_multiple_of(8);
+            let copy = if table.own == 0 { value } else { table.own };
+            set(is::VALUE, copy);
+            set(is::OWN, table.own);
+            set(is::OTHERS, if table.own == 0 { 0 } else { value });
             set(is::STRIDE, table.stride);
             set(is::MASK, table.mask);
             set(is::CELLS, table.cells.wrapping_sub(at));
@@ -256,7 +278,7 @@ impl HostImage {
         let mut data = spec.constants.to_vec();
         data.resize(constants_end - constants, 0);
         for (table, at) in spec.tables.iter().zip((descriptions..).step_by(is::BYTES)) {
-            let place = place(table, page, &mut next)?;
+            let place = place(table, (page, spec.records), &mut next)?;
             let offset = at - constants;
             data[offset..offset + is::BYTES].copy_from_slice(&description(&place, at));
             described.insert(&*table.name, at);

@@ -109,7 +109,9 @@ impl FunctionTranslator<'_> {
                 let call = self.b.ins().call_indirect(convention, function, &arguments);
                 self.b.inst_results(call)[0]
             }
-            (Callee::Helper, _) if helper(Helper::GetSmpProcessorId) => {
+            (Callee::Helper, _)
+                if helper(Helper::GetSmpProcessorId) || helper(Helper::Processor) =>
+            {
                 let slot = field(I32, at::SLOT);
                 self.b.ins().uextend(I64, slot)
             }

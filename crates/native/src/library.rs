@@ -40,7 +40,7 @@ impl Primitive {
 
 /// The name of the function that answers a helper.
 pub(crate) fn answer(helper: u32) -> Option<&'static str> {
-    const ANSWERS: [(Helper, &str); 12] = [
+    const ANSWERS: [(Helper, &str); 13] = [
         (Helper::MapLookupElem, host::LOOKUP),
         (Helper::MapUpdateElem, host::UPDATE),
         (Helper::MapDeleteElem, host::DELETE),
@@ -51,6 +51,7 @@ pub(crate) fn answer(helper: u32) -> Option<&'static str> {
         (Helper::ProbeReadKernelStr, host::COPY_TEXT),
         (Helper::ProbeReadUser, host::READ),
         (Helper::ProbeReadUserStr, host::READ_TEXT),
+        (Helper::Yield, host::YIELD),
         (Helper::KtimeGetNs, host::TIME),
         (Helper::GetPrandomU32, host::RANDOM),
     ];

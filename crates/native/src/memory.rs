@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use crate::thread::ThreadRecord;
+use spile_layout::ThreadRecord;
 
 /// What a process may do with an area. All but `Write` is mapped privately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

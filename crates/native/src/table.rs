@@ -22,7 +22,10 @@ const CONTROLLER: u64 = 0xffff_ffff << 32;
 pub(crate) struct Elements {
     pub(crate) entries: usize,
     pub(crate) key: usize,
+    /// Bytes of a value, or of all its copies.
     pub(crate) value: usize,
+    /// Bytes of a copy, if each record has its own; otherwise 0.
+    pub(crate) own: usize,
     pub(crate) stride: usize,
     pub(crate) words: usize,
     pub(crate) cells: usize,

@@ -36,6 +36,10 @@ pub enum Error {
     },
     /// A file changed since locations in it were resolved: its path, and the kind of change.
     Changed(String, &'static str),
+    /// Handlers cannot get into this process: why not.
+    Enter(u32, String),
+    /// The session's processes do not see this event.
+    NoProcessEvent(String),
     /// The kernel does not support programs at a hook: what it lacks, and what to use instead.
     NoHook(String),
     /// The processor does not support this perf event.
@@ -122,6 +126,11 @@ impl fmt::Display for Error {
                     _ => Ok(()),
                 }
             }
+            Error::Enter(pid, why) => write!(f, "handlers cannot run in process {pid}: {why}"),
+            Error::NoProcessEvent(what) => write!(
+                f,
+                "handlers in processes do not see {what} yet: --runtime=kernel does, as root"
+            ),
             Error::NoHook(why) => f.write_str(why),
             Error::NoCounter(what) => write!(
                 f,
@@ -154,6 +163,8 @@ impl std::error::Error for Error {
             | Error::System(_, e) => Some(e),
             Error::Stopped { .. }
             | Error::Changed(..)
+            | Error::Enter(..)
+            | Error::NoProcessEvent(_)
             | Error::NoCounter(_)
             | Error::NoHook(_)
             | Error::Privileges

@@ -43,7 +43,7 @@ use crate::load::map_prealloc::PremadeMaps;
 use crate::load::object::{KernelPrograms, LoadRefusal, MappedObject, PointLinks};
 use crate::machine::pid_namespace::PidMap;
 use crate::machine::signals::Signals;
-use crate::shared::state::StateMemory;
+use crate::shared::state::{HostMemory, StateMemory};
 
 /// Limit on the lines of a verifier's log in a message.
 const LOG_LINES: usize = 25;
@@ -157,7 +157,9 @@ impl LoadedObject {
         let mut mapped = MappedObject::new(object, ahead).map_err(refused)?;
         let bss = mapped.state.take();
         let bss = bss.ok_or_else(|| Error::Internal("the object has no state memory".into()))?;
-        let state = StateMemory::map(&object.layout, &bss.into(), object.spec.bss_size as usize)?;
+        // Programs refer to the descriptor until they are loaded.
+        let bss = HostMemory::from(bss);
+        let state = StateMemory::map(&object.layout, &bss, object.spec.bss_size as usize)?;
         if let Some(prepare) = prepare {
             prepare(&state);
         }

@@ -129,6 +129,12 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |e| Error::System(what, e)
 }
 
+/// Whether a command stops at its `execve`.
+fn stops(program: &Program, host: &Option<SessionHost<'_>>) -> bool {
+    let of_host = host.as_ref().is_some_and(|host| host.0.stops_command());
+    of_host || program.watches_programs()
+}
+
 /// The descriptor whose end ends the session: that of the command, or of the process if so asked.
 fn ending(
     watched: Option<&WatchedProcess>,
@@ -152,7 +158,7 @@ impl Session {
         let signals = Rc::new(Signals::new().map_err(system("blocking signals"))?);
         let events = EventLoop::new()?;
         let suspended_child = options.suspended_child.take();
-        let watched = follow(&options.target, suspended_child, program.watches_programs())?;
+        let watched = follow(&options.target, suspended_child, stops(&program, &host))?;
         let number = |w: &WatchedProcess| PidMap::now().to_machine(w.pid().unsigned_abs());
         let target = watched.as_ref().map_or(0, |w| i64::from(number(w)));
         let facts = options.facts.take();

@@ -3,10 +3,12 @@
 
 mod support;
 
+use spile_bpf::target::Target;
 use spile_ir::Program;
 use spile_ir::intrinsics::{Intrinsic, ValueKind};
+use spile_machine::FakeMachine;
 use spile_sema::analyse::AnalysisOptions;
-use support::{Run, TAPSET, bpf_options, run, run_lib};
+use support::{Run, TAPSET, bpf_options, run, run_on};
 
 /// Probe points of all kinds of kernel events.
 const POINTS: &[&str] = &[
@@ -17,17 +19,17 @@ const POINTS: &[&str] = &[
 ];
 
 /// Compiles as the command line does, optimised or not.
-fn compile(program: &Program, optimised: bool) -> Result<(), String> {
+fn compile(program: &Program, target: &Target, optimised: bool) -> Result<(), String> {
     let mut program = program.clone();
     spile_ir::opt::optimise(&mut program, optimised);
     spile_ir::storage::classify(&mut program);
     spile_ir::verify::verify(&program).map_err(|e| format!("{e:?}"))?;
-    let compiled = spile_bpf::compile(&program, &bpf_options());
+    let compiled = spile_bpf::compile(&program, target);
     compiled.map(|_| ()).map_err(|e| e.to_string())
 }
 
 /// Whether analysis accepts a script; then the generator must compile it.
-fn allowed(r: &Run, what: &str, wrong: &mut Vec<String>) -> bool {
+fn allowed(r: &Run, target: &Target, what: &str, wrong: &mut Vec<String>) -> bool {
     let Some(a) = &r.analysis else {
         let placed = r.diags.iter().all(|d| d.primary.is_some());
         if !placed {
@@ -36,7 +38,7 @@ fn allowed(r: &Run, what: &str, wrong: &mut Vec<String>) -> bool {
         return false;
     };
     for optimised in [true, false] {
-        if let Err(e) = compile(&a.program, optimised) {
+        if let Err(e) = compile(&a.program, target, optimised) {
             wrong.push(format!("{what} (optimised: {optimised}): {e}"));
         }
     }
@@ -45,6 +47,21 @@ fn allowed(r: &Run, what: &str, wrong: &mut Vec<String>) -> bool {
 
 #[test]
 fn intrinsics_are_allowed_where_the_table_says() {
+    let count = try_intrinsics(&FakeMachine::new(), POINTS, &bpf_options());
+    assert!(count > 200, "{count}");
+}
+
+#[test]
+fn intrinsics_of_processes_are_allowed_where_the_table_says() {
+    let machine = FakeMachine::new().in_process();
+    let target = Target::process(&spile_abi::X86_64, &[], 1 << 20);
+    let points = ["syscall.read", "syscall.read.return"];
+    let count = try_intrinsics(&machine, &points, &target);
+    assert!(count > 150, "{count}");
+}
+
+/// Uses each intrinsic at each point; the number of uses that analysis accepts.
+fn try_intrinsics(machine: &FakeMachine, points: &[&str], target: &Target) -> usize {
     let mut wrong = Vec::new();
     let mut count = 0;
     for f in Intrinsic::ALL {
@@ -76,15 +93,15 @@ fn intrinsics_are_allowed_where_the_table_says() {
                 &["it() it()", "if (pid()) it()"],
             ),
         };
-        for (point, body) in POINTS.iter().flat_map(|p| uses.iter().map(move |u| (p, u))) {
+        for (point, body) in points.iter().flat_map(|p| uses.iter().map(move |u| (p, u))) {
             let script = format!("global y probe {point} {{ {body} }}");
-            let r = run_lib(&lib, &script, &AnalysisOptions::default());
+            let r = run_on(machine, &lib, &script, &AnalysisOptions::default());
             let what = format!("{call} in {point}, {body}");
-            count += usize::from(allowed(&r, &what, &mut wrong));
+            count += usize::from(allowed(&r, target, &what, &mut wrong));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(count > 200, "{count}");
+    count
 }
 
 /// Bodies of kernel handlers with the globals that they need. The flag says that analysis has to
@@ -236,13 +253,13 @@ fn pretty_prints_are_allowed_where_they_can_run() {
     ] {
         let script = format!("probe kernel.trace(\"sched_switch\") {{ {body} }}");
         let r = run(&script);
-        if !allowed(&r, body, &mut wrong) {
+        if !allowed(&r, &bpf_options(), body, &mut wrong) {
             wrong.push(r.diags.render(&r.sources, false));
         }
     }
     let r = run("probe syscall.read { println($fd$, $$parms$) }");
     assert!(
-        allowed(&r, "syscall", &mut wrong) && wrong.is_empty(),
+        allowed(&r, &bpf_options(), "syscall", &mut wrong) && wrong.is_empty(),
         "{}",
         wrong.join("\n")
     );
@@ -266,7 +283,7 @@ fn constructs_are_allowed_where_they_can_run() {
         for point in POINTS {
             let script = format!("{globals}\nprobe {point} {{ {body} }}");
             let r = run(&script);
-            let passed = allowed(&r, &format!("{point}: {body}"), &mut wrong);
+            let passed = allowed(&r, &bpf_options(), &format!("{point}: {body}"), &mut wrong);
             if *must && !passed {
                 wrong.push(format!("refused: {}", r.diags.render(&r.sources, false)));
             }

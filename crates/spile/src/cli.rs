@@ -83,7 +83,7 @@ pub(crate) struct Cli {
     /// Set the size of the output buffer in megabytes
     #[arg(short = 's', value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=2048))]
     pub buffer_mb: Option<u32>,
-    /// Run handlers in the kernel, or in the target's processes (compiles only: -p4 at most)
+    /// Run handlers in the kernel, or in the target's process, which needs no privilege
     #[arg(
         long,
         value_name = "HOST",
@@ -278,7 +278,7 @@ pub(crate) struct Lsp {
     /// Set a limit, e.g. MAXMAPENTRIES=10000
     #[arg(short = 'D', value_name = "NAME=VALUE")]
     pub defines: Vec<String>,
-    /// Run handlers in the kernel, or in the target's processes (compiles only: -p4 at most)
+    /// Run handlers in the kernel, or in the target's process, which needs no privilege
     #[arg(
         long,
         value_name = "HOST",

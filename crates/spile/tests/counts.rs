@@ -13,6 +13,7 @@ spile_testing::main!();
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -116,6 +117,34 @@ fn spile(arguments: &[&str]) -> Output {
     spile.args(arguments).output().expect("spile")
 }
 
+/// What runs the handlers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Runtime {
+    Kernel,
+    /// The program itself, for an ordinary user.
+    Process,
+}
+
+impl Runtime {
+    /// A number of users and groups that owns nothing.
+    const NOBODY: u32 = 65534;
+
+    /// Runs a script. Everybody may read what is in the folder.
+    fn run(self, dir: &Path, arguments: &[&str]) -> Output {
+        if self == Runtime::Kernel {
+            return spile(arguments);
+        }
+        let own = dir.join("spile");
+        if !own.exists() {
+            std::fs::copy(env!("CARGO_BIN_EXE_spile"), &own).expect("a copy");
+        }
+        let mut spile = Command::new(own);
+        spile.uid(Runtime::NOBODY).gid(Runtime::NOBODY);
+        let spile = spile.arg("--runtime=process").args(arguments);
+        spile.current_dir(dir).output().expect("spile")
+    }
+}
+
 /// The point of a function in a program.
 fn point(program: &str, file: &str, name: &str, way: &str) -> String {
     match way {
@@ -131,7 +160,8 @@ struct Hits {
     warnings: String,
 }
 
-fn hits(program: &Path, file: &str, all: &[Counted]) -> Hits {
+fn hits(runtime: Runtime, program: &Path, file: &str, all: &[Counted]) -> Hits {
+    let dir = program.parent().expect("a folder");
     let program = program.display().to_string();
     let mut script = String::from("global n\nprobe begin { }\n");
     for (f, counted) in all.iter().enumerate() {
@@ -144,7 +174,7 @@ fn hits(program: &Path, file: &str, all: &[Counted]) -> Hits {
         }
     }
     script.push_str("probe end { foreach ([f, w] in n) printf(\"#%d %d %d\\n\", f, w, n[f, w]) }");
-    let out = spile(&["-v", "-e", &script, "-c", &program]);
+    let out = runtime.run(dir, &["-v", "-e", &script, "-c", &program]);
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     let warnings = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(out.status.success(), "{text}{warnings}");
@@ -179,7 +209,9 @@ fn is_explained(program: &str, file: &str, hits: &Hits, counted: &Counted, way: 
             .next()
             .unwrap_or("");
         let about = |l: &str| {
-            l.contains(&format!("{last} in {program}: ")) || l.contains(&format!("{last}: at "))
+            let before = l.split_once(&format!(" in {program}: "));
+            let named = before.is_some_and(|(before, _)| before.contains(last));
+            named || l.contains(&format!("{last}: at "))
         };
         hits.warnings.lines().any(about)
     };
@@ -190,6 +222,47 @@ fn is_explained(program: &str, file: &str, hits: &Hits, counted: &Counted, way: 
     };
     // Warnings are about functions, whatever the way.
     counted.names.iter().any(|n| named(n)) || counted.names.iter().all(refused)
+}
+
+/// How many counts are exact or have a reason, and the wrong ones.
+#[derive(Default)]
+struct Comparison {
+    exact: usize,
+    explained: usize,
+    wrong: Vec<String>,
+}
+
+/// Compares the counts of a program.
+fn compare_in(runtime: Runtime, program: &Path, name: &str, all: &[Counted]) -> Comparison {
+    let hits = hits(runtime, program, name, all);
+    let path = program.display().to_string();
+    let mut comparison = Comparison::default();
+    for (counted, found) in all.iter().zip(&hits.by_way) {
+        let printed = |n: &str| hits.printed.get(n).copied();
+        let calls = printed(&counted.calls).expect("a counter");
+        let [whole, in_file, call, inline, returned] = *found;
+        let returns = counted.returns.as_deref().and_then(printed);
+        let sums = [
+            ("", whole, calls),
+            ("@file", in_file, calls),
+            (".inline", call + inline, calls),
+            (".return", returned, returns.unwrap_or(call)),
+        ];
+        for (way, is, should) in sums {
+            let looped = counted.recursion && is < should;
+            if is == should {
+                comparison.exact += 1;
+            } else if looped || is_explained(&path, name, &hits, counted, way) {
+                comparison.explained += 1;
+            } else {
+                let function = counted.names.join("|");
+                let difference = format!("{function}{way}: {is} of {should}");
+                println!("{difference}\n{}", hits.warnings);
+                comparison.wrong.push(difference);
+            }
+        }
+    }
+    comparison
 }
 
 /// Compares the counts of a source by all compilers.
@@ -207,32 +280,12 @@ fn compare(name: &'static str, compilers: &[String]) {
         let Some(program) = build(&dir.0, &source, compiler) else {
             continue;
         };
-        let hits = hits(&program, name, &all);
-        let path = program.display().to_string();
-        for (counted, found) in all.iter().zip(&hits.by_way) {
-            let printed = |n: &str| hits.printed.get(n).copied();
-            let calls = printed(&counted.calls).expect("a counter");
-            let [whole, in_file, call, inline, returned] = *found;
-            let returns = counted.returns.as_deref().and_then(printed);
-            let sums = [
-                ("", whole, calls),
-                ("@file", in_file, calls),
-                (".inline", call + inline, calls),
-                (".return", returned, returns.unwrap_or(call)),
-            ];
-            for (way, is, should) in sums {
-                let looped = counted.recursion && is < should;
-                if is == should {
-                    exact += 1;
-                } else if looped || is_explained(&path, name, &hits, counted, way) {
-                    explained += 1;
-                } else {
-                    let function = counted.names.join("|");
-                    let difference = format!("{compiler}: {function}{way}: {is} of {should}");
-                    println!("{difference}\n{}", hits.warnings);
-                    wrong.push(difference);
-                }
-            }
+        for runtime in [Runtime::Kernel, Runtime::Process] {
+            let found = compare_in(runtime, &program, name, &all);
+            exact += found.exact;
+            explained += found.explained;
+            let compiled = |text: String| format!("{compiler}: {runtime:?}: {text}");
+            wrong.extend(found.wrong.into_iter().map(compiled));
         }
     }
     println!("{name}: {exact} counts are exact, {explained} have a reason");

@@ -9,15 +9,12 @@ use std::io;
 use std::os::fd::AsFd;
 
 use spile_bpf::object::elf::{MapSpec, MapType, ObjectSpec};
+use spile_layout::{THREAD_RECORDS, ThreadRecord};
 use spile_native::image::{HostImage, ImageSpec, SharedTableKind, SharedTableSpec};
 use spile_native::processor::enter;
 use spile_native::table::Table;
-use spile_layout::ThreadRecord;
 use spile_runtime::shared::maps::{ByteTable, Entries};
 use spile_runtime::shared::state::HostMemory;
-
-/// The number of records, at least the number of processors of a machine that runs tests.
-const RECORDS: u32 = 64;
 
 thread_local! {
     /// The number of the record that the current thread's handlers use, in place of a processor's.
@@ -37,6 +34,7 @@ fn table(map: &MapSpec) -> Result<SharedTableSpec, String> {
         name: map.name.clone(),
         kind: match map.ty {
             MapType::Hash => SharedTableKind::Hash,
+            MapType::PercpuHash => SharedTableKind::HashByRecord,
             MapType::Array => SharedTableKind::Array,
             MapType::Ringbuf => SharedTableKind::Ring,
             other => return Err(format!("a process has no {other:?}")),
@@ -56,7 +54,7 @@ impl Process {
             constants: &spec.rodata,
             state: spec.bss_size as usize,
             tables: spec.maps.iter().map(table).collect::<Result<_, _>>()?,
-            records: RECORDS,
+            records: THREAD_RECORDS,
             stack: 0,
         });
         image.map(Process).map_err(|e| e.to_string())
@@ -99,7 +97,6 @@ impl Process {
         let record = ThreadRecord {
             tid: of(rustix::thread::gettid()),
             tgid,
-            own_tgid: tgid,
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
             comm,

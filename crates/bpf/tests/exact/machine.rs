@@ -91,6 +91,24 @@ pub(crate) enum HostKind {
 impl HostKind {
     pub(crate) const ALL: [HostKind; 2] = [HostKind::Kernel, HostKind::Process];
 
+    /// These options, for the host.
+    fn target(self, options: &Target) -> Target {
+        match self {
+            HostKind::Kernel => options.clone(),
+            HostKind::Process => Target {
+                host: spile_ir::HostKind::Process,
+                resident: true,
+                offsets: KernelOffsets::process(),
+                features: Features {
+                    may_goto: options.features.may_goto,
+                    bpf_loop: options.features.bpf_loop,
+                    ..Features::PROCESS
+                },
+                ..options.clone()
+            },
+        }
+    }
+
     /// Compiles, and puts the program into the host.
     pub(crate) fn load(self, program: &Program) -> Kernel<'_> {
         self.load_with(program, &options())
@@ -195,7 +213,8 @@ impl<'p> Kernel<'p> {
         program: &'p Program,
         options: &Target,
     ) -> Result<Kernel<'p>, String> {
-        let object = spile_bpf::compile(program, options).map_err(|e| format!("compiler: {e}"))?;
+        let options = kind.target(options);
+        let object = spile_bpf::compile(program, &options).map_err(|e| format!("compiler: {e}"))?;
         let (host, state) = match kind {
             HostKind::Kernel => match LoadedObject::new(&object, program) {
                 Ok((loaded, state)) => {

@@ -99,7 +99,10 @@ fn contracts(folder: &Path, all: &mut BTreeSet<String>) {
     for file in files {
         let path = file.expect("a file").path();
         if path.is_dir() {
-            contracts(&path, all);
+            // What processes answer needs their memory: tests of images run it.
+            if !path.ends_with("host") {
+                contracts(&path, all);
+            }
             continue;
         }
         let text = std::fs::read_to_string(&path).expect("a source");

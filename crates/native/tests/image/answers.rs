@@ -284,7 +284,7 @@ fn time_is_the_kernels_and_random_numbers_differ() {
         let record = world.image.record(0).expect("a record");
         world
             .image
-            .set_record(0, &spile_native::thread::ThreadRecord { clock, ..record });
+            .set_record(0, &spile_layout::ThreadRecord { clock, ..record });
         let (before, time, after) = (now(), world.run("now", []), now());
         assert!((before..=after).contains(&time), "{before} {time} {after}");
     }

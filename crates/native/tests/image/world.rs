@@ -7,13 +7,13 @@ use spile_ebpf::isa::asm::{Asm, AsmFunction};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::{R0, R1, R2, R3, R4, R6};
 use spile_ebpf::isa::insn::Size;
+use spile_layout::ThreadRecord;
 use spile_lir::Module;
 use spile_lir::builder::{Builder, Scalar, build};
 use spile_lir::func::{LirFunc, MemoryOperand};
 use spile_lir::helpers::Helper as LirHelper;
 use spile_native::image::{HostImage, ImageSpec, SharedTableKind, SharedTableSpec};
 use spile_native::processor::enter;
-use spile_native::thread::ThreadRecord;
 
 /// The number of records.
 pub(crate) const RECORDS: u32 = 16;
@@ -167,6 +167,7 @@ impl World {
             state: 100,
             tables: tables(),
             records: RECORDS,
+            stack: 0,
         });
         let world = World {
             image: image.expect("an image"),
@@ -186,7 +187,6 @@ impl World {
             &ThreadRecord {
                 tid: own(rustix::thread::gettid()),
                 tgid,
-                own_tgid: tgid,
                 uid: 5,
                 gid: 6,
                 comm: *b"fifteen letters\0",

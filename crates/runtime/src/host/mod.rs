@@ -9,6 +9,7 @@
 //! state memory are no calls of the trait: the layout is the contract for these, whoever runs the handlers.
 
 pub(crate) mod kernel;
+mod process;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,11 @@ pub struct SessionHost<'o>(pub(crate) Box<dyn Host + 'o>);
 
 /// A host that can start a program's handlers.
 pub(crate) trait Host {
+    /// Whether a command has to stop at its `execve`, so that the host gets into it ([`Backend::watch_command`]).
+    fn stops_command(&self) -> bool {
+        false
+    }
+
     /// Loads and attaches; handlers are disabled until [`crate::shared::state::StateMemory::set_running`].
     ///
     /// # Errors
@@ -77,10 +83,10 @@ pub(crate) trait Backend {
         signals: &Rc<Signals>,
     ) -> Result<Option<String>, Error>;
 
-    /// Watches memory of the command, which has not run an instruction yet.
+    /// Watches memory of the command, or gets into it. It has not run an instruction yet.
     ///
     /// # Errors
-    /// The host refuses to watch it.
+    /// The host refuses to.
     fn watch_command(&mut self, pid: u32) -> Result<(), Error>;
 
     /// Watches memory of a process that called `execve` at this time on the monotonic clock, if it is one of

@@ -25,13 +25,10 @@ fn objects(cli: &Cli) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// The host of a session with an object.
-fn host<'o>(cli: &Cli, object: &'o Object) -> Result<spile_runtime::SessionHost<'o>, Failure> {
+fn host<'o>(cli: &Cli, object: &'o Object) -> spile_runtime::SessionHost<'o> {
     match cli.runtime.host() {
-        HostKind::Kernel => Ok(spile_runtime::SessionHost::kernel(object)),
-        HostKind::Process => Err(fail(
-            "--runtime=process: handlers are compiled for processes, and cannot run there yet; stop with -p4, or run \
-             them in the kernel, as root",
-        )),
+        HostKind::Kernel => spile_runtime::SessionHost::kernel(object),
+        HostKind::Process => spile_runtime::SessionHost::process(object),
     }
 }
 
@@ -89,10 +86,7 @@ pub(super) fn execute(
         ..spile_runtime::SessionOptions::default()
     };
     change(&mut options);
-    let host = object
-        .as_ref()
-        .map(|object| host(cli, object))
-        .transpose()?;
+    let host = object.as_ref().map(|object| host(cli, object));
     let mut session = session::Session::new(program, host, options).map_err(fail)?;
     if verbose {
         print_stderr_lines(session.attach_kinds());

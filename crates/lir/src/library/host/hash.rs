@@ -169,6 +169,15 @@ impl<'b> Table<'b> {
         self.f.ret(result);
     }
 
+    /// The address of this record's copy of a value, or of the value that all share.
+    fn own(&self, host: &HostFacts, value: Scalar<'b>) -> Scalar<'b> {
+        let slot = self
+            .f
+            .call(THREAD, &[])
+            .load_bytes(Size::U32, host.record.slot);
+        value + slot * self.get(is::OWN)
+    }
+
     /// Copies a value.
     fn copy(&self, to: Scalar<'b>, from: Scalar<'b>, bytes: i16) {
         self.each_word(self.get(bytes), |offset| {
@@ -220,7 +229,7 @@ fn array_element<'b>(table: &Table<'b>, key: Scalar<'b>, none: i32) -> Scalar<'b
     table.element(index)
 }
 
-pub(super) fn lookup() -> LirFunc {
+pub(super) fn lookup(host: &HostFacts) -> LirFunc {
     let contract = "\
 The address of the value that a table has for a key, or 0. Takes no lock.
 Cost: about 30 instructions for a key of one word.";
@@ -231,7 +240,7 @@ Cost: about 30 instructions for a key of one word.";
         });
         let element = table.search(key).element;
         f.ret_if(element.eq(0), 0);
-        f.ret(element + LINK + table.get(is::KEY));
+        f.ret(table.own(host, element + LINK + table.get(is::KEY)));
     })
 }
 
@@ -252,14 +261,19 @@ Sets the value of a key. flags: 1 to only insert. 0, `EEXIST`, `E2BIG` if the ta
         f.if_(search.element.ne(0), || {
             f.if_(flags.has(1), || table.unlock(errno::EEXIST));
             let to = search.element.get() + LINK + table.get(is::KEY);
-            table.copy(to, value, is::VALUE);
+            table.copy(table.own(host, to), value, is::VALUE);
             table.unlock(0);
         });
         f.if_(search.free.eq(0), || table.unlock(errno::E2BIG));
         let number = table.take();
         let to = table.element(number) + LINK;
         table.copy(to, key, is::KEY);
-        table.copy(to + table.get(is::KEY), value, is::VALUE);
+        let first = to + table.get(is::KEY);
+        // The copies of other records.
+        table.each_word(table.get(is::OTHERS), |offset| {
+            (first + offset).store_u64(0, 0);
+        });
+        table.copy(table.own(host, first), value, is::VALUE);
         // From here on it is in the table.
         search.free.get().store_u64(0, search.tag | number);
         let words = table.words();
@@ -297,7 +311,7 @@ pub(super) fn delete(host: &HostFacts) -> LirFunc {
     })
 }
 
-pub(super) fn for_each() -> LirFunc {
+pub(super) fn for_each(host: &HostFacts) -> LirFunc {
     let contract = "\
 Calls `function(table, key, value, context)` for each element, until it returns something else than 0; the number of
 calls. The function may remove its element. Elements that come or go meanwhile may be passed or not.";
@@ -318,7 +332,7 @@ calls. The function may remove its element. Elements that come or go meanwhile m
                 f.if_((number - 1).lt(table.get(is::ENTRIES)), || {
                     calls.set(calls + 1);
                     let key = table.element(number) + LINK;
-                    let value = key + table.get(is::KEY);
+                    let value = table.own(host, key + table.get(is::KEY));
                     let stop = f.call(CALL, &[function, at, key, value, context]);
                     f.ret_if(stop.ne(0), calls);
                 });

@@ -71,6 +71,8 @@ pub const COPY_TEXT: &str = "host_copy_text";
 pub const READ: &str = "host_read";
 /// `(to, size, from)`: copies a text that may not be there; the number of bytes with the NUL, or a negative errno.
 pub const READ_TEXT: &str = "host_read_text";
+/// `(thread)`: gives the processor to other threads; 0.
+pub const YIELD: &str = "host_yield";
 /// Nanoseconds of the monotonic clock.
 pub const TIME: &str = "host_time";
 /// A random number of 32 bits.
@@ -101,7 +103,7 @@ pub mod description {
     pub const ENTRIES: i16 = 8;
     /// Bytes of a key, a multiple of 8.
     pub const KEY: i16 = 16;
-    /// Bytes of a value, a multiple of 8.
+    /// Bytes of a value, a multiple of 8; of one copy, if each record has its own.
     pub const VALUE: i16 = 24;
     /// Bytes of an element. In a hash table it is a link, the key and the value.
     pub const STRIDE: i16 = 32;
@@ -115,6 +117,10 @@ pub mod description {
     pub const WORDS: i16 = 64;
     /// Of a ring, the number of bits of a position in it.
     pub const SHIFT: i16 = 72;
+    /// The same as [`VALUE`] if each record has its own copy of a value, one behind the other; otherwise 0.
+    pub const OWN: i16 = 80;
+    /// Bytes of all copies of a value if each record has its own; otherwise 0.
+    pub const OTHERS: i16 = 88;
     /// Bytes of a description.
     pub const BYTES: usize = 128;
 
@@ -204,16 +210,17 @@ pub struct HostFacts {
 /// The functions.
 pub fn module(host: &HostFacts) -> Module {
     let functions = vec![
-        hash::lookup(),
+        hash::lookup(host),
         hash::update(host),
         hash::delete(host),
-        hash::for_each(),
+        hash::for_each(host),
         ring::output(host),
         ring::waiting(),
         read::copy(host),
         read::copy_text(host),
         read::read(host),
         read::read_text(host),
+        give_way(host),
         time(host),
         random(host),
     ];
@@ -236,6 +243,18 @@ fn system_call<'b>(
         memory.store_u64(offset, *arg);
     }
     f.call(SYSTEM_CALL, &[f.number(number), memory])
+}
+
+fn give_way(host: &HostFacts) -> crate::func::LirFunc {
+    build(
+        YIELD,
+        "Gives the processor to other threads; 0.",
+        [],
+        |f, []| {
+            system_call(f, f.slot(48), host.calls.sched_yield, &[]);
+            f.ret(0);
+        },
+    )
 }
 
 /// The time of the process's own function for it, which is the kernel's, or that of a system call.

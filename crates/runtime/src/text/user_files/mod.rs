@@ -453,7 +453,7 @@ fn mounted(device: u64, path: &Path) -> Vec<PathBuf> {
 }
 
 /// The vDSO of this process.
-fn vdso() -> Option<Image> {
+pub(crate) fn vdso() -> Option<Image> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|l| l.ends_with("[vdso]"))?;
     let (start, end) = line.split(' ').next()?.split_once('-')?;

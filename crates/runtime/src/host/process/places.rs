@@ -1,0 +1,213 @@
+//! The places to hook: in files, by the object; in a process, by its mappings.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use spile_bpf::compiled::{Attach, Object, ProgramInfo};
+use spile_debuginfo::{DebugFile, SearchPaths};
+use spile_inject::{FunctionHook, PtRegs, Refusal};
+use spile_ir::{CodeProbe, Program};
+use spile_kernel::process::mappings;
+
+use super::image::SharedImage;
+use crate::attach::site::{self, RefusedLocation};
+use crate::error::Error;
+
+/// A place in a file that leads to a handler.
+#[derive(Debug, Clone)]
+pub(super) struct FileHook {
+    path: String,
+    /// Offset in the file.
+    offset: u64,
+    /// What the script calls it, for messages.
+    name: String,
+    /// Why it cannot be hooked in any process.
+    unknown: Option<&'static str>,
+    /// Bytes of the function, and the place's distance from its first one.
+    size: u64,
+    distance: u64,
+    /// Offset of the handler in the image.
+    handler: u64,
+    cookie: u64,
+}
+
+impl FileHook {
+    fn refused(&self, why: impl ToString) -> RefusedLocation {
+        RefusedLocation {
+            location: format!("{} in {}", self.name, self.path),
+            why: io::Error::other(why.to_string()),
+        }
+    }
+}
+
+/// The places of an object.
+///
+/// # Errors
+/// An event that processes do not see yet.
+pub(super) fn hooks(
+    object: &Object,
+    image: &SharedImage,
+    script: &Program,
+) -> Result<Vec<FileHook>, Error> {
+    let mut hooks = Vec::new();
+    let mut functions = Functions::default();
+    for program in object.programs.iter().filter(|program| !program.idle) {
+        let Attach::Code { probe, .. } = &program.attach else {
+            return Err(Error::NoProcessEvent(event_of(program)));
+        };
+        let handler = image.function(&program.name)?;
+        let first = program.handlers.first();
+        let point = first.map_or("", |id| &script.handlers[id.index()].point);
+        let how = (name_of(point), handler);
+        hooks.extend(of_probe(probe, how, &mut functions));
+    }
+    Ok(hooks)
+}
+
+/// The event of a program, for messages.
+fn event_of(program: &ProgramInfo) -> String {
+    match &program.attach {
+        Attach::RawTracepoint(names) => match names.first().map_or("", String::as_str) {
+            "sys_enter" => "calls of the kernel".into(),
+            "sys_exit" => "returns from the kernel".into(),
+            name => name.replace('_', " "),
+        },
+        _ => program.name.clone(),
+    }
+}
+
+/// The name in a probe point: what its last text says up to the file. `None` for a pattern.
+fn name_of(point: &str) -> Option<&str> {
+    let text = point.rsplit('"').nth(1)?;
+    let name = text.split_once('@').map_or(text, |(name, _)| name);
+    (!name.contains(['*', '?', '['])).then_some(name)
+}
+
+fn of_probe(
+    probe: &CodeProbe,
+    (name, handler): (Option<&str>, u64),
+    functions: &mut Functions,
+) -> Vec<FileHook> {
+    let unknown = probe.ret && !probe.at_exits();
+    let unknown = unknown.then_some("its return instructions are not known");
+    let sites = site::sites(probe);
+    let hooks = sites.iter().filter_map(|site| {
+        let path = site.path()?;
+        let function = functions.at(path, site.offset());
+        let named = name.map(str::to_owned).or(function.name);
+        Some(FileHook {
+            path: path.to_owned(),
+            offset: site.offset(),
+            name: named.unwrap_or_else(|| format!("offset {:#x}", site.offset())),
+            unknown,
+            size: function.size,
+            distance: function.distance,
+            handler,
+            cookie: site.cookie,
+        })
+    });
+    hooks.collect()
+}
+
+/// The functions of files.
+#[derive(Default)]
+struct Functions(HashMap<String, Option<DebugFile>>);
+
+impl Functions {
+    /// The function at an offset.
+    fn at(&mut self, path: &str, offset: u64) -> FunctionAt {
+        let file = self.0.entry(path.to_owned());
+        let file =
+            file.or_insert_with(|| DebugFile::open(Path::new(path), &SearchPaths::from_env()).ok());
+        let found = file.as_ref().and_then(|file| {
+            let address = file.image().address_of_offset(offset)?;
+            file.symbols().function_at(address)
+        });
+        let Some((symbol, distance)) = found else {
+            return FunctionAt {
+                name: None,
+                size: 1,
+                distance: 0,
+            };
+        };
+        let short = spile_debuginfo::demangle::short_name(symbol.name);
+        FunctionAt {
+            name: Some(short.unwrap_or_else(|| symbol.name.to_owned())),
+            size: symbol.size.max(distance + 1),
+            distance,
+        }
+    }
+}
+
+/// The function at a place. Of code without a name nothing is known but that it is there.
+struct FunctionAt {
+    name: Option<String>,
+    size: u64,
+    /// The place's distance from its first byte.
+    distance: u64,
+}
+
+/// A hook with its place in the file.
+pub(super) type PlacedHook<'h> = (&'h FileHook, FunctionHook);
+
+/// The places that a process has in its memory, and the others.
+///
+/// # Errors
+/// The process has ended, or belongs to somebody else.
+pub(super) fn in_process(
+    pid: u32,
+    hooks: &[FileHook],
+) -> Result<(Vec<PlacedHook<'_>>, Vec<RefusedLocation>), Error> {
+    let maps = mappings(pid).map_err(|e| Error::NoProcess(pid, e))?;
+    let (mut placed, mut refused) = (Vec::new(), Vec::new());
+    for hook in hooks {
+        if let Some(why) = hook.unknown {
+            refused.push(hook.refused(why));
+            continue;
+        }
+        let contains = |start: u64, end: u64| (start..end).contains(&hook.offset);
+        let map = maps.iter().find(|m| {
+            m.executable && m.path == hook.path && contains(m.offset, m.offset + (m.end - m.start))
+        });
+        let Some(map) = map else {
+            refused.push(hook.refused(format!("process {pid} has not mapped it")));
+            continue;
+        };
+        placed.push((
+            hook,
+            FunctionHook {
+                address: map.start + (hook.offset - map.offset) - hook.distance,
+                size: hook.size,
+                offset: hook.distance,
+                handler: hook.handler,
+                cookie: hook.cookie,
+                reads: PtRegs::ALL,
+            },
+        ));
+    }
+    Ok((placed, refused))
+}
+
+/// Places that are named one by one in warnings.
+const NAMED: usize = 20;
+
+/// The warnings about places that are left out.
+pub(super) fn warnings(refused: &[RefusedLocation]) -> impl Iterator<Item = String> + '_ {
+    let named = refused.iter().take(NAMED);
+    let named = named.map(|place| format!("{}: {}; it is left out", place.location, place.why));
+    let others = refused.len().saturating_sub(NAMED);
+    named.chain((others > 0).then(|| format!("{others} more places are left out")))
+}
+
+/// The places that could not be hooked, with their reasons.
+pub(super) fn refused(
+    refusals: &[(u64, Refusal)],
+    hooks: &[PlacedHook<'_>],
+) -> Vec<RefusedLocation> {
+    let place = |(address, why): &(u64, Refusal)| {
+        let (hook, _) = hooks.iter().find(|(_, hook)| hook.place() == *address)?;
+        Some(hook.refused(why))
+    };
+    refusals.iter().filter_map(place).collect()
+}
