@@ -18,6 +18,8 @@ pub enum Error {
     Filtered,
     /// A thread did not stop within seconds: its number.
     Unstoppable(u32),
+    /// A command has threads before its program's first instruction.
+    Started,
     /// No instruction that calls the kernel was found in it.
     NoSystemCall,
     /// No free addresses within reach of the places.
@@ -55,6 +57,9 @@ impl fmt::Display for Error {
             }
             Error::Filtered => f.write_str("a filter restricts its system calls (seccomp)"),
             Error::Unstoppable(tid) => write!(f, "thread {tid} does not stop"),
+            Error::Started => f.write_str(
+                "its libraries have started threads before the program began: attach to it with -x",
+            ),
             Error::NoSystemCall => f.write_str("it has no instruction that calls the kernel"),
             Error::NoRoom => f.write_str("no free addresses within 2 GB of the places"),
             Error::Refused(all) => match all.first() {

@@ -31,6 +31,7 @@
 //! | `mapped` | maps the image there |
 //! | `processor` | instructions, registers and frames |
 //! | `attach` | attaches and detaches |
+//! | `start` | lets a command run to its program's first instruction |
 
 #![cfg_attr(not(test), warn(clippy::cast_lossless))]
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
@@ -46,9 +47,11 @@ mod process;
 mod processor;
 mod ptrace;
 mod remote;
+mod start;
 mod threads;
 
 pub use attach::{Attached, attach, attach_at_start};
 pub use error::{Error, Refusal};
 pub use image::{AreaAccess, FunctionHook, ImageArea, ProcessImage, RecordSlots};
 pub use processor::registers::PtRegs;
+pub use start::run_to_entry;

@@ -83,11 +83,11 @@ pub(crate) struct Cli {
     /// Set the size of the output buffer in megabytes
     #[arg(short = 's', value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=2048))]
     pub buffer_mb: Option<u32>,
-    /// Run handlers in the kernel, or in the target's process, which needs no privilege
+    /// Run handlers in the kernel, or in the target's process, which needs no privilege; by default in the kernel where the user may
     #[arg(
         long,
         value_name = "HOST",
-        default_value = "kernel",
+        default_value = "auto",
         hide_default_value = true
     )]
     pub runtime: Runtime,
@@ -222,8 +222,10 @@ impl Cli {
 /// What runs the session's compiled handlers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Runtime {
-    // SystemTap's other name is that of its smaller eBPF back-end.
+    /// The kernel with privileges, or without a target; otherwise its process.
     #[default]
+    Auto,
+    // SystemTap's other name is that of its smaller eBPF back-end.
     #[value(alias = "bpf")]
     Kernel,
     Process,
@@ -233,7 +235,7 @@ impl Runtime {
     /// The compiler's host.
     pub(crate) fn host(self) -> HostKind {
         match self {
-            Runtime::Kernel => HostKind::Kernel,
+            Runtime::Auto | Runtime::Kernel => HostKind::Kernel,
             Runtime::Process => HostKind::Process,
         }
     }
@@ -278,11 +280,11 @@ pub(crate) struct Lsp {
     /// Set a limit, e.g. MAXMAPENTRIES=10000
     #[arg(short = 'D', value_name = "NAME=VALUE")]
     pub defines: Vec<String>,
-    /// Run handlers in the kernel, or in the target's process, which needs no privilege
+    /// Run handlers in the kernel, or in the target's process, which needs no privilege; by default in the kernel where the user may
     #[arg(
         long,
         value_name = "HOST",
-        default_value = "kernel",
+        default_value = "auto",
         hide_default_value = true
     )]
     pub runtime: Runtime,

@@ -132,6 +132,7 @@ fn options() -> Result<Options, ExitCode> {
     let mut cli: Cli = parse(line.args)?;
     cli.interactive = line.interactive && script_file.is_none();
     cli.script_file = script_file;
+    passes::choose_runtime(&mut cli);
     Ok(Options {
         cli,
         notes: line.notes,

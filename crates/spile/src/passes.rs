@@ -20,12 +20,13 @@ use std::rc::Rc;
 use spile_bpf::object::elf::MapSpec;
 use spile_cast::Cast;
 use spile_ir::{HostKind, ProgramFacts};
+use spile_kernel::features::{self, Availability, Feature};
 use spile_kernel::{process, resources};
 use spile_runtime::io::child::WatchedProcess;
 use spile_runtime::load::map_prealloc::PremadeMaps;
 use spile_runtime::session;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, Runtime};
 use crate::report::{Failure, Stopwatch, fail, print_stderr, print_stdout};
 use crate::{list, machine};
 use analyse::{analyse, check_types, counts, report_unused_parts};
@@ -197,6 +198,19 @@ fn begin_early(cli: &Cli) -> Option<WatchedProcess> {
         process::spawn_masked(machine::preread);
     }
     held
+}
+
+/// Decides what runs the handlers of a session with a target, if the command line does not.
+pub(crate) fn choose_runtime(cli: &mut Cli) {
+    let has_target = cli.command.is_some() || cli.pid.is_some();
+    // Who may not use BPF may not ask what it can do.
+    if cli.runtime == Runtime::Auto
+        && has_target
+        && is_session(cli)
+        && matches!(features::has(Feature::Bpf), Availability::Unknown(_))
+    {
+        cli.runtime = Runtime::Process;
+    }
 }
 
 /// Whether compiled handlers run in the kernel.

@@ -9,6 +9,9 @@ pub(crate) use libc::user_regs_struct as Registers;
 /// The instruction that calls the kernel.
 pub(crate) const KERNEL_CALL: [u8; 2] = [0x0f, 0x05];
 
+/// The instruction of a breakpoint. A thread that ran it stands behind it.
+pub(crate) const BREAKPOINT: [u8; 1] = [0xcc];
+
 /// The highest error number of the kernel.
 const ERRORS: u64 = 4095;
 

@@ -198,6 +198,12 @@ impl WatchedProcess {
         self.child
     }
 
+    /// Kills a command, which stands at its `execve`: the session cannot start.
+    pub fn kill(&self) {
+        // It may have ended.
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+
     /// Kills a command that was never released, or asks a running one to end; reaps it if it has
     /// ended.
     pub fn stop(&mut self) {

@@ -59,6 +59,9 @@ impl Session {
         {
             done = backend.watch_command(watched.pid().unsigned_abs());
         }
+        if done.is_err() {
+            watched.kill();
+        }
         watched.resume();
         done
     }

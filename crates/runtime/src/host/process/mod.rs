@@ -8,10 +8,12 @@
 //! |---|---|
 //! | `image` | the image of an object, and its tables for the controller |
 //! | `places` | the functions to hook, and where a process has them |
+//! | `semaphores` | raises the semaphores of markers |
 //! | `wakeup` | tells the event loop that records wait |
 
 mod image;
 mod places;
+mod semaphores;
 mod wakeup;
 
 use std::os::fd::BorrowedFd;
@@ -22,6 +24,7 @@ use spile_inject::{Attached, FunctionHook, ProcessImage};
 use spile_ir::Program;
 use spile_native::ring::SharedRing;
 
+use crate::attach::site::RefusedLocation;
 use crate::error::Error;
 use crate::host::{Backend, Host, HostLosses, SessionHost, StartParams, Started};
 use crate::io::output;
@@ -31,6 +34,7 @@ use crate::shared::init;
 use crate::shared::kernel_state::KernelState;
 use image::SharedImage;
 use places::FileHook;
+use semaphores::Semaphores;
 use wakeup::Wakeup;
 
 /// The processes that a session follows, and the object that they are to run.
@@ -71,6 +75,7 @@ impl Host for ProcessHost<'_> {
             image,
             hooks,
             attached: Vec::new(),
+            semaphores: Vec::new(),
             kinds: Vec::new(),
             quiet: options.quiet,
         };
@@ -90,6 +95,7 @@ struct ProcessBackend {
     image: Rc<SharedImage>,
     hooks: Vec<FileHook>,
     attached: Vec<Attached>,
+    semaphores: Vec<Semaphores>,
     ring: Option<SharedRing>,
     wakeup: Option<Wakeup>,
     /// What was attached, one line for each process.
@@ -97,29 +103,54 @@ struct ProcessBackend {
     quiet: bool,
 }
 
+fn semaphore_error(e: std::io::Error) -> Error {
+    Error::System("the semaphores of markers", e)
+}
+
 /// How to get into a process.
 type EnterFn = fn(u32, &ProcessImage<'_>, &[FunctionHook]) -> Result<Attached, spile_inject::Error>;
 
 impl ProcessBackend {
+    fn raise(&mut self) -> Result<(), Error> {
+        let mut all = self.semaphores.iter_mut();
+        all.try_for_each(Semaphores::raise).map_err(semaphore_error)
+    }
+
     /// Hooks the places that a process has.
     fn enter(&mut self, pid: u32, enter: EnterFn) -> Result<(), Error> {
         let (hooks, mut refused) = places::in_process(pid, &self.hooks)?;
         let addresses: Vec<_> = hooks.iter().map(|(_, hook)| *hook).collect();
         if !addresses.is_empty() {
             let areas = self.image.areas();
-            let attached = enter(pid, &self.image.injected(&areas), &addresses);
-            let attached = attached.map_err(|e| Error::Enter(pid, e.to_string()))?;
+            let attached = match enter(pid, &self.image.injected(&areas), &addresses) {
+                Ok(attached) => attached,
+                Err(spile_inject::Error::Refused(all)) => {
+                    refused.extend(places::refused(&all, &hooks));
+                    return self.report(pid, &refused);
+                }
+                Err(e) => return Err(Error::Enter(pid, e.to_string())),
+            };
             refused.extend(places::refused(attached.refused(), &hooks));
             let text = format!("process {pid}: {} places by jumps", attached.hooked());
             self.kinds.push(text);
             self.attached.push(attached);
+            let words = places::semaphores(&hooks);
+            if !words.is_empty() {
+                let opened = Semaphores::new(pid, words).map_err(semaphore_error)?;
+                self.semaphores.push(opened);
+            }
         }
+        self.report(pid, &refused)
+    }
+
+    /// Warns of places that are left out. None at all is an error.
+    fn report(&self, pid: u32, refused: &[RefusedLocation]) -> Result<(), Error> {
         if let (true, Some(first)) = (self.attached.is_empty(), refused.first()) {
             let text = format!("{}: {}", first.location, first.why);
             return Err(Error::Enter(pid, text));
         }
         if !self.quiet {
-            places::warnings(&refused).for_each(|text| output::warn(&text));
+            places::warnings(refused).for_each(|text| output::warn(&text));
         }
         Ok(())
     }
@@ -131,11 +162,17 @@ impl Backend for ProcessBackend {
     }
 
     fn attach_visible(&mut self, _: &Program, _: &Rc<Signals>) -> Result<Option<String>, Error> {
+        self.raise()?;
         Ok(None)
     }
 
     fn watch_command(&mut self, pid: u32) -> Result<(), Error> {
-        self.enter(pid, spile_inject::attach_at_start)
+        if places::are_missing(pid, &self.hooks)? {
+            let stood = spile_inject::run_to_entry(pid);
+            stood.map_err(|e| Error::Enter(pid, e.to_string()))?;
+        }
+        self.enter(pid, spile_inject::attach_at_start)?;
+        self.raise()
     }
 
     fn watch_executed(&mut self, _: u32, _: u64) -> Result<(), Error> {
@@ -155,6 +192,7 @@ impl Backend for ProcessBackend {
     }
 
     fn detach(&mut self) {
+        self.semaphores.iter_mut().for_each(Semaphores::lower);
         for attached in self.attached.drain(..) {
             // A process that has ended, or cannot be stopped, has nothing that could be removed.
             let _ = attached.detach();

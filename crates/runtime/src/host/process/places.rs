@@ -1,6 +1,6 @@
 //! The places to hook: in files, by the object; in a process, by its mappings.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use spile_bpf::compiled::{Attach, Object, ProgramInfo};
 use spile_debuginfo::{DebugFile, SearchPaths};
 use spile_inject::{FunctionHook, PtRegs, Refusal};
 use spile_ir::{CodeProbe, Program};
-use spile_kernel::process::mappings;
+use spile_kernel::process::{Mapping, mappings};
 
 use super::image::SharedImage;
 use crate::attach::site::{self, RefusedLocation};
@@ -27,6 +27,8 @@ pub(super) struct FileHook {
     /// Bytes of the function, and the place's distance from its first one.
     size: u64,
     distance: u64,
+    /// The marker's semaphore, by its distance in memory from the place.
+    semaphore: Option<i64>,
     /// Offset of the handler in the image.
     handler: u64,
     cookie: u64,
@@ -103,6 +105,7 @@ fn of_probe(
             unknown,
             size: function.size,
             distance: function.distance,
+            semaphore: functions.between(path, site.offset(), site.semaphore()),
             handler,
             cookie: site.cookie,
         })
@@ -115,12 +118,22 @@ fn of_probe(
 struct Functions(HashMap<String, Option<DebugFile>>);
 
 impl Functions {
+    fn file(&mut self, path: &str) -> Option<&DebugFile> {
+        let file = self.0.entry(path.to_owned());
+        let open = || DebugFile::open(Path::new(path), &SearchPaths::from_env()).ok();
+        file.or_insert_with(open).as_ref()
+    }
+
+    /// The distance in memory from an offset to that of a semaphore, which is 0 for none.
+    fn between(&mut self, path: &str, offset: u64, semaphore: u64) -> Option<i64> {
+        let image = self.file(path).filter(|_| semaphore != 0)?.image();
+        let [from, to] = [offset, semaphore].map(|offset| image.address_of_offset(offset));
+        Some(to?.wrapping_sub(from?).cast_signed())
+    }
+
     /// The function at an offset.
     fn at(&mut self, path: &str, offset: u64) -> FunctionAt {
-        let file = self.0.entry(path.to_owned());
-        let file =
-            file.or_insert_with(|| DebugFile::open(Path::new(path), &SearchPaths::from_env()).ok());
-        let found = file.as_ref().and_then(|file| {
+        let found = self.file(path).and_then(|file| {
             let address = file.image().address_of_offset(offset)?;
             file.symbols().function_at(address)
         });
@@ -151,6 +164,22 @@ struct FunctionAt {
 /// A hook with its place in the file.
 pub(super) type PlacedHook<'h> = (&'h FileHook, FunctionHook);
 
+/// Whether a mapping has the code of a place.
+fn has(map: &Mapping, hook: &FileHook) -> bool {
+    let offsets = map.offset..map.offset + (map.end - map.start);
+    map.executable && map.path == hook.path && offsets.contains(&hook.offset)
+}
+
+/// Whether places are in files that a process has not mapped yet.
+///
+/// # Errors
+/// The process has ended, or belongs to somebody else.
+pub(super) fn are_missing(pid: u32, hooks: &[FileHook]) -> Result<bool, Error> {
+    let maps = mappings(pid).map_err(|e| Error::NoProcess(pid, e))?;
+    let is_missing = |hook: &FileHook| !maps.iter().any(|map| has(map, hook));
+    Ok(hooks.iter().any(is_missing))
+}
+
 /// The places that a process has in its memory, and the others.
 ///
 /// # Errors
@@ -166,10 +195,7 @@ pub(super) fn in_process(
             refused.push(hook.refused(why));
             continue;
         }
-        let contains = |start: u64, end: u64| (start..end).contains(&hook.offset);
-        let map = maps.iter().find(|m| {
-            m.executable && m.path == hook.path && contains(m.offset, m.offset + (m.end - m.start))
-        });
+        let map = maps.iter().find(|map| has(map, hook));
         let Some(map) = map else {
             refused.push(hook.refused(format!("process {pid} has not mapped it")));
             continue;
@@ -187,6 +213,13 @@ pub(super) fn in_process(
         ));
     }
     Ok((placed, refused))
+}
+
+/// The addresses of the semaphores of these places.
+pub(super) fn semaphores(hooks: &[PlacedHook<'_>]) -> BTreeSet<u64> {
+    let address =
+        |(hook, placed): &PlacedHook<'_>| Some(placed.place().wrapping_add_signed(hook.semaphore?));
+    hooks.iter().filter_map(address).collect()
 }
 
 /// Places that are named one by one in warnings.
