@@ -82,6 +82,8 @@ pub enum Refusal {
     NoCode,
     /// Bytes that are no instruction.
     Invalid,
+    /// A breakpoint of the kernel or a debugger.
+    Breakpoint,
     /// The function is shorter than a jump.
     Short,
     /// Code jumps to an instruction that the jump would replace.
@@ -103,6 +105,7 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Refusal::NoCode => "there is no code",
             Refusal::Invalid => "it is no valid instruction",
+            Refusal::Breakpoint => "somebody else has a breakpoint there",
             Refusal::Short => "the function is shorter than a jump",
             Refusal::JumpedTo => "code jumps into the instructions that the jump replaces",
             Refusal::Call => "there is a call in the instructions that the jump replaces",

@@ -131,10 +131,11 @@ fn forward(
         if next.is_invalid() {
             return Err(Refusal::Invalid);
         }
-        if next.ip() >= behind && !is_padding(next) {
-            return Err(Refusal::Short);
+        match (next.ip() < behind, is_padding(next)) {
+            (false, false) => return Err(Refusal::Short),
+            (false, true) => {}
+            (true, _) => may_move(next)?,
         }
-        may_move(next)?;
         if next.next_ip() >= all[begin].ip() + JUMP {
             return Ok((begin, index + 1));
         }
@@ -178,9 +179,11 @@ fn may_move(instruction: &Instruction) -> Result<(), Refusal> {
                 Refusal::Call
             })
         }
-        FlowControl::Interrupt if instruction.mnemonic() != Mnemonic::Int3 => {
-            Err(Refusal::SystemCall)
+        // It replaces another instruction, and whoever set it knows this address only.
+        FlowControl::Interrupt if instruction.mnemonic() == Mnemonic::Int3 => {
+            Err(Refusal::Breakpoint)
         }
+        FlowControl::Interrupt => Err(Refusal::SystemCall),
         FlowControl::XbeginXabortXend => Err(Refusal::Immovable),
         _ => Ok(()),
     }
@@ -363,6 +366,16 @@ mod tests {
         fn copied(&self, to: u64) -> Result<Copied, Refusal> {
             self.around(to, |_| Ok(Vec::new()))
         }
+    }
+
+    #[test]
+    fn breakpoints_stay_where_they_are() {
+        // int3 in place of push %rbp; mov %rsp,%rbp; sub $16,%rsp
+        let code = [0xcc, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0xc3];
+        assert_eq!(refusal(&code), Some(Refusal::Breakpoint));
+        // Behind a function it is padding.
+        let code = [0x31, 0xc0, 0xc3, 0xcc, 0xcc, 0xcc];
+        assert_eq!(displaced(0x1000, 3, &code).unwrap().end(), 0x1005);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::shared::maps::{ByteTable, Entries, HostTables, SectionRunner};
 use crate::shared::state::{HostMemory, StateMemory};
 
 /// Bytes of the stack that handlers of a thread run on. A signal can run its own handler on it.
-const STACK: usize = 64 << 10;
+const STACK: usize = 256 << 10;
 
 /// The image of an object.
 pub(super) struct SharedImage {
