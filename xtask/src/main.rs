@@ -17,7 +17,7 @@ mod recording;
 mod soak;
 
 const USAGE: &str = "\
-usage: cargo xtask bench [start] [hits] [calls] [exact] [stress] [markers] [keys] [nginx] [profile] [samples] [floor] [system]
+usage: cargo xtask bench [start] [hits] [calls] [exact] [stress] [markers] [keys] [process] [nginx] [profile] [samples] [floor] [system]
        cargo xtask dist [--no-packages] [--vm] [--in FOLDER]...
        cargo xtask fuzz [--debuginfo] [--minutes N | --seconds N] [--seed S]
        cargo xtask performance

@@ -18,6 +18,7 @@ mod keys;
 mod markers;
 mod nginx;
 mod peers;
+mod process;
 mod profile;
 mod stress;
 mod system;
@@ -65,6 +66,9 @@ pub fn run(parts: &[String]) {
     }
     if wants("keys") {
         crate::keys::run();
+    }
+    if wants("process") {
+        crate::process::run();
     }
     // These take minutes, and need programs that few machines have.
     if parts.iter().any(|p| p == "nginx") {
