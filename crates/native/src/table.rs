@@ -356,8 +356,6 @@ impl Table {
         let live = used.iter().filter(|used| **used).count();
         for (word, value) in [
             (words::GIVEN, given),
-            // `give` counts down.
-            (words::LIVE, given),
             (words::FREE_FIRST, 0),
             (words::FREE_LAST, 0),
         ] {
@@ -366,7 +364,8 @@ impl Table {
         for number in (1..=given).filter(|number| !used[*number]) {
             self.give(number)?;
         }
-        debug_assert_eq!(self.own(words::LIVE)?.load(Ordering::Relaxed), live as u64);
+        // Giving back counts down.
+        self.own(words::LIVE)?.store(live as u64, Ordering::Relaxed);
         drop(held);
         Ok(true)
     }

@@ -93,6 +93,8 @@ fn words_that_change_meanwhile_are_safe() {
     let words = memory.words();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
+        // The other thread ends even if this one panics.
+        let _ends = Ends(&done);
         scope.spawn(|| {
             let mut random = Random(2);
             while !done.load(Ordering::Relaxed) {
@@ -106,6 +108,14 @@ fn words_that_change_meanwhile_are_safe() {
             world.image.recover_dead(|_| false);
             use_all(&world, &mut random);
         }
-        done.store(true, Ordering::Relaxed);
     });
+}
+
+/// Sets a flag when it is dropped.
+struct Ends<'f>(&'f std::sync::atomic::AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
