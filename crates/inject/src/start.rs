@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::error::Error;
 use crate::process::{Memory, threads};
-use crate::processor::registers::BREAKPOINT;
+use crate::processor::registers::{BREAKPOINT, back_to_breakpoint};
 use crate::ptrace::{self, Stop};
 
 /// The entry in the auxiliary vector that has the address of the program's first instruction.
@@ -43,8 +43,7 @@ fn stand_at(pid: u32, entry: u64) -> Result<(), Error> {
             // The breakpoint, or that of another `execve`.
             Ok(Stop::Signal(libc::SIGTRAP)) => {
                 let mut registers = ptrace::registers(pid).map_err(traced())?;
-                if registers.rip == entry + BREAKPOINT.len() as u64 {
-                    registers.rip = entry;
+                if back_to_breakpoint(&mut registers, entry) {
                     ptrace::set_registers(pid, &registers).map_err(traced())?;
                 }
                 return Ok(());

@@ -12,6 +12,15 @@ pub(crate) const KERNEL_CALL: [u8; 2] = [0x0f, 0x05];
 /// The instruction of a breakpoint. A thread that ran it stands behind it.
 pub(crate) const BREAKPOINT: [u8; 1] = [0xcc];
 
+/// Sets a thread that stands behind the breakpoint at an address back in front of it; false if it stands elsewhere.
+pub(crate) fn back_to_breakpoint(registers: &mut Registers, at: u64) -> bool {
+    let stands = registers.rip == at + BREAKPOINT.len() as u64;
+    if stands {
+        registers.rip = at;
+    }
+    stands
+}
+
 /// The highest error number of the kernel.
 const ERRORS: u64 = 4095;
 
