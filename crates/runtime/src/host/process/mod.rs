@@ -130,11 +130,11 @@ impl ProcessBackend {
                 }
                 Err(e) => return Err(Error::Enter(pid, e.to_string())),
             };
+            let words = places::semaphores(&hooks, attached.refused());
             refused.extend(places::refused(attached.refused(), &hooks));
             let text = format!("process {pid}: {} places by jumps", attached.hooked());
             self.kinds.push(text);
             self.attached.push(attached);
-            let words = places::semaphores(&hooks);
             if !words.is_empty() {
                 let opened = Semaphores::new(pid, words).map_err(semaphore_error)?;
                 self.semaphores.push(opened);
@@ -143,9 +143,10 @@ impl ProcessBackend {
         self.report(pid, &refused)
     }
 
-    /// Warns of places that are left out. None at all is an error.
+    /// Warns of places that are left out. None at all is an error, unless all are optional.
     fn report(&self, pid: u32, refused: &[RefusedLocation]) -> Result<(), Error> {
-        if let (true, Some(first)) = (self.attached.is_empty(), refused.first()) {
+        let is_wanted = self.attached.is_empty() && !places::are_optional(&self.hooks);
+        if let (true, Some(first)) = (is_wanted, refused.first()) {
             let text = format!("{}: {}", first.location, first.why);
             return Err(Error::Enter(pid, text));
         }
@@ -153,6 +154,13 @@ impl ProcessBackend {
             places::warnings(refused).for_each(|text| output::warn(&text));
         }
         Ok(())
+    }
+}
+
+/// Whatever ends the session, the processes have no hooks afterwards.
+impl Drop for ProcessBackend {
+    fn drop(&mut self) {
+        self.detach();
     }
 }
 

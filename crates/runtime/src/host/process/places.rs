@@ -7,7 +7,7 @@ use std::path::Path;
 use spile_bpf::compiled::{Attach, Object, ProgramInfo};
 use spile_debuginfo::{DebugFile, SearchPaths};
 use spile_inject::{FunctionHook, PtRegs, Refusal};
-use spile_ir::{CodeProbe, Program};
+use spile_ir::{CodeProbe, OptionalSites, Program};
 use spile_kernel::process::{Mapping, mappings};
 
 use super::image::SharedImage;
@@ -24,6 +24,9 @@ pub(super) struct FileHook {
     name: String,
     /// Why it cannot be hooked in any process.
     unknown: Option<&'static str>,
+    /// The only process that the script means.
+    process: Option<u32>,
+    optional: bool,
     /// Bytes of the function, and the place's distance from its first one.
     size: u64,
     distance: u64,
@@ -103,6 +106,8 @@ fn of_probe(
             offset: site.offset(),
             name: named.unwrap_or_else(|| format!("offset {:#x}", site.offset())),
             unknown,
+            process: probe.pid,
+            optional: probe.optional_sites == OptionalSites::All,
             size: function.size,
             distance: function.distance,
             semaphore: functions.between(path, site.offset(), site.semaphore()),
@@ -195,6 +200,11 @@ pub(super) fn in_process(
             refused.push(hook.refused(why));
             continue;
         }
+        if let Some(other) = hook.process.filter(|process| *process != pid) {
+            refused
+                .push(hook.refused(format!("it is of process {other}, and the target is {pid}")));
+            continue;
+        }
         let map = maps.iter().find(|map| has(map, hook));
         let Some(map) = map else {
             refused.push(hook.refused(format!("process {pid} has not mapped it")));
@@ -215,11 +225,18 @@ pub(super) fn in_process(
     Ok((placed, refused))
 }
 
-/// The addresses of the semaphores of these places.
-pub(super) fn semaphores(hooks: &[PlacedHook<'_>]) -> BTreeSet<u64> {
+/// Whether the script can do without any of them.
+pub(super) fn are_optional(hooks: &[FileHook]) -> bool {
+    hooks.iter().all(|hook| hook.optional)
+}
+
+/// The addresses of the semaphores of these places, except for those that could not be hooked.
+pub(super) fn semaphores(hooks: &[PlacedHook<'_>], refused: &[(u64, Refusal)]) -> BTreeSet<u64> {
+    let is_hooked = |placed: &FunctionHook| refused.iter().all(|(at, _)| *at != placed.place());
+    let hooked = hooks.iter().filter(|(_, placed)| is_hooked(placed));
     let address =
         |(hook, placed): &PlacedHook<'_>| Some(placed.place().wrapping_add_signed(hook.semaphore?));
-    hooks.iter().filter_map(address).collect()
+    hooked.filter_map(address).collect()
 }
 
 /// Places that are named one by one in warnings.
