@@ -1,6 +1,6 @@
 //! The target machine as values: the compiler asks no system. The caller fills this in
-//! (`crates/spile/src/machine.rs` for the running kernel); where processes are the host, it is [`Target::process`]. The object and its contract with the
-//! loader are in [`crate::compiled`].
+//! (`crates/spile/src/machine.rs` for the running kernel). Where processes are the host, it is [`Target::process`]. The
+//! object and its contract with the loader are in [`crate::compiled`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem::offset_of;
@@ -98,7 +98,7 @@ pub struct KernelOffsets {
     pub task_exec_id: Option<u32>,
     pub mm_arg_start: Option<u32>,
     pub mm_arg_end: Option<u32>,
-    /// The ways to the numbers of the current task that [`KernelOffsets::number`] gives, but for its own ids.
+    /// The ways to numbers of the current task, other than its own ids. [`KernelOffsets::number`] gives both.
     pub numbers: HashMap<TaskNumber, NumberPath>,
     /// `thread_info.status` in task_struct, if the processor has 32-bit system calls that it marks there.
     pub task_ti_status: Option<u32>,

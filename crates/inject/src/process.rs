@@ -2,9 +2,11 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
 use spile_cast::Cast;
+use spile_kernel::process::file_identity;
 
 use crate::error::Error;
 use crate::processor::TASK_SIZE;
@@ -97,22 +99,14 @@ impl ProcessFacts {
             let text = behind.split_whitespace().nth(n)?;
             text.parse().ok()
         };
-        let program = fs::metadata(format!("/proc/{pid}/exe"));
-        let program = program.map_or([0; 2], |file| [device(file.dev()), file.ino()]);
+        let program = file_identity(Path::new(&format!("/proc/{pid}/exe")));
         ProcessFacts {
             clock: clock.unwrap_or(0),
             task_size: TASK_SIZE,
             arguments: [0, 1].map(|n| field(ProcessFacts::ARGUMENTS + n).unwrap_or(0)),
-            program,
+            program: program.map_or([0; 2], |(device, inode)| [device, inode]),
         }
     }
-}
-
-/// A device's number as the kernel has it.
-fn device(of: u64) -> u64 {
-    /// Width of the minor part.
-    const MINOR: u32 = 20;
-    u64::from(rustix::fs::major(of)) << MINOR | u64::from(rustix::fs::minor(of))
 }
 
 /// Its threads.

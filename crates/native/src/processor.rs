@@ -33,7 +33,7 @@ pub(crate) const SYSTEM_CALL: [u8; 32] = [
 #[cfg(target_arch = "x86_64")]
 pub unsafe fn enter(code: usize, record: usize, context: *mut u64) -> u64 {
     let result;
-    // SAFETY: the caller's promise; the code has the C convention but for r15, which is put back.
+    // SAFETY: the caller's promise; the code has the C convention, and r15, which has the record, is put back.
     unsafe {
         std::arch::asm!(
             "xchg r15, r13",

@@ -14,21 +14,25 @@ const DORMANT_CALLS: &str = "100000";
 /// Calls that enter the kernel.
 const ACTIVE_CALLS: &str = "200";
 
-/// Builds the workload and measures.
-pub(crate) fn run() {
+/// Builds the workload; `None` without a C compiler.
+pub(crate) fn workload() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = crate::peers::built("bench-markers");
     let built = Command::new("cc")
-        .args(["-O2", "-I"])
+        .args(["-O2", "-g", "-I"])
         .arg(root.join("../../include"))
         .arg(root.join("programs/markers.c"))
         .arg("-o")
         .arg(&program)
         .status();
-    if !built.is_ok_and(|s| s.success()) {
-        eprintln!("markers: no C compiler");
-        return;
-    }
+    built.is_ok_and(|s| s.success()).then_some(program)
+}
+
+/// Builds the workload and measures.
+pub(crate) fn run() {
+    let Some(program) = workload() else {
+        return eprintln!("markers: no C compiler");
+    };
     bytes(&program);
     dormant(&program);
     active(&program);
@@ -107,7 +111,7 @@ fn dormant(program: &Path) {
     }
 }
 
-fn least(values: &[f64]) -> f64 {
+pub(crate) fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 

@@ -1,11 +1,10 @@
 //! Handlers in the process beside those in the kernel: what a hit adds to a call, and what a session takes from start to end.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 use crate::peers::built;
-use crate::{median, millis};
+use crate::{markers, median, millis};
 
 /// Default number of rounds; `SPILE_ROUNDS` overrides it.
 const ROUNDS: usize = 10;
@@ -48,18 +47,9 @@ const SUM: &str = "global s probe end { if (!@count(s)) error(\"no hit\") }";
 
 /// Measures.
 pub(crate) fn run() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = built("bench-markers");
-    let compiled = Command::new("cc")
-        .args(["-O2", "-g", "-I"])
-        .arg(root.join("../../include"))
-        .arg(root.join("programs/markers.c"))
-        .arg("-o")
-        .arg(&program)
-        .status();
-    if !compiled.is_ok_and(|s| s.success()) {
+    let Some(program) = markers::workload() else {
         return eprintln!("process: no C compiler");
-    }
+    };
     let rounds = crate::profile::env_number("SPILE_ROUNDS", ROUNDS);
     println!("\nwhat a hit adds to a call, least and median of {rounds} rounds, ns");
     println!("{:<40} {:>20} {:>20}", "", "process", "kernel");
@@ -74,10 +64,8 @@ pub(crate) fn run() {
                 row.push(workload(&with, &path, mode, calls) - plain);
             }
         }
-        let [process, kernel] = rows.map(|row| {
-            let least = row.iter().copied().fold(f64::INFINITY, f64::min);
-            format!("{least:>9.1} {:>9.1}", median(row))
-        });
+        let [process, kernel] =
+            rows.map(|row| format!("{:>9.1} {:>9.1}", markers::least(&row), median(row)));
         println!("{name:<40} {process:>20} {kernel:>20}");
     }
     println!(

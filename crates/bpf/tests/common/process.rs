@@ -5,15 +5,13 @@
 #![allow(dead_code)]
 
 use std::cell::Cell;
-use std::io;
 use std::os::fd::AsFd;
 
 use spile_bpf::object::elf::{MapSpec, MapType, ObjectSpec};
 use spile_layout::{THREAD_RECORDS, ThreadRecord};
 use spile_native::image::{HostImage, ImageSpec, SharedTableKind, SharedTableSpec};
 use spile_native::processor::enter;
-use spile_native::table::Table;
-use spile_runtime::shared::maps::{ByteTable, Entries};
+use spile_runtime::shared::maps::ByteTable;
 use spile_runtime::shared::state::HostMemory;
 
 thread_local! {
@@ -107,7 +105,7 @@ impl Process {
 
     /// A map as the controller's table.
     pub(crate) fn table(&self, name: &str) -> Box<dyn ByteTable> {
-        Box::new(Elements(self.0.table(name).expect("a table")))
+        Box::new(self.0.table(name).expect("a table"))
     }
 
     /// A descriptor that maps an array, and where the array begins.
@@ -128,30 +126,5 @@ impl Process {
             assert!(!ring.is_damaged());
         }
         all
-    }
-}
-
-/// The elements of a table for the controller.
-struct Elements(Table);
-
-impl ByteTable for Elements {
-    fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        self.0.get(key)
-    }
-
-    fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {
-        self.0.set(key, value)
-    }
-
-    fn remove(&mut self, key: &[u8]) -> io::Result<()> {
-        self.0.remove(key)
-    }
-
-    fn entries(&mut self) -> io::Result<Entries> {
-        self.0.entries()
-    }
-
-    fn capacity(&self) -> usize {
-        self.0.capacity()
     }
 }

@@ -38,7 +38,7 @@ macro_rules! field {
 }
 pub(crate) use field;
 
-/// Registers that handlers change, but for those that are pushed.
+/// Registers that handlers change. Those that are pushed are not among them.
 const CHANGED: [(PtRegs, AsmRegister64); 7] = [
     (PtRegs::Rdx, rdx),
     (PtRegs::Rsi, rsi),

@@ -299,7 +299,7 @@ fn take_turns(a: &mut CodeAssembler, place: &Place, labels: &Labels) -> Result<(
     a.jmp(labels.turn)
 }
 
-/// Fills in a record, but for its owner and whether it is busy.
+/// Fills in a record. Its owner and whether it is busy stay.
 fn fill(a: &mut CodeAssembler, place: &Place) -> Result<(), IcedError> {
     let asked = [
         (libc::SYS_getpid, field!(tgid)),

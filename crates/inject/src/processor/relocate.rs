@@ -58,7 +58,7 @@ pub(crate) struct Copied {
     pub(crate) moves: Moves,
 }
 
-/// Reads the process's memory: so many bytes from an address on.
+/// Reads the process's memory, by its address and the number of bytes.
 pub(crate) type Read<'a> = &'a dyn Fn(u64, u64) -> Vec<u8>;
 
 /// A place in a function.

@@ -16,7 +16,7 @@ use super::inline::{calls, clear_registers, direct_calls, reached, shift_inst, s
 use crate::analysis::liveness::Liveness;
 use crate::*;
 
-/// Runs the pass on all kernel handlers; returns the numbers of those that had a call to flatten.
+/// Runs the pass on all kernel handlers. Returns the numbers of the handlers that it flattened.
 pub fn run(program: &mut Program) -> Vec<usize> {
     let todo: Vec<usize> = (0..program.handlers.len())
         .filter(|h| {

@@ -140,7 +140,7 @@ pub mod words {
     pub const LIVE: i16 = 8;
     /// How many elements of the memory were ever given out.
     pub const GIVEN: i16 = 16;
-    /// The first and the last of those that were given back, or 0.
+    /// The first element of the list of free ones, or 0. [`FREE_LAST`] is the last one.
     pub const FREE_FIRST: i16 = 24;
     /// See [`FREE_FIRST`].
     pub const FREE_LAST: i16 = 32;
