@@ -2,7 +2,8 @@
 //!
 //! Arguments are those of `cargo test`. With `--guests` the short run of `cargo xtask vm` goes on beside the
 //! tests, which mostly wait: it begins when they are built.
-//! A skipped test reports itself (`tests/testing`).
+//! A skipped test reports itself (`tests/testing`). Before the last line, the names of skipped tests and the
+//! beginnings of what failed tests print stand once more: a CI system may keep only the end of a long log.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
@@ -14,6 +15,9 @@ use crate::cargo;
 /// Prefix of the reason of a test that needs another kernel (`spile_testing::IN_A_GUEST`).
 const IN_A_GUEST: &str = "runs in a guest";
 
+/// Lines of the output of a failed test that are printed again.
+const REPEATED_LINES: usize = 12;
+
 /// The results of tests.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Counts {
@@ -23,11 +27,16 @@ struct Counts {
     in_a_guest: u64,
     /// Test programs without a result: they did not compile, or crashed.
     unfinished: u64,
+    /// Lines about tests that failed or were skipped.
+    remarks: Vec<String>,
+    /// How many more lines of a failed test's output belong into `remarks`.
+    to_repeat: usize,
 }
 
 impl Counts {
     /// Counts a line of the output of `cargo test`.
     fn line(&mut self, line: &str) {
+        self.remark(line);
         if let Some(result) = line.strip_prefix("test result: ") {
             let number = |what: &str| {
                 let mut parts = result.split([';', '.']).map(str::trim);
@@ -39,6 +48,22 @@ impl Counts {
             self.ignored += number(" ignored").unwrap_or(0);
         } else if line.starts_with("test ") && line.contains(&format!("ignored ({IN_A_GUEST}: ")) {
             self.in_a_guest += 1;
+        }
+    }
+
+    /// Keeps a line that says which test was skipped, or how one failed.
+    fn remark(&mut self, line: &str) {
+        if line.starts_with("---- ") {
+            self.to_repeat = REPEATED_LINES;
+        } else if line == "failures:" {
+            self.to_repeat = 0;
+        }
+        let skipped = line.starts_with("test ")
+            && line.contains(" ... ignored")
+            && !line.contains(IN_A_GUEST);
+        if skipped || (self.to_repeat > 0 && !line.trim().is_empty()) {
+            self.to_repeat = self.to_repeat.saturating_sub(1);
+            self.remarks.push(line.to_owned());
         }
     }
 
@@ -83,6 +108,9 @@ pub(crate) fn run(args: &[String]) {
         Some(ended) => guests_say(ended.unwrap_or_else(|_| Err("they panicked".into()))),
         None => (String::new(), true),
     };
+    for remark in &counts.remarks {
+        println!("{remark}");
+    }
     println!("{counts}{others}");
     if !(counts.all_passed() && well) {
         std::process::exit(1);
@@ -154,6 +182,34 @@ test result: FAILED. 20 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out;
         assert!(!counts.all_passed());
         let line = "tests: 21 passed, 1 skipped, 1 left to guests, 3 failed";
         assert_eq!(counts.to_string(), line);
+    }
+
+    #[test]
+    fn what_failed_and_what_was_skipped_is_repeated() {
+        let text = "\
+test a ... ignored (runs in a guest: kprobes)
+test b ... ignored (no privileges)
+test c ... FAILED
+
+failures:
+
+---- c stdout ----
+
+thread 'c' panicked at x.rs:1:
+left is not right
+
+failures:
+    c
+
+test result: FAILED. 0 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+        let expected = [
+            "test b ... ignored (no privileges)",
+            "---- c stdout ----",
+            "thread 'c' panicked at x.rs:1:",
+            "left is not right",
+        ];
+        assert_eq!(counts(text).remarks, expected);
     }
 
     #[test]
