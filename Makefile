@@ -51,7 +51,7 @@ build: rust
 
 # The same random inputs in each run: what fails is in the commit. `make test-all` has others each time.
 test: test-deps lint deny
-	PROPTEST_RNG_SEED=1 SPILE_FUZZ_SECONDS=30 $(CARGO) run -q -p xtask -- test --guests --workspace --no-fail-fast
+	PROPTEST_RNG_SEED=1 SPILE_FUZZ_SECONDS=10 $(CARGO) run -q -p xtask -- test --guests --workspace --no-fail-fast
 
 # Takes some hours: the long cases, all cases on the other kernels, mutants of the run-time library,
 # random scripts and sessions, and the packages.

@@ -51,7 +51,7 @@ impl Counts {
         }
     }
 
-    /// Keeps a line that says which test was skipped, or how one failed.
+    /// Keeps a line that says which test was skipped or tried again, or how one failed.
     fn remark(&mut self, line: &str) {
         if line.starts_with("---- ") {
             self.to_repeat = REPEATED_LINES;
@@ -61,7 +61,8 @@ impl Counts {
         let skipped = line.starts_with("test ")
             && line.contains(" ... ignored")
             && !line.contains(IN_A_GUEST);
-        if skipped || (self.to_repeat > 0 && !line.trim().is_empty()) {
+        let tried_again = line.starts_with("second try, under load: ");
+        if skipped || tried_again || (self.to_repeat > 0 && !line.trim().is_empty()) {
             self.to_repeat = self.to_repeat.saturating_sub(1);
             self.remarks.push(line.to_owned());
         }
@@ -189,6 +190,7 @@ test result: FAILED. 20 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out;
         let text = "\
 test a ... ignored (runs in a guest: kprobes)
 test b ... ignored (no privileges)
+second try, under load: d it took too long
 test c ... FAILED
 
 failures:
@@ -205,6 +207,7 @@ test result: FAILED. 0 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; 
 ";
         let expected = [
             "test b ... ignored (no privileges)",
+            "second try, under load: d it took too long",
             "---- c stdout ----",
             "thread 'c' panicked at x.rs:1:",
             "left is not right",

@@ -504,7 +504,7 @@ fn main() -> std::process::ExitCode {
         if let Some(name) = missing(&block.text) {
             let why = format!("`{}` names {name}, which does not exist", block.text);
             trials.push(spile_testing::trial(block.location, move || {
-                Err(Failed::from(why))
+                Err(Failed::from(why.clone()))
             }));
         }
     }

@@ -29,7 +29,7 @@ use generate::Script;
 use switches::Switches;
 
 /// Number of scripts of an ordinary run.
-const CASES: u64 = 400;
+const CASES: u64 = 240;
 /// Number of scripts of one trial: small enough for guests on a busy machine to report progress in
 /// time.
 const CHUNK: u64 = 20;
@@ -142,7 +142,7 @@ fn main() {
         let (on, done) = (on.clone(), done.clone());
         let seeds = from..(from + CHUNK).min(first + count);
         let name = format!("seeds::{from}");
-        trials.push(trial(name, move || chunk(seeds, &on, &done)));
+        trials.push(trial(name, move || chunk(seeds.clone(), &on, &done)));
     }
     let result = libtest_mimic::run(&args, trials);
     if !args.list {

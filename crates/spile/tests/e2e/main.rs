@@ -336,10 +336,10 @@ fn main() -> std::process::ExitCode {
             let trial = |name: String, case: Case| {
                 let (missing, why) = (missing.clone(), why.clone());
                 spile_testing::trial(name, move || {
-                    if let Some(missing) = missing {
+                    if let Some(missing) = missing.clone() {
                         missing.skip();
                     }
-                    if let Some(why) = why {
+                    if let Some(why) = &why {
                         spile_testing::skip(why);
                     }
                     run(&case)
