@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::table::{TextTable, clauses, paragraph, section};
+use super::table::{TextTable, clauses, paragraph, section, shorten};
 use super::units::{counted, percent, signed, time};
 use crate::model::Ns;
 use crate::system::{Cpu, Interrupt, InterruptKind, Process, ProcessPart, System};
@@ -168,7 +168,8 @@ fn sentences(functions: &[FunctionSum<'_>], system: &System, width: usize) -> St
         let text = format!(
             "{share} of {}: `{}` of {}, {doing}",
             counted(system.cpus.len() as u64, "processor"),
-            f.function,
+            // The table has all of it.
+            shorten(f.function, width / 2),
             f.process
         );
         paragraph(&text, "  ", width)
