@@ -1,4 +1,5 @@
-//! The clock of this process; and what the library's functions cost, with `--release -- --ignored --nocapture`.
+//! The clock of this process; and what the library's functions cost, with `SPILE_TURNS=20000` and `--release --
+//! --nocapture`. Without, each runs a few times.
 
 use std::time::Instant;
 
@@ -19,18 +20,18 @@ pub(crate) fn clock() -> u64 {
 
 /// The best of several rounds, in nanoseconds for each turn.
 fn nanoseconds(what: &str, mut turn: impl FnMut()) {
-    const TURNS: u32 = 20_000;
+    let turns = std::env::var("SPILE_TURNS").ok();
+    let turns: u32 = turns.and_then(|turns| turns.parse().ok()).unwrap_or(20);
     let round = |_| {
         let begin = Instant::now();
-        (0..TURNS).for_each(|_| turn());
-        begin.elapsed().as_secs_f64() * 1e9 / f64::from(TURNS)
+        (0..turns).for_each(|_| turn());
+        begin.elapsed().as_secs_f64() * 1e9 / f64::from(turns)
     };
     let best = (0..30).map(round).fold(f64::MAX, f64::min);
     println!("{what:<40} {best:>8.1} ns");
 }
 
 #[test]
-#[ignore = "it measures"]
 fn costs() {
     let world = World::new();
     let run = |name: &'static str, words: [u64; 5]| {
