@@ -178,11 +178,14 @@ pub(crate) fn function_rows(image: &Image, address: u64) -> Vec<UnwindRow> {
     rows.unwrap_or_default()
 }
 
-/// Start and end of the function, or the part of one, that an entry of the table describes.
-pub(crate) fn function_at(image: &Image, address: u64) -> Option<(u64, u64)> {
+/// Start and end of the function, or the part of one, that an entry of the table describes. The description of what a
+/// signal's handler returns to begins a byte in front of it: unwinders look for the byte before a return address.
+#[must_use]
+pub fn function_at(image: &Image, address: u64) -> Option<(u64, u64)> {
     with_header(image, address, |_, _, fde| {
         let start = fde.initial_address();
-        Some((start, start.checked_add(fde.len())?))
+        let end = start.checked_add(fde.len())?;
+        Some((start + u64::from(fde.is_signal_trampoline()), end))
     })
 }
 

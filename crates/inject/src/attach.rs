@@ -1,38 +1,39 @@
 //! Attaches hooks to a process, and detaches them.
 
-use std::ops::Range;
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, memfd_create};
 use spile_cast::Cast;
 
+use crate::displaced::{self, HookedPlaces};
 use crate::error::{Error, Refusal};
 use crate::image::{FunctionHook, ProcessImage};
 use crate::mapped::Mapper;
-use crate::place::Place;
-use crate::process::{Mapping, Memory, ProcessFacts, Status, mappings, traced_by};
-use crate::processor::relocate::{self, Displaced, FunctionPlace, Moves};
+use crate::place::{ENTRY_FILE, Place};
+use crate::process::{self, Mapping, Memory, ProcessFacts, Status, mappings, traced_by};
+use crate::processor::relocate::{self, Moves};
 use crate::processor::{entry, find, frames};
 use crate::ptrace;
 use crate::remote::{self, Remote};
 use crate::threads::Stopped;
 
-/// Room for the entry code of a hook, and for the routine that finds a record.
-const ENTRY: u64 = 640;
-/// A further handler of a place adds at most this.
-const CALL: u64 = 32;
+/// Room for the entry code of a place with one hook, and for the routine that finds a record.
+const ENTRY: u64 = 1024;
 const FIND: u64 = 2048;
 const ALIGNED: u64 = 16;
-/// The name of the file with entry code, which the process's mappings show.
-const ENTRY_FILE: &str = "spile-entry";
 
 /// How often and how long to wait for threads to leave entry code.
 const TRIES: u32 = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// How often to look for children that were forked meanwhile.
+const ROUNDS: usize = 10;
+
 /// A place in a process, and what it has instead of its first instructions.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Patch {
     at: u64,
     before: Vec<u8>,
@@ -40,12 +41,23 @@ struct Patch {
     moves: Moves,
 }
 
+/// Places within reach of one mapping of the image. A program and its libraries are often further apart than a jump
+/// reaches.
+#[derive(Debug, Clone)]
+struct Group {
+    place: Place,
+    /// The file of the entry code, by its inode.
+    code: u64,
+    patches: Vec<Patch>,
+    /// Number of places.
+    places: usize,
+}
+
 /// A process with hooks. They stay when this is dropped: only [`Attached::detach`] removes them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Attached {
     pid: u32,
-    place: Place,
-    patches: Vec<Patch>,
+    groups: Vec<Group>,
     refused: Vec<(u64, Refusal)>,
     stopped: Duration,
 }
@@ -57,22 +69,22 @@ impl Attached {
         self.pid
     }
 
-    /// Number of functions that are hooked.
+    /// Number of places that are hooked.
     #[must_use]
     pub fn hooked(&self) -> usize {
-        self.patches.len()
+        self.groups.iter().map(|group| group.places).sum()
     }
 
-    /// The functions that are not, with the reasons.
+    /// The places that are not, with the reasons.
     #[must_use]
     pub fn refused(&self) -> &[(u64, Refusal)] {
         &self.refused
     }
 
-    /// The address of the image in the process.
+    /// An address of the image in the process.
     #[must_use]
     pub fn image(&self) -> u64 {
-        self.place.image
+        self.groups.first().map_or(0, |group| group.place.image)
     }
 
     /// How long all threads stood at once. One stood longer, to map the image.
@@ -81,25 +93,91 @@ impl Attached {
         self.stopped
     }
 
-    /// Removes the hooks and the image, unless the process runs another program by now. Returns how long all threads stood at
-    /// once at most.
+    /// Removes the hooks and the image, unless the process runs another program by now; and from the children that it forked,
+    /// except for `others`, as far as they can be traced. Returns how long all threads of the process stood at once at most.
     ///
     /// # Errors
     /// The process has ended, or cannot be traced; a thread stays in a handler; or somebody else changed a place, such as a
     /// debugger, so that what is mapped has to stay.
-    pub fn detach(self) -> Result<Duration, Error> {
-        self.leave().map_err(|e| unless_ended(self.pid, e))
+    pub fn detach(mut self, others: &[u32]) -> Result<Duration, Error> {
+        let left = self.leave().map_err(|e| unless_ended(self.pid, e));
+        let mut seen: HashSet<u32> = others.iter().copied().collect();
+        seen.insert(self.pid);
+        // Those that were forked meanwhile have the hooks, too.
+        for _ in 0..ROUNDS {
+            let copies = process::all().into_iter();
+            let copies = copies.filter(|pid| !seen.contains(pid) && self.is_in(*pid));
+            let copies: Vec<u32> = copies.collect();
+            if copies.is_empty() {
+                break;
+            }
+            for pid in copies {
+                seen.insert(pid);
+                self.pid = pid;
+                let _ = self.leave();
+            }
+        }
+        left
+    }
+
+    /// The same hooks in a child that the process has forked.
+    #[must_use]
+    pub fn forked(&self, pid: u32) -> Attached {
+        Attached {
+            pid,
+            ..self.clone()
+        }
+    }
+
+    /// Whether a process has the entry code, because it is this one or was forked from it.
+    #[must_use]
+    pub fn is_in(&self, pid: u32) -> bool {
+        mappings(pid).is_ok_and(|maps| maps.iter().any(|map| self.is_ours(map)))
+    }
+
+    /// The files of entry code, by their inodes.
+    pub fn files(&self) -> impl Iterator<Item = u64> {
+        self.groups.iter().map(|group| group.code)
+    }
+
+    fn is_ours(&self, map: &Mapping) -> bool {
+        let mut groups = self.groups.iter();
+        groups.any(|group| map.start == group.place.code && map.inode == group.code)
+    }
+
+    /// Hooks more places, such as those of libraries that were not there before. `start`: the process is a child that
+    /// the calling thread traces, and that stands ([`attach_at_start`]).
+    ///
+    /// # Errors
+    /// See [`attach`].
+    pub fn extend(
+        &mut self,
+        image: &ProcessImage,
+        hooks: &[FunctionHook],
+        start: bool,
+    ) -> Result<(), Error> {
+        let more = enter(self.pid, image, hooks, start)?;
+        self.groups.extend(more.groups);
+        self.refused.extend(more.refused);
+        Ok(())
+    }
+
+    fn patches(&self) -> impl Iterator<Item = &Patch> {
+        self.groups.iter().flat_map(|group| &group.patches)
+    }
+
+    fn places(&self) -> impl Iterator<Item = &Place> + Clone {
+        self.groups.iter().map(|group| &group.place)
     }
 
     fn leave(&self) -> Result<Duration, Error> {
         let maps = mappings(self.pid)?;
-        let ours = |m: &Mapping| m.start == self.place.code && m.name.contains(ENTRY_FILE);
-        if !maps.iter().any(ours) {
+        if !maps.iter().any(|map| self.is_ours(map)) {
             // It runs another program.
             return Ok(Duration::ZERO);
         }
         let memory = Memory::open(self.pid)?;
-        let at = remote::instruction(&outside(&self.place, maps), &memory)?;
+        let at = remote::instruction(&outside(self.places(), maps), &memory)?;
         let mut longest = Duration::ZERO;
         let mut inside = None;
         for _ in 0..TRIES {
@@ -122,7 +200,7 @@ impl Attached {
         let mut threads = Stopped::one(self.pid)?;
         threads.stop_all(self.pid)?;
         let mut foreign = None;
-        for patch in &self.patches {
+        for patch in self.patches() {
             match memory.read(patch.at, patch.before.len() as u64) {
                 bytes if bytes == patch.after => memory.write(patch.at, &patch.before)?,
                 bytes if bytes == patch.before => {}
@@ -137,31 +215,51 @@ impl Attached {
         Ok((since.elapsed(), inside))
     }
 
-    /// A thread that will go on in what we mapped.
+    /// A thread that will go on in what we mapped. Those in a copy of an instruction are moved to the instruction.
     fn inside(&self, threads: &Stopped, memory: &Memory) -> Result<Option<u32>, Error> {
         let maps = mappings(self.pid)?;
+        let mut inside = None;
         for tid in &threads.tids {
-            let all = frames::resumes(*tid, &maps, memory, |a| self.place.top(a))?;
-            if all.iter().any(|(_, address)| self.place.contains(*address)) {
-                return Ok(Some(*tid));
+            let top = |at| self.places().find_map(|place| place.top(at));
+            for (which, address) in frames::resumes(*tid, &maps, memory, top)? {
+                if !self.places().any(|place| place.contains(address)) {
+                    continue;
+                }
+                let mut moves = self.patches().flat_map(|patch| &patch.moves);
+                match moves.find(|(_, copy)| *copy == address) {
+                    Some((from, _)) => frames::move_to(*tid, memory, which, *from)?,
+                    None => inside = Some(*tid),
+                }
             }
         }
-        Ok(None)
+        Ok(inside)
     }
 
     fn unmap(&self, memory: &Memory, at: u64) -> Result<(), Error> {
         let threads = Stopped::one(self.pid)?;
         let remote = Remote::new(threads.tids[0], threads.seized)?;
-        let mapper = Mapper {
-            pid: self.pid,
-            remote: &remote,
-            at,
-            memory,
-            place: self.place,
-        };
-        mapper.unmap()?;
+        for place in self.places() {
+            let mapper = Mapper {
+                pid: self.pid,
+                remote: &remote,
+                at,
+                memory,
+                place: *place,
+            };
+            mapper.unmap()?;
+        }
         remote.finish()
     }
+}
+
+/// The files of entry code that any process has in its memory, by their inodes.
+#[must_use]
+pub fn entry_files() -> HashSet<u64> {
+    let maps = process::all()
+        .into_iter()
+        .filter_map(|pid| mappings(pid).ok());
+    let ours = maps.flatten().filter(|map| map.name.contains(ENTRY_FILE));
+    ours.map(|map| map.inode).collect()
 }
 
 /// Runs in a thread of its own, whose end lets go what it traces: all threads at once, whatever happened. One by one would
@@ -194,10 +292,12 @@ fn unless_ended(pid: u32, error: Error) -> Error {
 }
 
 /// The mappings that are not ours.
-fn outside(place: &Place, maps: Vec<Mapping>) -> Vec<Mapping> {
-    maps.into_iter()
-        .filter(|m| !place.contains(m.start))
-        .collect()
+fn outside<'p>(
+    places: impl Iterator<Item = &'p Place> + Clone,
+    maps: Vec<Mapping>,
+) -> Vec<Mapping> {
+    let is_ours = |m: &Mapping| places.clone().any(|place| place.contains(m.start));
+    maps.into_iter().filter(|m| !is_ours(m)).collect()
 }
 
 /// Hooks functions of a running process.
@@ -205,10 +305,7 @@ fn outside(place: &Place, maps: Vec<Mapping>) -> Vec<Mapping> {
 /// # Errors
 /// It cannot be traced, has no room, or no function can be hooked. It then runs on as before.
 pub fn attach(pid: u32, image: &ProcessImage, hooks: &[FunctionHook]) -> Result<Attached, Error> {
-    let plan = Plan::new(pid, image, hooks).map_err(|e| unless_ended(pid, e))?;
-    let stopped = tracer(pid, || plan.carry_out(image, Stopped::one(pid)?));
-    let stopped = stopped.map_err(|e| unless_ended(pid, e))?;
-    Ok(plan.attached(stopped))
+    enter(pid, image, hooks, false)
 }
 
 /// Hooks functions of a child that the calling thread traces, and that stands behind its `execve`. It still stands there
@@ -221,8 +318,20 @@ pub fn attach_at_start(
     image: &ProcessImage,
     hooks: &[FunctionHook],
 ) -> Result<Attached, Error> {
+    enter(pid, image, hooks, true)
+}
+
+fn enter(
+    pid: u32,
+    image: &ProcessImage,
+    hooks: &[FunctionHook],
+    start: bool,
+) -> Result<Attached, Error> {
     let plan = Plan::new(pid, image, hooks).map_err(|e| unless_ended(pid, e))?;
-    let stopped = Stopped::at_start(pid).and_then(|threads| plan.carry_out(image, threads));
+    let stopped = match start {
+        true => Stopped::at_start(pid).and_then(|threads| plan.carry_out(image, threads)),
+        false => tracer(pid, || plan.carry_out(image, Stopped::one(pid)?)),
+    };
     let stopped = stopped.map_err(|e| unless_ended(pid, e))?;
     Ok(plan.attached(stopped))
 }
@@ -233,10 +342,9 @@ struct Plan {
     memory: Memory,
     /// The address of an instruction that calls the kernel.
     call: u64,
-    place: Place,
-    patches: Vec<Patch>,
+    /// With the file of each one's entry code.
+    groups: Vec<(Group, OwnedFd)>,
     refused: Vec<(u64, Refusal)>,
-    code: OwnedFd,
 }
 
 impl Plan {
@@ -253,57 +361,83 @@ impl Plan {
         let memory = Memory::open(pid)?;
         let maps = mappings(pid)?;
         let call = remote::instruction(&maps, &memory)?;
-        let mut refused = Vec::new();
-        let displaced = displaced(&memory, &maps, hooks, &mut refused);
-        let functions: Vec<u64> = displaced.iter().map(|(_, d)| d.at).collect();
-        if functions.is_empty() {
-            return Err(Error::Refused(refused));
-        }
-        let length = FIND + ENTRY * functions.len() as u64 + CALL * hooks.len() as u64;
         let facts = ProcessFacts::read(pid, &maps, image.clock);
-        let place = Place::find(&maps, image, length, &functions, facts)?;
-        let (code, patches) = assemble(&place, &displaced, &mut refused)?;
-        if patches.is_empty() {
+        let mut refused = Vec::new();
+        let places = displaced::displaced(&memory, &maps, hooks, &mut refused);
+        let groups = grouped(places, (&maps, facts), image, &mut refused)?;
+        if groups.is_empty() {
             return Err(Error::Refused(refused));
         }
         Ok(Plan {
             pid,
             memory,
             call,
-            place,
-            patches,
+            groups,
             refused,
-            code: sealed(&code).map_err(|e| Error::System("make a file in memory", e.into()))?,
         })
     }
 
     /// Maps all by one stopped thread, then writes the jumps while all stand: all, or nothing. Returns how long all stood.
     fn carry_out(&self, image: &ProcessImage, mut threads: Stopped) -> Result<Duration, Error> {
-        let with_one = |threads: &Stopped, work: &dyn Fn(&Mapper) -> Result<(), Error>| {
-            let remote = Remote::new(threads.tids[0], threads.seized)?;
-            let result = work(&Mapper {
-                pid: self.pid,
-                remote: &remote,
-                at: self.call,
-                memory: &self.memory,
-                place: self.place,
-            });
-            result.and(remote.finish())
-        };
-        with_one(&threads, &|mapper| mapper.map(image, self.code.as_fd()))?;
+        self.map(&threads, image)?;
         let since = Instant::now();
         let written = threads
             .stop_all(self.pid)
             .and_then(|()| self.write(&threads));
         if let Err(error) = written {
-            for patch in &self.patches {
+            for patch in self.patches() {
                 // It had these bytes before.
                 let _ = self.memory.write(patch.at, &patch.before);
             }
-            let _ = with_one(&threads, &|mapper| mapper.unmap());
+            let _ = self.with_one(&threads, |mapper, _| mapper.unmap());
             return Err(error);
         }
         Ok(since.elapsed())
+    }
+
+    fn patches(&self) -> impl Iterator<Item = &Patch> {
+        self.groups.iter().flat_map(|(group, _)| &group.patches)
+    }
+
+    /// Does something for each group by system calls of the first thread.
+    fn with_one(
+        &self,
+        threads: &Stopped,
+        work: impl Fn(&Mapper, &OwnedFd) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let remote = Remote::new(threads.tids[0], threads.seized)?;
+        let mut all = self.groups.iter();
+        let result = all.try_for_each(|(group, code)| {
+            let mapper = Mapper {
+                pid: self.pid,
+                remote: &remote,
+                at: self.call,
+                memory: &self.memory,
+                place: group.place,
+            };
+            work(&mapper, code)
+        });
+        result.and(remote.finish())
+    }
+
+    fn map(&self, threads: &Stopped, image: &ProcessImage) -> Result<(), Error> {
+        let mapped = Cell::new(0);
+        let result = self.with_one(threads, |mapper, code| {
+            mapper.map(image, code.as_fd())?;
+            mapped.set(mapped.get() + 1);
+            Ok(())
+        });
+        if result.is_err() {
+            let left = Cell::new(mapped.get());
+            let _ = self.with_one(threads, |mapper, _| match left.get() {
+                0 => Ok(()),
+                n => {
+                    left.set(n - 1);
+                    mapper.unmap()
+                }
+            });
+        }
+        result
     }
 
     /// Writes the jumps, and moves threads from instructions that are no more to their copies.
@@ -312,21 +446,17 @@ impl Plan {
         let mut moved = Vec::new();
         for tid in &threads.tids {
             for (which, address) in frames::resumes(*tid, &maps, &self.memory, |_| None)? {
-                let to = self
-                    .patches
-                    .iter()
-                    .flat_map(|p| &p.moves)
-                    .find(|(from, _)| *from == address);
+                let mut moves = self.patches().flat_map(|p| &p.moves);
+                let to = moves.find(|(from, _)| *from == address);
                 moved.extend(to.map(|(_, to)| (*tid, which, *to)));
             }
         }
-        for patch in &self.patches {
+        for patch in self.patches() {
             if self.memory.read(patch.at, patch.before.len() as u64) != patch.before {
                 return Err(Error::Changed(patch.at));
             }
         }
-        self.patches
-            .iter()
+        self.patches()
             .try_for_each(|p| self.memory.write(p.at, &p.after))?;
         moved
             .into_iter()
@@ -336,97 +466,90 @@ impl Plan {
     fn attached(self, stopped: Duration) -> Attached {
         Attached {
             pid: self.pid,
-            place: self.place,
-            patches: self.patches,
+            groups: self.groups.into_iter().map(|(group, _)| group).collect(),
             refused: self.refused,
             stopped,
         }
     }
 }
 
-/// The hooks of a place, and what a jump replaces there.
-type PlaceHooks<'h> = (Vec<&'h FunctionHook>, Displaced);
-
-/// What jumps replace in the functions that can be hooked.
-fn displaced<'h>(
-    memory: &Memory,
-    maps: &[Mapping],
-    hooks: &'h [FunctionHook],
+/// The places in groups, each within reach of its own mapping of the image, with the files of their entry code.
+fn grouped(
+    mut left: Vec<HookedPlaces<'_>>,
+    (maps, facts): (&[Mapping], ProcessFacts),
+    image: &ProcessImage,
     refused: &mut Vec<(u64, Refusal)>,
-) -> Vec<PlaceHooks<'h>> {
-    let mut all: Vec<PlaceHooks<'_>> = Vec::new();
-    let mut sorted: Vec<&FunctionHook> = hooks.iter().collect();
-    sorted.sort_by_key(|h| h.place());
-    for group in sorted.chunk_by(|a, b| a.place() == b.place()) {
-        let first = group[0];
-        let length = (first.size.max(first.offset + relocate::SHORT)).min(relocate::READ);
-        let code = memory.read(first.address, length);
-        let place = FunctionPlace {
-            address: first.address,
-            size: first.size,
-            offset: first.offset,
+) -> Result<Vec<(Group, OwnedFd)>, Error> {
+    let mut maps = maps.to_vec();
+    let mut groups = Vec::new();
+    while !left.is_empty() {
+        let functions: Vec<u64> = left.iter().map(|site| site.displaced.at).collect();
+        let hooks: usize = left.iter().map(HookedPlaces::count).sum();
+        let length = FIND + ENTRY * hooks as u64;
+        let found = Place::find(&maps, image, length, &functions, facts);
+        let place = match found {
+            Err(_) if !groups.is_empty() => break,
+            found => found?,
         };
-        match relocate::displaced(place, &code, &|at, n| memory.read(at, n)) {
-            Ok(found) if all.last().is_some_and(|(_, d)| d.end() > found.at) => {
-                refused.push((first.place(), Refusal::Overlap));
-            }
-            Ok(found) => all.push((group.to_vec(), found)),
-            Err(why) => refused.push((first.place(), why)),
+        let (near, far) = left
+            .into_iter()
+            .partition(|site| place.reaches(site.displaced.at));
+        left = far;
+        let before = left.len();
+        let (code, patches, places) = assemble(&place, near, refused)?;
+        if !patches.is_empty() {
+            let code =
+                sealed(&code).map_err(|e| Error::System("make a file in memory", e.into()))?;
+            maps.push(place.mapping());
+            maps.sort_by_key(|m| m.start);
+            let about = fstat(&code).map_err(|e| Error::System("look at a file", e.into()))?;
+            let group = Group {
+                place,
+                code: about.st_ino,
+                patches,
+                places,
+            };
+            groups.push((group, code));
+        } else if before == functions.len() {
+            break;
         }
     }
-    for mapping in maps.iter().filter(|m| m.executable && m.readable) {
-        let here = |at: u64| (mapping.start..mapping.end).contains(&at);
-        let inner = all
-            .iter()
-            .filter(|(_, d)| here(d.at))
-            .map(|(_, d)| d.inner.clone());
-        let inner: Vec<Range<u64>> = inner.collect();
-        if inner.is_empty() {
-            continue;
-        }
-        let code = memory.read(mapping.start, mapping.end - mapping.start);
-        let mut jumped = relocate::jumped_into(&code, mapping.start, &inner).into_iter();
-        all.retain(|(hooks, displaced)| {
-            let keep = !here(displaced.at) || jumped.next() == Some(false);
-            if !keep {
-                refused.push((hooks[0].place(), Refusal::JumpedTo));
-            }
-            keep
-        });
-    }
-    all
+    let far = left.iter().flat_map(HookedPlaces::addresses);
+    refused.extend(far.map(|at| (at, Refusal::Far)));
+    Ok(groups)
 }
 
-/// Entry code of all hooks, and the jumps to it.
+/// Entry code of all hooks, the jumps to it, and the number of places.
 fn assemble(
     place: &Place,
-    displaced: &[PlaceHooks<'_>],
+    sites: Vec<HookedPlaces<'_>>,
     refused: &mut Vec<(u64, Refusal)>,
-) -> Result<(Vec<u8>, Vec<Patch>), Error> {
+) -> Result<(Vec<u8>, Vec<Patch>, usize), Error> {
     let mut code = find::find(place, place.code).map_err(unwritten)?;
     let mut patches = Vec::new();
-    for (hooks, displaced) in displaced {
+    let mut places = 0;
+    for HookedPlaces { displaced, hooks } in sites {
         code.resize(code.len().next_multiple_of(ALIGNED.fit()), relocate::INT3);
         let at = place.code + code.len() as u64;
         let mut failed = None;
-        let entry = |at| {
-            let entry = entry::entry(place, hooks, at, place.code);
+        let entry = |handled, at| {
+            let here = hooks.iter().filter(|(place, _)| *place == handled);
+            let here: Vec<&FunctionHook> = here.map(|(_, hook)| *hook).collect();
+            let entry = entry::entry(place, &here, at, place.code);
             entry.map_err(|error| {
                 failed = Some(unwritten(error));
                 Refusal::Immovable
             })
         };
-        let copied = match place.reaches(displaced.at) {
-            true => displaced.around(at, entry),
-            false => Err(Refusal::Far),
-        };
+        let copied = displaced.around(at, entry);
         if let Some(error) = failed {
             return Err(error);
         }
         match copied {
-            Err(why) => refused.push((hooks[0].place(), why)),
+            Err(why) => refused.extend(hooks.iter().map(|(_, hook)| (hook.place(), why))),
             Ok(copied) => {
                 code.extend(copied.code);
+                places += displaced.places().len();
                 patches.push(Patch {
                     at: displaced.at,
                     before: displaced.bytes.clone(),
@@ -437,7 +560,7 @@ fn assemble(
         }
     }
     match code.len() as u64 <= place.image - place.code {
-        true => Ok((code, patches)),
+        true => Ok((code, patches, places)),
         false => Err(Error::NoRoom),
     }
 }

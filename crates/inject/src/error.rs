@@ -18,8 +18,6 @@ pub enum Error {
     Filtered,
     /// A thread did not stop within seconds: its number.
     Unstoppable(u32),
-    /// A command has threads before its program's first instruction.
-    Started,
     /// No instruction that calls the kernel was found in it.
     NoSystemCall,
     /// No free addresses within reach of the places.
@@ -57,9 +55,6 @@ impl fmt::Display for Error {
             }
             Error::Filtered => f.write_str("a filter restricts its system calls (seccomp)"),
             Error::Unstoppable(tid) => write!(f, "thread {tid} does not stop"),
-            Error::Started => f.write_str(
-                "its libraries have started threads before the program began: attach to it with -x",
-            ),
             Error::NoSystemCall => f.write_str("it has no instruction that calls the kernel"),
             Error::NoRoom => f.write_str("no free addresses within 2 GB of the places"),
             Error::Refused(all) => match all.first() {
@@ -92,6 +87,8 @@ pub enum Refusal {
     Call,
     /// The jump would replace a system call.
     SystemCall,
+    /// Code uses flags behind a system call that were set in front of it.
+    Flags,
     /// An instruction cannot run at another address.
     Immovable,
     /// More than 2 GB from where there is room.
@@ -112,6 +109,7 @@ impl fmt::Display for Refusal {
             Refusal::SystemCall => {
                 "there is a system call in the instructions that the jump replaces"
             }
+            Refusal::Flags => "flags that are set in front of the system call are used behind it",
             Refusal::Immovable => "the instructions that the jump replaces cannot be moved",
             Refusal::Far => "it is more than 2 GB from the others",
             Refusal::Overlap => "it overlaps with another place",

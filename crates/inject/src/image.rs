@@ -62,6 +62,57 @@ impl ProcessImage<'_> {
     }
 }
 
+/// What a place is, which decides on the context that its handler gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlaceKind {
+    /// An instruction. The context is the registers in front of it, as `struct pt_regs`.
+    Instruction,
+    /// The instruction of a system call. The context is two words: the address of the registers, as the kernel has them
+    /// at the entry of the call; and the call's number.
+    Call(CallNumber),
+    /// The same without a handler, so that [`PlaceKind::Return`] knows the number.
+    CallOnly,
+    /// The same where the call may execute another program. Without a handler: the thread asks to be followed
+    /// ([`crate::follow`]), by its number in `request` of its record, and waits for a moment.
+    Execute(CallNumber),
+    /// The instruction behind a call that maps memory. Without a handler: if a file's code was mapped, the thread asks for
+    /// hooks there, by its number and [`ThreadRecord::MAPPED`](spile_layout::thread_record::ThreadRecord::MAPPED) in
+    /// `request` of its record, and waits for a moment.
+    Mapped(CallNumber),
+    /// The instruction behind a system call. The context is two words: the address of the registers, as the kernel has
+    /// them at the return from the call; and its result. A return without a number is skipped.
+    Return(CallNumber),
+}
+
+/// The number of a place's system calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallNumber {
+    /// Always this one.
+    Is(u32),
+    /// The one that is in the register at the call. It is kept for the return.
+    InRegister,
+}
+
+impl CallNumber {
+    /// Whether the call may execute another program.
+    #[must_use]
+    pub fn may_execute(self) -> bool {
+        let executes = |number: i64| EXECUTES.contains(&number);
+        !matches!(self, CallNumber::Is(number) if !executes(number.into()))
+    }
+}
+
+impl CallNumber {
+    /// Whether the call maps memory.
+    #[must_use]
+    pub fn maps(self) -> bool {
+        matches!(self, CallNumber::Is(number) if i64::from(number) == libc::SYS_mmap)
+    }
+}
+
+/// Numbers of the calls that execute another program.
+pub(crate) const EXECUTES: [i64; 2] = [libc::SYS_execve, libc::SYS_execveat];
+
 /// A place in a function that leads to a handler. Several handlers of one place run in the order of their hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FunctionHook {
@@ -71,6 +122,11 @@ pub struct FunctionHook {
     pub size: u64,
     /// Distance of the place from its first instruction: 0 for an entry.
     pub offset: u64,
+    /// What the place is.
+    pub kind: PlaceKind,
+    /// Whether the thread ends there, at a system call with a known number: it may have no stack and no structure any more.
+    /// A hit of a thread that has no record of its own is skipped.
+    pub ends: bool,
     /// Offset of the handler in the image.
     pub handler: u64,
     /// What the record of the thread has as `cookie` while the handler runs.

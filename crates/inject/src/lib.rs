@@ -11,11 +11,13 @@
 //! all registers and flags, finds the record of the thread, and calls the handler with `rdi` = the registers as `struct
 //! pt_regs` and `r15` = the record, on the record's own stack. Then it runs a copy of the instructions that the jump
 //! replaced, and jumps back. A hit within a handler is skipped and counted. A thread that finds no free record takes
-//! turns with others at the overflow record. A child of `fork` has all this, too, and shares the image, but is not
-//! followed: detaching from its parent leaves its hooks. A program that the process executes has nothing.
+//! turns with others at the overflow record. A child of `fork` has all this, too, and shares the image;
+//! detaching from its parent takes its hooks as well. A program that the process executes has nothing: a thread can ask to be
+//! followed there ([`follow()`]).
 //!
-//! What it does not do: a function that begins with a call, or that other code jumps into, is refused, and so is one more
-//! than 2 GB from the others. A record keeps the name and the ids of its thread's first hit. Without
+//! A jump reaches 2 GB. Where a program and its libraries are further apart, each has a mapping of the image near it.
+//!
+//! What it does not do: a function that begins with a call, or that other code jumps into, is refused. A record keeps the name and the ids of its thread's first hit. Without
 //! [`ProcessImage::exact`] a child of `vfork` has its parent's record until its `execve`. A handler that a signal's handler
 //! left by `siglongjmp` keeps its record busy, so that later hits of the thread are skipped, and counted as such.
 //!
@@ -30,8 +32,10 @@
 //! | `place` | where in its memory the image goes |
 //! | `mapped` | maps the image there |
 //! | `processor` | instructions, registers and frames |
+//! | `displaced` | what the jumps to places replace |
 //! | `attach` | attaches and detaches |
-//! | `start` | lets a command run to its program's first instruction |
+//! | `follow` | follows a thread into the program that it executes |
+//! | `sites` | where a process calls the kernel |
 
 #![cfg_attr(not(test), warn(clippy::cast_lossless))]
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation))]
@@ -39,7 +43,9 @@
 #![cfg_attr(not(test), warn(clippy::cast_sign_loss))]
 
 mod attach;
+mod displaced;
 mod error;
+mod follow;
 mod image;
 mod mapped;
 mod place;
@@ -47,11 +53,15 @@ mod process;
 mod processor;
 mod ptrace;
 mod remote;
-mod start;
+mod sites;
 mod threads;
 
-pub use attach::{Attached, attach, attach_at_start};
+pub use attach::{Attached, attach, attach_at_start, entry_files};
 pub use error::{Error, Refusal};
-pub use image::{AreaAccess, FunctionHook, ImageArea, ProcessImage, RecordSlots};
+pub use follow::follow;
+pub use image::{
+    AreaAccess, CallNumber, FunctionHook, ImageArea, PlaceKind, ProcessImage, RecordSlots,
+};
 pub use processor::registers::PtRegs;
-pub use start::run_to_entry;
+pub use processor::sites::{CallSite, Fate};
+pub use sites::call_sites;

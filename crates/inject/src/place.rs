@@ -14,6 +14,9 @@ use crate::processor::{PAGE, base_readable};
 /// How far a jump reaches, less what the length of instructions may take.
 const REACH: u64 = (1 << 31) - (1 << 16);
 
+/// The name of the file with entry code, which the process's mappings show.
+pub(crate) const ENTRY_FILE: &str = "spile-entry";
+
 /// Distance to a heap or a stack, which grow.
 const GROWTH: u64 = 1 << 28;
 const LOWEST: u64 = 1 << 20;
@@ -60,9 +63,26 @@ impl Place {
         })
     }
 
-    /// A word of the process's page that is zero.
+    /// All of it, as a mapping that is to come.
+    pub(crate) fn mapping(&self) -> Mapping {
+        Mapping {
+            start: self.process,
+            end: self.end,
+            readable: true,
+            executable: true,
+            inode: 0,
+            name: ENTRY_FILE.to_owned(),
+        }
+    }
+
+    /// Two words of the process's page that are zero.
     pub(crate) fn zero(&self) -> u64 {
         self.process + 8
+    }
+
+    /// A number in the process's page: not 0 if nobody answered a request.
+    pub(crate) fn unanswered(&self) -> u64 {
+        self.process + 24
     }
 
     pub(crate) fn records(&self) -> u64 {
@@ -107,6 +127,7 @@ fn room(maps: &[Mapping], length: u64, functions: &[u64]) -> Option<u64> {
         end: HIGHEST,
         readable: false,
         executable: false,
+        inode: 0,
         name: String::new(),
     };
     let mut low = LOWEST;

@@ -109,6 +109,13 @@ impl ProcessFacts {
     }
 }
 
+/// All processes.
+pub(crate) fn all() -> Vec<u32> {
+    let all = fs::read_dir("/proc").into_iter().flatten();
+    all.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
 /// Its threads.
 pub(crate) fn threads(pid: u32) -> Result<Vec<u32>, Error> {
     let all = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| Error::Ended)?;
@@ -132,6 +139,8 @@ pub(crate) struct Mapping {
     pub(crate) end: u64,
     pub(crate) readable: bool,
     pub(crate) executable: bool,
+    /// Of the file, or 0.
+    pub(crate) inode: u64,
     pub(crate) name: String,
 }
 
@@ -152,12 +161,14 @@ fn mapping(line: &str) -> Option<Mapping> {
     let mut words = line.splitn(6, ' ');
     let (start, end) = words.next()?.split_once('-')?;
     let access = words.next()?;
-    let name = words.nth(3).unwrap_or_default().trim();
+    let inode = words.nth(2)?.parse().ok()?;
+    let name = words.next().unwrap_or_default().trim();
     Some(Mapping {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
         readable: access.starts_with('r'),
         executable: access.contains('x'),
+        inode,
         name: name.to_owned(),
     })
 }

@@ -85,16 +85,6 @@ pub(crate) fn go_on(tid: u32, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, tid, 0, signal.cast_unsigned() as usize)
 }
 
-/// Sends a thread the signal by which it stops.
-pub(crate) fn stop_thread(tid: u32) -> io::Result<()> {
-    let tid: libc::pid_t = tid.fit();
-    // SAFETY: numbers only.
-    match unsafe { libc::kill(tid, libc::SIGSTOP) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
-}
-
 /// Goes on, with a signal, to where a system call begins or ends.
 pub(crate) fn to_call(tid: u32, signal: i32) -> io::Result<()> {
     request(

@@ -75,7 +75,7 @@ impl Stopped {
 }
 
 /// Seizes a thread and asks it to stop. False if it has ended.
-fn seize(pid: u32, tid: u32) -> Result<bool, Error> {
+pub(crate) fn seize(pid: u32, tid: u32) -> Result<bool, Error> {
     let result = ptrace::seize(tid).and_then(|()| ptrace::interrupt(tid));
     let Err(error) = result else {
         return Ok(true);
@@ -90,7 +90,7 @@ fn seize(pid: u32, tid: u32) -> Result<bool, Error> {
 }
 
 /// Waits until a thread has stopped because it was asked to.
-fn settle(tid: u32) -> Result<(), Error> {
+pub(crate) fn settle(tid: u32) -> Result<(), Error> {
     loop {
         let signal = match ptrace::wait(tid)? {
             Stop::Asked => return Ok(()),

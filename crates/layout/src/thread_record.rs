@@ -9,6 +9,9 @@ pub const THREAD_SLOTS: u32 = 64;
 /// processor's ([`crate::Layout::cpus`]).
 pub const THREAD_RECORDS: u32 = THREAD_SLOTS + 1;
 
+/// Bytes of the registers of a hit (`struct pt_regs`), which stand at the top of the stack of its record.
+pub const HIT_REGISTERS: u64 = 176;
+
 /// A thread. Its `owner` is the only lock: whoever puts [`ThreadRecord::CLAIMED`] there by compare-and-exchange fills
 /// in the rest. Ids are those that the process itself sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,8 +51,11 @@ pub struct ThreadRecord {
     pub session: u32,
     /// Name of the thread, up to 15 bytes and a NUL.
     pub comm: [u8; 16],
-    /// When the thread started, on the clock of `CLOCK_BOOTTIME`; 0 if nobody looked it up.
-    pub start: u64,
+    /// The thread's number while it waits to be followed into another program, or with [`ThreadRecord::MAPPED`] for hooks
+    /// in code that it has mapped.
+    pub request: u32,
+    /// In the overflow record, the number of all requests so far.
+    pub requests: u32,
     /// The number that the hit place was hooked with.
     pub cookie: u64,
     /// State of the generator of random numbers, not 0.
@@ -64,11 +70,25 @@ pub struct ThreadRecord {
     pub arguments: [u64; 2],
     /// The file that the process runs: its device in the kernel's form, and its inode.
     pub program: [u64; 2],
-    /// Fills the record.
-    pub unused: [u64; 10],
+    /// System calls that the thread is in, and whose numbers the places of their returns do not tell.
+    pub calls: [OpenCall; 4],
+    /// Registers that entry code uses itself.
+    pub saved: [u64; 2],
+}
+
+/// A system call that has not returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct OpenCall {
+    /// The stack pointer at the call; 0 for none so far, 1 for none any more.
+    pub stack: u64,
+    /// Number of the call.
+    pub number: u64,
 }
 
 impl ThreadRecord {
+    /// In a request, that the thread has mapped code.
+    pub const MAPPED: u32 = 1 << 31;
     /// The owner of a record while it is filled in.
     pub const CLAIMED: u64 = 2;
     /// Binary logarithm of the size.

@@ -20,6 +20,7 @@ use spile_lir::library::host::{description as is, ring_words, words};
 
 use crate::code::{HostSymbol, NativeCode, Unlinked};
 use crate::memory::{Area, MappedImage, Protection};
+use crate::requests::Requests;
 use crate::ring::{SharedRing, Space};
 use crate::table::{Elements, Table};
 use crate::translate::{TranslateError, translate};
@@ -406,6 +407,13 @@ impl HostImage {
             Place::Ring(space) => Some(SharedRing::new(Arc::clone(&self.memory), space.clone())),
             Place::Elements(_) => None,
         }
+    }
+
+    /// The requests of threads.
+    #[must_use]
+    pub fn requests(&self) -> Requests {
+        let records = (0..self.record_count()).filter_map(|n| self.record_offset(n));
+        Requests::new(Arc::clone(&self.memory), records.collect())
     }
 
     /// Cleans up after threads that died while they changed a table or wrote a record; returns how many things that

@@ -5,6 +5,7 @@ use cranelift_codegen::ir::types::{I8, I16, I32, I64};
 use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, MemFlagsData, Type, Value};
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Callee, Cond, Insn, Reg, Size, Src, Swap, Width};
+use spile_layout::HIT_REGISTERS;
 
 use crate::code::HostSymbol;
 use crate::library::Primitive;
@@ -122,6 +123,10 @@ impl FunctionTranslator<'_> {
                 if helper(Helper::GetCurrentTask) || helper(Helper::GetCurrentTaskBtf) =>
             {
                 record(self)
+            }
+            (Callee::Helper, _) if helper(Helper::TaskPtRegs) => {
+                let top = field(I64, at::STACK);
+                self.b.ins().iadd_imm_s(top, -HIT_REGISTERS.cast_signed())
             }
             (Callee::Helper, _) if helper(Helper::GetCurrentComm) => {
                 // Handlers have space for a name, and ask for all of it.

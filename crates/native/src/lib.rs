@@ -14,6 +14,7 @@
 //! | [`image`] | the file: text, constants, state, tables, records of threads |
 //! | [`table`] | hash tables and arrays, for the controller |
 //! | [`ring`] | the reader of records |
+//! | [`requests`] | threads that wait for an answer |
 //! | [`thread`] | the record of a thread |
 //! | [`processor`] | how a handler is entered, system calls |
 //! | [`memory`] | the areas of an image; one that is mapped, as atomic words |
@@ -33,6 +34,7 @@ mod instructions;
 mod library;
 pub mod memory;
 pub mod processor;
+pub mod requests;
 pub mod ring;
 pub mod table;
 pub mod thread;

@@ -100,6 +100,13 @@ impl MappedImage {
         Some(unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) })
     }
 
+    /// The upper half of the word at an offset.
+    pub(crate) fn upper_half(&self, at: usize) -> Option<&AtomicU32> {
+        let word = self.word(at)?;
+        // SAFETY: as above; the half is within the word.
+        Some(unsafe { AtomicU32::from_ptr(word.as_ptr().cast::<u32>().add(1)) })
+    }
+
     /// Bytes from an offset that is a multiple of 8.
     pub(crate) fn read(&self, at: usize, bytes: usize) -> Option<Vec<u8>> {
         let mut all = Vec::with_capacity(bytes.next_multiple_of(8));

@@ -16,6 +16,7 @@ pub(crate) mod at {
     pub(crate) const UID: i32 = offset(offset_of!(ThreadRecord, uid)) as i32;
     pub(crate) const SLOT: i32 = offset(offset_of!(ThreadRecord, slot)) as i32;
     pub(crate) const COMM: i32 = offset(offset_of!(ThreadRecord, comm)) as i32;
+    pub(crate) const STACK: i32 = offset(offset_of!(ThreadRecord, stack)) as i32;
     pub(crate) const COOKIE: i32 = offset(offset_of!(ThreadRecord, cookie)) as i32;
 }
 

@@ -34,6 +34,9 @@ pub(crate) fn run(run: ToolRun, rows: RowSink, color: bool) -> Result<Outcome, F
         TargetProcess::Pid(pid) => cli.pid = Some(pid),
         TargetProcess::Command(command) => cli.command = Some(command),
     }
+    if run.in_process {
+        passes::choose_runtime(&mut cli);
+    }
     let texts = std::iter::once(name).chain(run.beside).map(|name| {
         let text = spile_tools::script(name).as_bytes().to_vec();
         (format!("tools/{name}.stp"), text)

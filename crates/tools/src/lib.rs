@@ -81,6 +81,8 @@ pub struct ToolRun {
     pub group: Option<PathBuf>,
     /// The session ends after this time.
     pub timeout: Option<Duration>,
+    /// Whether handlers may run in the target, where the user may not load BPF programs.
+    pub in_process: bool,
     /// An additional event source of the session.
     pub outside: Option<ExternalSource>,
     /// Print neither warnings nor the account: the tool reports them from the outcome.

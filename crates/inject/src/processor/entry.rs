@@ -8,22 +8,25 @@ use iced_x86::code_asm::{
 };
 use iced_x86::{Code, IcedError, Instruction, MemoryOperand, Register};
 use spile_cast::i32_of;
-use spile_layout::thread_record::ThreadRecord;
+use spile_layout::thread_record::{HIT_REGISTERS, ThreadRecord};
 
-use crate::image::FunctionHook;
+use crate::image::{FunctionHook, PlaceKind};
 use crate::place::Place;
+use crate::processor::calls;
 use crate::processor::registers::PtRegs;
+use crate::processor::requests::{self, Request};
 
 /// Multiplies the bits of a thread structure's address, the low ones of which are zero.
 pub(crate) const GOLDEN: i32 = 0x9e37_79b9_u32.cast_signed();
 pub(crate) const ALIGNED_BITS: u32 = 6;
 
 /// Bytes below the stack pointer that belong to the function.
-const RED_ZONE: i32 = 128;
+pub(super) const RED_ZONE: i32 = 128;
 /// What entry code pushes: rcx, rax, r15, flags.
 const PUSHED: i32 = 4 * 8;
 /// The block of registers, which keeps the stack aligned.
 const BLOCK: i32 = i32_of(PtRegs::WORDS.next_multiple_of(2) * 8);
+const _: () = assert!(BLOCK as u64 == HIT_REGISTERS);
 
 /// Selectors of code and data, and the flag that lets interrupts in.
 const USER_CODE: i32 = 0x33;
@@ -60,6 +63,12 @@ const KEPT: [(PtRegs, AsmRegister64); 5] = [
 /// Registers that are pushed, by their distance from the stack pointer.
 const ON_STACK: [(PtRegs, i32); 3] = [(PtRegs::R15, 8), (PtRegs::Rax, 16), (PtRegs::Rcx, 24)];
 
+/// Registers that are in the record, by their distance from its beginning.
+pub(super) const SAVED_AT: [(PtRegs, i32); 2] = [
+    (PtRegs::R15, field!(saved)),
+    (PtRegs::Rax, field!(saved) + 8),
+];
+
 /// The entry code of a place's hooks at an address. `find` is the address of the routine that finds a record.
 pub(crate) fn entry(
     place: &Place,
@@ -67,6 +76,9 @@ pub(crate) fn entry(
     at: u64,
     find: u64,
 ) -> Result<Vec<u8>, IcedError> {
+    if hooks.iter().all(|hook| hook.kind != PlaceKind::Instruction) {
+        return calls::entry(place, hooks, at, find);
+    }
     let mut code = CodeAssembler::new(64)?;
     let a = &mut code;
     let mut labels = Labels {
@@ -91,7 +103,7 @@ pub(crate) fn entry(
     a.jne(labels.nested)?;
     a.mov(qword_ptr(r15 + field!(busy)), rsp)?;
     a.set_label(&mut labels.entered)?;
-    run(a, place, hooks)?;
+    run(a, place, hooks, SavedBy::Pushing)?;
     a.set_label(&mut labels.leave)?;
     a.pop(rax)?;
     a.pop(r15)?;
@@ -170,13 +182,32 @@ pub(crate) fn address(
     load(a, Code::Lea_r64_m, to.into(), address)
 }
 
-fn load(a: &mut CodeAssembler, code: Code, to: Register, address: u64) -> Result<(), IcedError> {
+pub(super) fn load(
+    a: &mut CodeAssembler,
+    code: Code,
+    to: Register,
+    address: u64,
+) -> Result<(), IcedError> {
     let from = MemoryOperand::with_base_displ(Register::RIP, address.cast_signed());
     a.add_instruction(Instruction::with2(code, to, from)?)
 }
 
+/// How entry code has saved the registers that it needs itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SavedBy {
+    /// They are on the stack, with flags.
+    Pushing,
+    /// They are in the record, and flags are not kept.
+    Record,
+}
+
 /// Runs the handlers. The stack pointer is at what was pushed, and again afterwards.
-fn run(a: &mut CodeAssembler, place: &Place, hooks: &[&FunctionHook]) -> Result<(), IcedError> {
+pub(super) fn run(
+    a: &mut CodeAssembler,
+    place: &Place,
+    hooks: &[&FunctionHook],
+    saved: SavedBy,
+) -> Result<(), IcedError> {
     let reads = hooks.iter().fold(0, |reads, hook| reads | hook.reads);
     let read = |register: PtRegs| reads & register.bit() != 0;
     let word = |register: PtRegs| qword_ptr(rax - BLOCK + register.offset());
@@ -187,11 +218,18 @@ fn run(a: &mut CodeAssembler, place: &Place, hooks: &[&FunctionHook]) -> Result<
     for (register, from) in KEPT.into_iter().filter(|r| read(r.0)) {
         a.mov(word(register), from)?;
     }
-    for (register, from) in ON_STACK.into_iter().filter(|r| read(r.0)) {
-        a.mov(rcx, qword_ptr(rsp + from))?;
-        a.mov(word(register), rcx)?;
+    let pushed = ON_STACK.map(|(register, from)| (register, qword_ptr(rsp + from)));
+    let in_record = SAVED_AT.map(|(register, from)| (register, qword_ptr(r15 + from)));
+    let elsewhere = match saved {
+        SavedBy::Pushing => &pushed[..],
+        SavedBy::Record => &in_record,
+    };
+    for (register, from) in elsewhere.iter().filter(|r| read(r.0)) {
+        a.mov(rcx, *from)?;
+        a.mov(word(*register), rcx)?;
     }
     let constants = [
+        (PtRegs::Eflags, INTERRUPTS),
         (PtRegs::OrigRax, -1),
         (PtRegs::Cs, USER_CODE),
         (PtRegs::Ss, USER_DATA),
@@ -203,7 +241,7 @@ fn run(a: &mut CodeAssembler, place: &Place, hooks: &[&FunctionHook]) -> Result<
         a.mov(rcx, hook.place())?;
         a.mov(word(PtRegs::Rip), rcx)?;
     }
-    if read(PtRegs::Eflags) {
+    if saved == SavedBy::Pushing && read(PtRegs::Eflags) {
         // The flags of lahf, in their places; the one of seto is bit 11.
         a.mov(rcx, qword_ptr(rsp))?;
         a.shl(ecx, 24)?;
@@ -215,10 +253,47 @@ fn run(a: &mut CodeAssembler, place: &Place, hooks: &[&FunctionHook]) -> Result<
         a.or(ecx, INTERRUPTS)?;
         a.or(word(PtRegs::Eflags), rcx)?;
     }
-    a.lea(rcx, ptr(rsp + PUSHED + RED_ZONE))?;
+    let below = match saved {
+        SavedBy::Pushing => PUSHED + RED_ZONE,
+        SavedBy::Record => 0,
+    };
+    a.lea(rcx, ptr(rsp + below))?;
     a.mov(word(PtRegs::Rsp), rcx)?;
     a.lea(rsp, ptr(rax - BLOCK))?;
-    for hook in hooks {
+    call_handlers(a, place, hooks)?;
+    for (register, to) in CHANGED {
+        a.mov(to, qword_ptr(rsp + register.offset()))?;
+    }
+    a.mov(rsp, qword_ptr(rsp + PtRegs::Rsp.offset()))?;
+    a.lea(rsp, ptr(rsp - below))?;
+    if saved == SavedBy::Pushing {
+        // From here on a signal's handler may use the record and its stack.
+        a.mov(qword_ptr(r15 + field!(busy)), 0)?;
+    }
+    Ok(())
+}
+
+/// Calls the handlers. The stack pointer is at the registers, and again afterwards.
+fn call_handlers(
+    a: &mut CodeAssembler,
+    place: &Place,
+    hooks: &[&FunctionHook],
+) -> Result<(), IcedError> {
+    let mut end = a.create_label();
+    let is_call = |hook: &&&FunctionHook| hook.kind != PlaceKind::Instruction;
+    if let Some(first) = hooks.iter().find(is_call) {
+        calls::prepare(a, first, end)?;
+    }
+    let asks = hooks.iter().find_map(|hook| Request::of(hook.kind));
+    let (mut pause, mut behind) = (a.create_label(), a.create_label());
+    // What comes in front of a call does not belong to the time of the call.
+    if asks == Some(Request::Execute) {
+        requests::request(a, place, Request::Execute, pause)?;
+    }
+    let has_handler = |hook: &&&FunctionHook| {
+        Request::of(hook.kind).is_none() && hook.kind != PlaceKind::CallOnly
+    };
+    for hook in hooks.iter().filter(has_handler) {
         match i32::try_from(hook.cookie.cast_signed()) {
             Ok(cookie) => a.mov(qword_ptr(r15 + field!(cookie)), cookie)?,
             Err(_) => {
@@ -227,13 +302,23 @@ fn run(a: &mut CodeAssembler, place: &Place, hooks: &[&FunctionHook]) -> Result<
             }
         }
         a.mov(rdi, rsp)?;
-        a.call(place.image + hook.handler)?;
+        match hook.kind {
+            PlaceKind::Instruction => a.call(place.image + hook.handler)?,
+            kind => calls::call(a, place.image + hook.handler, kind)?,
+        }
     }
-    for (register, to) in CHANGED {
-        a.mov(to, qword_ptr(rsp + register.offset()))?;
+    match asks {
+        Some(Request::Execute) => requests::forget(a)?,
+        Some(Request::Mapped) => requests::request(a, place, Request::Mapped, pause)?,
+        None => {}
     }
-    a.mov(rsp, qword_ptr(rsp + PtRegs::Rsp.offset()))?;
-    a.lea(rsp, ptr(rsp - (PUSHED + RED_ZONE)))?;
-    // From here on a signal's handler may use the record and its stack.
-    a.mov(qword_ptr(r15 + field!(busy)), 0)
+    if asks.is_some() {
+        a.jmp(behind)?;
+        a.set_label(&mut pause)?;
+        a.dq(&requests::PAUSE)?;
+        a.set_label(&mut behind)?;
+        a.nop()?;
+    }
+    a.set_label(&mut end)?;
+    a.nop()
 }

@@ -15,6 +15,7 @@ use spile_cast::Cast;
 use spile_layout::thread_record::ThreadRecord;
 
 use crate::place::Place;
+use crate::processor::calls;
 use crate::processor::entry::{address, field, hashed};
 
 /// Offsets in thread structures at which C libraries have the thread's number: musl, glibc.
@@ -91,6 +92,9 @@ pub(crate) fn find(place: &Place, at: u64) -> Result<Vec<u8>, IcedError> {
 
     a.set_label(&mut labels.taken)?;
     a.mov(qword_ptr(r15 + field!(busy)), 0)?;
+    for call in 0..calls::OPEN_CALLS {
+        a.mov(qword_ptr(r15 + field!(calls) + call * calls::OPEN_CALL), 0)?;
+    }
     a.call(labels.fill)?;
     a.mov(qword_ptr(r15 + field!(owner)), r12)?;
     a.set_label(&mut labels.found)?;
@@ -184,9 +188,15 @@ fn prove(a: &mut CodeAssembler, place: &Place, labels: &Labels) -> Result<(), Ic
     a.lea(rcx, ptr(rbx + musl))?;
     a.cmp(dword_ptr(rcx), ebp)?;
     a.je(proven)?;
-    a.lea(rcx, ptr(rbx + glibc))?;
-    a.cmp(dword_ptr(rcx), ebp)?;
+    // There, a structure of musl can have ended, and its memory as well: the kernel compares.
+    a.lea(rdi, ptr(rbx + glibc))?;
+    a.mov(esi, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG)?;
+    a.mov(edx, ebp)?;
+    address(a, r10, place.zero())?;
+    call(a, libc::SYS_futex)?;
+    a.cmp(eax, -libc::ETIMEDOUT)?;
     a.jne(labels.keyed)?;
+    a.mov(rcx, rdi)?;
     a.set_label(&mut proven)?;
     a.mov(r13, rcx)?;
     a.lea(r12, ptr(rbx + 1))?;
@@ -198,7 +208,8 @@ fn prove(a: &mut CodeAssembler, place: &Place, labels: &Labels) -> Result<(), Ic
 
 /// Looks for the record of the key, or a free one.
 fn probe(a: &mut CodeAssembler, place: &Place, labels: &Labels) -> Result<(), IcedError> {
-    let (mut again, mut claim, mut own, mut other) = (
+    let (mut again, mut claim, mut own, mut same, mut other) = (
+        a.create_label(),
         a.create_label(),
         a.create_label(),
         a.create_label(),
@@ -218,7 +229,12 @@ fn probe(a: &mut CodeAssembler, place: &Place, labels: &Labels) -> Result<(), Ic
     a.js(own)?;
     a.cmp(dword_ptr(r15 + field!(tgid)), r14d)?;
     a.jne(other)?;
+    a.jmp(same)?;
+    // A program that this thread executed before had the record at another address.
     a.set_label(&mut own)?;
+    a.cmp(qword_ptr(r15 + field!(own)), r15)?;
+    a.jne(claim)?;
+    a.set_label(&mut same)?;
     a.cmp(dword_ptr(r15 + field!(tid)), ebp)?;
     a.je(labels.found)?;
     // Of a thread that had this structure before.
@@ -344,7 +360,6 @@ fn fill(a: &mut CodeAssembler, place: &Place) -> Result<(), IcedError> {
         a.mov(rax, value)?;
         a.mov(qword_ptr(r15 + field), rax)?;
     }
-    a.mov(qword_ptr(r15 + field!(start)), 0)?;
     a.rdtsc()?;
     a.shl(rdx, 32)?;
     a.or(rax, rdx)?;

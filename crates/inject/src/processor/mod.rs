@@ -7,14 +7,20 @@
 //! | `registers` | registers of threads and of handlers |
 //! | `relocate` | the instructions that a jump replaces, and their copy |
 //! | `entry` | what a hooked function jumps to |
+//! | `calls` | what handlers get at system calls |
+//! | `requests` | what threads ask spile for |
+//! | `sites` | where code calls the kernel |
 //! | `find` | the record of the thread that hits |
 //! | `frames` | where threads stand, and where signals interrupted them |
 
+pub(crate) mod calls;
 pub(crate) mod entry;
 pub(crate) mod find;
 pub(crate) mod frames;
 pub(crate) mod registers;
 pub(crate) mod relocate;
+mod requests;
+pub(crate) mod sites;
 
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;

@@ -9,18 +9,6 @@ pub(crate) use libc::user_regs_struct as Registers;
 /// The instruction that calls the kernel.
 pub(crate) const KERNEL_CALL: [u8; 2] = [0x0f, 0x05];
 
-/// The instruction of a breakpoint. A thread that ran it stands behind it.
-pub(crate) const BREAKPOINT: [u8; 1] = [0xcc];
-
-/// Sets a thread that stands behind the breakpoint at an address back in front of it; false if it stands elsewhere.
-pub(crate) fn back_to_breakpoint(registers: &mut Registers, at: u64) -> bool {
-    let stands = registers.rip == at + BREAKPOINT.len() as u64;
-    if stands {
-        registers.rip = at;
-    }
-    stands
-}
-
 /// The highest error number of the kernel.
 const ERRORS: u64 = 4095;
 
@@ -33,6 +21,29 @@ pub(crate) fn calling(before: &Registers, at: u64, number: i64, args: [u64; 6]) 
     now.rip = at;
     [now.rdi, now.rsi, now.rdx, now.r10, now.r8, now.r9] = args;
     now
+}
+
+/// The number of the system call that a thread is in.
+pub(crate) fn call(registers: &Registers) -> i64 {
+    registers.orig_rax.cast_signed()
+}
+
+/// The number of the system call that a thread returns from, at a stop of [`crate::ptrace::to_call`].
+pub(crate) fn returned(registers: &Registers) -> Option<i64> {
+    let begins = registers.rax == i64::from(-libc::ENOSYS).cast_unsigned();
+    (!begins).then(|| call(registers))
+}
+
+/// The folder and the name of the program that a thread executes, in front of the call: the number of an open file, unless
+/// it is the current folder; the address of a text.
+pub(crate) fn executed(registers: &Registers) -> (Option<i32>, u64) {
+    match call(registers) {
+        libc::SYS_execveat => {
+            let folder = registers.rdi.low32().cast_signed();
+            ((folder != libc::AT_FDCWD).then_some(folder), registers.rsi)
+        }
+        _ => (None, registers.rdi),
+    }
 }
 
 /// The result of a system call.

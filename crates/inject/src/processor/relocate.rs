@@ -32,19 +32,17 @@ const TABLE: u64 = 8192;
 pub(crate) const READ: u64 = 1 << 20;
 
 /// The instructions that a jump replaces.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Displaced {
     /// Where the jump stands.
     pub(crate) at: u64,
-    /// The instruction in front of which the handler runs.
-    place: u64,
     /// The instructions' bytes.
     pub(crate) bytes: Vec<u8>,
     /// Addresses to which nothing may jump.
     pub(crate) inner: Range<u64>,
-    /// Those in front of the place, and those from there on.
-    before: Vec<Instruction>,
     instructions: Vec<Instruction>,
+    /// The instructions in front of which handlers run, in order. The last can be the one behind all.
+    places: Vec<u64>,
 }
 
 /// Where displaced instructions were, and where their copies are.
@@ -70,13 +68,26 @@ pub(crate) struct FunctionPlace {
     pub(crate) size: u64,
     /// The place's distance from its first instruction.
     pub(crate) offset: u64,
+    pub(crate) kind: RelocationKind,
+}
+
+/// Which jumps to a place count as hits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RelocationKind {
+    /// All.
+    Instruction,
+    /// All, at a system call, which should not be moved.
+    Call,
+    /// None, behind a system call.
+    Return,
 }
 
 /// What a jump replaces, so that a handler runs in front of the instruction at a place. `code` begins with the function
 /// and is as long, or a few bytes longer if it is short.
 ///
 /// The jump stands at the place, if there is space behind it, or else in front of it: a return instruction is often
-/// followed by another function.
+/// followed by another function. A system call is replaced, too, where nothing else can be: a thread that is in it goes on
+/// behind its copy, and when the jump is taken back, behind the call itself.
 pub(crate) fn displaced(
     place: FunctionPlace,
     code: &[u8],
@@ -86,6 +97,7 @@ pub(crate) fn displaced(
         address,
         size,
         offset,
+        kind,
     } = place;
     if code.is_empty() {
         return Err(Refusal::NoCode);
@@ -95,27 +107,93 @@ pub(crate) fn displaced(
     let all: Vec<Instruction> = decoder.into_iter().take_while(|i| i.ip() < near).collect();
     let first = all.iter().position(|i| i.ip() == address + offset);
     let first = first.ok_or(Refusal::Invalid)?;
-    let behind = address + size.max(1);
-    let (begin, end) = match forward(&all, first, (offset == 0, behind)) {
-        Err(_) if offset > 0 => backward(&all, first, behind)?,
-        range => range?,
-    };
-    let (at, to) = (all[begin].ip(), all[end - 1].next_ip());
-    let function = code.get(..size.max(1).fit::<usize>()).unwrap_or(code);
-    // A jump back to a first instruction behind `endbr64` is no call of the function.
-    let inner = if begin > first { at..to } else { at + 1..to };
-    if jumps_into(address, function, &inner, read) {
-        return Err(Refusal::JumpedTo);
+    if kind != RelocationKind::Instruction && uses_flags(&all[first..]) {
+        return Err(Refusal::Flags);
     }
-    let split = first.clamp(begin, end);
-    Ok(Displaced {
-        at,
-        place: address + offset,
-        bytes: code[(at - address).fit()..(to - address).fit()].to_vec(),
-        inner,
-        before: all[begin..split].to_vec(),
-        instructions: all[split..end].to_vec(),
-    })
+    let behind = address + size.max(1);
+    let function = code.get(..size.max(1).fit::<usize>()).unwrap_or(code);
+    let whole = |(begin, end): (usize, usize)| {
+        let (at, to) = (all[begin].ip(), all[end - 1].next_ip());
+        // Whoever jumps back to a first instruction behind `endbr64` does not call the function, and whoever jumps to the
+        // instruction behind a system call did not make it.
+        let counts = begin == first && kind != RelocationKind::Return;
+        let from = if counts || begin < first { at + 1 } else { at };
+        // A jump to a system call behind our jump would miss the handler.
+        let missed = (kind == RelocationKind::Call).then_some(address + offset + 1);
+        let inner = from..to.max(missed.unwrap_or(0));
+        if jumps_into(address, function, &inner, read) {
+            return Err(Refusal::JumpedTo);
+        }
+        // Behind `endbr64`, the handler runs where the jump stands.
+        let handled = if begin > first { at } else { address + offset };
+        Ok(Displaced {
+            at,
+            bytes: code[(at - address).fit()..(to - address).fit()].to_vec(),
+            inner,
+            instructions: all[begin..end].to_vec(),
+            places: vec![handled],
+        })
+    };
+    let from_here = || forward(&all, first, (offset == 0, behind)).and_then(whole);
+    let before = |own| backward(&all, first, behind, own).and_then(whole);
+    match kind {
+        RelocationKind::Instruction if offset == 0 => from_here(),
+        RelocationKind::Instruction => from_here().or_else(|_| before(true)),
+        RelocationKind::Call => before(false).or_else(|_| around_call(&all, first, behind, whole)),
+        RelocationKind::Return => from_here()
+            .or_else(|_| before(true))
+            .or_else(|_| before(false)),
+    }
+}
+
+/// Whether flags that are set in front of these instructions are used by them, up to the first branch.
+fn uses_flags(all: &[Instruction]) -> bool {
+    // A system call reads them, and gives them back.
+    for instruction in all.iter().filter(|i| i.mnemonic() != Mnemonic::Syscall) {
+        if instruction.rflags_read() != 0 {
+            return true;
+        }
+        let goes_on = [FlowControl::Next, FlowControl::Call].contains(&instruction.flow_control());
+        if instruction.rflags_modified() != 0 || !goes_on {
+            break;
+        }
+    }
+    false
+}
+
+/// The fewest instructions with a system call that a jump can replace.
+fn around_call(
+    all: &[Instruction],
+    call: usize,
+    behind: u64,
+    whole: impl Fn((usize, usize)) -> Result<Displaced, Refusal>,
+) -> Result<Displaced, Refusal> {
+    let mut refused = Refusal::Short;
+    for begin in (0..=call).rev() {
+        let moved = |i: &Instruction| match i.ip() < behind || !is_padding(i) {
+            true => may_move(i),
+            false => Ok(()),
+        };
+        if begin < call {
+            moved(&all[begin])?;
+        }
+        let fits = |end: &usize| all[end - 1].next_ip() >= all[begin].ip() + JUMP;
+        let Some(end) = (call + 1..=all.len()).find(fits) else {
+            break;
+        };
+        let is_inside = all[end - 1].ip() < behind || is_padding(&all[end - 1]);
+        let movable = all[call + 1..end].iter().try_for_each(moved);
+        match movable.and_then(|()| whole((begin, end))) {
+            Ok(found) if is_inside => return Ok(found),
+            Ok(_) => refused = Refusal::Short,
+            Err(why) => refused = why,
+        }
+        // Enough stands in front of it, and that was tried before.
+        if all[call].next_ip() - all[begin].ip() >= 2 * JUMP {
+            break;
+        }
+    }
+    Err(refused)
 }
 
 /// The instructions from the place on that a jump replaces; behind its `endbr64`, if it is the beginning of a function.
@@ -143,9 +221,15 @@ fn forward(
     Err(Refusal::Short)
 }
 
-/// The instructions in front of the place, and the one there if it can be moved.
-fn backward(all: &[Instruction], first: usize, behind: u64) -> Result<(usize, usize), Refusal> {
-    let end = first + usize::from(may_move(&all[first]).is_ok());
+/// The instructions in front of the place, and the one there if it can be moved and is wanted. A system call right in
+/// front of it can be moved, see [`displaced`].
+fn backward(
+    all: &[Instruction],
+    first: usize,
+    behind: u64,
+    own: bool,
+) -> Result<(usize, usize), Refusal> {
+    let end = first + usize::from(own && may_move(&all[first]).is_ok());
     // Padding behind it needs not stay.
     let padding = all[end..]
         .iter()
@@ -156,7 +240,10 @@ fn backward(all: &[Instruction], first: usize, behind: u64) -> Result<(usize, us
         if all[begin].is_invalid() || all[begin].mnemonic() == Mnemonic::Endbr64 {
             break;
         }
-        may_move(&all[begin])?;
+        let is_call = begin + 1 == first && all[begin].mnemonic() == Mnemonic::Syscall;
+        if !is_call {
+            may_move(&all[begin])?;
+        }
         if all[end - 1].next_ip() >= all[begin].ip() + JUMP {
             return Ok((begin, end));
         }
@@ -190,7 +277,7 @@ fn may_move(instruction: &Instruction) -> Result<(), Refusal> {
 }
 
 /// Whether code jumps to one of these addresses, directly or by a table, or keeps one.
-fn jumps_into(address: u64, code: &[u8], to: &Range<u64>, read: Read) -> bool {
+pub(crate) fn jumps_into(address: u64, code: &[u8], to: &Range<u64>, read: Read) -> bool {
     let all: Vec<Instruction> = Decoder::with_ip(64, code, address, DecoderOptions::NONE)
         .iter()
         .collect();
@@ -298,28 +385,81 @@ impl Displaced {
         bytes
     }
 
-    /// Copies for an address: of those in front of the place; then `entry`, the code of which is asked for by its
-    /// address; then of the others, with a jump back.
+    /// Adds what another jump replaces, so that one jump replaces both. `None` if that begins elsewhere, or if code jumps
+    /// to where the other jump would stand.
+    pub(crate) fn join(
+        &self,
+        other: &Displaced,
+        code: (&[u8], u64),
+        read: Read,
+    ) -> Option<Displaced> {
+        if other.at < self.at {
+            return None;
+        }
+        let known = self.end().checked_sub(other.at)?.fit::<usize>();
+        let first = other.instructions.iter().find(|i| i.ip() >= self.end());
+        let aligned = first.map_or(other.end() <= self.end(), |i| i.ip() == self.end());
+        if !aligned {
+            return None;
+        }
+        let new = other.instructions.iter().filter(|i| i.ip() >= self.end());
+        let mut joined = self.clone();
+        joined
+            .bytes
+            .extend(other.bytes.get(known..).unwrap_or_default());
+        joined.instructions.extend(new);
+        joined.inner.end = joined.end();
+        joined.places.extend(&other.places);
+        joined.places.sort_unstable();
+        joined.places.dedup();
+        let (bytes, address) = code;
+        let free = !jumps_into(address, bytes, &joined.inner, read);
+        free.then_some(joined)
+    }
+
+    /// The places in front of which handlers run, in order.
+    pub(crate) fn places(&self) -> &[u64] {
+        &self.places
+    }
+
+    /// Copies for an address, with a jump back behind them. In front of the copy of each place stands `entry`, the code of
+    /// which is asked for by the place and its address.
     pub(crate) fn around(
         &self,
         to: u64,
-        entry: impl FnOnce(u64) -> Result<Vec<u8>, Refusal>,
+        mut entry: impl FnMut(u64, u64) -> Result<Vec<u8>, Refusal>,
     ) -> Result<Copied, Refusal> {
-        let mut whole = copied(&self.before, to)?;
-        let at = to + whole.code.len() as u64;
-        whole.code.extend(entry(at)?);
-        if !self.before.is_empty() {
-            whole.moves.push((self.place, at));
+        let mut whole = Copied::default();
+        let mut rest = &self.instructions[..];
+        for place in &self.places {
+            let before = rest.partition_point(|i| i.ip() < *place);
+            whole.append(copied(&rest[..before], to + whole.length())?);
+            rest = &rest[before..];
+            let at = to + whole.length();
+            if *place != self.at {
+                whole.moves.push((*place, at));
+            }
+            whole.code.extend(entry(*place, at)?);
         }
         let back = Instruction::with_branch(Code::Jmp_rel32_64, self.end());
-        let mut rest = self.instructions.clone();
+        let mut rest = rest.to_vec();
         rest.push(back.map_err(|_| Refusal::Immovable)?);
-        let mut rest = copied(&rest, to + whole.code.len() as u64)?;
+        let mut rest = copied(&rest, to + whole.length())?;
         // The jump back is no copy.
         rest.moves.pop();
-        whole.code.extend(rest.code);
-        whole.moves.extend(rest.moves);
+        whole.append(rest);
         Ok(whole)
+    }
+}
+
+impl Copied {
+    fn length(&self) -> u64 {
+        self.code.len() as u64
+    }
+
+    fn append(&mut self, other: Copied) {
+        self.code.extend(other.code);
+        self.moves.extend(other.moves);
     }
 }
 
@@ -357,6 +497,7 @@ mod tests {
             address,
             size,
             offset,
+            kind: RelocationKind::Instruction,
         };
         super::displaced(place, code, &|_, _| Vec::new())
     }
@@ -364,7 +505,7 @@ mod tests {
     impl Displaced {
         /// A copy without code of an entry.
         fn copied(&self, to: u64) -> Result<Copied, Refusal> {
-            self.around(to, |_| Ok(Vec::new()))
+            self.around(to, |_, _| Ok(Vec::new()))
         }
     }
 
@@ -387,7 +528,7 @@ mod tests {
         let found = displaced_at((0x1000, 7, 6), &code).unwrap();
         assert_eq!((found.at, found.end()), (0x1002, 0x1007));
         assert_eq!(found.inner, 0x1003..0x1007);
-        let copy = found.around(0x9000, |at| {
+        let copy = found.around(0x9000, |_, at| {
             assert_eq!(at, 0x9004);
             Ok(vec![0x90; 3])
         });
@@ -505,6 +646,7 @@ mod tests {
                 address: 0x1000,
                 size: code.len() as u64,
                 offset: 0,
+                kind: RelocationKind::Instruction,
             };
             super::displaced(place, code, &read).err()
         };

@@ -37,7 +37,7 @@ fn rounds(words: &str, rounds: u32) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        back.push(attached.detach().unwrap());
+        back.push(attached.detach(&[]).unwrap());
     }
     assert_eq!(target.code(&hooks), before);
     assert_eq!(target.own_maps(), [""; 0]);
@@ -77,7 +77,7 @@ fn interrupted_calls_go_on() {
     std::thread::sleep(Duration::from_millis(20));
     for _ in 0..20 {
         let attached = attach(target.pid(), &counting.image(), &hooks).unwrap();
-        attached.detach().unwrap();
+        attached.detach(&[]).unwrap();
     }
     let attached = attach(target.pid(), &counting.image(), &hooks).unwrap();
     target.go();
@@ -86,7 +86,7 @@ fn interrupted_calls_go_on() {
         "poll 1 read 1 nanosleep 0 futex 0 sigsuspend 1 errors 0"
     );
     assert_eq!(counting.hits(), 6);
-    attached.detach().unwrap();
+    attached.detach(&[]).unwrap();
     assert_eq!(target.end().code(), Some(7));
 }
 
@@ -119,7 +119,7 @@ fn a_stopped_process_stays_stopped() {
     target.go();
     target.until("signals");
     assert_eq!(counting.hits(), 200);
-    attached.detach().unwrap();
+    attached.detach(&[]).unwrap();
     assert_eq!(target.end().code(), Some(7));
 }
 
@@ -136,7 +136,7 @@ fn a_killed_program_leaves_its_count() {
     target.kill();
     let hits = counting.hits();
     assert!(hits >= 1000);
-    assert!(matches!(attached.detach(), Err(Error::Ended)));
+    assert!(matches!(attached.detach(&[]), Err(Error::Ended)));
     assert!(matches!(
         attach(pid, &counting.image(), &hooks),
         Err(Error::Ended)
@@ -156,7 +156,7 @@ fn ends_in_the_middle() {
             std::thread::sleep(Duration::from_micros(delay));
             target.kill()
         });
-        let result = attach(pid, &counting.image(), &hooks).and_then(|a| a.detach());
+        let result = attach(pid, &counting.image(), &hooks).and_then(|a| a.detach(&[]));
         assert!(matches!(result, Ok(_) | Err(Error::Ended)), "{result:?}");
         // That it was killed is there for its parent.
         let status = killer.join().unwrap();
@@ -214,7 +214,7 @@ fn another_program_has_no_hooks() {
     target.go();
     assert!(target.line().starts_with("ready"));
     assert_eq!(target.own_maps(), [""; 0]);
-    assert_eq!(attached.detach().unwrap(), Duration::ZERO);
+    assert_eq!(attached.detach(&[]).unwrap(), Duration::ZERO);
     target.go();
     target.until("signals");
     assert_eq!(counting.hits(), 0);
@@ -230,12 +230,12 @@ fn two_hooks_of_a_function() {
     let before = target.code(&hooks);
     let one = attach(target.pid(), &first.image(), &hooks).unwrap();
     let two = attach(target.pid(), &second.image(), &hooks).unwrap();
-    let error = one.detach().unwrap_err();
+    let error = one.detach(&[]).unwrap_err();
     assert!(matches!(error, Error::Changed(_)), "{error}");
     target.go();
     target.until("signals");
     assert_eq!((first.hits(), second.hits()), (200, 200));
-    two.detach().unwrap();
+    two.detach(&[]).unwrap();
     assert_ne!(target.code(&hooks), before);
     assert_eq!(target.end().code(), Some(7));
 }
@@ -295,6 +295,6 @@ fn a_full_table_of_files_is_an_error() {
     target.go();
     target.until("signals");
     assert_eq!(counting.hits(), 200);
-    attached.detach().unwrap();
+    attached.detach(&[]).unwrap();
     assert_eq!(target.end().code(), Some(7));
 }

@@ -83,7 +83,7 @@ fn root_hooks_programs_of_others() {
             .iter()
             .all(|r| r.owner == 0 || (r.uid, r.egid) == (USER, USER))
     );
-    attached.detach().unwrap();
+    attached.detach(&[]).unwrap();
     assert_eq!(target.own_maps(), [""; 0]);
     assert_eq!(target.end().code(), Some(7));
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{LazyLock, Mutex};
 
-use spile_inject::{FunctionHook, PtRegs};
+use spile_inject::{FunctionHook, PlaceKind, PtRegs};
 use tempfile::TempDir;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
@@ -218,6 +218,8 @@ impl Target {
             address: self.base() + number(symbol[0]),
             size,
             offset: 0,
+            kind: PlaceKind::Instruction,
+            ends: false,
             handler,
             cookie: 7,
             reads: PtRegs::ALL,
@@ -246,6 +248,8 @@ impl Target {
             address: base + number(symbol[0]),
             size: number(symbol[1]),
             offset: 0,
+            kind: PlaceKind::Instruction,
+            ends: false,
             handler,
             cookie: 1 << 40,
             reads: PtRegs::ALL,

@@ -26,7 +26,7 @@ fn nanoseconds(hooked: impl Fn(&Target) -> Option<(Counting, Vec<FunctionHook>)>
             .to_owned();
         best = best.min(line.parse().unwrap());
         if let Some(attached) = attached {
-            attached.detach().unwrap();
+            attached.detach(&[]).unwrap();
             assert_eq!(what.unwrap().0.hits(), 40 * 20_000 + 1);
         }
         target.end();
@@ -70,7 +70,7 @@ fn times_of_a_round() {
             let attached = attach(target.pid(), &counting.image(), &hooks).unwrap();
             let (stopped, attaching) = (attached.stopped(), since.elapsed());
             let since = Instant::now();
-            let back: Duration = attached.detach().unwrap();
+            let back: Duration = attached.detach(&[]).unwrap();
             all.push((attaching, stopped, since.elapsed(), back));
         }
         all.sort();
@@ -95,7 +95,7 @@ fn time_at_the_start() {
         target.release();
         assert!(target.line().starts_with("ready"));
         assert_eq!(counting.hits(), 1);
-        attached.detach().unwrap();
+        attached.detach(&[]).unwrap();
         target.kill();
     }
     all.sort();

@@ -169,6 +169,7 @@ pub fn run(cli: &Syscount, passes: Passes<'_>) -> Result<u8, Failure> {
 fn prepare(cli: &Syscount) -> Result<ToolRun, Failure> {
     let mut run = ToolRun::new("syscount");
     run.verbose = cli.verbose;
+    run.in_process = cli.cgroup.is_none();
     for (name, on) in [
         ("by_name", cli.by(Key::Name)),
         ("by_process", cli.by(Key::Process)),

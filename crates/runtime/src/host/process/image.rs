@@ -11,6 +11,7 @@ use spile_layout::critical::CriticalLayout;
 use spile_layout::{Layout, THREAD_SLOTS};
 use spile_native::image::{HostImage, ImageSpec, SharedTableKind, SharedTableSpec};
 use spile_native::memory::Protection;
+use spile_native::requests::Requests;
 use spile_native::ring::SharedRing;
 use spile_native::table::Table;
 
@@ -110,6 +111,11 @@ impl SharedImage {
             clock: self.clock,
             exact: false,
         }
+    }
+
+    /// Requests of threads.
+    pub(super) fn requests(&self) -> Requests {
+        self.image.requests()
     }
 
     /// Cleans up after threads that ended within a handler.

@@ -6,25 +6,32 @@
 //!
 //! | module | its one job |
 //! |---|---|
+//! | `follow` | follows processes into the programs that they execute |
 //! | `image` | the image of an object, and its tables for the controller |
+//! | `calls` | where a process calls the kernel |
 //! | `places` | the functions to hook, and where a process has them |
 //! | `semaphores` | raises the semaphores of markers |
+//! | `target` | a process, and what is hooked in it |
 //! | `wakeup` | tells the event loop that records wait |
 
+mod calls;
+mod follow;
 mod image;
 mod places;
 mod semaphores;
+mod target;
 mod wakeup;
 
+use std::collections::{BTreeSet, HashSet};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spile_bpf::compiled::{Object, RING};
-use spile_inject::{Attached, FunctionHook, ProcessImage};
 use spile_ir::Program;
+use spile_kernel::process::of_thread;
 use spile_native::ring::SharedRing;
 
-use crate::attach::site::RefusedLocation;
 use crate::error::Error;
 use crate::host::{Backend, Host, HostLosses, SessionHost, StartParams, Started};
 use crate::io::output;
@@ -32,9 +39,11 @@ use crate::machine::signals::Signals;
 use crate::options::{SessionOptions, TargetProcess};
 use crate::shared::init;
 use crate::shared::kernel_state::KernelState;
+use calls::CallHooks;
+use follow::Follower;
 use image::SharedImage;
 use places::FileHook;
-use semaphores::Semaphores;
+use target::Target;
 use wakeup::Wakeup;
 
 /// The processes that a session follows, and the object that they are to run.
@@ -58,29 +67,35 @@ impl Host for ProcessHost<'_> {
         options: &mut SessionOptions,
     ) -> Result<Started, Error> {
         let ProcessHost(object) = *self;
-        let image = Rc::new(SharedImage::new(object)?);
-        let hooks = places::hooks(object, &image, how.program)?;
+        let image = SharedImage::new(object)?;
+        let (hooks, calls) = places::hooks(object, &image, how.program)?;
         how.probed.unchanged()?;
         let state = Rc::new(image.state(&object.layout)?);
         init::set_shared_words(&state, how.target);
         if let Some(deferred) = how.deferred {
             init::set_mark(&state, deferred.word());
         }
-        let memory = KernelState::new(&*image, state, &object.layout)?;
+        let memory = KernelState::new(&image, state, &object.layout)?;
         let ring = image.ring(RING);
         let wakeup = image.ring(RING).map(Wakeup::new).transpose();
+        let targets = Arc::new(Targets {
+            image,
+            hooks,
+            calls,
+            quiet: options.quiet,
+            entered: Mutex::default(),
+        });
         let mut backend = ProcessBackend {
             wakeup: wakeup.map_err(|e| Error::System("waiting for records", e))?,
             ring,
-            image,
-            hooks,
-            attached: Vec::new(),
-            semaphores: Vec::new(),
+            follower: Follower::new(&targets),
+            targets,
             kinds: Vec::new(),
-            quiet: options.quiet,
         };
         if let TargetProcess::Pid(pid) = options.target {
-            backend.enter(pid, spile_inject::attach)?;
+            let mut target = Target::new(pid);
+            target.enter(&backend.targets, false)?;
+            backend.entered(target)?;
         }
         Ok(Started {
             backend: Box::new(backend),
@@ -90,70 +105,145 @@ impl Host for ProcessHost<'_> {
     }
 }
 
-/// The processes with the object in them.
-struct ProcessBackend {
-    image: Rc<SharedImage>,
+/// The target's processes, and what is hooked in them.
+struct Targets {
+    image: SharedImage,
     hooks: Vec<FileHook>,
-    attached: Vec<Attached>,
-    semaphores: Vec<Semaphores>,
-    ring: Option<SharedRing>,
-    wakeup: Option<Wakeup>,
-    /// What was attached, one line for each process.
-    kinds: Vec<String>,
+    calls: CallHooks,
     quiet: bool,
+    entered: Mutex<Entered>,
 }
+
+/// The processes that have handlers.
+#[derive(Default)]
+struct Entered {
+    /// The newest last: a process that executes another program has several.
+    targets: Vec<Target>,
+    /// Beyond this number of them, some may have ended.
+    enough: usize,
+    /// Whether markers may be told that somebody listens.
+    raised: bool,
+    /// Indexes of the hooks in files that some process had.
+    seen: BTreeSet<usize>,
+    /// What was warned of: programs are executed often.
+    warned: HashSet<String>,
+}
+
+impl Entered {
+    /// Forgets processes that have ended, now and then: a build executes thousands of programs. What a process had before
+    /// it executed another program stays as long as its children have it.
+    fn prune(&mut self) {
+        if self.targets.len() > self.enough {
+            let files = spile_inject::entry_files();
+            self.targets.retain_mut(|target| {
+                let is_alive = target.is_alive(&files);
+                if !is_alive {
+                    target.forget();
+                }
+                is_alive
+            });
+            self.enough = 2 * self.targets.len() + FEW;
+        }
+    }
+}
+
+/// So many processes are kept without a look at whether they are still there.
+const FEW: usize = 32;
 
 fn semaphore_error(e: std::io::Error) -> Error {
     Error::System("the semaphores of markers", e)
 }
 
-/// How to get into a process.
-type EnterFn = fn(u32, &ProcessImage<'_>, &[FunctionHook]) -> Result<Attached, spile_inject::Error>;
-
-impl ProcessBackend {
-    fn raise(&mut self) -> Result<(), Error> {
-        let mut all = self.semaphores.iter_mut();
-        all.try_for_each(Semaphores::raise).map_err(semaphore_error)
+impl Targets {
+    fn entered(&self) -> MutexGuard<'_, Entered> {
+        self.entered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hooks the places that a process has.
-    fn enter(&mut self, pid: u32, enter: EnterFn) -> Result<(), Error> {
-        let (hooks, mut refused) = places::in_process(pid, &self.hooks)?;
-        let addresses: Vec<_> = hooks.iter().map(|(_, hook)| *hook).collect();
-        if !addresses.is_empty() {
-            let areas = self.image.areas();
-            let attached = match enter(pid, &self.image.injected(&areas), &addresses) {
-                Ok(attached) => attached,
-                Err(spile_inject::Error::Refused(all)) => {
-                    refused.extend(places::refused(&all, &hooks));
-                    return self.report(pid, &refused);
-                }
-                Err(e) => return Err(Error::Enter(pid, e.to_string())),
-            };
-            let words = places::semaphores(&hooks, attached.refused());
-            refused.extend(places::refused(attached.refused(), &hooks));
-            let text = format!("process {pid}: {} places by jumps", attached.hooked());
-            self.kinds.push(text);
-            self.attached.push(attached);
-            if !words.is_empty() {
-                let opened = Semaphores::new(pid, words).map_err(semaphore_error)?;
-                self.semaphores.push(opened);
+    fn warn(&self, entered: &mut Entered, texts: impl Iterator<Item = String>) {
+        for text in texts {
+            if !self.quiet && entered.warned.insert(text.clone()) {
+                output::warn(&text);
             }
         }
-        self.report(pid, &refused)
     }
 
-    /// Warns of places that are left out. None at all is an error, unless all are optional.
-    fn report(&self, pid: u32, refused: &[RefusedLocation]) -> Result<(), Error> {
-        let is_wanted = self.attached.is_empty() && !places::are_optional(&self.hooks);
-        if let (true, Some(first)) = (is_wanted, refused.first()) {
+    /// Keeps a process in which all is hooked, and warns of places that are left out.
+    fn add(&self, mut target: Target) -> Result<(), Error> {
+        let refused = target.take_refused();
+        let mut entered = self.entered();
+        entered.seen.extend(target.seen());
+        if entered.raised {
+            target.raise()?;
+        }
+        entered.targets.push(target);
+        entered.prune();
+        self.warn(&mut entered, places::warnings(&refused));
+        Ok(())
+    }
+
+    /// Hooks the places in code that the process of a thread has mapped.
+    fn mapped(&self, thread: u32) -> Result<(), Error> {
+        let pid = of_thread(thread).unwrap_or(thread);
+        let mut target = {
+            let mut entered = self.entered();
+            let known = entered
+                .targets
+                .iter()
+                .rposition(|target| target.pid() == pid);
+            let forked = |all: &[Target]| all.iter().rev().find_map(|target| target.forked(pid));
+            match known {
+                Some(known) => entered.targets.remove(known),
+                None => forked(&entered.targets).unwrap_or_else(|| Target::new(pid)),
+            }
+        };
+        let result = target.enter(self, false);
+        result.and(self.add(target))
+    }
+
+    fn raise(&self) -> Result<(), Error> {
+        let mut entered = self.entered();
+        entered.raised = true;
+        entered.targets.iter_mut().try_for_each(Target::raise)
+    }
+
+    /// Takes all hooks back.
+    fn leave(&self) {
+        let mut entered = self.entered();
+        let all: Vec<u32> = entered.targets.iter().map(Target::pid).collect();
+        let mut targets = std::mem::take(&mut entered.targets);
+        targets.iter_mut().for_each(|target| target.leave(&all));
+        let missing = places::missing(&self.hooks, &entered.seen);
+        // Once is enough, whatever ends the session again.
+        entered.seen.extend(0..self.hooks.len());
+        self.warn(&mut entered, places::warnings(&missing));
+        self.image.recover();
+    }
+}
+
+/// The processes with the object in them.
+struct ProcessBackend {
+    targets: Arc<Targets>,
+    follower: Option<Follower>,
+    ring: Option<SharedRing>,
+    wakeup: Option<Wakeup>,
+    /// What was attached at the start.
+    kinds: Vec<String>,
+}
+
+impl ProcessBackend {
+    /// Keeps the first process. That nothing is hooked in it is an error, unless a file may be one of those that it
+    /// executes later.
+    fn entered(&mut self, target: Target) -> Result<(), Error> {
+        let (pid, hooked) = (target.pid(), target.hooked());
+        if let Some(first) = target.all_refused() {
             let text = format!("{}: {}", first.location, first.why);
             return Err(Error::Enter(pid, text));
         }
-        if !self.quiet {
-            places::warnings(refused).for_each(|text| output::warn(&text));
+        if hooked > 0 {
+            self.kinds
+                .push(format!("process {pid}: {hooked} places by jumps"));
         }
-        Ok(())
+        self.targets.add(target)
     }
 }
 
@@ -170,17 +260,15 @@ impl Backend for ProcessBackend {
     }
 
     fn attach_visible(&mut self, _: &Program, _: &Rc<Signals>) -> Result<Option<String>, Error> {
-        self.raise()?;
+        self.targets.raise()?;
         Ok(None)
     }
 
     fn watch_command(&mut self, pid: u32) -> Result<(), Error> {
-        if places::are_missing(pid, &self.hooks)? {
-            let stood = spile_inject::run_to_entry(pid);
-            stood.map_err(|e| Error::Enter(pid, e.to_string()))?;
-        }
-        self.enter(pid, spile_inject::attach_at_start)?;
-        self.raise()
+        let mut target = Target::new(pid);
+        target.enter(&self.targets, true)?;
+        self.entered(target)?;
+        self.targets.raise()
     }
 
     fn watch_executed(&mut self, _: u32, _: u64) -> Result<(), Error> {
@@ -200,17 +288,13 @@ impl Backend for ProcessBackend {
     }
 
     fn detach(&mut self) {
-        self.semaphores.iter_mut().for_each(Semaphores::lower);
-        for attached in self.attached.drain(..) {
-            // A process that has ended, or cannot be stopped, has nothing that could be removed.
-            let _ = attached.detach();
-        }
-        self.image.recover();
+        self.follower = None;
+        self.targets.leave();
     }
 
     fn losses(&self) -> HostLosses {
         HostLosses {
-            entries: self.image.skipped(),
+            entries: self.targets.image.skipped(),
             ..HostLosses::default()
         }
     }

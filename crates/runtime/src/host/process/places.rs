@@ -6,10 +6,11 @@ use std::path::Path;
 
 use spile_bpf::compiled::{Attach, Object, ProgramInfo};
 use spile_debuginfo::{DebugFile, SearchPaths};
-use spile_inject::{FunctionHook, PtRegs, Refusal};
+use spile_inject::{FunctionHook, PlaceKind, PtRegs, Refusal};
 use spile_ir::{CodeProbe, OptionalSites, Program};
-use spile_kernel::process::{Mapping, mappings};
+use spile_kernel::process::Mapping;
 
+use super::calls::CallHooks;
 use super::image::SharedImage;
 use crate::attach::site::{self, RefusedLocation};
 use crate::error::Error;
@@ -46,7 +47,7 @@ impl FileHook {
     }
 }
 
-/// The places of an object.
+/// The places of an object in files, and those of system calls.
 ///
 /// # Errors
 /// An event that processes do not see yet.
@@ -54,30 +55,30 @@ pub(super) fn hooks(
     object: &Object,
     image: &SharedImage,
     script: &Program,
-) -> Result<Vec<FileHook>, Error> {
+) -> Result<(Vec<FileHook>, CallHooks), Error> {
     let mut hooks = Vec::new();
+    let mut calls = CallHooks::default();
     let mut functions = Functions::default();
     for program in object.programs.iter().filter(|program| !program.idle) {
-        let Attach::Code { probe, .. } = &program.attach else {
-            return Err(Error::NoProcessEvent(event_of(program)));
-        };
         let handler = image.function(&program.name)?;
-        let first = program.handlers.first();
-        let point = first.map_or("", |id| &script.handlers[id.index()].point);
-        let how = (name_of(point), handler);
-        hooks.extend(of_probe(probe, how, &mut functions));
+        match &program.attach {
+            Attach::Code { probe, .. } => {
+                let first = program.handlers.first();
+                let point = first.map_or("", |id| &script.handlers[id.index()].point);
+                let how = (name_of(point), handler);
+                hooks.extend(of_probe(probe, how, &mut functions));
+            }
+            Attach::RawTracepoint(names) if calls.add(names, (program, handler), script) => {}
+            _ => return Err(Error::NoProcessEvent(event_of(program))),
+        }
     }
-    Ok(hooks)
+    Ok((hooks, calls))
 }
 
 /// The event of a program, for messages.
 fn event_of(program: &ProgramInfo) -> String {
     match &program.attach {
-        Attach::RawTracepoint(names) => match names.first().map_or("", String::as_str) {
-            "sys_enter" => "calls of the kernel".into(),
-            "sys_exit" => "returns from the kernel".into(),
-            name => name.replace('_', " "),
-        },
+        Attach::RawTracepoint(names) => names.first().map_or("", |name| name).replace('_', " "),
         _ => program.name.clone(),
     }
 }
@@ -175,27 +176,22 @@ fn has(map: &Mapping, hook: &FileHook) -> bool {
     map.executable && map.path == hook.path && offsets.contains(&hook.offset)
 }
 
-/// Whether places are in files that a process has not mapped yet.
-///
-/// # Errors
-/// The process has ended, or belongs to somebody else.
-pub(super) fn are_missing(pid: u32, hooks: &[FileHook]) -> Result<bool, Error> {
-    let maps = mappings(pid).map_err(|e| Error::NoProcess(pid, e))?;
-    let is_missing = |hook: &FileHook| !maps.iter().any(|map| has(map, hook));
-    Ok(hooks.iter().any(is_missing))
-}
-
-/// The places that a process has in its memory, and the others.
-///
-/// # Errors
-/// The process has ended, or belongs to somebody else.
-pub(super) fn in_process(
+/// The places that a process has in these mappings, and those that are not meant there. The hooks at these indexes are
+/// added to `seen`.
+pub(super) fn in_maps<'h>(
     pid: u32,
-    hooks: &[FileHook],
-) -> Result<(Vec<PlacedHook<'_>>, Vec<RefusedLocation>), Error> {
-    let maps = mappings(pid).map_err(|e| Error::NoProcess(pid, e))?;
+    hooks: &'h [FileHook],
+    maps: &[Mapping],
+    seen: &mut BTreeSet<usize>,
+) -> (Vec<PlacedHook<'h>>, Vec<RefusedLocation>) {
     let (mut placed, mut refused) = (Vec::new(), Vec::new());
-    for hook in hooks {
+    for (index, hook) in hooks.iter().enumerate() {
+        let Some(map) = maps.iter().find(|map| has(map, hook)) else {
+            continue;
+        };
+        if !seen.insert(index) {
+            continue;
+        }
         if let Some(why) = hook.unknown {
             refused.push(hook.refused(why));
             continue;
@@ -205,29 +201,30 @@ pub(super) fn in_process(
                 .push(hook.refused(format!("it is of process {other}, and the target is {pid}")));
             continue;
         }
-        let map = maps.iter().find(|map| has(map, hook));
-        let Some(map) = map else {
-            refused.push(hook.refused(format!("process {pid} has not mapped it")));
-            continue;
-        };
         placed.push((
             hook,
             FunctionHook {
                 address: map.start + (hook.offset - map.offset) - hook.distance,
                 size: hook.size,
                 offset: hook.distance,
+                kind: PlaceKind::Instruction,
+                ends: false,
                 handler: hook.handler,
                 cookie: hook.cookie,
                 reads: PtRegs::ALL,
             },
         ));
     }
-    Ok((placed, refused))
+    (placed, refused)
 }
 
-/// Whether the script can do without any of them.
-pub(super) fn are_optional(hooks: &[FileHook]) -> bool {
-    hooks.iter().all(|hook| hook.optional)
+/// The places that no process had, and that the script needs.
+pub(super) fn missing(hooks: &[FileHook], seen: &BTreeSet<usize>) -> Vec<RefusedLocation> {
+    let others = hooks.iter().enumerate();
+    let others = others.filter(|(index, hook)| !seen.contains(index) && !hook.optional);
+    others
+        .map(|(_, hook)| hook.refused("no process of the target had it in its memory"))
+        .collect()
 }
 
 /// The addresses of the semaphores of these places, except for those that could not be hooked.
