@@ -47,6 +47,7 @@ pub(crate) fn displaced<'h>(
             size: first.size,
             offset: first.offset,
             kind: match first.kind {
+                _ if first.through => RelocationKind::Through,
                 PlaceKind::Instruction => RelocationKind::Instruction,
                 PlaceKind::Call(_) | PlaceKind::CallOnly | PlaceKind::Execute(_) => {
                     RelocationKind::Call

@@ -124,6 +124,8 @@ pub struct FunctionHook {
     pub offset: u64,
     /// What the place is.
     pub kind: PlaceKind,
+    /// Whether the system call is made by a function that is called here ([`crate::CallSite::through`]).
+    pub through: bool,
     /// Whether the thread ends there, at a system call with a known number: it may have no stack and no structure any more.
     /// A hit of a thread that has no record of its own is skipped.
     pub ends: bool,

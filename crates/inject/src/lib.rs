@@ -62,6 +62,7 @@ pub use follow::follow;
 pub use image::{
     AreaAccess, CallNumber, FunctionHook, ImageArea, PlaceKind, ProcessImage, RecordSlots,
 };
-pub use processor::registers::PtRegs;
+pub use process::ProcessFacts;
+pub use processor::registers::{PtRegs, registers_of_sample, sampled_registers};
 pub use processor::sites::{CallSite, Fate};
 pub use sites::call_sites;

@@ -74,20 +74,26 @@ pub(crate) fn refusal(pid: u32) -> Error {
 
 /// What the records of a process's threads have, because only the kernel tells it and it does not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct ProcessFacts {
+pub struct ProcessFacts {
     /// Address of the vDSO's `clock_gettime`, or 0.
-    pub(crate) clock: u64,
+    pub clock: u64,
     /// End of the address space.
-    pub(crate) task_size: u64,
+    pub task_size: u64,
     /// Where the arguments of the command line begin and end.
-    pub(crate) arguments: [u64; 2],
+    pub arguments: [u64; 2],
     /// Device and inode of the program's file.
-    pub(crate) program: [u64; 2],
+    pub program: [u64; 2],
 }
 
 impl ProcessFacts {
     /// Fields of `/proc/PID/stat` behind the name: the beginning of the arguments; the end follows.
     const ARGUMENTS: usize = 48 - 3;
+
+    /// Those of a process, without the clock. What the kernel does not tell is 0.
+    #[must_use]
+    pub fn of(pid: u32) -> ProcessFacts {
+        ProcessFacts::read(pid, &[], None)
+    }
 
     /// `clock` is the offset of `clock_gettime` in the vDSO.
     pub(crate) fn read(pid: u32, maps: &[Mapping], clock: Option<u64>) -> ProcessFacts {

@@ -12,7 +12,7 @@
 //! * [`mapping`]: memory that is mapped from a descriptor.
 //! * [`errno`]: error numbers in messages.
 //! * [`foreign_kernel`]: the files of another kernel, read instead of the running one.
-//! * [`perf`]: events of `perf_event_open(2)`.
+//! * [`perf`]: events of `perf_event_open(2)`; [`perf_stream`]: their records.
 //! * [`process`]: questions about one process.
 //! * [`symbols`]: the symbols of kernel and modules.
 //! * [`sigbus`]: files that become shorter while they are mapped.
@@ -41,6 +41,7 @@ pub mod machine;
 pub mod mapping;
 pub mod nfs;
 pub mod perf;
+pub mod perf_stream;
 pub mod process;
 pub mod resources;
 pub mod sigbus;

@@ -9,6 +9,7 @@ use spile_cast::Cast;
 
 use crate::bpf::last_errno;
 use crate::machine::{self, Version};
+use crate::perf_stream::StreamSpec;
 
 /// An event: the `type` and `config` of `struct perf_event_attr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -217,6 +218,64 @@ fn attr_of_type(ty: u32) -> PerfAttr {
     attr
 }
 
+/// The attribute of a sampled event.
+fn attr_of(event: EventSpec, sampling: Sampling) -> PerfAttr {
+    const FREQUENCY: u64 = 1 << 10;
+    let clock = event.ty == TYPE_SOFTWARE && event.config <= TASK_CLOCK;
+    let (sample, flags) = match sampling {
+        // The kernel lowers its maximum frequency when interrupts take long. A clock's period
+        // has the same effect and no such limit.
+        Sampling::Frequency(hz) if clock => (NANOSECONDS / hz.max(1), 0),
+        Sampling::Count => (0, 0),
+        Sampling::Period(period) => (period, 0),
+        Sampling::Frequency(hz) => (hz, FREQUENCY),
+    };
+    let mut attr = attr_of_type(event.ty);
+    attr[1] = event.config;
+    attr[2] = sample;
+    attr[5] = flags;
+    attr
+}
+
+/// Opens an event whose records are read ([`crate::perf_stream`]), of a thread on a CPU. `sample` is the `sample_type`.
+pub(crate) fn open_stream(
+    spec: &StreamSpec,
+    sample: u64,
+    thread: u32,
+    cpu: u32,
+) -> Result<PerfEvent, PerfError> {
+    const EXCLUDE_KERNEL: u64 = 1 << 5;
+    const EXCLUDE_HV: u64 = 1 << 6;
+    const COMM: u64 = 1 << 9;
+    const TASK: u64 = 1 << 13;
+    const SAMPLE_ID_ALL: u64 = 1 << 18;
+    const COMM_EXEC: u64 = 1 << 24;
+    const USE_CLOCK: u64 = 1 << 25;
+    let mut attr = attr_of(spec.event, spec.sampling);
+    attr[3] = sample;
+    attr[5] |= DISABLED | INHERIT | COMM | TASK | SAMPLE_ID_ALL | COMM_EXEC | USE_CLOCK;
+    if !spec.in_kernel {
+        attr[5] |= EXCLUDE_KERNEL | EXCLUDE_HV;
+    }
+    // `wakeup_events`
+    attr[6] = 1;
+    attr[10] = spec.registers;
+    // `clockid`
+    attr[11] = u64::from(libc::CLOCK_MONOTONIC.cast_unsigned()) << 32;
+    open_attr(
+        &attr,
+        thread.cast_signed(),
+        cpu.cast_signed(),
+        "perf_event_open",
+    )
+}
+
+/// Lets the records of an event go to those of another one.
+pub(crate) fn redirect(event: &PerfEvent, to: &PerfEvent) -> Result<(), PerfError> {
+    const SET_OUTPUT: u64 = 0x2405;
+    event.ioctl("PERF_EVENT_IOC_SET_OUTPUT", SET_OUTPUT, to.0.as_raw_fd())
+}
+
 /// Opens an event that does not count yet, on a CPU or for a task and its later children.
 fn open_disabled(
     mut attr: PerfAttr,
@@ -243,21 +302,7 @@ impl PerfEvent {
         target: PerfTarget,
         sampling: Sampling,
     ) -> Result<PerfEvent, PerfError> {
-        const FREQUENCY: u64 = 1 << 10;
-        let clock = event.ty == TYPE_SOFTWARE && event.config <= TASK_CLOCK;
-        let (sample, flags) = match sampling {
-            // The kernel lowers its maximum frequency when interrupts take long. A clock's period
-            // has the same effect and no such limit.
-            Sampling::Frequency(hz) if clock => (NANOSECONDS / hz.max(1), 0),
-            Sampling::Count => (0, 0),
-            Sampling::Period(period) => (period, 0),
-            Sampling::Frequency(hz) => (hz, FREQUENCY),
-        };
-        let mut attr = attr_of_type(event.ty);
-        attr[1] = event.config;
-        attr[2] = sample;
-        attr[5] = flags;
-        open_disabled(attr, target, "perf_event_open")
+        open_disabled(attr_of(event, sampling), target, "perf_event_open")
     }
 
     /// Opens a watch on memory, not yet enabled: every access hits.

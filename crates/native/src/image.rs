@@ -20,6 +20,7 @@ use spile_lir::library::host::{description as is, ring_words, words};
 
 use crate::code::{HostSymbol, NativeCode, Unlinked};
 use crate::memory::{Area, MappedImage, Protection};
+use crate::processor;
 use crate::requests::Requests;
 use crate::ring::{SharedRing, Space};
 use crate::table::{Elements, Table};
@@ -407,6 +408,21 @@ impl HostImage {
             Place::Ring(space) => Some(SharedRing::new(Arc::clone(&self.memory), space.clone())),
             Place::Elements(_) => None,
         }
+    }
+
+    /// Runs a function in this process, on behalf of the thread that a record describes: the record is nobody else's, and
+    /// other processes cannot write it. False if there is no such function.
+    pub fn run_for(&self, name: &str, record: &mut ThreadRecord, context: &mut [u64]) -> bool {
+        let Some(offset) = self.code.function(name) else {
+            return false;
+        };
+        let record: *mut ThreadRecord = record;
+        // SAFETY: the code is that of a program, which was checked to access its context, its record and the image only,
+        // whatever the image's tables have; context and record are borrowed for the call.
+        unsafe {
+            processor::enter(self.address() + offset, record.addr(), context.as_mut_ptr());
+        }
+        true
     }
 
     /// The requests of threads.

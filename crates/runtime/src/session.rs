@@ -511,6 +511,9 @@ impl Session {
         self.serve(EventSource::Signal)?;
         // If `begin` ended the session, the commands have not started.
         self.controller.start_commands();
+        if let Some(backend) = &mut self.backend {
+            backend.settle();
+        }
         if let Some(kernel) = self.controller.kernel() {
             kernel.state().set_running(false);
         }

@@ -17,9 +17,9 @@ use spile_layout::thread_record::{OpenCall, ThreadRecord};
 
 use crate::image::{CallNumber, EXECUTES, FunctionHook, PlaceKind};
 use crate::place::Place;
-use crate::processor::entry::{
-    ALIGNED_BITS, GOLDEN, RED_ZONE, SAVED_AT, SavedBy, address, field, load, run,
-};
+use crate::processor::assembly::{RED_ZONE, address, field, load, word};
+use crate::processor::cancellable;
+use crate::processor::entry::{ALIGNED_BITS, GOLDEN, SAVED_AT, SavedBy, run};
 use crate::processor::registers::PtRegs;
 
 /// Length of the instruction.
@@ -209,17 +209,15 @@ fn look_up(
     a.jne(slow)
 }
 
-/// A word of the registers, which the stack pointer is at.
-pub(super) fn word(register: PtRegs) -> iced_x86::code_asm::AsmMemoryOperand {
-    qword_ptr(rsp + register.offset())
-}
-
 /// Makes the registers what the kernel has at the call, and goes to `skip` if its number is not known.
 pub(super) fn prepare(
     a: &mut CodeAssembler,
     hook: &FunctionHook,
     skip: CodeLabel,
 ) -> Result<(), IcedError> {
+    if hook.through {
+        cancellable::to_call(a)?;
+    }
     let behind = match hook.kind {
         PlaceKind::Return(_) | PlaceKind::Mapped(_) => hook.place(),
         _ => hook.place() + CALL,
@@ -235,7 +233,14 @@ pub(super) fn prepare(
         | PlaceKind::Return(CallNumber::Is(number)) => a.mov(ecx, number)?,
         PlaceKind::Execute(CallNumber::InRegister) => a.mov(rcx, word(PtRegs::Rax))?,
         PlaceKind::Call(CallNumber::InRegister) | PlaceKind::CallOnly => {
-            a.mov(rcx, word(PtRegs::Rax))?;
+            a.mov(
+                rcx,
+                word(if hook.through {
+                    PtRegs::OrigRax
+                } else {
+                    PtRegs::Rax
+                }),
+            )?;
             keep(a)?;
         }
         PlaceKind::Return(CallNumber::InRegister) => take(a, skip)?,
@@ -250,19 +255,29 @@ pub(super) fn prepare(
 }
 
 /// Calls a handler. Its word is the number of the call, or its result.
-pub(super) fn call(a: &mut CodeAssembler, handler: u64, kind: PlaceKind) -> Result<(), IcedError> {
-    let told = match kind {
+pub(super) fn call(
+    a: &mut CodeAssembler,
+    hook: &FunctionHook,
+    handler: u64,
+) -> Result<(), IcedError> {
+    let told = match hook.kind {
         PlaceKind::Return(_) => PtRegs::Rax,
         _ => PtRegs::OrigRax,
     };
     a.mov(rax, word(told))?;
     a.mov(rcx, rsp)?;
-    a.lea(rsp, ptr(rsp - CONTEXT))?;
+    let below = CONTEXT
+        + if hook.through {
+            cancellable::KEPT_BYTES
+        } else {
+            0
+        };
+    a.lea(rsp, ptr(rsp - below))?;
     a.mov(qword_ptr(rsp), rcx)?;
     a.mov(qword_ptr(rsp + 8), rax)?;
     a.mov(rdi, rsp)?;
     a.call(handler)?;
-    a.lea(rsp, ptr(rsp + CONTEXT))
+    a.lea(rsp, ptr(rsp + below))
 }
 
 /// Looks for an open call; rdx is at the one for which `found` jumps away, or behind the last.

@@ -6,22 +6,21 @@ use iced_x86::code_asm::{
     CodeAssembler, CodeLabel, dword_ptr, eax, ecx, ptr, qword_ptr, r8, r9, r10, r11, r12, r13, r14,
     r15, rax, rbp, rbx, rcx, rdi, rdx, registers::gpr8::al, rsi, rsp,
 };
-use iced_x86::{Code, IcedError, Instruction, MemoryOperand, Register};
+use iced_x86::{Code, IcedError, Register};
 use spile_cast::i32_of;
 use spile_layout::thread_record::{HIT_REGISTERS, ThreadRecord};
 
 use crate::image::{FunctionHook, PlaceKind};
 use crate::place::Place;
-use crate::processor::calls;
+use crate::processor::assembly::{RED_ZONE, address, field, load};
 use crate::processor::registers::PtRegs;
 use crate::processor::requests::{self, Request};
+use crate::processor::{calls, cancellable};
 
 /// Multiplies the bits of a thread structure's address, the low ones of which are zero.
 pub(crate) const GOLDEN: i32 = 0x9e37_79b9_u32.cast_signed();
 pub(crate) const ALIGNED_BITS: u32 = 6;
 
-/// Bytes below the stack pointer that belong to the function.
-pub(super) const RED_ZONE: i32 = 128;
 /// What entry code pushes: rcx, rax, r15, flags.
 const PUSHED: i32 = 4 * 8;
 /// The block of registers, which keeps the stack aligned.
@@ -32,14 +31,6 @@ const _: () = assert!(BLOCK as u64 == HIT_REGISTERS);
 const USER_CODE: i32 = 0x33;
 const USER_DATA: i32 = 0x2b;
 const INTERRUPTS: i32 = 0x202;
-
-/// Offset of a field of a thread's record.
-macro_rules! field {
-    ($name:ident) => {
-        spile_cast::i32_of(std::mem::offset_of!(ThreadRecord, $name))
-    };
-}
-pub(crate) use field;
 
 /// Registers that handlers change. Those that are pushed are not among them.
 const CHANGED: [(PtRegs, AsmRegister64); 7] = [
@@ -76,7 +67,10 @@ pub(crate) fn entry(
     at: u64,
     find: u64,
 ) -> Result<Vec<u8>, IcedError> {
-    if hooks.iter().all(|hook| hook.kind != PlaceKind::Instruction) {
+    if hooks
+        .iter()
+        .all(|hook| hook.kind != PlaceKind::Instruction && !hook.through)
+    {
         return calls::entry(place, hooks, at, find);
     }
     let mut code = CodeAssembler::new(64)?;
@@ -171,25 +165,6 @@ pub(crate) fn hashed(a: &mut CodeAssembler, place: &Place) -> Result<(), IcedErr
     a.shl(rax, ThreadRecord::SIZE_BITS)?;
     address(a, r15, place.records())?;
     a.add(r15, rax)
-}
-
-/// Puts an address, by its distance from here, into a register.
-pub(crate) fn address(
-    a: &mut CodeAssembler,
-    to: AsmRegister64,
-    address: u64,
-) -> Result<(), IcedError> {
-    load(a, Code::Lea_r64_m, to.into(), address)
-}
-
-pub(super) fn load(
-    a: &mut CodeAssembler,
-    code: Code,
-    to: Register,
-    address: u64,
-) -> Result<(), IcedError> {
-    let from = MemoryOperand::with_base_displ(Register::RIP, address.cast_signed());
-    a.add_instruction(Instruction::with2(code, to, from)?)
 }
 
 /// How entry code has saved the registers that it needs itself.
@@ -304,8 +279,11 @@ fn call_handlers(
         a.mov(rdi, rsp)?;
         match hook.kind {
             PlaceKind::Instruction => a.call(place.image + hook.handler)?,
-            kind => calls::call(a, place.image + hook.handler, kind)?,
+            _ => calls::call(a, hook, place.image + hook.handler)?,
         }
+    }
+    if hooks.iter().any(|hook| hook.through) {
+        cancellable::back(a)?;
     }
     match asks {
         Some(Request::Execute) => requests::forget(a)?,

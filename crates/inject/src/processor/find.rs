@@ -15,8 +15,9 @@ use spile_cast::Cast;
 use spile_layout::thread_record::ThreadRecord;
 
 use crate::place::Place;
+use crate::processor::assembly::{address, field};
 use crate::processor::calls;
-use crate::processor::entry::{address, field, hashed};
+use crate::processor::entry::hashed;
 
 /// Offsets in thread structures at which C libraries have the thread's number: musl, glibc.
 const NUMBER_AT: [i32; 2] = [0x30, 0x2d0];

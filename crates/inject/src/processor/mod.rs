@@ -6,14 +6,18 @@
 //! |---|---|
 //! | `registers` | registers of threads and of handlers |
 //! | `relocate` | the instructions that a jump replaces, and their copy |
+//! | `assembly` | what all entry code is written with |
 //! | `entry` | what a hooked function jumps to |
 //! | `calls` | what handlers get at system calls |
+//! | `cancellable` | the function of a C library that makes cancellable calls |
 //! | `requests` | what threads ask spile for |
 //! | `sites` | where code calls the kernel |
 //! | `find` | the record of the thread that hits |
 //! | `frames` | where threads stand, and where signals interrupted them |
 
+mod assembly;
 pub(crate) mod calls;
+pub(crate) mod cancellable;
 pub(crate) mod entry;
 pub(crate) mod find;
 pub(crate) mod frames;

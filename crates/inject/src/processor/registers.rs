@@ -82,6 +82,47 @@ pub enum PtRegs {
     Ss,
 }
 
+/// The registers of samples, in the order in which the kernel numbers them for perf, with these numbers.
+const SAMPLED: [(u8, PtRegs); 20] = [
+    (0, PtRegs::Rax),
+    (1, PtRegs::Rbx),
+    (2, PtRegs::Rcx),
+    (3, PtRegs::Rdx),
+    (4, PtRegs::Rsi),
+    (5, PtRegs::Rdi),
+    (6, PtRegs::Rbp),
+    (7, PtRegs::Rsp),
+    (8, PtRegs::Rip),
+    (9, PtRegs::Eflags),
+    (10, PtRegs::Cs),
+    (11, PtRegs::Ss),
+    (16, PtRegs::R8),
+    (17, PtRegs::R9),
+    (18, PtRegs::R10),
+    (19, PtRegs::R11),
+    (20, PtRegs::R12),
+    (21, PtRegs::R13),
+    (22, PtRegs::R14),
+    (23, PtRegs::R15),
+];
+
+/// The registers of a sample that handlers can read, a bit for each as the kernel numbers them for perf.
+#[must_use]
+pub fn sampled_registers() -> u64 {
+    SAMPLED.iter().fold(0, |all, (bit, _)| all | 1 << bit)
+}
+
+/// The registers of a sample as `struct pt_regs`. Those that are missing are 0.
+#[must_use]
+pub fn registers_of_sample(sampled: &[u64]) -> [u64; PtRegs::WORDS] {
+    let mut words = [0; PtRegs::WORDS];
+    for ((_, register), value) in SAMPLED.iter().zip(sampled) {
+        words[*register as usize] = *value;
+    }
+    words[PtRegs::OrigRax as usize] = u64::MAX;
+    words
+}
+
 impl PtRegs {
     /// Number of words.
     pub const WORDS: usize = 21;

@@ -9,6 +9,7 @@ use std::ops::Range;
 use spile_cast::Cast;
 
 use crate::error::Refusal;
+use crate::processor::cancellable;
 
 /// Length of `jmp rel32`.
 pub(crate) const JUMP: u64 = 5;
@@ -43,6 +44,8 @@ pub(crate) struct Displaced {
     instructions: Vec<Instruction>,
     /// The instructions in front of which handlers run, in order. The last can be the one behind all.
     places: Vec<u64>,
+    /// The function that the only instruction calls.
+    calls: Option<u64>,
 }
 
 /// Where displaced instructions were, and where their copies are.
@@ -80,6 +83,8 @@ pub(crate) enum RelocationKind {
     Call,
     /// None, behind a system call.
     Return,
+    /// All, at the call of a function that makes a system call.
+    Through,
 }
 
 /// What a jump replaces, so that a handler runs in front of the instruction at a place. `code` begins with the function
@@ -132,6 +137,7 @@ pub(crate) fn displaced(
             inner,
             instructions: all[begin..end].to_vec(),
             places: vec![handled],
+            calls: None,
         })
     };
     let from_here = || forward(&all, first, (offset == 0, behind)).and_then(whole);
@@ -140,6 +146,17 @@ pub(crate) fn displaced(
         RelocationKind::Instruction if offset == 0 => from_here(),
         RelocationKind::Instruction => from_here().or_else(|_| before(true)),
         RelocationKind::Call => before(false).or_else(|_| around_call(&all, first, behind, whole)),
+        RelocationKind::Through => {
+            let call = &all[first];
+            if !call.is_call_near() || (call.len() as u64) < JUMP {
+                return Err(Refusal::Invalid);
+            }
+            Ok(Displaced {
+                calls: Some(call.near_branch_target()),
+                instructions: Vec::new(),
+                ..whole((first, first + 1))?
+            })
+        }
         RelocationKind::Return => from_here()
             .or_else(|_| before(true))
             .or_else(|_| before(false)),
@@ -393,7 +410,7 @@ impl Displaced {
         code: (&[u8], u64),
         read: Read,
     ) -> Option<Displaced> {
-        if other.at < self.at {
+        if other.at < self.at || self.calls.is_some() || other.calls.is_some() {
             return None;
         }
         let known = self.end().checked_sub(other.at)?.fit::<usize>();
@@ -440,6 +457,11 @@ impl Displaced {
                 whole.moves.push((*place, at));
             }
             whole.code.extend(entry(*place, at)?);
+        }
+        if let Some(function) = self.calls {
+            let call = cancellable::call(function, self.end(), to + whole.length());
+            whole.code.extend(call.map_err(|_| Refusal::Far)?);
+            return Ok(whole);
         }
         let back = Instruction::with_branch(Code::Jmp_rel32_64, self.end());
         let mut rest = rest.to_vec();

@@ -9,8 +9,7 @@ use spile_layout::thread_record::ThreadRecord;
 
 use crate::image::{EXECUTES, PlaceKind};
 use crate::place::Place;
-use crate::processor::calls::word;
-use crate::processor::entry::{address, field};
+use crate::processor::assembly::{address, field, word};
 use crate::processor::registers::PtRegs;
 
 /// Seconds that a thread waits to be followed.

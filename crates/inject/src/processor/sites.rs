@@ -1,11 +1,13 @@
 //! The instructions of system calls in code, and the numbers that the code in front of them loads.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use spile_cast::Cast;
 
 use crate::image::CallNumber;
+use crate::processor::cancellable::{NEAR_CALL_LENGTH, cancellable};
 use crate::processor::registers::KERNEL_CALL;
 use crate::processor::relocate::{Read, jumps_into};
 
@@ -30,6 +32,8 @@ pub struct CallSite {
     pub number: CallNumber,
     /// What becomes of the thread.
     pub fate: Fate,
+    /// Whether it is the call of a function that makes a cancellable system call: in this function nothing may be replaced.
+    pub through: bool,
 }
 
 /// What becomes of a thread at a call.
@@ -55,10 +59,14 @@ impl CallSite {
         self.function + self.offset
     }
 
-    /// Distance of the instruction behind the call from the function's first byte.
+    /// Distance of the instruction behind it from the function's first byte.
     #[must_use]
     pub fn behind(&self) -> u64 {
-        self.offset + KERNEL_CALL.len() as u64
+        let length = match self.through {
+            true => NEAR_CALL_LENGTH,
+            false => KERNEL_CALL.len() as u64,
+        };
+        self.offset + length
     }
 }
 
@@ -69,27 +77,48 @@ pub(crate) fn sites(
     bounds: impl Fn(u64) -> Option<Range<u64>>,
     read: Read,
 ) -> Vec<CallSite> {
+    let cancellable: HashMap<u64, Vec<u64>> = cancellable(code, base).into_iter().collect();
     let found = code.windows(KERNEL_CALL.len()).enumerate();
     let found = found.filter(|(_, bytes)| *bytes == KERNEL_CALL);
-    let site = |at: u64| {
-        let function = match bounds(at) {
-            Some(function) => function,
-            None => window(code, base, at)?,
-        };
-        let bytes = code.get((function.start.checked_sub(base)?).fit()..)?;
-        let bytes = &bytes[..bytes.len().min((function.end - function.start).fit())];
-        let all = decoded(bytes, function.start);
+    let function_at = |at: u64| {
+        let range = bounds(at).or_else(|| window(code, base, at))?;
+        let bytes = code.get((range.start.checked_sub(base)?).fit()..)?;
+        let bytes = &bytes[..bytes.len().min((range.end - range.start).fit())];
+        let all = decoded(bytes, range.start);
         let index = all.iter().position(|i| i.ip() == at)?;
+        Some((range, bytes, all, index))
+    };
+    let site = |at: u64| {
+        let (range, bytes, all, index) = function_at(at)?;
         (all[index].mnemonic() == Mnemonic::Syscall).then(|| CallSite {
-            function: function.start,
-            size: function.end - function.start,
-            offset: at - function.start,
-            number: number(&all[..index], at, (function.start, bytes), read),
+            function: range.start,
+            size: range.end - range.start,
+            offset: at - range.start,
+            number: number(&all[..index], at, (range.start, bytes), read),
             fate: Fate::Returns,
+            through: false,
         })
     };
-    let sites = found.filter_map(|(offset, _)| site(base + offset as u64));
-    let mut sites: Vec<CallSite> = sites.collect();
+    let through = |at: u64| {
+        let (range, _, all, index) = function_at(at)?;
+        all[index].is_call_near().then(|| CallSite {
+            function: range.start,
+            size: range.end - range.start,
+            offset: at - range.start,
+            number: CallNumber::InRegister,
+            fate: Fate::Returns,
+            through: true,
+        })
+    };
+    let mut sites: Vec<CallSite> = Vec::new();
+    for (offset, _) in found {
+        let at = base + offset as u64;
+        match cancellable.get(&at) {
+            Some(callers) => sites.extend(callers.iter().filter_map(|at| through(*at))),
+            None => sites.extend(site(at)),
+        }
+    }
+    sites.sort_by_key(CallSite::at);
     let is = |site: &CallSite, number: i64| matches!(site.number, CallNumber::Is(n) if i64::from(n) == number);
     for index in 0..sites.len() {
         let this = sites[index];
@@ -133,19 +162,28 @@ fn window(code: &[u8], base: u64, at: u64) -> Option<Range<u64>> {
 
 /// The number of a call, if the instructions in front of it load a constant, and nothing jumps in between.
 fn number(before: &[Instruction], at: u64, (start, code): (u64, &[u8]), read: Read) -> CallNumber {
+    let mut low = None;
     for instruction in before.iter().rev() {
         let writes = instruction.op_count() > 0
             && instruction.op0_kind() == OpKind::Register
             && instruction.op0_register().full_register() == Register::RAX;
+        let is_low = instruction.op_count() > 1
+            && instruction.op0_register() == Register::AL
+            && (instruction.mnemonic(), instruction.op1_kind())
+                == (Mnemonic::Mov, OpKind::Immediate8);
+        if is_low && low.is_none() {
+            low = Some(instruction.immediate(1));
+            continue;
+        }
         if writes {
             let constant = match (instruction.mnemonic(), instruction.op1_kind()) {
-                (Mnemonic::Mov, OpKind::Immediate32 | OpKind::Immediate32to64) => {
+                (Mnemonic::Mov, OpKind::Immediate32 | OpKind::Immediate32to64) if low.is_none() => {
                     Some(instruction.immediate(1))
                 }
                 (Mnemonic::Xor, OpKind::Register)
                     if instruction.op1_register() == instruction.op0_register() =>
                 {
-                    Some(0)
+                    Some(low.unwrap_or(0))
                 }
                 _ => None,
             };
@@ -208,6 +246,11 @@ mod tests {
         assert_eq!(
             numbers(&[0x31, 0xc0, 0x89, 0xd7, 0x0f, 0x05]),
             [CallNumber::Is(0)]
+        );
+        // xor %eax,%eax; mov $56,%al; syscall
+        assert_eq!(
+            numbers(&[0x31, 0xc0, 0xb0, 56, 0x0f, 0x05]),
+            [CallNumber::Is(56)]
         );
         // mov $15,%rax; syscall
         assert_eq!(

@@ -102,6 +102,9 @@ pub(crate) trait Backend {
     /// Takes records, oldest first, at most this many.
     fn take_records(&mut self, most: usize, take: &mut dyn FnMut(&[u8]));
 
+    /// Runs handlers of what has happened, where they run later than it happens.
+    fn settle(&mut self) {}
+
     /// Detaches. Slow parts may go on in the background until the backend is dropped.
     fn detach(&mut self);
 

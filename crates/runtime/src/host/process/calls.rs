@@ -114,6 +114,7 @@ impl CallHooks {
             size: site.size.max(offset + 1),
             offset,
             kind,
+            through: site.through && offset == site.offset,
             ends: site.fate == Fate::Ends,
             handler,
             cookie: 0,
@@ -130,7 +131,7 @@ impl CallHooks {
         }
         let call = |handler| hook(PlaceKind::Call(site.number), site.offset, handler);
         hooks.extend(calls.into_iter().map(call));
-        if site.number.may_execute() {
+        if site.number.may_execute() && !site.through {
             hooks.push(hook(PlaceKind::Execute(site.number), site.offset, 0));
         }
         returns.retain(|_| site.fate == Fate::Returns);

@@ -11,8 +11,8 @@ use std::time::Duration;
 use spile_kernel::process::spawn_masked;
 use spile_native::requests::{Request, Requests};
 
-use super::Targets;
 use super::target::Target;
+use super::targets::Targets;
 use crate::error::Error;
 
 /// How long to wait for requests before looking whether the session has ended.

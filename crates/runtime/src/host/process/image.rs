@@ -8,7 +8,7 @@ use spile_bpf::compiled::Object;
 use spile_bpf::object::elf::{MapSpec, MapType};
 use spile_inject::{AreaAccess, ImageArea, ProcessImage, RecordSlots};
 use spile_layout::critical::CriticalLayout;
-use spile_layout::{Layout, THREAD_SLOTS};
+use spile_layout::{Layout, THREAD_SLOTS, ThreadRecord};
 use spile_native::image::{HostImage, ImageSpec, SharedTableKind, SharedTableSpec};
 use spile_native::memory::Protection;
 use spile_native::requests::Requests;
@@ -111,6 +111,23 @@ impl SharedImage {
             clock: self.clock,
             exact: false,
         }
+    }
+
+    /// Keeps the record of a number from threads: this process uses its area, see [`SharedImage::run_for`].
+    pub(super) fn reserve(&self, slot: u32) {
+        let record = ThreadRecord {
+            slot,
+            owner: u64::MAX,
+            tid: std::process::id(),
+            tgid: std::process::id(),
+            ..ThreadRecord::default()
+        };
+        self.image.set_record(slot, &record);
+    }
+
+    /// Runs a program in this process.
+    pub(super) fn run_for(&self, name: &str, record: &mut ThreadRecord, context: &mut [u64]) {
+        self.image.run_for(name, record, context);
     }
 
     /// Requests of threads.

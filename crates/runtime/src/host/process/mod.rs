@@ -6,44 +6,49 @@
 //!
 //! | module | its one job |
 //! |---|---|
+//! | `event_programs` | the programs of events that a process does not see itself |
+//! | `events` | runs them |
+//! | `identity` | who the threads of these events are |
 //! | `follow` | follows processes into the programs that they execute |
 //! | `image` | the image of an object, and its tables for the controller |
 //! | `calls` | where a process calls the kernel |
 //! | `places` | the functions to hook, and where a process has them |
 //! | `semaphores` | raises the semaphores of markers |
 //! | `target` | a process, and what is hooked in it |
+//! | `targets` | all of them |
 //! | `wakeup` | tells the event loop that records wait |
 
 mod calls;
+mod event_programs;
+mod events;
 mod follow;
+mod identity;
 mod image;
 mod places;
 mod semaphores;
 mod target;
+mod targets;
 mod wakeup;
 
-use std::collections::{BTreeSet, HashSet};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use spile_bpf::compiled::{Object, RING};
 use spile_ir::Program;
-use spile_kernel::process::of_thread;
 use spile_native::ring::SharedRing;
 
 use crate::error::Error;
 use crate::host::{Backend, Host, HostLosses, SessionHost, StartParams, Started};
-use crate::io::output;
 use crate::machine::signals::Signals;
 use crate::options::{SessionOptions, TargetProcess};
 use crate::shared::init;
 use crate::shared::kernel_state::KernelState;
-use calls::CallHooks;
+use events::EventRunner;
 use follow::Follower;
 use image::SharedImage;
-use places::FileHook;
 use target::Target;
+use targets::Targets;
 use wakeup::Wakeup;
 
 /// The processes that a session follows, and the object that they are to run.
@@ -68,7 +73,7 @@ impl Host for ProcessHost<'_> {
     ) -> Result<Started, Error> {
         let ProcessHost(object) = *self;
         let image = SharedImage::new(object)?;
-        let (hooks, calls) = places::hooks(object, &image, how.program)?;
+        let (hooks, calls, events) = places::hooks(object, &image, how.program)?;
         how.probed.unchanged()?;
         let state = Rc::new(image.state(&object.layout)?);
         init::set_shared_words(&state, how.target);
@@ -82,6 +87,7 @@ impl Host for ProcessHost<'_> {
             image,
             hooks,
             calls,
+            events,
             quiet: options.quiet,
             entered: Mutex::default(),
         });
@@ -90,12 +96,16 @@ impl Host for ProcessHost<'_> {
             ring,
             follower: Follower::new(&targets),
             targets,
+            events: None,
+            lost: 0,
             kinds: Vec::new(),
         };
+        backend.targets.image.reserve(identity::OWN_SLOT);
         if let TargetProcess::Pid(pid) = options.target {
             let mut target = Target::new(pid);
             target.enter(&backend.targets, false)?;
             backend.entered(target)?;
+            backend.events = EventRunner::new(&backend.targets, pid, false)?;
         }
         Ok(Started {
             backend: Box::new(backend),
@@ -105,127 +115,15 @@ impl Host for ProcessHost<'_> {
     }
 }
 
-/// The target's processes, and what is hooked in them.
-struct Targets {
-    image: SharedImage,
-    hooks: Vec<FileHook>,
-    calls: CallHooks,
-    quiet: bool,
-    entered: Mutex<Entered>,
-}
-
-/// The processes that have handlers.
-#[derive(Default)]
-struct Entered {
-    /// The newest last: a process that executes another program has several.
-    targets: Vec<Target>,
-    /// Beyond this number of them, some may have ended.
-    enough: usize,
-    /// Whether markers may be told that somebody listens.
-    raised: bool,
-    /// Indexes of the hooks in files that some process had.
-    seen: BTreeSet<usize>,
-    /// What was warned of: programs are executed often.
-    warned: HashSet<String>,
-}
-
-impl Entered {
-    /// Forgets processes that have ended, now and then: a build executes thousands of programs. What a process had before
-    /// it executed another program stays as long as its children have it.
-    fn prune(&mut self) {
-        if self.targets.len() > self.enough {
-            let files = spile_inject::entry_files();
-            self.targets.retain_mut(|target| {
-                let is_alive = target.is_alive(&files);
-                if !is_alive {
-                    target.forget();
-                }
-                is_alive
-            });
-            self.enough = 2 * self.targets.len() + FEW;
-        }
-    }
-}
-
-/// So many processes are kept without a look at whether they are still there.
-const FEW: usize = 32;
-
-fn semaphore_error(e: std::io::Error) -> Error {
-    Error::System("the semaphores of markers", e)
-}
-
-impl Targets {
-    fn entered(&self) -> MutexGuard<'_, Entered> {
-        self.entered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn warn(&self, entered: &mut Entered, texts: impl Iterator<Item = String>) {
-        for text in texts {
-            if !self.quiet && entered.warned.insert(text.clone()) {
-                output::warn(&text);
-            }
-        }
-    }
-
-    /// Keeps a process in which all is hooked, and warns of places that are left out.
-    fn add(&self, mut target: Target) -> Result<(), Error> {
-        let refused = target.take_refused();
-        let mut entered = self.entered();
-        entered.seen.extend(target.seen());
-        if entered.raised {
-            target.raise()?;
-        }
-        entered.targets.push(target);
-        entered.prune();
-        self.warn(&mut entered, places::warnings(&refused));
-        Ok(())
-    }
-
-    /// Hooks the places in code that the process of a thread has mapped.
-    fn mapped(&self, thread: u32) -> Result<(), Error> {
-        let pid = of_thread(thread).unwrap_or(thread);
-        let mut target = {
-            let mut entered = self.entered();
-            let known = entered
-                .targets
-                .iter()
-                .rposition(|target| target.pid() == pid);
-            let forked = |all: &[Target]| all.iter().rev().find_map(|target| target.forked(pid));
-            match known {
-                Some(known) => entered.targets.remove(known),
-                None => forked(&entered.targets).unwrap_or_else(|| Target::new(pid)),
-            }
-        };
-        let result = target.enter(self, false);
-        result.and(self.add(target))
-    }
-
-    fn raise(&self) -> Result<(), Error> {
-        let mut entered = self.entered();
-        entered.raised = true;
-        entered.targets.iter_mut().try_for_each(Target::raise)
-    }
-
-    /// Takes all hooks back.
-    fn leave(&self) {
-        let mut entered = self.entered();
-        let all: Vec<u32> = entered.targets.iter().map(Target::pid).collect();
-        let mut targets = std::mem::take(&mut entered.targets);
-        targets.iter_mut().for_each(|target| target.leave(&all));
-        let missing = places::missing(&self.hooks, &entered.seen);
-        // Once is enough, whatever ends the session again.
-        entered.seen.extend(0..self.hooks.len());
-        self.warn(&mut entered, places::warnings(&missing));
-        self.image.recover();
-    }
-}
-
 /// The processes with the object in them.
 struct ProcessBackend {
     targets: Arc<Targets>,
     follower: Option<Follower>,
+    events: Option<EventRunner>,
     ring: Option<SharedRing>,
     wakeup: Option<Wakeup>,
+    /// Events that were lost, as far as their runner is no more.
+    lost: u64,
     /// What was attached at the start.
     kinds: Vec<String>,
 }
@@ -268,6 +166,7 @@ impl Backend for ProcessBackend {
         let mut target = Target::new(pid);
         target.enter(&self.targets, true)?;
         self.entered(target)?;
+        self.events = EventRunner::new(&self.targets, pid, true)?;
         self.targets.raise()
     }
 
@@ -289,12 +188,19 @@ impl Backend for ProcessBackend {
 
     fn detach(&mut self) {
         self.follower = None;
+        self.settle();
         self.targets.leave();
+    }
+
+    fn settle(&mut self) {
+        self.lost += self.events.take().map_or(0, |events| events.finish());
     }
 
     fn losses(&self) -> HostLosses {
         HostLosses {
-            entries: self.targets.image.skipped(),
+            entries: self.targets.image.skipped()
+                + self.lost
+                + self.events.as_ref().map_or(0, EventRunner::lost),
             ..HostLosses::default()
         }
     }

@@ -11,6 +11,7 @@ use spile_ir::{CodeProbe, OptionalSites, Program};
 use spile_kernel::process::Mapping;
 
 use super::calls::CallHooks;
+use super::event_programs::EventPrograms;
 use super::image::SharedImage;
 use crate::attach::site::{self, RefusedLocation};
 use crate::error::Error;
@@ -47,7 +48,7 @@ impl FileHook {
     }
 }
 
-/// The places of an object in files, and those of system calls.
+/// The places of an object in files, those of system calls, and the programs of other events.
 ///
 /// # Errors
 /// An event that processes do not see yet.
@@ -55,9 +56,10 @@ pub(super) fn hooks(
     object: &Object,
     image: &SharedImage,
     script: &Program,
-) -> Result<(Vec<FileHook>, CallHooks), Error> {
+) -> Result<(Vec<FileHook>, CallHooks, EventPrograms), Error> {
     let mut hooks = Vec::new();
     let mut calls = CallHooks::default();
+    let mut events = EventPrograms::default();
     let mut functions = Functions::default();
     for program in object.programs.iter().filter(|program| !program.idle) {
         let handler = image.function(&program.name)?;
@@ -69,10 +71,12 @@ pub(super) fn hooks(
                 hooks.extend(of_probe(probe, how, &mut functions));
             }
             Attach::RawTracepoint(names) if calls.add(names, (program, handler), script) => {}
+            Attach::RawTracepoint(names) if events.step(names, &program.name) => {}
+            Attach::Perf { events: all, .. } => events.sample(all, &program.name),
             _ => return Err(Error::NoProcessEvent(event_of(program))),
         }
     }
-    Ok((hooks, calls))
+    Ok((hooks, calls, events))
 }
 
 /// The event of a program, for messages.
@@ -208,6 +212,7 @@ pub(super) fn in_maps<'h>(
                 size: hook.size,
                 offset: hook.distance,
                 kind: PlaceKind::Instruction,
+                through: false,
                 ends: false,
                 handler: hook.handler,
                 cookie: hook.cookie,

@@ -1,6 +1,7 @@
 //! A process of the session's target: what is hooked in it.
 
 use std::collections::{BTreeSet, HashSet};
+use std::io;
 
 use spile_inject::{Attached, FunctionHook, Refusal};
 use spile_kernel::process::{Mapping, mappings};
@@ -8,7 +9,7 @@ use spile_kernel::process::{Mapping, mappings};
 use super::calls::CallPlaces;
 use super::places::{self, PlacedHook};
 use super::semaphores::Semaphores;
-use super::{Targets, semaphore_error};
+use super::targets::Targets;
 use crate::attach::site::RefusedLocation;
 use crate::error::Error;
 
@@ -182,4 +183,8 @@ impl Drop for Target {
     fn drop(&mut self) {
         self.leave(&[]);
     }
+}
+
+fn semaphore_error(e: io::Error) -> Error {
+    Error::System("the semaphores of markers", e)
 }
