@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use crate::error::{Error, Refusal};
 use crate::image::{FunctionHook, ProcessImage};
 use crate::mapped::Mapper;
 use crate::place::{ENTRY_FILE, Place};
-use crate::process::{self, Mapping, Memory, ProcessFacts, Status, mappings, traced_by};
+use crate::process::{Mapping, Memory, ProcessFacts, Status, mappings, traced_by};
 use crate::processor::relocate::{self, Moves};
 use crate::processor::{entry, find, frames};
 use crate::ptrace;
@@ -105,7 +106,7 @@ impl Attached {
         seen.insert(self.pid);
         // Those that were forked meanwhile have the hooks, too.
         for _ in 0..ROUNDS {
-            let copies = process::all().into_iter();
+            let copies = spile_kernel::process::all().into_iter();
             let copies = copies.filter(|pid| !seen.contains(pid) && self.is_in(*pid));
             let copies: Vec<u32> = copies.collect();
             if copies.is_empty() {
@@ -166,6 +167,24 @@ impl Attached {
         self.groups.iter().flat_map(|group| &group.patches)
     }
 
+    /// Forgets the hooks in a range of memory, if they are no more there: other code was mapped. Returns whether there were
+    /// any.
+    pub fn forget_lost(&mut self, range: Range<u64>) -> bool {
+        let here = |patch: &&Patch| range.contains(&patch.at);
+        let Some(first) = self.patches().find(here) else {
+            return false;
+        };
+        let memory = Memory::open(self.pid);
+        let now = memory.map(|memory| memory.read(first.at, first.after.len() as u64));
+        if now.is_ok_and(|now| now == first.after) {
+            return false;
+        }
+        for group in &mut self.groups {
+            group.patches.retain(|patch| !range.contains(&patch.at));
+        }
+        true
+    }
+
     fn places(&self) -> impl Iterator<Item = &Place> + Clone {
         self.groups.iter().map(|group| &group.place)
     }
@@ -204,6 +223,8 @@ impl Attached {
             match memory.read(patch.at, patch.before.len() as u64) {
                 bytes if bytes == patch.after => memory.write(patch.at, &patch.before)?,
                 bytes if bytes == patch.before => {}
+                // It was unmapped.
+                bytes if bytes.is_empty() => {}
                 _ => foreign = Some(patch.at),
             }
         }
@@ -255,10 +276,10 @@ impl Attached {
 /// The files of entry code that any process has in its memory, by their inodes.
 #[must_use]
 pub fn entry_files() -> HashSet<u64> {
-    let maps = process::all()
+    let maps = spile_kernel::process::all()
         .into_iter()
         .filter_map(|pid| mappings(pid).ok());
-    let ours = maps.flatten().filter(|map| map.name.contains(ENTRY_FILE));
+    let ours = maps.flatten().filter(|map| map.path.contains(ENTRY_FILE));
     ours.map(|map| map.inode).collect()
 }
 

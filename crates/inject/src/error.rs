@@ -83,7 +83,8 @@ pub enum Refusal {
     Short,
     /// Code jumps to an instruction that the jump would replace.
     JumpedTo,
-    /// The jump would replace a call, whose return address would be in the copy.
+    /// The jump would replace a call in front of other instructions, or one by a pointer: its return address would be in the
+    /// copy.
     Call,
     /// The jump would replace a system call.
     SystemCall,

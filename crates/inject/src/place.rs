@@ -68,10 +68,11 @@ impl Place {
         Mapping {
             start: self.process,
             end: self.end,
+            offset: 0,
             readable: true,
             executable: true,
             inode: 0,
-            name: ENTRY_FILE.to_owned(),
+            path: ENTRY_FILE.to_owned(),
         }
     }
 
@@ -121,14 +122,15 @@ fn reaches(base: u64, length: u64, function: u64) -> bool {
 
 /// A free range that reaches most functions, and of those the nearest.
 fn room(maps: &[Mapping], length: u64, functions: &[u64]) -> Option<u64> {
-    let grows = |m: &Mapping| m.name.starts_with("[heap") || m.name.starts_with("[stack");
+    let grows = |m: &Mapping| m.path.starts_with("[heap") || m.path.starts_with("[stack");
     let end = Mapping {
         start: HIGHEST,
         end: HIGHEST,
+        offset: 0,
         readable: false,
         executable: false,
         inode: 0,
-        name: String::new(),
+        path: String::new(),
     };
     let mut low = LOWEST;
     let mut candidates = Vec::new();
@@ -144,7 +146,7 @@ fn room(maps: &[Mapping], length: u64, functions: &[u64]) -> Option<u64> {
             .chain([low]);
         candidates.extend(places.filter(|p| *p >= low && p.saturating_add(length) <= high));
         low = mapping.end
-            + if grows(mapping) || mapping.name.is_empty() {
+            + if grows(mapping) || mapping.path.is_empty() {
                 GROWTH
             } else {
                 0

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use spile_cast::Cast;
+pub(crate) use spile_kernel::process::Mapping;
 use spile_kernel::process::file_identity;
 
 use crate::error::Error;
@@ -97,7 +98,7 @@ impl ProcessFacts {
 
     /// `clock` is the offset of `clock_gettime` in the vDSO.
     pub(crate) fn read(pid: u32, maps: &[Mapping], clock: Option<u64>) -> ProcessFacts {
-        let vdso = maps.iter().find(|m| m.name == "[vdso]");
+        let vdso = maps.iter().find(|m| m.path == "[vdso]");
         let clock = vdso.zip(clock).map(|(vdso, offset)| vdso.start + offset);
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let behind = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
@@ -115,18 +116,10 @@ impl ProcessFacts {
     }
 }
 
-/// All processes.
-pub(crate) fn all() -> Vec<u32> {
-    let all = fs::read_dir("/proc").into_iter().flatten();
-    all.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok())
-        .collect()
-}
-
-/// Its threads.
+/// Its threads, the first one first.
 pub(crate) fn threads(pid: u32) -> Result<Vec<u32>, Error> {
-    let all = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| Error::Ended)?;
-    let names = all.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok());
-    Ok(names.collect())
+    let all = spile_kernel::process::threads(pid);
+    (!all.is_empty()).then_some(all).ok_or(Error::Ended)
 }
 
 /// Whether a thread traces a process, all of whose threads it lets go at once.
@@ -138,45 +131,15 @@ pub(crate) fn traced_by(pid: u32, tracer: u32) -> bool {
     living.next().is_some_and(|s| s.tracer == tracer)
 }
 
-/// A line of `/proc/PID/maps`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mapping {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) readable: bool,
-    pub(crate) executable: bool,
-    /// Of the file, or 0.
-    pub(crate) inode: u64,
-    pub(crate) name: String,
-}
-
 /// Its mappings, by address.
 pub(crate) fn mappings(pid: u32) -> Result<Vec<Mapping>, Error> {
-    let text = fs::read(format!("/proc/{pid}/maps")).map_err(|e| match e.raw_os_error() {
+    let all = spile_kernel::process::mappings(pid).map_err(|e| match e.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => refusal(pid),
         Some(libc::ENOENT | libc::ESRCH) => Error::Ended,
         _ => Error::System("read its mappings", e),
     })?;
-    let text = String::from_utf8_lossy(&text);
-    let all: Vec<Mapping> = text.lines().filter_map(mapping).collect();
     // A process that has ended has no memory.
     (!all.is_empty()).then_some(all).ok_or(Error::Ended)
-}
-
-fn mapping(line: &str) -> Option<Mapping> {
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let access = words.next()?;
-    let inode = words.nth(2)?.parse().ok()?;
-    let name = words.next().unwrap_or_default().trim();
-    Some(Mapping {
-        start: u64::from_str_radix(start, 16).ok()?,
-        end: u64::from_str_radix(end, 16).ok()?,
-        readable: access.starts_with('r'),
-        executable: access.contains('x'),
-        inode,
-        name: name.to_owned(),
-    })
 }
 
 /// Its memory, also where it may not write itself.
@@ -233,8 +196,8 @@ mod tests {
             .iter()
             .find(|m| (m.start..m.end).contains(&here))
             .unwrap();
-        assert!(own.executable && own.readable && own.name.starts_with('/'));
-        assert!(all.iter().any(|m| m.name == "[stack]" && !m.executable));
+        assert!(own.executable && own.readable && own.path.starts_with('/'));
+        assert!(all.iter().any(|m| m.path == "[stack]" && !m.executable));
         assert!(matches!(mappings(0), Err(Error::Ended)));
     }
 

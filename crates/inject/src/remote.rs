@@ -9,10 +9,10 @@ use crate::ptrace::{self, Stop};
 
 /// The address of an instruction that calls the kernel.
 pub(crate) fn instruction(maps: &[Mapping], memory: &Memory) -> Result<u64, Error> {
-    let code = |m: &&Mapping| m.executable && m.readable && m.name != "[vsyscall]";
+    let code = |m: &&Mapping| m.executable && m.readable && m.path != "[vsyscall]";
     // The kernel's own library is small, always there, and has one.
     let (first, rest): (Vec<_>, Vec<_>) =
-        maps.iter().filter(code).partition(|m| m.name == "[vdso]");
+        maps.iter().filter(code).partition(|m| m.path == "[vdso]");
     let mut all = first.into_iter().chain(rest);
     let found = all.find_map(|m| {
         let bytes = memory.read(m.start, m.end - m.start);

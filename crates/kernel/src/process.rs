@@ -208,8 +208,12 @@ pub struct Mapping {
     pub end: u64,
     /// Offset in the file.
     pub offset: u64,
+    /// Whether it is readable.
+    pub readable: bool,
     /// Whether it is executable.
     pub executable: bool,
+    /// Inode of the file, or 0.
+    pub inode: u64,
     /// The file, or the kernel's name (`[stack]`); empty for anonymous memory.
     pub path: String,
 }
@@ -219,7 +223,8 @@ pub struct Mapping {
 /// # Errors
 /// Those of reading `/proc/PID/maps`.
 pub fn mappings(pid: u32) -> std::io::Result<Vec<Mapping>> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let text = std::fs::read(format!("/proc/{pid}/maps"))?;
+    let text = String::from_utf8_lossy(&text);
     Ok(text.lines().filter_map(mapping).collect())
 }
 
@@ -261,12 +266,15 @@ fn mapping(line: &str) -> Option<Mapping> {
     let (start, end) = fields.next()?.split_once('-')?;
     let permissions = fields.next()?;
     let offset = hex(fields.next()?)?;
-    let path = fields.nth(2).unwrap_or("").trim_start();
+    let inode = fields.nth(1)?.parse().ok()?;
+    let path = fields.next().unwrap_or("").trim_start();
     Some(Mapping {
         start: hex(start)?,
         end: hex(end)?,
         offset,
+        readable: permissions.starts_with('r'),
         executable: permissions.contains('x'),
+        inode,
         path: path.strip_suffix(" (deleted)").unwrap_or(path).to_owned(),
     })
 }
@@ -500,7 +508,9 @@ mod tests {
             start: 0x7f00,
             end: 0x8f00,
             offset: 0x1000,
+            readable: true,
             executable: true,
+            inode: 247_849,
             path: "/usr/lib/a b.so".into(),
         };
         assert_eq!(super::mapping(line), Some(expected));

@@ -70,6 +70,15 @@ impl Requests {
         }
     }
 
+    /// Ends a [`Requests::wait`], without a request.
+    pub fn interrupt(&self) {
+        if let Some(count) = self.count() {
+            count.fetch_add(1, Ordering::Release);
+            // Nobody may wait.
+            let _ = futex::wake(count, futex::Flags::empty(), u32::MAX);
+        }
+    }
+
     /// The requests.
     pub fn waiting(&self) -> impl Iterator<Item = Request> + '_ {
         let records = 0..self.records.len();

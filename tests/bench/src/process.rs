@@ -40,6 +40,27 @@ const EVENTS: &[(&str, &str, &str)] = &[
         "global t probe process(\"PATH\").function(\"plain\") { t[tid()] = gettimeofday_ns() } \
          probe process(\"PATH\").function(\"plain\").return { s <<< gettimeofday_ns() - t[tid()] }",
     ),
+    (
+        "system call, counted",
+        "called",
+        "probe syscall.getppid { s <<< 1 }",
+    ),
+    (
+        "system call, counted by name",
+        "called",
+        "global n probe syscall_any { n[name] <<< 1; s <<< 1 }",
+    ),
+    (
+        "system call, [execname()] <<< 1",
+        "called",
+        "global n probe syscall.getppid { n[execname()] <<< 1; s <<< 1 }",
+    ),
+    (
+        "system call, entry to return, histogram",
+        "called",
+        "global t probe syscall.getppid { t[tid()] = gettimeofday_ns() } \
+         probe syscall.getppid.return { s <<< gettimeofday_ns() - t[tid()] }",
+    ),
 ];
 
 /// The end of each script: without a hit, the figures are worth nothing.

@@ -28,7 +28,8 @@ use object::{
 use rustc_hash::FxHashMap;
 use spile_cast::Cast;
 use spile_ebpf::isa::asm::{AsmFunction, RelocTarget, Section};
-use spile_ebpf::isa::insn::{ImmKind, Insn};
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::{Callee, ImmKind, Insn};
 
 use crate::object::btf::{self, BtfBuilder, ExtSection, Linkage};
 use crate::object::debug_info;
@@ -102,6 +103,22 @@ pub struct ObjectSpec {
     pub subprograms: Vec<AsmFunction>,
     /// Licence, usually [`LICENSE`].
     pub license: String,
+}
+
+impl ObjectSpec {
+    /// Whether a program may read the registers of the interrupted thread: it, or a function that it can call, asks for them.
+    pub fn reads_registers(&self, program: &str) -> bool {
+        let asks = |function: &AsmFunction| {
+            let of_task = Helper::TaskPtRegs.id().cast_signed();
+            function.insns.iter().any(|insn| match insn {
+                Insn::Call { callee, target } => *callee == Callee::Helper && *target == of_task,
+                _ => false,
+            })
+        };
+        let mut programs = self.programs.iter().map(|program| &program.function);
+        let own = programs.find(|function| function.name == program);
+        own.is_none_or(asks) || self.subprograms.iter().any(asks)
+    }
 }
 
 /// The reason why an object cannot be written: an error of the code generator.

@@ -209,10 +209,10 @@ fn look_up(
     a.jne(slow)
 }
 
-/// Makes the registers what the kernel has at the call, and goes to `skip` if its number is not known.
+/// Makes the registers what the kernel has at the call, as far as handlers read them (`reads`), and goes to `skip` if its number is not known.
 pub(super) fn prepare(
     a: &mut CodeAssembler,
-    hook: &FunctionHook,
+    (hook, reads): (&FunctionHook, u32),
     skip: CodeLabel,
 ) -> Result<(), IcedError> {
     if hook.through {
@@ -222,9 +222,11 @@ pub(super) fn prepare(
         PlaceKind::Return(_) | PlaceKind::Mapped(_) => hook.place(),
         _ => hook.place() + CALL,
     };
-    a.mov(rcx, behind)?;
-    a.mov(word(PtRegs::Rip), rcx)?;
-    a.mov(word(PtRegs::Rcx), rcx)?;
+    if reads & PtRegs::Rip.bit() != 0 {
+        a.mov(rcx, behind)?;
+        a.mov(word(PtRegs::Rip), rcx)?;
+        a.mov(word(PtRegs::Rcx), rcx)?;
+    }
     match hook.kind {
         PlaceKind::Instruction => return Ok(()),
         PlaceKind::Call(CallNumber::Is(number))

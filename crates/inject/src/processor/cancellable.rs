@@ -6,7 +6,7 @@
 //! call, and the six arguments of the call.
 
 use iced_x86::IcedError;
-use iced_x86::code_asm::{CodeAssembler, qword_ptr, rax, rcx, rsp};
+use iced_x86::code_asm::{CodeAssembler, qword_ptr, rcx, rsp};
 use spile_cast::{Cast, i32_of};
 
 use crate::processor::assembly::word;
@@ -102,17 +102,6 @@ pub(super) fn back(a: &mut CodeAssembler) -> Result<(), IcedError> {
         a.mov(word(register), rcx)?;
     }
     Ok(())
-}
-
-/// What stands in place of a call at the end of a copy: the function returns to behind the call itself, where unwinders
-/// know it.
-pub(super) fn call(function: u64, behind: u64, at: u64) -> Result<Vec<u8>, IcedError> {
-    let mut code = CodeAssembler::new(64)?;
-    code.push(rax)?;
-    code.mov(rax, behind)?;
-    code.xchg(qword_ptr(rsp), rax)?;
-    code.jmp(function)?;
-    code.assemble(at)
 }
 
 #[cfg(test)]

@@ -183,7 +183,11 @@ pub(super) fn run(
     hooks: &[&FunctionHook],
     saved: SavedBy,
 ) -> Result<(), IcedError> {
-    let reads = hooks.iter().fold(0, |reads, hook| reads | hook.reads);
+    // An argument of the call that is to come is in a register that entry code changes.
+    let argument = |hook: &FunctionHook| if hook.through { PtRegs::Rcx.bit() } else { 0 };
+    let reads = hooks
+        .iter()
+        .fold(0, |reads, hook| reads | hook.reads | argument(hook));
     let read = |register: PtRegs| reads & register.bit() != 0;
     let word = |register: PtRegs| qword_ptr(rax - BLOCK + register.offset());
     a.mov(rax, qword_ptr(r15 + field!(stack)))?;
@@ -235,7 +239,7 @@ pub(super) fn run(
     a.lea(rcx, ptr(rsp + below))?;
     a.mov(word(PtRegs::Rsp), rcx)?;
     a.lea(rsp, ptr(rax - BLOCK))?;
-    call_handlers(a, place, hooks)?;
+    call_handlers(a, place, (hooks, reads))?;
     for (register, to) in CHANGED {
         a.mov(to, qword_ptr(rsp + register.offset()))?;
     }
@@ -252,12 +256,12 @@ pub(super) fn run(
 fn call_handlers(
     a: &mut CodeAssembler,
     place: &Place,
-    hooks: &[&FunctionHook],
+    (hooks, reads): (&[&FunctionHook], u32),
 ) -> Result<(), IcedError> {
     let mut end = a.create_label();
     let is_call = |hook: &&&FunctionHook| hook.kind != PlaceKind::Instruction;
     if let Some(first) = hooks.iter().find(is_call) {
-        calls::prepare(a, first, end)?;
+        calls::prepare(a, (first, reads), end)?;
     }
     let asks = hooks.iter().find_map(|hook| Request::of(hook.kind));
     let (mut pause, mut behind) = (a.create_label(), a.create_label());

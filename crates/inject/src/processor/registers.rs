@@ -129,6 +129,9 @@ impl PtRegs {
     /// [`FunctionHook::reads`] of a handler that reads all.
     pub const ALL: u32 = (1 << Self::WORDS) - 1;
 
+    /// [`FunctionHook::reads`] of a handler at a system call that reads no registers: its number and its result come by one.
+    pub const OF_CALL: u32 = 1 << PtRegs::Rax as u32;
+
     /// Its bit in [`FunctionHook::reads`].
     #[must_use]
     pub fn bit(self) -> u32 {

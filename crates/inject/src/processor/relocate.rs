@@ -1,15 +1,15 @@
 //! The instructions that a jump at the beginning of a function replaces, and their copy elsewhere.
 
+use iced_x86::code_asm::{CodeAssembler, qword_ptr, rax, rsp};
 use iced_x86::{
-    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction,
-    InstructionBlock, Mnemonic, OpKind, Register,
+    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError,
+    Instruction, InstructionBlock, Mnemonic, OpKind, Register,
 };
 use std::ops::Range;
 
 use spile_cast::Cast;
 
 use crate::error::Refusal;
-use crate::processor::cancellable;
 
 /// Length of `jmp rel32`.
 pub(crate) const JUMP: u64 = 5;
@@ -44,8 +44,15 @@ pub(crate) struct Displaced {
     instructions: Vec<Instruction>,
     /// The instructions in front of which handlers run, in order. The last can be the one behind all.
     places: Vec<u64>,
-    /// The function that the only instruction calls.
-    calls: Option<u64>,
+    /// The call behind these instructions, which is the last that the jump replaces.
+    call: Option<DisplacedCall>,
+}
+
+/// A call that a jump replaces. Its function returns to behind the call itself, where unwinders know the caller.
+#[derive(Debug, Clone, Copy)]
+struct DisplacedCall {
+    at: u64,
+    function: u64,
 }
 
 /// Where displaced instructions were, and where their copies are.
@@ -135,9 +142,16 @@ pub(crate) fn displaced(
             at,
             bytes: code[(at - address).fit()..(to - address).fit()].to_vec(),
             inner,
-            instructions: all[begin..end].to_vec(),
+            instructions: all[begin..end]
+                .iter()
+                .copied()
+                .filter(|i| !i.is_call_near())
+                .collect(),
             places: vec![handled],
-            calls: None,
+            call: all[end - 1].is_call_near().then(|| DisplacedCall {
+                at: all[end - 1].ip(),
+                function: all[end - 1].near_branch_target(),
+            }),
         })
     };
     let from_here = || forward(&all, first, (offset == 0, behind)).and_then(whole);
@@ -148,14 +162,10 @@ pub(crate) fn displaced(
         RelocationKind::Call => before(false).or_else(|_| around_call(&all, first, behind, whole)),
         RelocationKind::Through => {
             let call = &all[first];
-            if !call.is_call_near() || (call.len() as u64) < JUMP {
-                return Err(Refusal::Invalid);
+            match call.is_call_near() && call.len() as u64 >= JUMP {
+                true => whole((first, first + 1)),
+                false => Err(Refusal::Invalid),
             }
-            Ok(Displaced {
-                calls: Some(call.near_branch_target()),
-                instructions: Vec::new(),
-                ..whole((first, first + 1))?
-            })
         }
         RelocationKind::Return => from_here()
             .or_else(|_| before(true))
@@ -226,12 +236,15 @@ fn forward(
         if next.is_invalid() {
             return Err(Refusal::Invalid);
         }
+        let is_enough = next.next_ip() >= all[begin].ip() + JUMP;
         match (next.ip() < behind, is_padding(next)) {
             (false, false) => return Err(Refusal::Short),
             (false, true) => {}
+            // A call is the last, because it returns behind all.
+            (true, _) if next.is_call_near() && is_enough => {}
             (true, _) => may_move(next)?,
         }
-        if next.next_ip() >= all[begin].ip() + JUMP {
+        if is_enough {
             return Ok((begin, index + 1));
         }
     }
@@ -410,7 +423,7 @@ impl Displaced {
         code: (&[u8], u64),
         read: Read,
     ) -> Option<Displaced> {
-        if other.at < self.at || self.calls.is_some() || other.calls.is_some() {
+        if other.at < self.at || self.call.is_some() || other.call.is_some() {
             return None;
         }
         let known = self.end().checked_sub(other.at)?.fit::<usize>();
@@ -458,9 +471,14 @@ impl Displaced {
             }
             whole.code.extend(entry(*place, at)?);
         }
-        if let Some(function) = self.calls {
-            let call = cancellable::call(function, self.end(), to + whole.length());
-            whole.code.extend(call.map_err(|_| Refusal::Far)?);
+        if let Some(call) = self.call {
+            whole.append(copied(rest, to + whole.length())?);
+            let at = to + whole.length();
+            if call.at != self.at && !self.places.contains(&call.at) {
+                whole.moves.push((call.at, at));
+            }
+            let code = calling(call.function, self.end(), at);
+            whole.code.extend(code.map_err(|_| Refusal::Far)?);
             return Ok(whole);
         }
         let back = Instruction::with_branch(Code::Jmp_rel32_64, self.end());
@@ -472,6 +490,16 @@ impl Displaced {
         whole.append(rest);
         Ok(whole)
     }
+}
+
+/// What stands in place of a call at an address: it returns to `behind`.
+fn calling(function: u64, behind: u64, at: u64) -> Result<Vec<u8>, IcedError> {
+    let mut code = CodeAssembler::new(64)?;
+    code.push(rax)?;
+    code.mov(rax, behind)?;
+    code.xchg(qword_ptr(rsp), rax)?;
+    code.jmp(function)?;
+    code.assemble(at)
 }
 
 impl Copied {
@@ -613,6 +641,21 @@ mod tests {
     }
 
     #[test]
+    fn a_call_at_the_end_returns_to_where_it_was() {
+        // push %rbx; mov %rdi,%rbx; call 0x1030; cltq; ret
+        let code = [
+            0x53, 0x48, 0x89, 0xfb, 0xe8, 0x27, 0, 0, 0, 0x48, 0x98, 0xc3,
+        ];
+        let found = displaced(0x1000, 12, &code).unwrap();
+        assert_eq!((found.at, found.end()), (0x1000, 0x1009));
+        let copy = found.copied(0x9000).unwrap();
+        assert_eq!(copy.code[..4], code[..4]);
+        // push %rax; mov $0x1009,%rax; xchg %rax,(%rsp); jmp 0x1030
+        assert_eq!(copy.code[4..7], [0x50, 0x48, 0xb8]);
+        assert_eq!(copy.moves, [(0x1001, 0x9001), (0x1004, 0x9004)]);
+    }
+
+    #[test]
     fn padding_behind_a_short_function_is_used() {
         let nops = [0xc3, 0x90, 0x90, 0x90, 0x90, 0x90];
         assert_eq!(displaced(0x1000, 1, &nops).unwrap().bytes.len(), 5);
@@ -635,7 +678,11 @@ mod tests {
         assert_eq!(refusal(&code), None);
         let code = [&[0xf3, 0x0f, 0x1e, 0xfa][..], &code].concat();
         assert_eq!(refusal(&code), Some(Refusal::JumpedTo));
-        assert_eq!(refusal(&[0xe8, 0, 0, 0, 0, 0xc3]), Some(Refusal::Call));
+        // push %rbx; call *%rax
+        assert_eq!(
+            refusal(&[0x53, 0xff, 0xd0, 0x90, 0x90, 0x90, 0xc3]),
+            Some(Refusal::Call)
+        );
         assert_eq!(
             refusal(&[0x90, 0x90, 0x0f, 0x05, 0x90, 0xc3]),
             Some(Refusal::SystemCall)

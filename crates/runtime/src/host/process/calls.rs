@@ -19,6 +19,8 @@ use crate::error::Error;
 struct CallProgram {
     /// Offset of the handler in the image.
     handler: u64,
+    /// The registers that it reads, as in [`FunctionHook::reads`].
+    reads: u32,
     /// The calls; `None` for all.
     numbers: Option<BTreeSet<u32>>,
 }
@@ -54,6 +56,7 @@ impl CallHooks {
         &mut self,
         names: &[String],
         (program, handler): (&ProgramInfo, u64),
+        reads_registers: bool,
         script: &Program,
     ) -> bool {
         let events = program.handlers.iter();
@@ -74,7 +77,15 @@ impl CallHooks {
             if names.iter().any(|other| other == name) {
                 added = true;
                 let numbers = numbers.clone();
-                programs.push(CallProgram { handler, numbers });
+                let reads = match reads_registers {
+                    true => PtRegs::ALL,
+                    false => PtRegs::OF_CALL,
+                };
+                programs.push(CallProgram {
+                    handler,
+                    reads,
+                    numbers,
+                });
             }
         }
         added
@@ -109,7 +120,7 @@ impl CallHooks {
 
     /// The hooks of a place.
     fn at(&self, site: &CallSite) -> Vec<FunctionHook> {
-        let hook = |kind, offset, handler| FunctionHook {
+        let hook = |kind, offset, (handler, reads)| FunctionHook {
             address: site.function,
             size: site.size.max(offset + 1),
             offset,
@@ -118,27 +129,29 @@ impl CallHooks {
             ends: site.fate == Fate::Ends,
             handler,
             cookie: 0,
-            reads: PtRegs::ALL,
+            reads,
         };
         let seen = |programs: &'_ [CallProgram]| {
             let seen = programs.iter().filter(|program| program.sees(site.number));
-            seen.map(|program| program.handler).collect::<Vec<u64>>()
+            seen.map(|program| (program.handler, program.reads))
+                .collect::<Vec<(u64, u32)>>()
         };
+        let none = (0, PtRegs::OF_CALL);
         let (calls, mut returns) = (seen(&self.calls), seen(&self.returns));
         let mut hooks = Vec::new();
         if calls.is_empty() && !returns.is_empty() && site.number == CallNumber::InRegister {
-            hooks.push(hook(PlaceKind::CallOnly, site.offset, 0));
+            hooks.push(hook(PlaceKind::CallOnly, site.offset, none));
         }
         let call = |handler| hook(PlaceKind::Call(site.number), site.offset, handler);
         hooks.extend(calls.into_iter().map(call));
         if site.number.may_execute() && !site.through {
-            hooks.push(hook(PlaceKind::Execute(site.number), site.offset, 0));
+            hooks.push(hook(PlaceKind::Execute(site.number), site.offset, none));
         }
         returns.retain(|_| site.fate == Fate::Returns);
         let back = |handler| hook(PlaceKind::Return(site.number), site.behind(), handler);
         hooks.extend(returns.into_iter().map(back));
         if site.number.maps() && site.fate == Fate::Returns {
-            hooks.push(hook(PlaceKind::Mapped(site.number), site.behind(), 0));
+            hooks.push(hook(PlaceKind::Mapped(site.number), site.behind(), none));
         }
         hooks
     }

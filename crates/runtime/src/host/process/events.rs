@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::io::output;
 
 /// How long to wait for records before looking whether the session has ended.
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(10);
 
 /// No record comes later than this after its time, in nanoseconds.
 const SETTLED: u64 = 2_000_000;

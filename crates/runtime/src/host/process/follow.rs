@@ -53,6 +53,7 @@ impl Follower {
 impl Drop for Follower {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Release);
+        self.shared.requests.interrupt();
         if let Some(thread) = self.thread.take() {
             // A panic of it was printed.
             let _ = thread.join();

@@ -70,7 +70,13 @@ pub(super) fn hooks(
                 let how = (name_of(point), handler);
                 hooks.extend(of_probe(probe, how, &mut functions));
             }
-            Attach::RawTracepoint(names) if calls.add(names, (program, handler), script) => {}
+            Attach::RawTracepoint(names)
+                if calls.add(
+                    names,
+                    (program, handler),
+                    object.spec.reads_registers(&program.name),
+                    script,
+                ) => {}
             Attach::RawTracepoint(names) if events.step(names, &program.name) => {}
             Attach::Perf { events: all, .. } => events.sample(all, &program.name),
             _ => return Err(Error::NoProcessEvent(event_of(program))),
@@ -190,12 +196,11 @@ pub(super) fn in_maps<'h>(
 ) -> (Vec<PlacedHook<'h>>, Vec<RefusedLocation>) {
     let (mut placed, mut refused) = (Vec::new(), Vec::new());
     for (index, hook) in hooks.iter().enumerate() {
-        let Some(map) = maps.iter().find(|map| has(map, hook)) else {
-            continue;
-        };
-        if !seen.insert(index) {
+        let mut here = maps.iter().filter(|map| has(map, hook)).peekable();
+        if here.peek().is_none() {
             continue;
         }
+        seen.insert(index);
         if let Some(why) = hook.unknown {
             refused.push(hook.refused(why));
             continue;
@@ -205,9 +210,8 @@ pub(super) fn in_maps<'h>(
                 .push(hook.refused(format!("it is of process {other}, and the target is {pid}")));
             continue;
         }
-        placed.push((
-            hook,
-            FunctionHook {
+        placed.extend(here.map(|map| {
+            let function = FunctionHook {
                 address: map.start + (hook.offset - map.offset) - hook.distance,
                 size: hook.size,
                 offset: hook.distance,
@@ -217,8 +221,9 @@ pub(super) fn in_maps<'h>(
                 handler: hook.handler,
                 cookie: hook.cookie,
                 reads: PtRegs::ALL,
-            },
-        ));
+            };
+            (hook, function)
+        }));
     }
     (placed, refused)
 }

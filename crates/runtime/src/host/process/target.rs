@@ -19,11 +19,10 @@ pub(super) struct Target {
     /// `None` while nothing is hooked.
     attached: Option<Attached>,
     semaphores: Vec<Semaphores>,
-    /// First addresses of the mappings whose places are hooked.
-    mapped: BTreeSet<u64>,
+    /// The mappings whose places are hooked: the first address, and the file's inode.
+    mapped: BTreeSet<(u64, u64)>,
     /// Indexes of the hooks in files that the process has.
     seen: BTreeSet<usize>,
-    calls: Vec<CallPlaces>,
     refused: Vec<RefusedLocation>,
 }
 
@@ -35,7 +34,6 @@ impl Target {
             semaphores: Vec::new(),
             mapped: BTreeSet::new(),
             seen: BTreeSet::new(),
-            calls: Vec::new(),
             refused: Vec::new(),
         }
     }
@@ -69,26 +67,30 @@ impl Target {
         let is_ours = |map: &Mapping| map.path.starts_with("/memfd:spile");
         let is_code = |map: &Mapping| map.executable && map.path.starts_with('/') && !is_ours(map);
         let new = maps.into_iter().filter(is_code);
-        let new: Vec<Mapping> = new.filter(|map| self.mapped.insert(map.start)).collect();
+        let new: Vec<Mapping> = new.filter(|map| self.is_new(map)).collect();
         let (placed, refused) = places::in_maps(self.pid, &targets.hooks, &new, &mut self.seen);
         self.refused.extend(refused);
-        let mut calls = Vec::new();
-        for map in &new {
-            calls.push(targets.calls.places(self.pid, map)?);
-        }
+        let calls = new.iter().map(|map| targets.calls.places(self.pid, map));
+        let calls: Vec<CallPlaces> = calls.collect::<Result<_, _>>()?;
         let hooks = placed.iter().map(|(_, hook)| *hook);
         let hooks: Vec<FunctionHook> = hooks
             .chain(calls.iter().flat_map(|calls| calls.hooks.iter().copied()))
             .collect();
-        self.calls.extend(calls);
         if hooks.is_empty() {
             return Ok(());
         }
         let refused = self.hook(targets, &hooks, start)?;
         self.refused.extend(places::refused(&refused, &placed));
-        let calls = self.calls.iter().flat_map(|calls| calls.refused(&refused));
+        let calls = calls.iter().flat_map(|calls| calls.refused(&refused));
         self.refused.extend(calls);
         self.semaphores_of(&placed, &refused)
+    }
+
+    /// Whether a mapping has no hooks yet: it is new, or a library was unloaded and came back to the same address.
+    fn is_new(&mut self, map: &Mapping) -> bool {
+        let is_other = self.mapped.insert((map.start, map.inode));
+        let attached = self.attached.as_mut();
+        attached.is_some_and(|all| all.forget_lost(map.start..map.end)) || is_other
     }
 
     /// Hooks places. Returns those that cannot be hooked.
