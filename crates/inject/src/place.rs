@@ -81,11 +81,6 @@ impl Place {
         self.process + 8
     }
 
-    /// A number in the process's page: not 0 if nobody answered a request.
-    pub(crate) fn unanswered(&self) -> u64 {
-        self.process + 24
-    }
-
     pub(crate) fn records(&self) -> u64 {
         self.image + self.threads.records
     }

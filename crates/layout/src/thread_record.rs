@@ -54,7 +54,7 @@ pub struct ThreadRecord {
     /// The thread's number while it waits to be followed into another program, or with [`ThreadRecord::MAPPED`] for hooks
     /// in code that it has mapped.
     pub request: u32,
-    /// In the overflow record, the number of all requests so far.
+    /// In the overflow record, the number of all requests so far, and [`ThreadRecord::UNANSWERED`].
     pub requests: u32,
     /// The number that the hit place was hooked with.
     pub cookie: u64,
@@ -89,6 +89,8 @@ pub struct OpenCall {
 impl ThreadRecord {
     /// In a request, that the thread has mapped code.
     pub const MAPPED: u32 = 1 << 31;
+    /// In the number of requests, that one was not answered: spile was killed, or is very slow. Threads then do not wait.
+    pub const UNANSWERED: u32 = 1 << 31;
     /// The owner of a record while it is filled in.
     pub const CLAIMED: u64 = 2;
     /// Binary logarithm of the size.

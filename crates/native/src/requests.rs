@@ -47,11 +47,14 @@ impl Requests {
         self.memory.upper_half(self.records.last()? + REQUEST)
     }
 
-    /// The number of requests so far.
+    /// The number of requests so far. Threads that have requests wait again, if they did not.
     #[must_use]
     pub fn seen(&self) -> u32 {
-        self.count()
-            .map_or(0, |count| count.load(Ordering::Acquire))
+        let there = !ThreadRecord::UNANSWERED;
+        let before = self
+            .count()
+            .map_or(0, |count| count.fetch_and(there, Ordering::AcqRel));
+        before & there
     }
 
     /// Waits until there are others than `seen`.
@@ -92,12 +95,14 @@ impl Requests {
         })
     }
 
-    /// Lets the thread of a record go on.
-    pub fn release(&self, record: usize) {
-        if let Some(word) = self.word(record) {
-            word.store(0, Ordering::Release);
-            // Nobody may wait.
-            let _ = futex::wake(word, futex::Flags::empty(), u32::MAX);
-        }
+    /// Lets the thread of a record go on. False if it did not wait so long.
+    pub fn release(&self, record: usize) -> bool {
+        let Some(word) = self.word(record) else {
+            return false;
+        };
+        let waited = word.swap(0, Ordering::AcqRel) != 0;
+        // Nobody may wait.
+        let _ = futex::wake(word, futex::Flags::empty(), u32::MAX);
+        waited
     }
 }

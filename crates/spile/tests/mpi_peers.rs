@@ -1,5 +1,9 @@
 //! Calls of MPI by the ranks that they are for, compared with programs' own measurements: C and Fortran, OpenMPI and MPICH.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 use std::collections::HashMap;
 
 use spile_profile::Run;

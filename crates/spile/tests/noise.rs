@@ -1,6 +1,10 @@
 //! `spile profile --noise` on the live kernel names what takes the processor from a computing
 //! thread.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

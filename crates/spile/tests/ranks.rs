@@ -2,6 +2,10 @@
 //! file, and `spile report` combines them. The program is `tests/programs/ranks.c`; `make deps`
 //! installs its compiler and launchers.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,5 +1,9 @@
 //! MPI ranks that die, and ranks of different programs, with OpenMPI and MPICH.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

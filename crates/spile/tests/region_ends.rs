@@ -1,5 +1,9 @@
 //! Regions that end in unusual ways or never, and times that find no space.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;

@@ -1,6 +1,10 @@
 //! Times in regions compared with programs' own measurements: marks, OpenMP's barriers with gcc's
 //! library and LLVM's, and MPI's with OpenMPI and MPICH, with waits in the kernel and with polling.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::Command;

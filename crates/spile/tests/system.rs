@@ -1,6 +1,10 @@
 //! `spile profile --system` on the live kernel: the time of every processor adds up, and its counts
 //! agree with the kernel's. The program is `tests/programs/lives.c`.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 use std::process::Command;
 
 use serde_json::Value;

@@ -1,6 +1,10 @@
 //! `spile profile --trace` on the live kernel: the trace has each call that the account counts, and
 //! readers of traces can read it. The program is `tests/programs/lives.c`.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::{Command, Output};

@@ -13,7 +13,7 @@ use crate::processor::assembly::{address, field, word};
 use crate::processor::registers::PtRegs;
 
 /// Seconds that a thread waits to be followed.
-pub(super) const PAUSE: [u64; 2] = [2, 0];
+pub(super) const PAUSE: [u64; 2] = [5, 0];
 
 /// The highest number of an error.
 const ERRORS: i32 = 4095;
@@ -34,6 +34,9 @@ impl Request {
     /// In a request, the highest bit.
     const MAPPED_BIT: i32 = ThreadRecord::MAPPED.cast_signed();
 
+    /// In the number of requests.
+    const UNANSWERED_BIT: i32 = ThreadRecord::UNANSWERED.cast_signed();
+
     /// The request of a place.
     pub(super) fn of(kind: PlaceKind) -> Option<Request> {
         match kind {
@@ -44,7 +47,7 @@ impl Request {
     }
 }
 
-/// Asks, and waits for an answer, for as long as the two words at `pause` say; nobody answers any more after that. Changes
+/// Asks, and waits for an answer, for as long as the two words at `pause` say. Nobody waits again after that, until spile shows that it is there. Changes
 /// what handlers change.
 pub(super) fn request(
     a: &mut CodeAssembler,
@@ -52,7 +55,7 @@ pub(super) fn request(
     request: Request,
     pause: CodeLabel,
 ) -> Result<(), IcedError> {
-    let (mut ask, mut end) = (a.create_label(), a.create_label());
+    let (mut ask, mut wait, mut end) = (a.create_label(), a.create_label(), a.create_label());
     match request {
         Request::Execute => {
             if_executes(a, ask)?;
@@ -69,9 +72,9 @@ pub(super) fn request(
         }
     }
     a.set_label(&mut ask)?;
-    address(a, rdi, place.unanswered())?;
-    a.cmp(dword_ptr(rdi), 0)?;
-    a.jne(end)?;
+    address(a, rdi, place.overflow())?;
+    a.cmp(dword_ptr(rdi + field!(requests)), 0)?;
+    a.js(end)?;
     system_call(a, libc::SYS_gettid)?;
     if request == Request::Mapped {
         a.or(eax, Request::MAPPED_BIT)?;
@@ -84,17 +87,22 @@ pub(super) fn request(
     a.mov(esi, libc::FUTEX_WAKE)?;
     system_call(a, libc::SYS_futex)?;
     a.lea(rdi, ptr(r15 + field!(request)))?;
+    a.mov(esi, libc::FUTEX_WAIT)?;
+    a.lea(r10, ptr(pause))?;
+    a.set_label(&mut wait)?;
     a.mov(edx, dword_ptr(rdi))?;
     a.test(edx, edx)?;
     a.je(end)?;
-    a.mov(esi, libc::FUTEX_WAIT)?;
-    a.lea(r10, ptr(pause))?;
     system_call(a, libc::SYS_futex)?;
+    // A signal's handler ran meanwhile.
+    a.cmp(eax, -libc::EINTR)?;
+    a.je(wait)?;
     a.mov(dword_ptr(r15 + field!(request)), 0)?;
     a.cmp(eax, -libc::ETIMEDOUT)?;
     a.jne(end)?;
-    address(a, rdi, place.unanswered())?;
-    a.mov(dword_ptr(rdi), 1)?;
+    address(a, rdi, place.overflow())?;
+    a.lock()
+        .or(dword_ptr(rdi + field!(requests)), Request::UNANSWERED_BIT)?;
     a.set_label(&mut end)?;
     a.nop()
 }

@@ -91,10 +91,15 @@ impl Shared {
         answered.insert(record)
     }
 
-    fn end(&self, record: usize) {
+    /// Lets the thread of a request go on.
+    fn end(&self, request: Request) {
         let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        self.requests.release(record);
-        answered.remove(&record);
+        let waited = self.requests.release(request.record);
+        answered.remove(&request.record);
+        drop(answered);
+        if !waited {
+            self.warn(request.thread, "it did not wait so long");
+        }
     }
 
     /// Answers a request. What this thread traces goes on when it ends.
@@ -102,7 +107,7 @@ impl Shared {
         let result = match request.has_mapped {
             true => {
                 let result = self.targets.mapped(request.thread);
-                self.end(request.record);
+                self.end(request);
                 result
             }
             false => self.follow(request),
@@ -115,7 +120,7 @@ impl Shared {
     }
 
     fn follow(&self, request: Request) -> Result<(), Error> {
-        let followed = spile_inject::follow(request.thread, || self.end(request.record));
+        let followed = spile_inject::follow(request.thread, || self.end(request));
         let process = match followed {
             Ok(Some(process)) => process,
             Ok(None) | Err(spile_inject::Error::Ended) => return Ok(()),
