@@ -100,9 +100,7 @@ impl CallNumber {
         let executes = |number: i64| EXECUTES.contains(&number);
         !matches!(self, CallNumber::Is(number) if !executes(number.into()))
     }
-}
 
-impl CallNumber {
     /// Whether the call maps memory.
     #[must_use]
     pub fn maps(self) -> bool {

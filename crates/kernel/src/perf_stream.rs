@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 use spile_cast::Cast;
 
+use crate::machine::page_size;
 use crate::mapping::{MapAccess, MappedPages};
 use crate::perf::{EventSpec, PerfError, PerfEvent, Sampling, open_stream, redirect};
 
@@ -27,11 +28,6 @@ const TIME: u64 = 1 << 2;
 const ADDR: u64 = 1 << 3;
 const PERIOD: u64 = 1 << 8;
 const REGS_USER: u64 = 1 << 12;
-
-/// Bytes of a page.
-fn page() -> usize {
-    rustix::param::page_size()
-}
 
 /// What a stream has.
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +101,7 @@ pub struct PerfStream {
 }
 
 impl PerfStream {
-    /// Opens an event of threads and of those that they make later, on a CPU. It does not count yet.
+    /// Opens an event on a CPU, for these threads and their later children. The event does not count yet.
     ///
     /// # Errors
     /// [`PerfError`]; `ESRCH` if none of the threads is there.
@@ -124,7 +120,7 @@ impl PerfStream {
             errno: Errno::SRCH,
         };
         let first = events.first().ok_or_else(gone)?;
-        let pages = MappedPages::new(first, 0, page() + RING, MapAccess::Write);
+        let pages = MappedPages::new(first, 0, page_size() + RING, MapAccess::Write);
         let pages = pages.map_err(|e| PerfError {
             action: "map a perf event",
             errno: Errno::from_io_error(&e).unwrap_or(Errno::NOMEM),
@@ -157,7 +153,7 @@ impl PerfStream {
     fn bytes(&self, from: u64, length: usize) -> Vec<u8> {
         let mut all = Vec::with_capacity(length.next_multiple_of(8));
         for position in (from..from + length as u64).step_by(8) {
-            let at = page() + (position % RING as u64).fit::<usize>();
+            let at = page_size() + (position % RING as u64).fit::<usize>();
             all.extend(self.word(at).load(Ordering::Relaxed).to_ne_bytes());
         }
         all

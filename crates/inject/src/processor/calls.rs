@@ -297,15 +297,20 @@ fn search(
     Ok(())
 }
 
+/// Looks for the open call with this stack pointer, which it puts into r8, and goes to `found` with its address in rdx.
+fn search_open(a: &mut CodeAssembler, found: CodeLabel) -> Result<(), IcedError> {
+    a.mov(r8, word(PtRegs::Rsp))?;
+    search(a, |a, call| {
+        a.cmp(qword_ptr(call), r8)?;
+        a.je(found)
+    })
+}
+
 /// Keeps the call with the number in rcx, in place of one with the same stack pointer, of one that has returned, or of the
 /// last one. Changes rdx and r8.
 fn keep(a: &mut CodeAssembler) -> Result<(), IcedError> {
     let mut here = a.create_label();
-    a.mov(r8, word(PtRegs::Rsp))?;
-    search(a, |a, call| {
-        a.cmp(qword_ptr(call), r8)?;
-        a.je(here)
-    })?;
+    search_open(a, here)?;
     search(a, |a, call| {
         a.cmp(qword_ptr(call), RETURNED)?;
         a.jbe(here)
@@ -319,11 +324,7 @@ fn keep(a: &mut CodeAssembler) -> Result<(), IcedError> {
 /// has made no call so far: it was in this one before. Changes rdx and r8.
 fn take(a: &mut CodeAssembler, skip: CodeLabel) -> Result<(), IcedError> {
     let mut here = a.create_label();
-    a.mov(r8, word(PtRegs::Rsp))?;
-    search(a, |a, call| {
-        a.cmp(qword_ptr(call), r8)?;
-        a.je(here)
-    })?;
+    search_open(a, here)?;
     a.cmp(qword_ptr(r15 + field!(calls)), 0)?;
     a.je(skip)?;
     a.lock().inc(qword_ptr(r15 + field!(skipped)))?;

@@ -80,42 +80,34 @@ pub(crate) fn sites(
     let cancellable: HashMap<u64, Vec<u64>> = cancellable(code, base).into_iter().collect();
     let found = code.windows(KERNEL_CALL.len()).enumerate();
     let found = found.filter(|(_, bytes)| *bytes == KERNEL_CALL);
-    let function_at = |at: u64| {
+    let site = |at: u64, through: bool| {
         let range = bounds(at).or_else(|| window(code, base, at))?;
         let bytes = code.get((range.start.checked_sub(base)?).fit()..)?;
         let bytes = &bytes[..bytes.len().min((range.end - range.start).fit())];
         let all = decoded(bytes, range.start);
         let index = all.iter().position(|i| i.ip() == at)?;
-        Some((range, bytes, all, index))
-    };
-    let site = |at: u64| {
-        let (range, bytes, all, index) = function_at(at)?;
-        (all[index].mnemonic() == Mnemonic::Syscall).then(|| CallSite {
+        let is_meant = match through {
+            true => all[index].is_call_near(),
+            false => all[index].mnemonic() == Mnemonic::Syscall,
+        };
+        is_meant.then(|| CallSite {
             function: range.start,
             size: range.end - range.start,
             offset: at - range.start,
-            number: number(&all[..index], at, (range.start, bytes), read),
+            number: match through {
+                true => CallNumber::InRegister,
+                false => number(&all[..index], at, (range.start, bytes), read),
+            },
             fate: Fate::Returns,
-            through: false,
-        })
-    };
-    let through = |at: u64| {
-        let (range, _, all, index) = function_at(at)?;
-        all[index].is_call_near().then(|| CallSite {
-            function: range.start,
-            size: range.end - range.start,
-            offset: at - range.start,
-            number: CallNumber::InRegister,
-            fate: Fate::Returns,
-            through: true,
+            through,
         })
     };
     let mut sites: Vec<CallSite> = Vec::new();
     for (offset, _) in found {
         let at = base + offset as u64;
         match cancellable.get(&at) {
-            Some(callers) => sites.extend(callers.iter().filter_map(|at| through(*at))),
-            None => sites.extend(site(at)),
+            Some(callers) => sites.extend(callers.iter().filter_map(|at| site(*at, true))),
+            None => sites.extend(site(at, false)),
         }
     }
     sites.sort_by_key(CallSite::at);

@@ -129,8 +129,7 @@ struct ProcessBackend {
 }
 
 impl ProcessBackend {
-    /// Keeps the first process. That nothing is hooked in it is an error, unless a file may be one of those that it
-    /// executes later.
+    /// Keeps the first process. An error if all of its places were refused.
     fn entered(&mut self, target: Target) -> Result<(), Error> {
         let (pid, hooked) = (target.pid(), target.hooked());
         if let Some(first) = target.all_refused() {
